@@ -1,0 +1,100 @@
+//! Counting a range of units of any plan: one call, whatever the method and the kernel.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::{frames, kernel::Kernel, plan::{Division, Plan}, rows};
+
+/// What a count is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The instruction set of the inner loops.
+    pub kernel: Kernel,
+    /// The most memory that this one counter (one thread) may hold, in bytes.
+    pub memory_bytes: u64,
+    /// Through which data the same number is computed.
+    pub orientation: Orientation,
+}
+
+/// Two ways through different data to the same counts: what a recheck should vary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orientation {
+    /// As the plan states its units.
+    #[default]
+    Upright,
+    /// Every unit given a half turn first (`rows`: mirrored).
+    Turned,
+}
+
+/// Told of progress from inside the count, and asked whether to go on.
+///
+/// Called often enough to cancel promptly (many times a second), seldom enough to cost nothing.
+pub trait Watch {
+    /// `cost_done` of the work was done since the call before, in the unit of [`Plan::task_cost`].
+    /// Answer `Break` to stop counting.
+    fn advance(&self, cost_done: u64) -> ControlFlow<()>;
+}
+
+/// Goes on to the end and tells nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn advance(&self, _cost_done: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Why a range of units has no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CountError {
+    /// The [`Watch`] said to stop.
+    #[error("cancelled")]
+    Cancelled,
+    /// The weighted count does not fit 64 bits.
+    #[error("the weighted count of this range passes 64 bits")]
+    Overflow,
+}
+
+/// Why nothing can be counted with a [`Setup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// The memory budget is too small for this plan.
+    #[error("{given} bytes of memory a thread are too few for this board: it needs at least {least}")]
+    Memory {
+        /// The budget given, in bytes a thread.
+        given: u64,
+        /// The smallest budget that works, in bytes a thread.
+        least: u64,
+    },
+}
+
+/// Counts units of one plan on one thread; keeps its buffers from one call to the next.
+#[derive(Debug)]
+pub struct Counter(Method);
+
+#[derive(Debug)]
+enum Method {
+    Rows(rows::Counter),
+    Frames(frames::Counter),
+}
+
+impl Counter {
+    /// A counter for units of `plan`.
+    pub fn new(plan: &Plan, setup: &Setup) -> Result<Self, SetupError> {
+        Ok(Self(match plan.division() {
+            Division::Rows(division) => Method::Rows(rows::Counter::new(division.clone(), setup)?),
+            Division::Frames(division) => {
+                Method::Frames(frames::Counter::new(division.clone(), setup)?)
+            }
+        }))
+    }
+
+    /// The weighted number of solutions in `units`: summed over all units of the plan, this is
+    /// all(N). The buffers stay usable after an error.
+    pub fn count(&mut self, units: Range<u64>, watch: &dyn Watch) -> Result<u64, CountError> {
+        match &mut self.0 {
+            Method::Rows(rows) => rows.count(units, watch),
+            Method::Frames(frames) => frames.count(units, watch),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The pure domain of the queens cluster: boards, plans, counting methods and tallies.
+//!
+//! Nothing here opens a file or a socket, reads a clock, starts a thread or draws random numbers:
+//! whoever needs one of those passes its result in.
+
+pub mod board;
+pub mod count;
+pub mod frames;
+pub mod kernel;
+pub mod known;
+pub mod method;
+pub mod plan;
+pub mod rows;
+pub mod symmetric;
+pub mod tally;

@@ -1,0 +1,210 @@
+//! The ordered list of units that a run consists of, and the tasks it is leased in.
+//!
+//! A [`Plan`] is a pure function of its [`PlanSpec`]; [`PlanHash`] names both, so that two programs
+//! that divide a board differently can never mix their counts.
+
+mod identity;
+mod order;
+
+use std::{fmt, ops::Range, sync::Arc};
+
+pub use identity::{BadHash, PlanHash};
+
+use crate::{board::Board, frames, method::Layout, rows};
+
+/// What a plan is a function of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PlanSpec {
+    /// The board to count.
+    pub board: Board,
+    /// How it is divided into units.
+    pub layout: Layout,
+    /// How much work a task should hold, in estimated microseconds on one core of the reference
+    /// machine (see [`Plan::task_cost`]).
+    pub task_cost: u64,
+}
+
+/// A task's place in the plan's natural order, `0..plan.tasks()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u64);
+
+/// The plan of a run. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    spec: PlanSpec,
+    hash: PlanHash,
+    division: Division,
+}
+
+/// How each method divides its board. Matched in full wherever the methods differ.
+#[derive(Clone, Debug)]
+pub(crate) enum Division {
+    Rows(Arc<rows::Division>),
+    Frames(Arc<frames::Division>),
+}
+
+/// A spec that no plan exists for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSpec {
+    /// The layout does not cover this board.
+    #[error("layout {layout} has no plan for N = {board}: {reason}")]
+    Unsupported {
+        /// The layout asked for.
+        layout: Layout,
+        /// The board asked for.
+        board: Board,
+        /// What stands in the way.
+        reason: String,
+    },
+    /// Tasks would be so small that their number passes [`Plan::MAX_TASKS`].
+    #[error("N = {board} in {layout} makes {tasks} tasks of cost {task_cost}, more than {max}; \
+             give a larger task cost", max = Plan::MAX_TASKS)]
+    TooManyTasks {
+        /// The layout asked for.
+        layout: Layout,
+        /// The board asked for.
+        board: Board,
+        /// The task cost asked for.
+        task_cost: u64,
+        /// How many tasks that makes.
+        tasks: u64,
+    },
+    /// A task cost of zero.
+    #[error("the task cost must be at least 1 microsecond")]
+    ZeroTaskCost,
+}
+
+impl PlanSpec {
+    /// The spec that a run uses when its user says nothing about the size of tasks.
+    pub fn new(board: Board, layout: Layout) -> Self {
+        let task_cost = match layout {
+            Layout::FirstRows | Layout::Border => rows::default_task_cost(board),
+            Layout::Frames => frames::default_task_cost(board),
+        };
+        Self { board, layout, task_cost }
+    }
+
+    /// The version of the rules by which this spec becomes a plan; any change of them must raise it.
+    pub fn version(&self) -> u16 {
+        match self.layout {
+            Layout::FirstRows | Layout::Border => rows::PLAN_VERSION,
+            Layout::Frames => frames::PLAN_VERSION,
+        }
+    }
+}
+
+impl Plan {
+    /// The most tasks a plan may have: the coordinator keeps a row for each.
+    pub const MAX_TASKS: u64 = 4_000_000;
+
+    /// The plan of `spec`.
+    pub fn new(spec: PlanSpec) -> Result<Self, BadSpec> {
+        if spec.task_cost == 0 {
+            return Err(BadSpec::ZeroTaskCost);
+        }
+        let division = match spec.layout {
+            Layout::FirstRows | Layout::Border => {
+                Division::Rows(Arc::new(rows::Division::new(&spec)?))
+            }
+            Layout::Frames => Division::Frames(Arc::new(frames::Division::new(&spec)?)),
+        };
+        let plan = Self { spec, hash: PlanHash::of(&spec), division };
+        if plan.tasks() > Self::MAX_TASKS {
+            let PlanSpec { board, layout, task_cost } = spec;
+            return Err(BadSpec::TooManyTasks { layout, board, task_cost, tasks: plan.tasks() });
+        }
+        Ok(plan)
+    }
+
+    /// What this plan was made from.
+    pub fn spec(&self) -> &PlanSpec {
+        &self.spec
+    }
+
+    /// The name of this plan: equal hashes mean equal units and tasks.
+    pub fn hash(&self) -> PlanHash {
+        self.hash
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        match &self.division {
+            Division::Rows(rows) => rows.units(),
+            Division::Frames(frames) => frames.units(),
+        }
+    }
+
+    /// How many tasks there are.
+    pub fn tasks(&self) -> u64 {
+        match &self.division {
+            Division::Rows(rows) => rows.tasks(),
+            Division::Frames(frames) => frames.tasks(),
+        }
+    }
+
+    /// Whether `task` belongs to this plan.
+    pub fn contains(&self, task: TaskId) -> bool {
+        task.0 < self.tasks()
+    }
+
+    /// The units of a task: consecutive, never empty; the tasks in natural order cover all units.
+    ///
+    /// # Panics
+    /// If the plan has no such task.
+    pub fn task_units(&self, task: TaskId) -> Range<u64> {
+        assert!(self.contains(task), "task {task} of {}", self.tasks());
+        match &self.division {
+            Division::Rows(rows) => rows.task_units(task),
+            Division::Frames(frames) => frames.task_units(task),
+        }
+    }
+
+    /// The estimated work of a task, at least 1, in microseconds on one core of the reference
+    /// machine with its best kernel. Only ratios matter: a worker's own speed is measured.
+    ///
+    /// # Panics
+    /// If the plan has no such task.
+    pub fn task_cost(&self, task: TaskId) -> u64 {
+        assert!(self.contains(task), "task {task} of {}", self.tasks());
+        match &self.division {
+            Division::Rows(rows) => rows.task_cost(task),
+            Division::Frames(frames) => frames.task_cost(task),
+        }
+    }
+
+    /// A weighted count that no correct worker can pass for this task.
+    ///
+    /// # Panics
+    /// If the plan has no such task.
+    pub fn task_limit(&self, task: TaskId) -> u64 {
+        assert!(self.contains(task), "task {task} of {}", self.tasks());
+        match &self.division {
+            Division::Rows(rows) => rows.task_limit(task),
+            Division::Frames(frames) => frames.task_limit(task),
+        }
+    }
+
+    /// The task handed out at `position` of the plan's fixed pseudo-random order: a permutation of
+    /// all tasks, so that whatever is done at any moment is a random sample.
+    ///
+    /// # Panics
+    /// If `position` is not below the number of tasks.
+    pub fn task_at(&self, position: u64) -> TaskId {
+        TaskId(order::permute(self.hash.order_key(), self.tasks(), position))
+    }
+
+    /// All tasks in the order in which they are handed out.
+    pub fn handing_out_order(&self) -> impl Iterator<Item = TaskId> + '_ {
+        (0..self.tasks()).map(|position| self.task_at(position))
+    }
+
+    pub(crate) fn division(&self) -> &Division {
+        &self.division
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
