@@ -23,7 +23,9 @@ impl Board {
         if (1..=Self::MAX).contains(&n) {
             Ok(Self(n))
         } else {
-            Err(BadBoard { given: n.to_string() })
+            Err(BadBoard {
+                given: n.to_string(),
+            })
         }
     }
 
@@ -48,7 +50,9 @@ impl FromStr for Board {
     type Err = BadBoard;
 
     fn from_str(text: &str) -> Result<Self, BadBoard> {
-        let bad = || BadBoard { given: text.to_owned() };
+        let bad = || BadBoard {
+            given: text.to_owned(),
+        };
         Self::new(text.parse().map_err(|_| bad())?).map_err(|_| bad())
     }
 }

@@ -2,7 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::{frames, kernel::Kernel, plan::{Division, Plan}, rows};
+use crate::{
+    frames,
+    kernel::Kernel,
+    plan::{Division, Plan},
+    rows,
+};
 
 /// What a count is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +64,9 @@ pub enum CountError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The memory budget is too small for this plan.
-    #[error("{given} bytes of memory a thread are too few for this board: it needs at least {least}")]
+    #[error(
+        "{given} bytes of memory a thread are too few for this board: it needs at least {least}"
+    )]
     Memory {
         /// The budget given, in bytes a thread.
         given: u64,

@@ -85,8 +85,14 @@ impl Kernel {
         if name.detected() {
             return Ok(Self(name));
         }
-        let names: Vec<_> = Self::available().iter().map(|kernel| kernel.0.as_str()).collect();
-        Err(MissingKernel { name, available: names.join(", ") })
+        let names: Vec<_> = Self::available()
+            .iter()
+            .map(|kernel| kernel.0.as_str())
+            .collect();
+        Err(MissingKernel {
+            name,
+            available: names.join(", "),
+        })
     }
 
     /// The best kernel of this CPU.
@@ -96,7 +102,11 @@ impl Kernel {
 
     /// Every kernel of this CPU, best first; never empty.
     pub fn available() -> Vec<Self> {
-        KernelName::ALL.into_iter().filter(|name| name.detected()).map(Self).collect()
+        KernelName::ALL
+            .into_iter()
+            .filter(|name| name.detected())
+            .map(Self)
+            .collect()
     }
 
     /// The instruction set.
@@ -121,11 +131,14 @@ impl FromStr for KernelName {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| UnknownName {
-            what: "kernel",
-            given: text.to_owned(),
-            expected: "scalar, avx2, avx512, neon",
-        })
+        Self::ALL
+            .into_iter()
+            .find(|name| name.as_str() == text)
+            .ok_or_else(|| UnknownName {
+                what: "kernel",
+                given: text.to_owned(),
+                expected: "scalar, avx2, avx512, neon",
+            })
     }
 }
 
@@ -140,8 +153,14 @@ mod tests {
 
     #[test]
     fn a_missing_kernel_names_what_there_is() {
-        let missing = KernelName::ALL.into_iter().find(|name| !name.detected()).unwrap();
+        let missing = KernelName::ALL
+            .into_iter()
+            .find(|name| !name.detected())
+            .unwrap();
         let error = Kernel::new(missing).unwrap_err().to_string();
-        assert!(error.contains(missing.as_str()) && error.contains("scalar"), "{error}");
+        assert!(
+            error.contains(missing.as_str()) && error.contains("scalar"),
+            "{error}"
+        );
     }
 }

@@ -11,5 +11,7 @@ pub mod known;
 pub mod method;
 pub mod plan;
 pub mod rows;
+pub mod run;
 pub mod symmetric;
+pub mod sync;
 pub mod tally;

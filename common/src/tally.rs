@@ -27,8 +27,10 @@ pub enum BadTally {
     #[error("the sum of the partial counts passes 128 bits")]
     Overflow,
     /// all, half and quarter contradict each other.
-    #[error("all = {all}, half-turn = {half_turn}, quarter-turn = {quarter_turn} contradict \
-             Burnside's formula: {which}")]
+    #[error(
+        "all = {all}, half-turn = {half_turn}, quarter-turn = {quarter_turn} contradict \
+             Burnside's formula: {which}"
+    )]
     Inconsistent {
         /// Solutions in total.
         all: u128,
@@ -44,7 +46,8 @@ pub enum BadTally {
 /// The total of a run: the sum of its partial counts.
 pub fn total(partials: impl IntoIterator<Item = u64>) -> Result<u128, BadTally> {
     partials.into_iter().try_fold(0u128, |sum, partial| {
-        sum.checked_add(u128::from(partial)).ok_or(BadTally::Overflow)
+        sum.checked_add(u128::from(partial))
+            .ok_or(BadTally::Overflow)
     })
 }
 
@@ -52,7 +55,12 @@ impl Counts {
     /// The counts of a board with `all` solutions of which `half_turn` are fixed by a half turn and
     /// `quarter_turn` by a quarter turn (and so by the half turn too).
     pub fn new(all: u128, half_turn: u64, quarter_turn: u64) -> Result<Self, BadTally> {
-        let bad = |which| BadTally::Inconsistent { all, half_turn, quarter_turn, which };
+        let bad = |which| BadTally::Inconsistent {
+            all,
+            half_turn,
+            quarter_turn,
+            which,
+        };
         // N = 1: reflections fix the one solution, which no larger board's solutions suffer.
         let single = (all, half_turn, quarter_turn) == (1, 1, 1);
         if !single {
@@ -69,7 +77,11 @@ impl Counts {
                 return Err(bad("all - half is a multiple of 8"));
             }
         }
-        Ok(Self { all, half_turn, quarter_turn })
+        Ok(Self {
+            all,
+            half_turn,
+            quarter_turn,
+        })
     }
 
     /// Solutions in total (A000170).
@@ -89,7 +101,11 @@ impl Counts {
 
     /// Solutions up to rotation and reflection (A002562).
     pub fn unique(&self) -> u128 {
-        let Classes { asymmetric, half_turn, quarter_turn } = self.classes();
+        let Classes {
+            asymmetric,
+            half_turn,
+            quarter_turn,
+        } = self.classes();
         asymmetric + half_turn + quarter_turn
     }
 
@@ -110,7 +126,11 @@ mod tests {
     #[test]
     fn twelve_has_the_published_classes() {
         let counts = Counts::new(14_200, 80, 8).unwrap();
-        let classes = Classes { asymmetric: 1765, half_turn: 18, quarter_turn: 4 };
+        let classes = Classes {
+            asymmetric: 1765,
+            half_turn: 18,
+            quarter_turn: 4,
+        };
         assert_eq!((counts.classes(), counts.unique()), (classes, 1787));
     }
 
@@ -122,9 +142,13 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        for (all, half_turn, quarter_turn) in
-            [(14_201, 80, 8), (14_200, 81, 8), (14_200, 80, 7), (14_200, 8, 80), (2, 4, 0)]
-        {
+        for (all, half_turn, quarter_turn) in [
+            (14_201, 80, 8),
+            (14_200, 81, 8),
+            (14_200, 80, 7),
+            (14_200, 8, 80),
+            (2, 4, 0),
+        ] {
             let result = Counts::new(all, half_turn, quarter_turn);
             assert!(result.is_err(), "{all} {half_turn} {quarter_turn}");
         }

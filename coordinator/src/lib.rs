@@ -1,1 +1,4 @@
-//! placeholder
+//! The coordinator: splits a run into tasks, keeps them durably, leases them to workers, and folds
+//! their partial counts into the total.
+
+pub mod store;

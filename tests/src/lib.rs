@@ -1,1 +1,1 @@
-//! placeholder
+//! The cluster harness shared by the integration tests.

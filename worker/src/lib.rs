@@ -1,1 +1,1 @@
-//! placeholder
+//! The worker: pulls tasks, counts them on all local cores, and reports partial counts.

@@ -69,7 +69,9 @@ impl FromStr for PlanHash {
             b'a'..=b'f' => Ok(byte - b'a' + 10),
             _ => Err(BadHash),
         };
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(BadHash) };
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+            return Err(BadHash);
+        };
         let mut hash = [0; 32];
         if pairs.len() != hash.len() {
             return Err(BadHash);

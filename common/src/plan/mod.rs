@@ -81,7 +81,11 @@ impl PlanSpec {
             Layout::FirstRows | Layout::Border => rows::default_task_cost(board),
             Layout::Frames => frames::default_task_cost(board),
         };
-        Self { board, layout, task_cost }
+        Self {
+            board,
+            layout,
+            task_cost,
+        }
     }
 
     /// The version of the rules by which this spec becomes a plan; any change of them must raise it.
@@ -108,10 +112,23 @@ impl Plan {
             }
             Layout::Frames => Division::Frames(Arc::new(frames::Division::new(&spec)?)),
         };
-        let plan = Self { spec, hash: PlanHash::of(&spec), division };
+        let plan = Self {
+            spec,
+            hash: PlanHash::of(&spec),
+            division,
+        };
         if plan.tasks() > Self::MAX_TASKS {
-            let PlanSpec { board, layout, task_cost } = spec;
-            return Err(BadSpec::TooManyTasks { layout, board, task_cost, tasks: plan.tasks() });
+            let PlanSpec {
+                board,
+                layout,
+                task_cost,
+            } = spec;
+            return Err(BadSpec::TooManyTasks {
+                layout,
+                board,
+                task_cost,
+                tasks: plan.tasks(),
+            });
         }
         Ok(plan)
     }
@@ -190,7 +207,11 @@ impl Plan {
     /// # Panics
     /// If `position` is not below the number of tasks.
     pub fn task_at(&self, position: u64) -> TaskId {
-        TaskId(order::permute(self.hash.order_key(), self.tasks(), position))
+        TaskId(order::permute(
+            self.hash.order_key(),
+            self.tasks(),
+            position,
+        ))
     }
 
     /// All tasks in the order in which they are handed out.

@@ -45,14 +45,21 @@ mod tests {
             for index in 0..size {
                 let image = permute(0x5eed, size as u64, index as u64);
                 let image = usize::try_from(image).unwrap();
-                assert!(!std::mem::replace(&mut seen[image], true), "size {size}, index {index}");
+                assert!(
+                    !std::mem::replace(&mut seen[image], true),
+                    "size {size}, index {index}"
+                );
             }
         }
     }
 
     #[test]
     fn the_order_is_frozen_and_depends_on_the_key() {
-        let first = |key| (0..8).map(|index| permute(key, 1000, index)).collect::<Vec<_>>();
+        let first = |key| {
+            (0..8)
+                .map(|index| permute(key, 1000, index))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(first(1), FROZEN_FOR_KEY_1);
         assert_ne!(first(1), first(2));
     }

@@ -40,10 +40,20 @@ impl Division {
         };
         let units = n.div_ceil(2) * n.pow(depth - 1);
         let whole = 3.0e6 * 8f64.powi(i32::from(spec.board.n()) - 16);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
         let unit_cost = ((whole / units as f64) as u64).max(1);
         let per_task = (spec.task_cost / unit_cost).clamp(1, units);
-        Ok(Self { board: spec.board, depth: depth as u8, units, per_task, unit_cost })
+        Ok(Self {
+            board: spec.board,
+            depth: depth as u8,
+            units,
+            per_task,
+            unit_cost,
+        })
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -68,7 +78,9 @@ impl Division {
         let rest = u64::from(self.board.n() - self.depth);
         let orders = (1..=rest).try_fold(2u64, |product, k| product.checked_mul(k));
         let units = self.task_units(task);
-        orders.and_then(|orders| orders.checked_mul(units.end - units.start)).unwrap_or(u64::MAX)
+        orders
+            .and_then(|orders| orders.checked_mul(units.end - units.start))
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -134,24 +146,47 @@ fn descend(full: u64, cols: u64, left: u64, right: u64) -> u64 {
     while free != 0 {
         let queen = free & free.wrapping_neg();
         free ^= queen;
-        solutions += descend(full, cols | queen, (left | queen) << 1, (right | queen) >> 1);
+        solutions += descend(
+            full,
+            cols | queen,
+            (left | queen) << 1,
+            (right | queen) >> 1,
+        );
     }
     solutions
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{board::Board, count::{Counter, Orientation, Setup, Unwatched}, kernel::Kernel, known::known_counts, method::Layout, plan::{Plan, PlanSpec}};
+    use crate::{
+        board::Board,
+        count::{Counter, Orientation, Setup, Unwatched},
+        kernel::Kernel,
+        known::known_counts,
+        method::Layout,
+        plan::{Plan, PlanSpec},
+    };
 
     #[test]
     fn first_rows_exact() {
         for n in 1..=13 {
             let board = Board::new(n).unwrap();
             let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
-            let setup = Setup { kernel: Kernel::SCALAR, memory_bytes: 1 << 20, orientation: Orientation::Upright };
+            let setup = Setup {
+                kernel: Kernel::SCALAR,
+                memory_bytes: 1 << 20,
+                orientation: Orientation::Upright,
+            };
             let mut counter = Counter::new(&plan, &setup).unwrap();
-            let total: u64 = plan.handing_out_order().map(|task| counter.count(plan.task_units(task), &Unwatched).unwrap()).sum();
-            assert_eq!(u128::from(total), known_counts(board).unwrap().all(), "N = {n}");
+            let total: u64 = plan
+                .handing_out_order()
+                .map(|task| counter.count(plan.task_units(task), &Unwatched).unwrap())
+                .sum();
+            assert_eq!(
+                u128::from(total),
+                known_counts(board).unwrap().all(),
+                "N = {n}"
+            );
         }
     }
 }

@@ -1,0 +1,3 @@
+//! The coordinator program.
+
+fn main() {}

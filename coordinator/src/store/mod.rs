@@ -1,0 +1,232 @@
+//! Durable state behind one trait, in the words of the domain.
+//!
+//! The truth about results is the journal of accepted records; everything else (leases, attempts,
+//! parked tasks) may be lost without changing a total.
+
+use common::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::{PlanHash, PlanSpec, TaskId},
+    run::{Epoch, RunId, WorkerId},
+};
+
+/// What a run is, fixed when it is created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunManifest {
+    /// Its name.
+    pub run: RunId,
+    /// What its plan is made from.
+    pub spec: PlanSpec,
+    /// The hash of that plan when the run was created.
+    pub plan: PlanHash,
+    /// The version of the plan's rules when the run was created.
+    pub plan_version: u16,
+    /// Higher is served first.
+    pub priority: i32,
+    /// When it was created, in milliseconds since 1970.
+    pub created_unix_ms: u64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Tasks are handed out.
+    Running,
+    /// Nothing new is handed out; results are welcome.
+    Paused,
+    /// Given up by its operator; its records stay.
+    Cancelled,
+    /// Every task is done and every check agrees.
+    Complete,
+    /// Every task is done, and a check contradicts the total.
+    Contradicted,
+}
+
+/// An accepted partial, as it is journalled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The run.
+    pub run: RunId,
+    /// The task.
+    pub task: TaskId,
+    /// The lease under which it was counted.
+    pub epoch: Epoch,
+    /// The weighted number of solutions.
+    pub count: u64,
+    /// Who counted.
+    pub worker: WorkerId,
+    /// The version of the worker program.
+    pub version: String,
+    /// The instruction set that counted.
+    pub kernel: KernelName,
+    /// Through which data.
+    pub orientation: Orientation,
+    /// Time of one core, in microseconds.
+    pub duration_us: u64,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_unix_ms: u64,
+}
+
+/// Something that happened and has to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A task was leased.
+    Leased {
+        /// The run.
+        run: RunId,
+        /// The task.
+        task: TaskId,
+        /// To whom.
+        worker: WorkerId,
+        /// The new lease's epoch.
+        epoch: Epoch,
+        /// When the lease ends unless renewed, in milliseconds since 1970.
+        until_unix_ms: u64,
+    },
+    /// A lease was given back unfinished, which is nobody's fault.
+    Released {
+        /// The run.
+        run: RunId,
+        /// The task.
+        task: TaskId,
+        /// The lease's epoch.
+        epoch: Epoch,
+    },
+    /// A lease ended without a result: the worker's attempt failed.
+    Expired {
+        /// The run.
+        run: RunId,
+        /// The task.
+        task: TaskId,
+        /// The lease's epoch.
+        epoch: Epoch,
+        /// Whose attempt it was.
+        worker: WorkerId,
+    },
+    /// Too many workers failed on a task: it is set aside.
+    Parked {
+        /// The run.
+        run: RunId,
+        /// The task.
+        task: TaskId,
+    },
+    /// A parked task is pending again.
+    Unparked {
+        /// The run.
+        run: RunId,
+        /// The task.
+        task: TaskId,
+    },
+    /// A partial was accepted. Journalled: durable when [`Store::apply`] returns.
+    Accepted(Record),
+    /// An equal count came from another lease of a task already accepted. Journalled as evidence.
+    Confirmed(Record),
+    /// A count contradicts an accepted one: neither counts until a third decides. Journalled.
+    Quarantined {
+        /// The count that contradicts; the run and the task are in it.
+        second: Record,
+    },
+    /// An operator's word, or completion. Durable when [`Store::apply`] returns.
+    State {
+        /// The run.
+        run: RunId,
+        /// Its new state.
+        state: RunState,
+    },
+}
+
+/// A run, as found on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRun {
+    /// What it is.
+    pub manifest: RunManifest,
+    /// How far it is.
+    pub state: RunState,
+}
+
+/// What is known of one task when a run is loaded. Tasks that nothing happened to have no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRow {
+    /// The task.
+    pub task: TaskId,
+    /// The highest epoch ever leased.
+    pub epoch: Epoch,
+    /// Where it stands.
+    pub state: TaskState,
+    /// Workers whose lease on it ended without a result.
+    pub failed: Vec<WorkerId>,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Waiting to be leased.
+    Pending,
+    /// Leased until a time, in milliseconds since 1970.
+    Leased {
+        /// To whom.
+        worker: WorkerId,
+        /// When the lease ends.
+        until_unix_ms: u64,
+    },
+    /// Counted.
+    Done {
+        /// The accepted count.
+        count: u64,
+        /// Who counted it.
+        worker: WorkerId,
+    },
+    /// Its counts contradict each other; all of them, in the order they came.
+    Quarantined {
+        /// The counts with who reported them on which kernel.
+        counts: Vec<(u64, WorkerId, KernelName)>,
+    },
+    /// Set aside after too many failed attempts.
+    Parked,
+}
+
+/// Durable state of all runs of one coordinator. One owner, one thread.
+pub trait Store: Send {
+    /// Every run, in order of creation.
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
+
+    /// Creates a run, durably. A run of the same name is an error.
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
+
+    /// Keeps what happened, in this order. On return every journalled change is on disk (one
+    /// `fdatasync` for all of them); leases and attempts may reach the disk later.
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Every task of `run` that something happened to, in any order, each once.
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
+
+    /// The journal lines of `run` (accepted, confirmed, quarantined), in journal order, without
+    /// line ends, with their sequence numbers.
+    fn journal(
+        &self,
+        run: RunId,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str),
+    ) -> Result<(), StoreError>;
+}
+
+/// What one journal line says of a run's tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalEntry {
+    /// See [`Change::Accepted`].
+    Accepted(Record),
+    /// See [`Change::Confirmed`].
+    Confirmed(Record),
+    /// See [`Change::Quarantined`].
+    Quarantined(Record),
+}
+
+/// Why durable state cannot be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A run of this name exists.
+    #[error("run {0} exists already")]
+    RunExists(RunId),
+    /// No run has this name.
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
+}

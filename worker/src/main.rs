@@ -1,0 +1,3 @@
+//! The worker program.
+
+fn main() {}
