@@ -1,5 +1,6 @@
 //! Method `frames`: the Parts Assembly Approach.
 
+pub mod hjoin;
 use crate::{
     board::Board,
     count::{CountError, Setup, SetupError, Watch},

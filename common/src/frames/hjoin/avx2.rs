@@ -1,0 +1,103 @@
+//! Leaves on 256-bit vectors of x86-64.
+//!
+//! SAFETY, for every block below: the methods are reached only through [`super::avx2_join`], whose
+//! caller proves with a `Kernel` that the CPU has the features.
+
+use std::arch::x86_64::*;
+
+use super::lanes::Lanes;
+
+/// Eight 32-bit lanes.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Avx2(__m256i);
+
+impl Lanes for Avx2 {
+    const LANES: usize = 8;
+    const CHEAP_ONES: bool = false;
+
+    #[inline(always)]
+    fn zero() -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_setzero_si256() })
+    }
+
+    #[inline(always)]
+    fn splat(lane: u32) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_set1_epi32(lane.cast_signed()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self {
+        // SAFETY: see the module; the caller vouches for the 32 bytes.
+        Self(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32) {
+        // SAFETY: see the module; the caller vouches for the 32 bytes.
+        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_or_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_and_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn shl<const BY: i32>(self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_slli_epi32::<BY>(self.0) })
+    }
+
+    #[inline(always)]
+    fn shr<const BY: i32>(self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_srli_epi32::<BY>(self.0) })
+    }
+
+    #[inline(always)]
+    fn add_ones(self, sums: Self) -> Self {
+        // SAFETY: see the module. A table of 16 nibble counts, looked up for both nibbles.
+        unsafe {
+            let counts = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+            ));
+            let nibble = _mm256_set1_epi8(15);
+            let low = _mm256_and_si256(self.0, nibble);
+            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(self.0), nibble);
+            let ones = _mm256_add_epi8(
+                _mm256_shuffle_epi8(counts, low),
+                _mm256_shuffle_epi8(counts, high),
+            );
+            Self(_mm256_add_epi64(
+                sums.0,
+                _mm256_sad_epu8(ones, _mm256_setzero_si256()),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn add_disjoint(self, other: Self, counts: Self) -> Self {
+        // SAFETY: see the module. A lane that passes the test is -1.
+        unsafe {
+            let meet = _mm256_and_si256(self.0, other.0);
+            let none = _mm256_cmpeq_epi32(meet, _mm256_setzero_si256());
+            Self(_mm256_sub_epi32(counts.0, none))
+        }
+    }
+}

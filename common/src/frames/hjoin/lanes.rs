@@ -1,0 +1,65 @@
+//! What the leaves need from an instruction set.
+
+/// A vector of 32-bit lanes with the bitwise operations of a bit-sliced leaf.
+///
+/// The methods are safe to call only where the instruction set is there: each implementation is
+/// reached through one outer function that carries its `#[target_feature]`, and everything below
+/// it is inlined into that function.
+pub(super) trait Lanes: Copy {
+    /// 32-bit lanes in a vector.
+    const LANES: usize;
+
+    /// Whether [`Self::add_ones`] is cheap enough to be called for every vector; otherwise the
+    /// leaves add vectors up bit by bit first (carry-save).
+    const CHEAP_ONES: bool;
+
+    /// All bits zero.
+    fn zero() -> Self;
+
+    /// Every lane `lane`.
+    fn splat(lane: u32) -> Self;
+
+    /// # Safety
+    /// `from` is readable for the whole vector; it need not be aligned.
+    unsafe fn load(from: *const u32) -> Self;
+
+    /// # Safety
+    /// `to` is writable for the whole vector; it need not be aligned.
+    unsafe fn store(self, to: *mut u32);
+
+    /// Bitwise or.
+    fn or(self, other: Self) -> Self;
+
+    /// Bitwise and.
+    fn and(self, other: Self) -> Self;
+
+    /// Bitwise exclusive or.
+    fn xor(self, other: Self) -> Self;
+
+    /// Shifts every 32-bit or every 64-bit lane left; what crosses a 32-bit lane is masked off by
+    /// the caller.
+    fn shl<const BY: i32>(self) -> Self;
+
+    /// As [`Self::shl`], to the right, zeros coming in.
+    fn shr<const BY: i32>(self) -> Self;
+
+    /// `a | b | c`.
+    #[inline(always)]
+    fn or3(a: Self, b: Self, c: Self) -> Self {
+        a.or(b).or(c)
+    }
+
+    /// Carry and sum of three vectors, added up in every bit position on its own.
+    #[inline(always)]
+    fn carry_save(a: Self, b: Self, c: Self) -> (Self, Self) {
+        let half = a.xor(b);
+        (a.and(b).or(half.and(c)), half.xor(c))
+    }
+
+    /// Adds to the 64-bit lanes of `sums` the number of one bits in those of `self`.
+    fn add_ones(self, sums: Self) -> Self;
+
+    /// Adds one to each 32-bit lane of `counts` whose lane in `self` has no bit in common with that
+    /// of `other`.
+    fn add_disjoint(self, other: Self, counts: Self) -> Self;
+}

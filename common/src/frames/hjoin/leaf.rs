@@ -1,0 +1,269 @@
+//! Counting the disjoint pairs of two short lists of rests.
+
+use super::{grid::Rest, lanes::Lanes};
+
+/// Rows of the table of one group of six bits: the OR of every subset of its planes.
+const ROWS: usize = 64;
+
+/// Below this many pairs the tables of a bit-sliced leaf do not pay.
+const FEW_PAIRS: usize = 6_400;
+/// Below this many keys on one side the tables do not pay either.
+const FEW_PROBES: usize = 32;
+
+/// Room for the tables of all groups, aligned for any vector.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Row([u64; 8]);
+
+/// Scratch memory of the leaves.
+#[derive(Debug)]
+pub(super) struct Tables(Box<[Row]>);
+
+impl Tables {
+    pub(super) fn new() -> Self {
+        Self(vec![Row([0; 8]); ROWS * 11].into_boxed_slice())
+    }
+
+    /// The number of pairs, one from each list, that have no bit in common.
+    ///
+    /// `GROUPS` groups of six bits cover all rest bits.
+    ///
+    /// # Safety
+    /// Both pointers are readable for their length and [`super::grid::SLACK`] more, and the
+    /// instruction set of `L` is there.
+    #[inline(always)]
+    pub(super) unsafe fn count<L: Lanes, W: Rest, const GROUPS: usize>(
+        &mut self,
+        one: (*const W, usize),
+        other: (*const W, usize),
+    ) -> u64 {
+        let (sliced, probes) = if one.1 >= other.1 {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        // SAFETY: the caller vouches for the lists.
+        let probes = unsafe { std::slice::from_raw_parts(probes.0, probes.1) };
+        if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
+            // SAFETY: as above.
+            return unsafe { few::<L, W>(probes, sliced) };
+        }
+        const { assert!(GROUPS <= 11) };
+        let tables = self.0.as_mut_ptr().cast::<L>();
+        let block = 32 * L::LANES;
+        let mut count = 0;
+        let mut at = 0;
+        while at < sliced.1 {
+            // SAFETY: at most one block past the end is read, the tables have room for 11 groups of
+            // the widest vectors, and are all written before they are read.
+            unsafe {
+                build::<L, W, GROUPS>(sliced.0.add(at), sliced.1 - at, tables);
+                count += (block * probes.len()) as u64 - ones::<L, W, GROUPS>(probes, tables);
+            }
+            at += block;
+        }
+        count
+    }
+}
+
+/// Tests every pair, a vector of the long list at a time.
+#[inline(always)]
+unsafe fn few<L: Lanes, W: Rest>(short: &[W], long: (*const W, usize)) -> u64 {
+    let mut count = 0;
+    let mut at = 0;
+    while at < long.1 {
+        let mut words = [[0; 16]; 2];
+        for lane in 0..L::LANES {
+            // SAFETY: less than a block past the end.
+            let rest = unsafe { *long.0.add(at + lane) };
+            for (word, lanes) in words.iter_mut().enumerate().take(W::WORDS) {
+                lanes[lane] = rest.word(word);
+            }
+        }
+        // SAFETY: 16 lanes are the most there are.
+        let keys = words.map(|lanes| unsafe { L::load(lanes.as_ptr()) });
+        let mut counts = L::zero();
+        for probe in short {
+            let mut meet = keys[0].and(L::splat(probe.word(0)));
+            if W::WORDS == 2 {
+                meet = meet.or(keys[1].and(L::splat(probe.word(1))));
+            }
+            counts = meet.add_disjoint(meet, counts);
+        }
+        let mut lanes = [0_u32; 16];
+        // SAFETY: as above.
+        unsafe { counts.store(lanes.as_mut_ptr()) };
+        let here = L::LANES.min(long.1 - at);
+        count += lanes[..here]
+            .iter()
+            .map(|&count| u64::from(count))
+            .sum::<u64>();
+        at += L::LANES;
+    }
+    count
+}
+
+/// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
+///
+/// Row i of the table of group g is the OR of the planes 6g + b over the bits b set in i; a plane
+/// has one bit a key. The bits of keys past the end are one in every row of the first table.
+#[inline(always)]
+unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize>(
+    keys: *const W,
+    length: usize,
+    tables: *mut L,
+) {
+    let mut planes = [L::zero(); 66];
+    for word in 0..W::WORDS {
+        let mut rows = [L::zero(); 32];
+        for (at, row) in rows.iter_mut().enumerate() {
+            // SAFETY: the caller's slack covers a whole block.
+            *row = unsafe { load_words::<L, W>(keys.add(at * L::LANES), word) };
+        }
+        transpose(&mut rows);
+        planes[32 * word..32 * word + 32].copy_from_slice(&rows);
+    }
+    for group in 0..GROUPS {
+        let planes = &planes[6 * group..6 * group + 6];
+        let outside = if group == 0 {
+            past_end::<L>(length)
+        } else {
+            L::zero()
+        };
+        // SAFETY: the caller's tables have room for all groups.
+        unsafe {
+            let table = tables.add(ROWS * group);
+            table.write(outside);
+            for (bit, &plane) in planes.iter().enumerate() {
+                for row in 0..1 << bit {
+                    table
+                        .add(row + (1 << bit))
+                        .write(table.add(row).read().or(plane));
+                }
+            }
+        }
+    }
+}
+
+/// Word `word` of the next `LANES` keys.
+#[inline(always)]
+unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) -> L {
+    if W::WORDS == 1 {
+        // SAFETY: the caller vouches for the keys.
+        return unsafe { L::load(keys.cast()) };
+    }
+    let mut lanes = [0; 16];
+    for (at, lane) in lanes.iter_mut().enumerate().take(L::LANES) {
+        // SAFETY: as above.
+        *lane = unsafe { *keys.add(at) }.word(word);
+    }
+    // SAFETY: 16 lanes are the most there are.
+    unsafe { L::load(lanes.as_ptr()) }
+}
+
+/// Bit i of lane j is one where key `i * LANES + j` is not among the first `length`.
+#[inline(always)]
+fn past_end<L: Lanes>(length: usize) -> L {
+    if length >= 32 * L::LANES {
+        return L::zero();
+    }
+    let (full, part) = (length / L::LANES, length % L::LANES);
+    let lanes: [u32; 16] =
+        std::array::from_fn(|lane| u32::MAX.checked_shl(shift(full, lane < part)).unwrap_or(0));
+    // SAFETY: 16 lanes are the most there are.
+    unsafe { L::load(lanes.as_ptr()) }
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "at most 32 keys a lane")]
+fn shift(full: usize, one_more: bool) -> u32 {
+    full as u32 + u32::from(one_more)
+}
+
+/// Transposes the 32 x 32 bits of every lane: bit i of row b becomes what bit b of row i was.
+#[inline(always)]
+fn transpose<L: Lanes>(rows: &mut [L; 32]) {
+    swap_halves::<L, 16>(rows, 0x0000_ffff);
+    swap_halves::<L, 8>(rows, 0x00ff_00ff);
+    swap_halves::<L, 4>(rows, 0x0f0f_0f0f);
+    swap_halves::<L, 2>(rows, 0x3333_3333);
+    swap_halves::<L, 1>(rows, 0x5555_5555);
+}
+
+/// Exchanges the high bits of each row with the low bits of the row `BY` after it.
+#[inline(always)]
+fn swap_halves<L: Lanes, const BY: i32>(rows: &mut [L; 32], low: u32) {
+    let low = L::splat(low);
+    let by = BY.unsigned_abs() as usize;
+    for pair in 0..16 {
+        let first = pair / by * by * 2 + pair % by;
+        let change = rows[first].shr::<BY>().xor(rows[first + by]).and(low);
+        rows[first + by] = rows[first + by].xor(change);
+        rows[first] = rows[first].xor(change.shl::<BY>());
+    }
+}
+
+/// The number of one bits in the ORs of the table rows that each probe picks.
+#[inline(always)]
+unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize>(probes: &[W], tables: *const L) -> u64 {
+    let mut sums = L::zero();
+    let (eights, single) = if L::CHEAP_ONES {
+        (&[] as &[_], probes)
+    } else {
+        probes.as_chunks::<8>()
+    };
+    let (mut one, mut two, mut four) = (L::zero(), L::zero(), L::zero());
+    for probes in eights {
+        // SAFETY: the caller filled the tables.
+        let at = |at: usize| unsafe { picked::<L, W, GROUPS>(probes[at], tables) };
+        let (carry, sum) = L::carry_save(one, at(0), at(1));
+        let (carry2, sum) = L::carry_save(sum, at(2), at(3));
+        let (carry4, pair) = L::carry_save(two, carry, carry2);
+        let (carry, sum) = L::carry_save(sum, at(4), at(5));
+        let (carry2, sum) = L::carry_save(sum, at(6), at(7));
+        let (carry4b, pair) = L::carry_save(pair, carry, carry2);
+        let (eight, quad) = L::carry_save(four, carry4, carry4b);
+        (one, two, four) = (sum, pair, quad);
+        sums = eight.add_ones(sums);
+    }
+    let mut total = 8 * sum_of(sums);
+    if !L::CHEAP_ONES {
+        total += 4 * sum_of(four.add_ones(L::zero()))
+            + 2 * sum_of(two.add_ones(L::zero()))
+            + sum_of(one.add_ones(L::zero()));
+    }
+    let mut sums = L::zero();
+    for &probe in single {
+        // SAFETY: the caller filled the tables.
+        sums = unsafe { picked::<L, W, GROUPS>(probe, tables) }.add_ones(sums);
+    }
+    total + sum_of(sums)
+}
+
+/// The OR of the rows that a probe picks: its zeros are the keys disjoint from it.
+#[inline(always)]
+unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize>(probe: W, tables: *const L) -> L {
+    // SAFETY: six bits pick one of the rows of each group.
+    unsafe {
+        let row = |group: usize| *tables.add(ROWS * group + probe.six_bits(6 * group));
+        let mut any = row(0);
+        let mut group = 1;
+        while group + 1 < GROUPS {
+            any = L::or3(any, row(group), row(group + 1));
+            group += 2;
+        }
+        if group < GROUPS {
+            any.or(row(group))
+        } else {
+            any
+        }
+    }
+}
+
+#[inline(always)]
+fn sum_of<L: Lanes>(sums: L) -> u64 {
+    let mut words = [0_u64; 8];
+    // SAFETY: eight words hold the widest vector.
+    unsafe { sums.store(words.as_mut_ptr().cast()) };
+    words.iter().sum()
+}

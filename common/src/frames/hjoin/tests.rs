@@ -1,0 +1,135 @@
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+
+use super::HJoin;
+use crate::{count::CountError, kernel::Kernel};
+
+/// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
+/// last bit.
+fn key(seed: &mut u64, bits: u32, density: u64) -> u64 {
+    (0..bits).fold(0, |key, bit| {
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let chance = density - density * u64::from(bit) / u64::from(2 * bits);
+        key | u64::from(*seed >> 56 < chance) << bit
+    })
+}
+
+fn list(seed: u64, length: usize, (bits, density): (u32, u64)) -> Vec<u64> {
+    let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
+    (0..length)
+        .map(|_| key(&mut state, bits, density))
+        .collect()
+}
+
+fn naive(top: &[u64], bottom: &[u64]) -> u64 {
+    let disjoint = |u: u64| bottom.iter().filter(|&&v| u & v == 0).count() as u64;
+    top.iter().map(|&u| disjoint(u)).sum()
+}
+
+fn on(_: f64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Every kernel of this CPU must find what the double loop finds.
+fn check(bits: u32, top: &[u64], bottom: &[u64]) {
+    let expected = naive(top, bottom);
+    for kernel in Kernel::available() {
+        let mut join = HJoin::new(kernel, bits);
+        let lengths = (top.len(), bottom.len());
+        for _ in 0..2 {
+            let count = join.count(top, bottom, &mut on);
+            assert_eq!(
+                count,
+                Ok(expected),
+                "{kernel}, {bits} bits, {lengths:?} keys"
+            );
+        }
+        assert_eq!(
+            join.count(bottom, top, &mut on),
+            Ok(expected),
+            "{kernel}, {bits} bits, swapped"
+        );
+    }
+}
+
+#[test]
+fn every_length_around_a_block_or_a_threshold() {
+    let lengths = [
+        0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 200, 255, 256, 257, 511, 512, 513, 700, 1100,
+    ];
+    for (seed, &top) in (1..).zip(&lengths) {
+        for &bottom in &lengths {
+            let shape = (30, 90);
+            check(30, &list(seed, top, shape), &list(!seed, bottom, shape));
+        }
+    }
+}
+
+#[test]
+fn every_key_width() {
+    for bits in 1..=HJoin::MOST_BITS {
+        for (seed, length) in [(1, 60), (2, 1500), (3, 6000)] {
+            let shape = (bits, 110);
+            let bottom = list(!seed, length / 2 + 300, shape);
+            check(bits, &list(seed, length, shape), &bottom);
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_all_alike() {
+    for bits in [14, 30, 38, 46, 62] {
+        let full = (1 << bits) - 1;
+        check(bits, &vec![0; 3000], &vec![full; 2000]);
+        check(bits, &vec![0; 3000], &vec![0; 2000]);
+        check(bits, &vec![full; 3000], &vec![full; 2000]);
+        check(bits, &vec![1; 3000], &vec![full - 1; 700]);
+    }
+}
+
+#[test]
+fn one_join_serves_lists_of_all_sizes() {
+    for kernel in Kernel::available() {
+        let mut join = HJoin::new(kernel, 46);
+        for length in [20_000, 3, 0, 900, 8_000, 40] {
+            let (top, bottom) = (list(5, length, (46, 120)), list(6, length + 1, (46, 120)));
+            assert_eq!(
+                join.count(&top, &bottom, &mut on),
+                Ok(naive(&top, &bottom)),
+                "{kernel}"
+            );
+        }
+    }
+}
+
+#[test]
+fn progress_adds_up_to_one_and_can_cancel() {
+    let (top, bottom) = (list(1, 30_000, (40, 100)), list(2, 30_000, (40, 100)));
+    for kernel in Kernel::available() {
+        let mut join = HJoin::new(kernel, 40);
+        let mut sum = 0.0;
+        let add = &mut |done| {
+            sum += done;
+            ControlFlow::Continue(())
+        };
+        join.count(&top, &bottom, add).unwrap();
+        assert!((sum - 1.0).abs() < 1e-9, "{kernel}: {sum}");
+        let stop = &mut |_| ControlFlow::Break(());
+        assert_eq!(join.count(&top, &bottom, stop), Err(CountError::Cancelled));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_lists(
+        bits in 1_u32..=HJoin::MOST_BITS, density in 20_u64..200, seed: u64,
+        top in 0_usize..3000, bottom in 0_usize..3000,
+    ) {
+        let shape = (bits, density);
+        check(bits, &list(seed, top, shape), &list(!seed, bottom, shape));
+    }
+}
