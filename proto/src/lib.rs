@@ -1,5 +1,13 @@
 //! The wire: generated messages and services of `queens.v1`, and conversions to and from the
 //! domain's types that validate and name the bad field.
+//!
+//! Inbound is `TryFrom` with [`BadMessage`], outbound is `From`. What passes is well-formed; whether
+//! a run, a plan or a task exists is for the receiver to say.
+
+mod convert;
+pub mod limits;
+
+pub use convert::{BadMessage, decimal, submitted_spec};
 
 /// The generated code of package `queens.v1`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
