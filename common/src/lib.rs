@@ -12,6 +12,7 @@ pub mod method;
 pub mod plan;
 pub mod rows;
 pub mod run;
+pub mod sample;
 pub mod symmetric;
 pub mod sync;
 pub mod tally;
