@@ -199,6 +199,21 @@ impl<W: Rest> Grid<W> {
         self.measure_rows(layout, side);
     }
 
+    /// Forgets the keys.
+    pub(super) fn clear(&mut self) {
+        self.offsets.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.offsets.last().is_none_or(|&keys| keys == 0)
+    }
+
+    /// Whether no key has the major pattern `row`.
+    #[inline(always)]
+    pub(super) fn row_is_empty(&self, row: usize, minor_bits: u32) -> bool {
+        self.offsets[row << minor_bits] == self.offsets[(row + 1) << minor_bits]
+    }
+
     fn measure_rows(&mut self, layout: Layout, side: Side) {
         let row = 1
             << match side {

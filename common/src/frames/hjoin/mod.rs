@@ -21,7 +21,7 @@ mod neon;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use self::{
     grid::{Gathered, Grid, Layout, Rest, SLACK, Side},
@@ -36,11 +36,21 @@ use crate::{
 /// Told the fraction of a join done since the call before (they add up to one); `Break` stops it.
 pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
 
+/// One of the two lists that a half of a frame is divided into, each weighted on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Half boards whose row set lies strictly inside its bounds: nearly all of them.
+    Inner,
+    /// Half boards whose row set lies on a bound: few, or none.
+    Bound,
+}
+
 /// Joins lists of keys on one thread; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
+    layout: Layout,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -50,19 +60,10 @@ pub struct HJoin {
 
 #[derive(Debug, Default)]
 struct Buffers<W> {
-    top: Grid<W>,
-    bottom: Grid<W>,
+    tops: [Grid<W>; 2],
+    bottoms: [Grid<W>; 2],
     from_top: Gathered<W>,
     from_bottom: Gathered<W>,
-}
-
-/// One join under way.
-struct Join<'a, W> {
-    layout: Layout,
-    buffers: &'a mut Buffers<W>,
-    tables: &'a mut Tables,
-    lists: (&'a [u64], &'a [u64]),
-    progress: OnProgress<'a>,
 }
 
 /// Pairs between two calls of [`OnProgress`]: a few milliseconds.
@@ -80,9 +81,11 @@ impl HJoin {
     pub fn new(kernel: Kernel, key_bits: u32) -> Self {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
         let (short, long, tables) = (Buffers::default(), Buffers::default(), Tables::new());
+        let layout = Layout::new(key_bits, 0, 0);
         Self {
             kernel,
             key_bits,
+            layout,
             short,
             long,
             tables,
@@ -99,14 +102,75 @@ impl HJoin {
         bottom: &[u64],
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
+        self.start(top.len(), bottom.len());
+        let pairs = top.len() as f64 * bottom.len() as f64;
         let mut total = 0_u64;
         for top in top.chunks(MOST_KEYS) {
+            self.set_top(Part::Inner, top);
             for bottom in bottom.chunks(MOST_KEYS) {
-                let count = self.count_chunk((top, bottom), progress)?;
+                self.set_bottom(Part::Inner, bottom);
+                let share = top.len() as f64 * bottom.len() as f64 / pairs;
+                let count =
+                    self.join(Part::Inner, Part::Inner, &mut |done| progress(share * done))?;
                 total = total.checked_add(count).ok_or(CountError::Overflow)?;
             }
         }
         Ok(total)
+    }
+
+    /// Empties all parts and chooses the grids for lists of about these lengths.
+    pub fn start(&mut self, top: usize, bottom: usize) {
+        self.layout = Layout::new(self.key_bits, top.min(MOST_KEYS), bottom.min(MOST_KEYS));
+        self.short.clear();
+        self.long.clear();
+    }
+
+    /// Replaces one part of the top half's keys: at most 2^31 of them.
+    pub fn set_top(&mut self, part: Part, keys: &[u64]) {
+        self.set(Side::Top, part, keys);
+    }
+
+    /// Replaces one part of the bottom half's keys: at most 2^31 of them.
+    pub fn set_bottom(&mut self, part: Part, keys: &[u64]) {
+        self.set(Side::Bottom, part, keys);
+    }
+
+    /// The number of disjoint pairs of one part of the top half and one of the bottom half.
+    ///
+    /// # Errors
+    /// `Cancelled` when `progress` breaks, `Overflow` when the number passes 64 bits.
+    pub fn join(
+        &mut self,
+        top: Part,
+        bottom: Part,
+        progress: OnProgress<'_>,
+    ) -> Result<u64, CountError> {
+        let (kernel, layout, tables) = (self.kernel, self.layout, &mut self.tables);
+        if layout.rest_bits() <= 32 {
+            let (top, bottom) = self.short.take(top, bottom);
+            dispatch(
+                kernel,
+                Join {
+                    layout,
+                    top,
+                    bottom,
+                    tables,
+                    progress,
+                },
+            )
+        } else {
+            let (top, bottom) = self.long.take(top, bottom);
+            dispatch(
+                kernel,
+                Join {
+                    layout,
+                    top,
+                    bottom,
+                    tables,
+                    progress,
+                },
+            )
+        }
     }
 
     /// The memory, in bytes, that joining lists of these lengths takes beside the lists.
@@ -119,42 +183,63 @@ impl HJoin {
             rest * (keys + (keys >> row_bits.saturating_sub(3)) + 2 * SLACK as u64)
         };
         let offsets = 4 * (layout.cells() as u64 + 2);
-        2 * offsets + rests(top, layout.x1_bits()) + rests(bottom, layout.x2_bits())
+        4 * offsets + rests(top, layout.x1_bits()) + rests(bottom, layout.x2_bits())
     }
 
-    fn count_chunk(
-        &mut self,
-        lists: (&[u64], &[u64]),
-        progress: OnProgress<'_>,
-    ) -> Result<u64, CountError> {
-        let layout = Layout::new(self.key_bits, lists.0.len(), lists.1.len());
-        let tables = &mut self.tables;
-        if layout.rest_bits() <= 32 {
-            let buffers = &mut self.short;
-            dispatch(
-                self.kernel,
-                Join {
-                    layout,
-                    buffers,
-                    tables,
-                    lists,
-                    progress,
-                },
-            )
+    fn set(&mut self, side: Side, part: Part, keys: &[u64]) {
+        assert!(keys.len() <= MOST_KEYS, "{} keys in one list", keys.len());
+        if self.layout.rest_bits() <= 32 {
+            self.short.grid(side, part).fill(self.layout, side, keys);
         } else {
-            let buffers = &mut self.long;
-            dispatch(
-                self.kernel,
-                Join {
-                    layout,
-                    buffers,
-                    tables,
-                    lists,
-                    progress,
-                },
-            )
+            self.long.grid(side, part).fill(self.layout, side, keys);
         }
     }
+}
+
+impl<W: Rest> Buffers<W> {
+    fn clear(&mut self) {
+        for grid in self.tops.iter_mut().chain(&mut self.bottoms) {
+            grid.clear();
+        }
+    }
+
+    fn grid(&mut self, side: Side, part: Part) -> &mut Grid<W> {
+        match side {
+            Side::Top => &mut self.tops[part as usize],
+            Side::Bottom => &mut self.bottoms[part as usize],
+        }
+    }
+
+    fn take(&mut self, top: Part, bottom: Part) -> (Half<'_, W>, Half<'_, W>) {
+        let (top, bottom) = (&self.tops[top as usize], &self.bottoms[bottom as usize]);
+        top.reserve(&mut self.from_top);
+        bottom.reserve(&mut self.from_bottom);
+        (
+            Half {
+                grid: top,
+                buffer: &mut self.from_top,
+            },
+            Half {
+                grid: bottom,
+                buffer: &mut self.from_bottom,
+            },
+        )
+    }
+}
+
+/// One side of a join under way.
+struct Half<'a, W> {
+    grid: &'a Grid<W>,
+    buffer: &'a mut Gathered<W>,
+}
+
+/// A join under way.
+struct Join<'a, W> {
+    layout: Layout,
+    top: Half<'a, W>,
+    bottom: Half<'a, W>,
+    tables: &'a mut Tables,
+    progress: OnProgress<'a>,
 }
 
 fn dispatch<W: Rest>(kernel: Kernel, join: Join<'_, W>) -> Result<u64, CountError> {
@@ -208,12 +293,14 @@ fn neon_join<W: Rest>(join: Join<'_, W>) -> Result<u64, CountError> {
 impl<W: Rest> Join<'_, W> {
     #[inline(always)]
     fn run<L: Lanes>(mut self) -> Result<u64, CountError> {
-        self.buffers.top.fill(self.layout, Side::Top, self.lists.0);
-        self.buffers
-            .bottom
-            .fill(self.layout, Side::Bottom, self.lists.1);
-        self.buffers.top.reserve(&mut self.buffers.from_top);
-        self.buffers.bottom.reserve(&mut self.buffers.from_bottom);
+        if self.top.grid.is_empty() || self.bottom.grid.is_empty() {
+            let cancelled = (self.progress)(1.0).is_break();
+            return if cancelled {
+                Err(CountError::Cancelled)
+            } else {
+                Ok(0)
+            };
+        }
         match (W::WORDS, self.layout.rest_bits()) {
             (1, 0..=24) => self.walk::<L, 4>(),
             (1, 25..=30) => self.walk::<L, 5>(),
@@ -223,38 +310,103 @@ impl<W: Rest> Join<'_, W> {
         }
     }
 
-    /// Visits every pair of patterns; near pairs follow each other, so that the rows of both grids
-    /// stay in the caches.
+    /// Visits every pair of patterns, tile by tile, so that the rows of both grids that a tile
+    /// needs stay in the caches.
     #[inline(always)]
     fn walk<L: Lanes, const GROUPS: usize>(&mut self) -> Result<u64, CountError> {
-        let Buffers {
-            top,
-            bottom,
-            from_top,
-            from_bottom,
-        } = &mut *self.buffers;
-        let (x1_bits, x2_bits) = (self.layout.x1_bits(), self.layout.x2_bits());
-        let cells = self.layout.cells();
+        let (rows, columns) = (1 << self.layout.x1_bits(), 1 << self.layout.x2_bits());
         let (mut total, mut pairs, mut told) = (0_u64, 0_usize, 0);
-        for code in 0..cells {
-            let (g1, g2) = self.layout.patterns(code as u64);
-            // SAFETY: both grids were filled with this layout and both buffers given room by them;
-            // leaves read no further than the slack; `dispatch` proved the instruction set.
-            let count = unsafe {
-                let above = top.gather((g1, x2_bits), g2, from_top);
-                let below = bottom.gather((g2, x1_bits), g1, from_bottom);
-                pairs += above.1 * below.1;
-                self.tables.count::<L, W, GROUPS>(above, below)
-            };
-            total = total.checked_add(count).ok_or(CountError::Overflow)?;
-            if pairs >= PAIRS_A_CALL || code + 1 == cells {
-                let done = (code + 1 - told) as f64 / cells as f64;
-                if (self.progress)(done).is_break() {
-                    return Err(CountError::Cancelled);
+        let mut visited = 0;
+        for tile in Tiles::new(rows, columns) {
+            for g1 in tile.0.clone() {
+                let (count, tested) = self.row::<L, GROUPS>(g1, tile.1.clone());
+                total = total.checked_add(count).ok_or(CountError::Overflow)?;
+                pairs += tested;
+                visited += tile.1.len();
+                if pairs >= PAIRS_A_CALL || visited == rows * columns {
+                    let done = (visited - told) as f64 / (rows * columns) as f64;
+                    if (self.progress)(done).is_break() {
+                        return Err(CountError::Cancelled);
+                    }
+                    (pairs, told) = (0, visited);
                 }
-                (pairs, told) = (0, code + 1);
             }
         }
         Ok(total)
+    }
+
+    /// The disjoint pairs with X1 = `g1` and X2 of a range, and the number of pairs tested.
+    #[inline(always)]
+    fn row<L: Lanes, const GROUPS: usize>(
+        &mut self,
+        g1: usize,
+        columns: Range<usize>,
+    ) -> (u64, usize) {
+        let (x1_bits, x2_bits) = (self.layout.x1_bits(), self.layout.x2_bits());
+        let (mut total, mut pairs) = (0, 0);
+        if self.top.grid.row_is_empty(g1, x2_bits) {
+            return (0, 0);
+        }
+        for g2 in columns {
+            if self.bottom.grid.row_is_empty(g2, x1_bits) {
+                continue;
+            }
+            // SAFETY: both grids were filled with this layout and both buffers given room by them;
+            // leaves read no further than the slack; `dispatch` proved the instruction set.
+            unsafe {
+                let above = self.top.grid.gather((g1, x2_bits), g2, self.top.buffer);
+                if above.1 == 0 {
+                    continue;
+                }
+                let below = self
+                    .bottom
+                    .grid
+                    .gather((g2, x1_bits), g1, self.bottom.buffer);
+                pairs += above.1 * below.1;
+                total += self.tables.count::<L, W, GROUPS>(above, below);
+            }
+        }
+        (total, pairs)
+    }
+}
+
+/// The (X1, X2) patterns in square tiles.
+struct Tiles {
+    rows: usize,
+    columns: usize,
+    next: (usize, usize),
+}
+
+/// Patterns on a tile's side: 16 rows of either grid are a few hundred KiB, a second-level cache.
+const TILE: usize = 16;
+
+impl Tiles {
+    fn new(rows: usize, columns: usize) -> Self {
+        Self {
+            rows,
+            columns,
+            next: (0, 0),
+        }
+    }
+}
+
+impl Iterator for Tiles {
+    type Item = (Range<usize>, Range<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (row, column) = self.next;
+        if row >= self.rows {
+            return None;
+        }
+        let ends = (
+            (row + TILE).min(self.rows),
+            (column + TILE).min(self.columns),
+        );
+        self.next = if ends.1 < self.columns {
+            (row, ends.1)
+        } else {
+            (ends.0, 0)
+        };
+        Some((row..ends.0, column..ends.1))
     }
 }

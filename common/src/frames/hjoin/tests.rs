@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::HJoin;
+use super::{HJoin, Part};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -119,6 +119,38 @@ fn progress_adds_up_to_one_and_can_cancel() {
         assert!((sum - 1.0).abs() < 1e-9, "{kernel}: {sum}");
         let stop = &mut |_| ControlFlow::Break(());
         assert_eq!(join.count(&top, &bottom, stop), Err(CountError::Cancelled));
+    }
+}
+
+#[test]
+fn parts_are_kept_from_join_to_join() {
+    let parts = [Part::Inner, Part::Bound];
+    let shape = (46, 110);
+    let tops = [list(1, 9_000, shape), list(2, 70, shape)];
+    let bottoms = [list(3, 8_000, shape), list(4, 40, shape)];
+    for kernel in Kernel::available() {
+        let mut join = HJoin::new(kernel, 46);
+        join.start(tops[0].len(), bottoms[0].len());
+        for (part, (top, bottom)) in parts.into_iter().zip(tops.iter().zip(&bottoms)) {
+            join.set_top(part, top);
+            join.set_bottom(part, bottom);
+        }
+        for (top, above) in parts.into_iter().zip(&tops) {
+            for (bottom, below) in parts.into_iter().zip(&bottoms) {
+                let count = join.join(top, bottom, &mut on);
+                assert_eq!(
+                    count,
+                    Ok(naive(above, below)),
+                    "{kernel}: {top:?}, {bottom:?}"
+                );
+            }
+        }
+        join.start(tops[0].len(), bottoms[0].len());
+        assert_eq!(
+            join.join(Part::Inner, Part::Inner, &mut on),
+            Ok(0),
+            "{kernel}: emptied"
+        );
     }
 }
 
