@@ -3,6 +3,19 @@
 //! The truth about results is the journal of accepted records; everything else (leases, attempts,
 //! parked tasks) may be lost without changing a total.
 
+#[cfg(test)]
+mod conformance;
+mod error;
+mod fold;
+mod line;
+mod manifest;
+mod memory;
+
+pub use error::{PlanMismatch, Refusal, StoreError};
+pub use memory::MemoryStore;
+
+use std::ops::ControlFlow;
+
 use common::{
     count::Orientation,
     kernel::KernelName,
@@ -110,18 +123,20 @@ pub enum Change {
         /// The task.
         task: TaskId,
     },
-    /// A parked task is pending again.
+    /// A parked task is pending again, its failed attempts forgiven.
     Unparked {
         /// The run.
         run: RunId,
         /// The task.
         task: TaskId,
     },
-    /// A partial was accepted. Journalled: durable when [`Store::apply`] returns.
+    /// A partial was accepted: the first of its task, or the one that resolves a quarantine.
+    /// Journalled: durable when [`Store::apply`] returns.
     Accepted(Record),
-    /// An equal count came from another lease of a task already accepted. Journalled as evidence.
+    /// An equal count came from another lease of a task that is done. Journalled as evidence.
     Confirmed(Record),
-    /// A count contradicts an accepted one: neither counts until a third decides. Journalled.
+    /// A count contradicts the accepted one, or joins a quarantine undecided: none of them counts
+    /// until the next accepted record. Journalled.
     Quarantined {
         /// The count that contradicts; the run and the task are in it.
         second: Record,
@@ -187,27 +202,34 @@ pub enum TaskState {
 
 /// Durable state of all runs of one coordinator. One owner, one thread.
 pub trait Store: Send {
-    /// Every run, in order of creation.
+    /// Every run, in order of creation time, then of name.
     fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
 
     /// Creates a run, durably. A run of the same name is an error.
     fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
 
-    /// Keeps what happened, in this order. On return every journalled change is on disk (one
+    /// Keeps what happened, in this order; after [`StoreError::Refused`] nothing of it. On return every journalled change is on disk (one
     /// `fdatasync` for all of them); leases and attempts may reach the disk later.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
     /// Every task of `run` that something happened to, in any order, each once.
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
 
-    /// The journal lines of `run` (accepted, confirmed, quarantined), in journal order, without
-    /// line ends, with their sequence numbers.
+    /// The journal lines of `run` (accepted, confirmed, quarantined) in journal order from a place
+    /// on, without line ends, with their sequence numbers (1, 2, …), until `visit` breaks or the
+    /// journal ends. Returns the place after the last line visited.
     fn journal(
         &self,
         run: RunId,
-        visit: &mut dyn FnMut(u64, &JournalEntry, &str),
-    ) -> Result<(), StoreError>;
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError>;
 }
+
+/// A place between two lines of a run's journal, good for the store it came from; the default is
+/// the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCursor(u64);
 
 /// What one journal line says of a run's tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,15 +240,4 @@ pub enum JournalEntry {
     Confirmed(Record),
     /// See [`Change::Quarantined`].
     Quarantined(Record),
-}
-
-/// Why durable state cannot be read or kept.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A run of this name exists.
-    #[error("run {0} exists already")]
-    RunExists(RunId),
-    /// No run has this name.
-    #[error("there is no run {0}")]
-    NoSuchRun(RunId),
 }

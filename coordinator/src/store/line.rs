@@ -1,0 +1,223 @@
+//! One journal line: its text, its check sum and its place in the chain. Pure.
+//!
+//! A line is one JSON object with the fields of [`Fields`] in that order, without spaces:
+//! `prev` is the first 16 bytes of SHA-256 of the line before (of the manifest, for the first
+//! line), `crc` the CRC-32 (IEEE) of all bytes of the line before `,"crc":`. The format is frozen by
+//! a test; changing it raises [`super::manifest::FORMAT`].
+
+use common::{count::Orientation, plan::PlanHash, run::Epoch};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{JournalEntry, Record, RunManifest, manifest};
+
+/// The most bytes a line has, without its end.
+pub(crate) const MAX_LINE_BYTES: usize = 1024;
+
+/// A link of the chain: the first 16 bytes of a SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link([u8; 16]);
+
+/// A line that is not one of ours, or not whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLine {
+    /// Nothing that a journal line could be.
+    #[error("it is not a journal line: {0}")]
+    Malformed(String),
+    /// The bytes are not those that were written.
+    #[error("its check sum is {computed:08x}, the line says {stated}: bytes have changed")]
+    CheckSum {
+        /// Of the bytes there are.
+        computed: u32,
+        /// What the line says.
+        stated: String,
+    },
+}
+
+/// The fields of a line but for the check sum, in their order.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    seq: u64,
+    kind: Kind,
+    run: &'a str,
+    plan: &'a str,
+    task: u64,
+    epoch: u64,
+    count: &'a str,
+    worker: &'a str,
+    kernel: &'a str,
+    orientation: &'a str,
+    #[serde(borrow)]
+    version: std::borrow::Cow<'a, str>,
+    duration_us: u64,
+    accepted_unix_ms: u64,
+    prev: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Accepted,
+    Confirmed,
+    Quarantined,
+}
+
+/// A line as read: what it says, and what it claims to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) sequence: u64,
+    pub(crate) plan: PlanHash,
+    pub(crate) entry: JournalEntry,
+    pub(crate) prev: Link,
+}
+
+const CRC_KEY: &str = r#","crc":""#;
+/// Length of the key, eight digits and `"}`.
+const CRC_TAIL: usize = CRC_KEY.len() + 8 + 2;
+
+impl Line {
+    /// The text of the line, without a line end.
+    pub(crate) fn encode(&self) -> String {
+        let (kind, record) = match &self.entry {
+            JournalEntry::Accepted(record) => (Kind::Accepted, record),
+            JournalEntry::Confirmed(record) => (Kind::Confirmed, record),
+            JournalEntry::Quarantined(record) => (Kind::Quarantined, record),
+        };
+        let fields = Fields {
+            seq: self.sequence,
+            kind,
+            run: &record.run.to_string(),
+            plan: &self.plan.to_string(),
+            task: record.task.0,
+            epoch: record.epoch.0,
+            count: &record.count.to_string(),
+            worker: &record.worker.to_string(),
+            kernel: record.kernel.as_str(),
+            orientation: orientation_name(record.orientation),
+            version: record.version.as_str().into(),
+            duration_us: record.duration_us,
+            accepted_unix_ms: record.accepted_unix_ms,
+            prev: &self.prev.to_string(),
+        };
+        let mut text = serde_json::to_string(&fields).expect("strings and numbers become JSON");
+        text.pop();
+        let crc = crc32fast::hash(text.as_bytes());
+        text.push_str(CRC_KEY);
+        text.push_str(&format!("{crc:08x}\"}}"));
+        text
+    }
+
+    /// Reads a line without its end, and checks its check sum, not its place in the chain.
+    pub(crate) fn decode(text: &[u8]) -> Result<Self, BadLine> {
+        let malformed = |why: &str| BadLine::Malformed(why.to_owned());
+        let text = std::str::from_utf8(text).map_err(|_| malformed("it is not UTF-8"))?;
+        let split = text.len().checked_sub(CRC_TAIL);
+        let (body, tail) = split
+            .and_then(|at| text.split_at_checked(at))
+            .ok_or_else(|| malformed("it is too short"))?;
+        let stated = tail
+            .strip_prefix(CRC_KEY)
+            .and_then(|tail| tail.strip_suffix("\"}"))
+            .ok_or_else(|| malformed("it does not end in a check sum"))?;
+        let computed = crc32fast::hash(body.as_bytes());
+        if stated != format!("{computed:08x}") {
+            return Err(BadLine::CheckSum {
+                computed,
+                stated: stated.to_owned(),
+            });
+        }
+        let body = format!("{body}}}");
+        let fields: Fields =
+            serde_json::from_str(&body).map_err(|error| malformed(&error.to_string()))?;
+        fields.line().map_err(|why| BadLine::Malformed(why))
+    }
+}
+
+impl Fields<'_> {
+    fn line(&self) -> Result<Line, String> {
+        fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
+            field: &str,
+            text: &str,
+        ) -> Result<T, String> {
+            text.parse().map_err(|error| format!("{field}: {error}"))
+        }
+        let record = Record {
+            run: parse("run", self.run)?,
+            task: common::plan::TaskId(self.task),
+            epoch: Epoch(self.epoch),
+            count: parse("count", self.count)?,
+            worker: parse("worker", self.worker)?,
+            version: self.version.clone().into_owned(),
+            kernel: parse("kernel", self.kernel)?,
+            orientation: orientation(self.orientation)?,
+            duration_us: self.duration_us,
+            accepted_unix_ms: self.accepted_unix_ms,
+        };
+        Ok(Line {
+            sequence: self.seq,
+            plan: parse("plan", self.plan)?,
+            entry: match self.kind {
+                Kind::Accepted => JournalEntry::Accepted(record),
+                Kind::Confirmed => JournalEntry::Confirmed(record),
+                Kind::Quarantined => JournalEntry::Quarantined(record),
+            },
+            prev: parse("prev", self.prev)?,
+        })
+    }
+}
+
+impl Link {
+    /// What the line after this one must name as `prev`.
+    pub(crate) fn after(line: &[u8]) -> Self {
+        let digest = Sha256::digest(line);
+        Self(digest[..16].try_into().expect("16 of 32 bytes"))
+    }
+
+    /// What the first line of a run's journal must name as `prev`.
+    pub(crate) fn first(manifest: &RunManifest) -> Self {
+        Self::after(manifest::encode(manifest).as_bytes())
+    }
+}
+
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl std::str::FromStr for Link {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain =
+            text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        match u128::from_str_radix(text, 16) {
+            Ok(value) if plain => Ok(Self(value.to_be_bytes())),
+            _ => Err(format!("'{text}' is not 32 hexadecimal digits")),
+        }
+    }
+}
+
+const fn orientation_name(orientation: Orientation) -> &'static str {
+    match orientation {
+        Orientation::Upright => "upright",
+        Orientation::Turned => "turned",
+    }
+}
+
+fn orientation(text: &str) -> Result<Orientation, String> {
+    [Orientation::Upright, Orientation::Turned]
+        .into_iter()
+        .find(|orientation| orientation_name(*orientation) == text)
+        .ok_or_else(|| format!("orientation: '{text}' is neither upright nor turned"))
+}
+
+impl JournalEntry {
+    /// The record of the line, whatever its kind.
+    pub const fn record(&self) -> &Record {
+        match self {
+            Self::Accepted(record) | Self::Confirmed(record) | Self::Quarantined(record) => record,
+        }
+    }
+}
