@@ -1,0 +1,26 @@
+# Common tasks; `just` lists them.
+
+default:
+    @just --list
+
+# The README's main command.
+main:
+    cargo run --release -p coordinator -- --n 16 --local
+
+# The README's test command.
+test:
+    cargo test --workspace
+
+# Formatting, lints and documentation, as CI checks them.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Dependencies: licences, advisories, sources (needs cargo-deny).
+deny:
+    cargo deny check
+
+# Everything CI runs.
+ci:
+    .ci/run
