@@ -1,61 +1,38 @@
 //! Method `frames`: the Parts Assembly Approach.
+//!
+//! The board is cut into four quadrants of n×n squares, P (top left), Q (top right), R (bottom
+//! right) and S (bottom left); a board of odd side has a middle row and column between them. A
+//! **quarter board** is a placement of queens in one quadrant, a **half board** a pair of
+//! quarter boards side by side that fit (**QJoin**), a solution a pair of half boards that fit
+//! (**HJoin**). The columns A of P and C of R decide which columns the top half uses: (A, C) is the
+//! **frame**, the unit of work, within which every upper half board meets every lower one.
+//!
+//! Source: Kazuji Haginoya, a new approach to the N-Queens problem (部分解合成法, Parts Assembly
+//! Approach). The joining of all middle queens of a frame at once (type II) is this project's.
 
+mod cost;
+mod counter;
+mod geometry;
+mod halves;
 pub mod hjoin;
-use crate::{
-    board::Board,
-    count::{CountError, Setup, SetupError, Watch},
-    plan::{BadSpec, PlanSpec, TaskId},
-};
-use std::ops::Range;
+mod plan;
+mod qjoin;
+mod quarter;
+mod sets;
+mod shelf;
+mod weight;
+
+pub use counter::Counter;
+pub use plan::Division;
+
+use crate::board::Board;
 
 pub(crate) const PLAN_VERSION: u16 = 1;
+
+/// The cost of a task in microseconds unless the user says otherwise.
 pub(crate) fn default_task_cost(_board: Board) -> u64 {
-    60_000_000
+    1_000_000
 }
 
-/// The frames of one board.
-#[derive(Debug)]
-pub struct Division {}
-impl Division {
-    pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
-        Err(BadSpec::Unsupported {
-            layout: spec.layout,
-            board: spec.board,
-            reason: "not built yet".to_owned(),
-        })
-    }
-    pub(crate) fn units(&self) -> u64 {
-        0
-    }
-    pub(crate) fn tasks(&self) -> u64 {
-        0
-    }
-    pub(crate) fn task_units(&self, _task: TaskId) -> Range<u64> {
-        0..0
-    }
-    pub(crate) fn task_cost(&self, _task: TaskId) -> u64 {
-        1
-    }
-    pub(crate) fn task_limit(&self, _task: TaskId) -> u64 {
-        0
-    }
-}
-
-/// Counts frames on one thread.
-#[derive(Debug)]
-pub struct Counter {}
-impl Counter {
-    pub(crate) fn new(
-        _division: std::sync::Arc<Division>,
-        _setup: &Setup,
-    ) -> Result<Self, SetupError> {
-        Ok(Self {})
-    }
-    pub(crate) fn count(
-        &mut self,
-        _units: Range<u64>,
-        _watch: &dyn Watch,
-    ) -> Result<u64, CountError> {
-        Err(CountError::Cancelled)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Frames in their natural order, and the tasks they are leased in.
+
+use std::ops::Range;
+
+use super::{
+    cost::Costs,
+    geometry::{Geometry, Kind},
+    sets::Sets,
+};
+use crate::{
+    board::Board,
+    plan::{BadSpec, PlanSpec, TaskId},
+};
+
+/// The smallest board that this method divides.
+const LEAST_N: u8 = 4;
+
+/// A unit: the columns that the top half (and so the bottom half) of the board uses on either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The board's middle.
+    pub(crate) kind: Kind,
+    /// #C, the number of queens in quadrant R; as many as in P, or one more for type II.
+    pub(crate) queens: u32,
+    /// Rank of A, the columns of P, among the sets of their size.
+    pub(crate) a: usize,
+    /// Rank of C, the columns of R, among the sets of their size.
+    pub(crate) c: usize,
+}
+
+impl Frame {
+    /// #A, the number of queens in quadrant P.
+    pub(crate) fn top_queens(&self) -> u32 {
+        match self.kind {
+            Kind::Even | Kind::TypeOne => self.queens,
+            Kind::TypeTwo => self.queens - 1,
+        }
+    }
+}
+
+/// All frames of one A: consecutive ranks of C.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) kind: Kind,
+    pub(super) queens: u32,
+    pub(super) a: usize,
+    /// The rank of the first C.
+    pub(super) first_c: usize,
+    /// The index of the first unit.
+    pub(super) first_unit: u64,
+}
+
+/// The frames of one board: by kind (type I before type II), number of queens, A and C.
+#[derive(Debug)]
+pub struct Division {
+    side: u32,
+    sets: Sets,
+    rows: Vec<Row>,
+    units: u64,
+    costs: Costs,
+    /// The first unit of each task, and the number of units at the end.
+    tasks: Vec<u64>,
+}
+
+impl Division {
+    pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
+        let n = spec.board.n();
+        if n < LEAST_N {
+            let reason =
+                format!("it needs quadrants of at least 2 × 2 squares, so N from {LEAST_N} on");
+            return Err(BadSpec::Unsupported {
+                layout: spec.layout,
+                board: spec.board,
+                reason,
+            });
+        }
+        let side = u32::from(n) / 2;
+        let sets = Sets::new(side);
+        let (rows, units) = rows(spec.board, &sets);
+        let costs = Costs::new(spec.board, &sets);
+        let mut division = Self {
+            side,
+            sets,
+            rows,
+            units,
+            costs,
+            tasks: Vec::new(),
+        };
+        division.tasks = division.cut(spec)?;
+        Ok(division)
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(crate) fn tasks(&self) -> u64 {
+        self.tasks.len() as u64 - 1
+    }
+
+    pub(crate) fn task_units(&self, task: TaskId) -> Range<u64> {
+        let task = usize::try_from(task.0).expect("the caller checked that there is such a task");
+        self.tasks[task]..self.tasks[task + 1]
+    }
+
+    pub(crate) fn task_cost(&self, task: TaskId) -> u64 {
+        let units = self.task_units(task);
+        let rows = self.rows_of(units.clone());
+        rows.map(|(row, c)| self.costs.of(row, c))
+            .sum::<u64>()
+            .max(1)
+    }
+
+    /// Queens of the top half take their columns in n! ways at most, so do those of the bottom
+    /// half, and for type II there are at most n middle-row queens; a pair counts at most 8.
+    pub(crate) fn task_limit(&self, task: TaskId) -> u64 {
+        let units = self.task_units(task);
+        let halves = (1..=u64::from(self.side))
+            .try_fold(1u64, |product, k| product.checked_mul(k)?.checked_mul(k));
+        let limit = || {
+            halves?
+                .checked_mul(8 * u64::from(self.side))?
+                .checked_mul(units.end - units.start)
+        };
+        limit().unwrap_or(u64::MAX)
+    }
+
+    /// n, the side of a quadrant.
+    pub(crate) fn side(&self) -> u32 {
+        self.side
+    }
+
+    /// Whether there is a middle row and column.
+    pub(crate) fn is_odd(&self) -> bool {
+        self.rows
+            .last()
+            .is_some_and(|row| row.kind == Kind::TypeTwo)
+    }
+
+    /// All rows or all columns of a quadrant.
+    pub(crate) fn full(&self) -> u32 {
+        (1 << self.side) - 1
+    }
+
+    pub(crate) fn sets(&self) -> &Sets {
+        &self.sets
+    }
+
+    pub(crate) fn geometry(&self, kind: Kind) -> Geometry {
+        Geometry {
+            kind,
+            side: self.side,
+        }
+    }
+
+    /// The estimated work of a frame in microseconds, at least 1.
+    pub(crate) fn unit_cost(&self, unit: u64) -> u64 {
+        let rows = self.rows_of(unit..unit + 1);
+        rows.map(|(row, c)| self.costs.of(row, c))
+            .sum::<u64>()
+            .max(1)
+    }
+
+    /// The frame with this index.
+    pub(crate) fn frame(&self, unit: u64) -> Frame {
+        assert!(unit < self.units, "unit {unit} of {}", self.units);
+        let row = &self.rows[self.row_of(unit)];
+        let offset = usize::try_from(unit - row.first_unit).expect("fewer than 12870 sets C");
+        Frame {
+            kind: row.kind,
+            queens: row.queens,
+            a: row.a,
+            c: row.first_c + offset,
+        }
+    }
+
+    /// The index of this frame, if it is a unit.
+    pub(crate) fn unit(&self, frame: &Frame) -> Option<u64> {
+        let name = |row: &Row| (row.kind, row.queens, row.a);
+        let wanted = (frame.kind, frame.queens, frame.a);
+        let at = self
+            .rows
+            .binary_search_by(|row| name(row).cmp(&wanted))
+            .ok()?;
+        let unit = self.rows[at].first_unit + frame.c.checked_sub(self.rows[at].first_c)? as u64;
+        (unit < self.end_of(at)).then_some(unit)
+    }
+
+    fn row_of(&self, unit: u64) -> usize {
+        self.rows.partition_point(|row| row.first_unit <= unit) - 1
+    }
+
+    fn end_of(&self, row: usize) -> u64 {
+        self.rows
+            .get(row + 1)
+            .map_or(self.units, |next| next.first_unit)
+    }
+
+    /// The rows that hold `units`, each with the ranks of C that belong to them.
+    fn rows_of(&self, units: Range<u64>) -> impl Iterator<Item = (&Row, Range<usize>)> {
+        let first = if units.is_empty() {
+            self.rows.len()
+        } else {
+            self.row_of(units.start)
+        };
+        let rows = self.rows[first..].iter().enumerate();
+        let rows = rows.take_while(move |(_, row)| row.first_unit < units.end);
+        rows.map(move |(at, row)| {
+            let start = units.start.max(row.first_unit) - row.first_unit;
+            let end = units.end.min(self.end_of(first + at)) - row.first_unit;
+            let rank = |offset: u64| row.first_c + usize::try_from(offset).expect("a rank of C");
+            (row, rank(start)..rank(end))
+        })
+    }
+
+    /// Cuts the units into tasks of about `spec.task_cost`. A row that passes it is cut into equal
+    /// parts, so that a task has one A; smaller rows are put together.
+    fn cut(&self, spec: &PlanSpec) -> Result<Vec<u64>, BadSpec> {
+        let mut tasks = vec![0];
+        let mut open = 0u64;
+        for (at, row) in self.rows.iter().enumerate() {
+            let ranks = usize::try_from(self.end_of(at) - row.first_unit).expect("ranks of C");
+            let all = row.first_c..row.first_c + ranks;
+            let cost = self.costs.of(row, all.clone());
+            if open > 0 && open.saturating_add(cost) > spec.task_cost {
+                tasks.push(row.first_unit);
+                open = 0;
+            }
+            let parts = (cost / spec.task_cost).clamp(1, ranks as u64);
+            for part in 1..parts {
+                let end = self.costs.split(row, all.clone(), part, parts);
+                tasks.push(row.first_unit + (end - row.first_c) as u64);
+            }
+            open = if parts > 1 {
+                spec.task_cost
+            } else {
+                open.saturating_add(cost)
+            };
+            if tasks.len() as u64 > crate::plan::Plan::MAX_TASKS {
+                let PlanSpec {
+                    board,
+                    layout,
+                    task_cost,
+                } = *spec;
+                let tasks = tasks.len() as u64;
+                return Err(BadSpec::TooManyTasks {
+                    layout,
+                    board,
+                    task_cost,
+                    tasks,
+                });
+            }
+        }
+        tasks.push(self.units);
+        tasks.dedup();
+        Ok(tasks)
+    }
+}
+
+/// All rows in natural order, and the number of units.
+fn rows(board: Board, sets: &Sets) -> (Vec<Row>, u64) {
+    let side = u32::from(board.n()) / 2;
+    let mut rows = Vec::new();
+    let mut units = 0;
+    let mut add = |kind, queens, a, ranks: Range<usize>| {
+        rows.push(Row {
+            kind,
+            queens,
+            a,
+            first_c: ranks.start,
+            first_unit: units,
+        });
+        units += ranks.len() as u64;
+    };
+    let equal_sizes = if board.n() % 2 == 0 {
+        Kind::Even
+    } else {
+        Kind::TypeOne
+    };
+    // No queen in P and R would leave 2n queens to Q and S, which share 2n − 1 antidiagonals.
+    for queens in 1..=side / 2 {
+        let count = sets.count(queens);
+        // Quarter turns complement the sets: A ≤ C ≤ ~A where that keeps their size.
+        let halves = 2 * queens == side;
+        for a in 0..if halves { count / 2 } else { count } {
+            add(
+                equal_sizes,
+                queens,
+                a,
+                a..if halves { count - a } else { count },
+            );
+        }
+    }
+    if board.n() % 2 == 1 {
+        for queens in 1..=side {
+            for a in 0..sets.count(queens - 1) {
+                add(Kind::TypeTwo, queens, a, 0..sets.count(queens));
+            }
+        }
+    }
+    (rows, units)
+}

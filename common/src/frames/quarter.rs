@@ -1,0 +1,220 @@
+//! Quarter lists: all placements of queens in given columns of a quadrant.
+
+use super::{
+    geometry::Geometry,
+    sets::{Sets, elements},
+};
+
+/// The quarter boards of one column set, as keys seen from P, grouped by row set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quarter {
+    /// Where the boards of each row set begin, by rank of the row set; one more entry at the end.
+    starts: Vec<u32>,
+    keys: Vec<u64>,
+}
+
+impl Quarter {
+    /// The boards whose row set has this rank.
+    pub(crate) fn rows(&self, rank: usize) -> &[u64] {
+        &self.keys[self.starts[rank] as usize..self.starts[rank + 1] as usize]
+    }
+
+    /// How many boards there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// What a copy holds on the heap, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        (self.starts.len() * size_of::<u32>() + self.keys.len() * size_of::<u64>()) as u64
+    }
+
+    /// The same boards in another quadrant: every key replaced by `role(key)`.
+    pub(crate) fn assign(&mut self, from: &Self, role: impl Fn(u64) -> u64) {
+        self.starts.clone_from(&from.starts);
+        self.keys.clear();
+        self.keys.extend(from.keys.iter().map(|&key| role(key)));
+    }
+}
+
+/// Enumerates quarter boards; keeps its buffers.
+#[derive(Debug)]
+pub(crate) struct QuarterMaker {
+    geometry: Geometry,
+    /// The key of row i, column j at 16 j + i.
+    squares: Box<[u64; 256]>,
+    /// (row set, key) as they are found.
+    found: Vec<(u32, u64)>,
+}
+
+/// Rows and diagonals attacked so far, seen from the column to fill next, and the key so far.
+#[derive(Clone, Copy)]
+struct Attacked {
+    rows: u32,
+    up: u32,
+    down: u32,
+    key: u64,
+}
+
+impl QuarterMaker {
+    /// For the quadrants of `geometry`.
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let mut squares = Box::new([0; 256]);
+        for j in 0..geometry.side {
+            for i in 0..geometry.side {
+                squares[(16 * j + i) as usize] = geometry.square(i, j);
+            }
+        }
+        Self {
+            geometry,
+            squares,
+            found: Vec::new(),
+        }
+    }
+
+    /// Replaces `out` by the quarter boards with one queen in each of `columns` and none elsewhere.
+    pub(crate) fn make(&mut self, sets: &Sets, columns: u32, out: &mut Quarter) {
+        self.found.clear();
+        let mut steps = [Step {
+            distance: 0,
+            column: 0,
+            allowed: 0,
+        }; 17];
+        let mut before = None;
+        let mut count = 0;
+        for column in elements(columns) {
+            steps[count] = Step {
+                distance: before.map_or(0, |before| column - before),
+                column,
+                allowed: self.geometry.allowed_rows(column),
+            };
+            before = Some(column);
+            count += 1;
+        }
+        let start = Attacked {
+            rows: 0,
+            up: 0,
+            down: 0,
+            key: 0,
+        };
+        descend(&self.squares, &steps[..count], start, &mut self.found);
+        self.group(sets, columns.count_ones(), out);
+    }
+
+    /// Sorts what was found by row set, counting.
+    fn group(&self, sets: &Sets, size: u32, out: &mut Quarter) {
+        let Quarter { starts, keys } = out;
+        starts.clear();
+        starts.resize(sets.count(size) + 1, 0);
+        for &(rows, _) in &self.found {
+            starts[sets.rank(rows)] += 1;
+        }
+        let mut sum = 0;
+        for start in starts.iter_mut() {
+            sum += *start;
+            *start = sum;
+        }
+        // Filled from each group's end, so that the starts end up where they belong.
+        keys.clear();
+        keys.resize(self.found.len(), 0);
+        for &(rows, key) in &self.found {
+            let place = &mut starts[sets.rank(rows)];
+            *place -= 1;
+            keys[*place as usize] = key;
+        }
+    }
+}
+
+/// A column to fill: how far it is from the one before, and where queens may stand.
+#[derive(Clone, Copy)]
+struct Step {
+    distance: u32,
+    column: u32,
+    allowed: u32,
+}
+
+fn descend(squares: &[u64; 256], steps: &[Step], attacked: Attacked, found: &mut Vec<(u32, u64)>) {
+    let Some((step, rest)) = steps.split_first() else {
+        found.push((attacked.rows, attacked.key));
+        return;
+    };
+    let up = attacked.up << step.distance;
+    let down = attacked.down >> step.distance;
+    let mut free = step.allowed & !(attacked.rows | up | down);
+    while free != 0 {
+        let row = free.trailing_zeros();
+        let queen = free & free.wrapping_neg();
+        free ^= queen;
+        let next = Attacked {
+            rows: attacked.rows | queen,
+            up: up | queen,
+            down: down | queen,
+            key: attacked.key | squares[(16 * step.column + row) as usize & 255],
+        };
+        if rest.is_empty() {
+            found.push((next.rows, next.key));
+        } else {
+            descend(squares, rest, next, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::geometry::Kind;
+
+    /// Tries every row for every column.
+    fn brute_force(
+        geometry: Geometry,
+        columns: u32,
+        queens: &mut Vec<(u32, u32)>,
+        out: &mut Vec<(u32, u64)>,
+    ) {
+        let Some(column) = elements(columns).next() else {
+            let rows = queens.iter().fold(0, |rows, &(i, _)| rows | 1 << i);
+            let key = queens
+                .iter()
+                .fold(0, |key, &(i, j)| key | geometry.square(i, j));
+            return out.push((rows, key));
+        };
+        for row in elements(geometry.allowed_rows(column)) {
+            let safe = queens
+                .iter()
+                .all(|&(i, j)| i != row && i.abs_diff(row) != j.abs_diff(column));
+            if safe {
+                queens.push((row, column));
+                brute_force(geometry, columns & (columns - 1), queens, out);
+                queens.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn agrees_with_brute_force() {
+        for kind in [Kind::Even, Kind::TypeOne, Kind::TypeTwo] {
+            let geometry = Geometry { kind, side: 6 };
+            let sets = Sets::new(6);
+            let mut maker = QuarterMaker::new(geometry);
+            let mut quarter = Quarter::default();
+            for columns in 0..1 << 6 {
+                maker.make(&sets, columns, &mut quarter);
+                let mut expected = Vec::new();
+                brute_force(geometry, columns, &mut Vec::new(), &mut expected);
+                assert_eq!(quarter.len(), expected.len());
+                for (rank, &rows) in sets.of_size(columns.count_ones()).iter().enumerate() {
+                    let mut keys = quarter.rows(rank).to_vec();
+                    let same_rows = expected.iter().filter(|board| board.0 == rows);
+                    let mut expected: Vec<_> = same_rows.map(|board| board.1).collect();
+                    keys.sort_unstable();
+                    expected.sort_unstable();
+                    assert_eq!(
+                        keys, expected,
+                        "{kind:?}, columns {columns:b}, rows {rows:b}"
+                    );
+                }
+            }
+        }
+    }
+}
