@@ -175,6 +175,7 @@ impl Division {
     }
 
     /// The index of this frame, if it is a unit.
+    #[cfg(test)]
     pub(crate) fn unit(&self, frame: &Frame) -> Option<u64> {
         let name = |row: &Row| (row.kind, row.queens, row.a);
         let wanted = (frame.kind, frame.queens, frame.a);
@@ -299,4 +300,68 @@ fn rows(board: Board, sets: &Sets) -> (Vec<Row>, u64) {
         }
     }
     (rows, units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{method::Layout, plan::Plan};
+    use proptest::prelude::*;
+
+    fn division(n: u8) -> Division {
+        Division::new(&PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap()
+    }
+
+    #[test]
+    fn small_boards_are_refused() {
+        for n in 1..LEAST_N {
+            let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
+            assert!(
+                matches!(Plan::new(spec), Err(BadSpec::Unsupported { .. })),
+                "N = {n}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_frame_has_one_index() {
+        for n in LEAST_N..=15 {
+            let division = division(n);
+            for unit in 0..division.units() {
+                assert_eq!(division.unit(&division.frame(unit)), Some(unit), "N = {n}");
+            }
+        }
+        // C(26, 12) frames of type II beside those of type I.
+        let odd = division(27);
+        let type_two = odd
+            .rows
+            .iter()
+            .find(|row| row.kind == Kind::TypeTwo)
+            .unwrap();
+        assert_eq!(odd.units() - type_two.first_unit, 9_657_700);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_of_large_boards_have_one_index(n in 16u8..=28, place in 0.0..1.0f64) {
+            let division = division(n);
+            let unit = (place * division.units() as f64) as u64;
+            prop_assert_eq!(division.unit(&division.frame(unit)), Some(unit));
+        }
+    }
+
+    #[test]
+    fn tasks_cover_all_units() {
+        for n in LEAST_N..=22 {
+            let division = division(n);
+            let mut next = 0;
+            for task in 0..division.tasks() {
+                let units = division.task_units(TaskId(task));
+                assert_eq!(units.start, next, "N = {n}, task {task}");
+                assert!(units.end > units.start, "N = {n}, task {task}");
+                next = units.end;
+            }
+            assert_eq!(next, division.units(), "N = {n}");
+        }
+    }
 }

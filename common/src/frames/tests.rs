@@ -20,7 +20,7 @@ fn all(n: u8, setup: &Setup) -> u128 {
 
 #[test]
 fn exact_totals() {
-    for n in 4..=15 {
+    for n in 4..=16 {
         for orientation in [Orientation::Upright, Orientation::Turned] {
             let setup = Setup {
                 kernel: Kernel::best(),
