@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::board::Board;
+
 /// A way of counting. Both give the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
@@ -53,7 +55,44 @@ impl Layout {
     }
 }
 
+/// A layout that was chosen for the user, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The layout.
+    pub layout: Layout,
+    /// The reason, for one line of a log.
+    pub reason: String,
+}
+
+/// The layout that counts `board` soonest on workers with this much memory a thread.
+pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Choice {
+    let _ = memory_bytes_per_thread;
+    let (layout, reason) = if board.n() < FRAMES_FROM {
+        (
+            Layout::Border,
+            format!("rows: boards below N = {FRAMES_FROM} are too small for frames to pay"),
+        )
+    } else {
+        (
+            Layout::Frames,
+            format!("frames: the faster method from N = {FRAMES_FROM} on"),
+        )
+    };
+    Choice { layout, reason }
+}
+
+/// From this N on `frames` is the faster method.
+const FRAMES_FROM: u8 = 40;
+
 impl Method {
+    /// The layout that the method uses when its user names none.
+    pub const fn usual_layout(self) -> Layout {
+        match self {
+            Self::Rows => Layout::Border,
+            Self::Frames => Layout::Frames,
+        }
+    }
+
     /// The name used on the command line, on the wire and in the journal.
     pub const fn name(self) -> &'static str {
         match self {
