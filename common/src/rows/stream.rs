@@ -10,7 +10,10 @@
 
 use std::ops::ControlFlow;
 
-use super::ground::{Ground, Root};
+use super::{
+    ground::{Ground, Root},
+    kernel::Tick,
+};
 use crate::board::Board;
 
 /// The vector operations of one instruction set on lanes of 32 bits.
@@ -131,7 +134,7 @@ pub(super) unsafe fn count<L: Lanes>(
     stacks: &mut Stacks,
     ground: &Ground,
     roots: &[Root],
-    tick: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    tick: &mut Tick<'_>,
 ) -> ControlFlow<(), u64> {
     assert!(roots.len() <= MOST_ROOTS);
     let rows = ground.rows();
