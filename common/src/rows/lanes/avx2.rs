@@ -33,7 +33,7 @@ impl Flags {
             let zero = _mm256_cmpeq_epi32(self.0, _mm256_setzero_si256());
             _mm256_movemask_ps(_mm256_castsi256_ps(zero))
         };
-        (zero ^ 0xff) as u8 as usize
+        (zero.cast_unsigned() ^ 0xff) as usize
     }
 }
 
