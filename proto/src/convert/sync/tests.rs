@@ -178,11 +178,18 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_decode_convert_or_name_a_field(bytes in vec(any::<u8>(), 0..200)) {
-        if let Ok(message) = v1::SyncRequest::decode(bytes.as_slice()) {
-            if let Err(error) = SyncRequest::try_from(message) {
-                prop_assert!(!error.to_string().is_empty());
-            }
+    fn damaged_requests_never_panic_and_stay_within_the_limits(
+        request in any_request(),
+        at in any::<proptest::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = v1::SyncRequest::from(request).encode_to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let converted = v1::SyncRequest::decode(bytes.as_slice()).map(SyncRequest::try_from);
+        if let Ok(Ok(request)) = converted {
+            prop_assert!((0.0..=limits::SECONDS_WANTED).contains(&request.seconds_wanted));
+            prop_assert!(request.worker.name.len() <= limits::NAME_BYTES);
         }
     }
 }
@@ -293,7 +300,8 @@ fn a_bad_field_is_named() {
         plan_hash,
         "partials[3].task.plan_hash: a plan hash has 32 bytes, got 31"
     );
-    let checks: [(&str, fn(&mut v1::SyncRequest)); 10] = [
+    type Damage = (&'static str, fn(&mut v1::SyncRequest));
+    let checks: [Damage; 10] = [
         ("worker: must be set", |r| r.worker = None),
         ("held[2].task: must be set", |r| r.held[2].task = None),
         ("partials[0].kernel: expected 1 scalar", |r| {
