@@ -1,0 +1,293 @@
+//! Which tasks a worker gets, and how many.
+
+use std::ops::Bound;
+
+use common::{
+    count::Orientation,
+    sync::{SyncReply, SyncRequest},
+};
+
+use super::{
+    Scheduler,
+    run::RunIx,
+    tasks::{Stage, TaskIx},
+    workers::{LeaseKey, Purpose, WorkerIx},
+};
+
+/// How many candidates of one kind are looked at before another kind is tried.
+const SCAN: usize = 64;
+
+/// Cost a second of one thread of the reference machine: costs are its microseconds.
+const REFERENCE_SPEED: f64 = 1e6;
+
+/// What may still be granted in one reply.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    cost: f64,
+    /// Tasks given whatever they cost.
+    tasks_at_least: usize,
+    tasks_at_most: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.tasks_at_most == 0 || (self.cost <= 0.0 && self.tasks_at_least == 0)
+    }
+
+    fn spend(&mut self, cost: u64) {
+        self.cost -= cost as f64;
+        self.tasks_at_least = self.tasks_at_least.saturating_sub(1);
+        self.tasks_at_most = self.tasks_at_most.saturating_sub(1);
+    }
+}
+
+/// A task for a worker.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    task: TaskIx,
+    purpose: Purpose,
+    orientation: Orientation,
+}
+
+impl Choice {
+    fn count(task: TaskIx) -> Self {
+        Self {
+            task,
+            purpose: Purpose::Count,
+            orientation: Orientation::Upright,
+        }
+    }
+}
+
+fn opposite(orientation: Orientation) -> Orientation {
+    match orientation {
+        Orientation::Upright => Orientation::Turned,
+        Orientation::Turned => Orientation::Upright,
+    }
+}
+
+impl Scheduler {
+    /// Grants a worker as much as it wants and should have.
+    pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
+        let known = self.workers.get(worker);
+        let wants = request.seconds_wanted > 0.0 && !request.draining && !known.barred;
+        if !wants {
+            return;
+        }
+        let mut budget = self.budget(worker, request.seconds_wanted, reply);
+        let now = self.clock.ticks();
+        for run in self.order.clone() {
+            let served = self.runs[run].grants() && !self.workers.get(worker).declines(run, now);
+            if !served {
+                continue;
+            }
+            let mut within = self.share(run, worker, budget);
+            while !within.is_spent() {
+                let Some(choice) = self.choose(run, worker) else {
+                    break;
+                };
+                self.give((run, worker), choice, reply);
+                let cost = self.runs[run].cost(choice.task);
+                within.spend(cost);
+                budget.spend(cost);
+            }
+        }
+        if reply.grants.is_empty() {
+            self.grant_copies(worker, budget, reply);
+        }
+    }
+
+    fn give(&mut self, (run, worker): (RunIx, WorkerIx), choice: Choice, reply: &mut SyncReply) {
+        let Choice {
+            task,
+            purpose,
+            orientation,
+        } = choice;
+        let grant = self.lease((run, task), worker, purpose, orientation);
+        reply.grants.push(grant);
+    }
+
+    /// By the worker's wish and measured speed, less what is sent again.
+    fn budget(&self, worker: WorkerIx, seconds_wanted: f64, reply: &SyncReply) -> Budget {
+        let known = self.workers.get(worker);
+        let threads = known.info.threads.max(1);
+        let held = known.leases.len();
+        let seconds = seconds_wanted.min(self.config.grant_seconds);
+        let room = self.config.leases_per_worker.saturating_sub(held);
+        let tasks_at_most = self
+            .config
+            .grants_per_sync
+            .saturating_sub(reply.grants.len())
+            .min(room);
+        let sent_again: f64 = reply
+            .grants
+            .iter()
+            .map(|grant| self.cost_of(grant.task))
+            .sum();
+        match known.cost_per_second() {
+            Some(speed) => Budget {
+                cost: seconds * speed - sent_again,
+                tasks_at_least: 0,
+                tasks_at_most,
+            },
+            None => {
+                let first = (self.config.first_tasks_per_thread as usize)
+                    .saturating_mul(threads as usize)
+                    .saturating_sub(held);
+                Budget {
+                    cost: seconds * REFERENCE_SPEED * f64::from(threads) - sent_again,
+                    tasks_at_least: (threads as usize).saturating_sub(held),
+                    tasks_at_most: tasks_at_most.min(first),
+                }
+            }
+        }
+    }
+
+    fn cost_of(&self, task: common::run::TaskRef) -> f64 {
+        let run = self.by_id.get(&task.run);
+        run.map_or(0.0, |&run| self.runs[run].plan.task_cost(task.task) as f64)
+    }
+
+    /// Narrows a budget towards the end of a run, so that all workers finish together: at most half
+    /// of the worker's share of what is pending, and single tasks in the last part.
+    fn share(&self, run: RunIx, worker: WorkerIx, budget: Budget) -> Budget {
+        if self.workers.live() <= 1 {
+            return budget;
+        }
+        let known = self.workers.get(worker);
+        let threads = known.info.threads.max(1);
+        let tasks = &self.runs[run].tasks;
+        let pending = tasks.cost(Stage::Pending) as f64;
+        let idle_threads = (threads as usize).saturating_sub(known.leases.len());
+        let singles = pending < self.config.singles_fraction * tasks.cost_of_all() as f64;
+        if singles {
+            return Budget {
+                tasks_at_most: budget.tasks_at_most.min(idle_threads),
+                ..budget
+            };
+        }
+        let part = f64::from(threads) / self.workers.live_threads() as f64;
+        Budget {
+            cost: budget.cost.min(pending * part / 2.0),
+            tasks_at_least: budget.tasks_at_least.max(idle_threads),
+            ..budget
+        }
+    }
+
+    /// The next task of `run` for `worker`, if there is one that nobody holds.
+    fn choose(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        self.choose_contested(run, worker)
+            .or_else(|| self.choose_recheck(run, worker))
+            .or_else(|| self.choose_returned(run, worker, false))
+            .or_else(|| self.runs[run].next_fresh().map(Choice::count))
+            .or_else(|| self.choose_returned(run, worker, true))
+    }
+
+    /// A task that came back; `again`: even one that this worker failed on.
+    fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<Choice> {
+        let in_run = &self.runs[run];
+        let task = in_run
+            .returned
+            .iter()
+            .take(SCAN)
+            .find(|&&task| again || !in_run.failed(task).contains(&worker))?;
+        Some(Choice::count(*task))
+    }
+
+    /// A quarantined task that this worker has not counted, if possible through other data than
+    /// the counts there are.
+    fn choose_contested(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let in_run = &self.runs[run];
+        in_run.contested.iter().take(SCAN).find_map(|&task| {
+            let reports = in_run.reports(task);
+            let own = reports.iter().rfind(|report| report.worker == worker);
+            let counted_by = |other| reports.iter().any(|report| report.worker == other);
+            if own.is_some() && self.someone_else(worker, &counted_by) {
+                return None;
+            }
+            let last = own.or(reports.last()).and_then(|report| report.how);
+            let same_kernel =
+                last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
+            let orientation = match last {
+                Some(how) if same_kernel => opposite(how.orientation),
+                Some(_) | None => Orientation::Upright,
+            };
+            Some(Choice {
+                task,
+                purpose: Purpose::Decide,
+                orientation,
+            })
+        })
+    }
+
+    /// A done task that wants a second count, by another worker if there is one.
+    fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let in_run = &self.runs[run];
+        in_run.rechecks.iter().take(SCAN).find_map(|&task| {
+            let done = in_run.tasks.done(task)?;
+            let own = done.worker == worker;
+            if own && self.someone_else(worker, &|other| other == done.worker) {
+                return None;
+            }
+            let first = done.how.map_or(Orientation::Upright, |how| how.orientation);
+            Some(Choice {
+                task,
+                purpose: Purpose::Recheck,
+                orientation: opposite(first),
+            })
+        })
+    }
+
+    /// Whether a live worker other than `worker` could take a task that `excluded` ones may not.
+    fn someone_else(&self, worker: WorkerIx, excluded: &dyn Fn(WorkerIx) -> bool) -> bool {
+        self.workers.live_ones().any(|other| {
+            let known = self.workers.get(other);
+            other != worker && !known.barred && !known.draining && !excluded(other)
+        })
+    }
+
+    /// Nothing waits anywhere: a worker with idle threads gets copies of tasks that others hold
+    /// without having begun them, or have held for long.
+    fn grant_copies(&mut self, worker: WorkerIx, mut budget: Budget, reply: &mut SyncReply) {
+        let known = self.workers.get(worker);
+        let idle = (known.info.threads as usize).saturating_sub(known.leases.len());
+        budget.tasks_at_most = budget.tasks_at_most.min(idle);
+        let now = self.clock.ticks();
+        for run in self.order.clone() {
+            let served = self.runs[run].grants() && !self.workers.get(worker).declines(run, now);
+            while served && !budget.is_spent() {
+                let Some(task) = self.choose_straggler(run, worker) else {
+                    break;
+                };
+                self.give((run, worker), Choice::count(task), reply);
+                budget.spend(self.runs[run].cost(task));
+            }
+        }
+    }
+
+    /// A task that one other worker alone holds: the last of those not begun, which it would begin
+    /// last, else the one begun longest ago.
+    fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
+        if self.config.copies < 2 {
+            return None;
+        }
+        let in_run = &self.runs[run];
+        let now = self.clock.ticks();
+        let before = now.checked_sub(self.config.backup_after_ms)?;
+        let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
+        let [waiting, begun] = &in_run.alone;
+        let suits = |&&(_, task): &&(u64, TaskIx)| {
+            let key: LeaseKey = (run, task);
+            !self.workers.get(worker).leases.contains_key(&key)
+                && !in_run.failed(task).contains(&worker)
+        };
+        let scan = SCAN + self.workers.get(worker).leases.len();
+        waiting
+            .range(ripe)
+            .rev()
+            .take(scan)
+            .find(suits)
+            .or_else(|| begun.range(ripe).take(scan).find(suits))
+            .map(|&(_, task)| task)
+    }
+}

@@ -1,0 +1,422 @@
+//! Giving leases, taking them back, and reading a worker's inventory.
+
+use common::{
+    count::Orientation,
+    run::{Epoch, TaskRef},
+    sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
+};
+
+use super::{
+    Scheduler,
+    clock::Ticks,
+    run::{self, RunIx},
+    tasks::{Stage, TaskIx},
+    workers::{Lease, LeaseKey, Purpose, WorkerIx},
+};
+use crate::store::{Change, RunState};
+
+/// Why a lease ends without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nobody's fault.
+    Released,
+    /// The worker's attempt failed.
+    Failed,
+}
+
+impl Scheduler {
+    /// Leases a task, and returns what the worker is told.
+    pub(super) fn lease(
+        &mut self,
+        (run, task): LeaseKey,
+        worker: WorkerIx,
+        purpose: Purpose,
+        orientation: Orientation,
+    ) -> Grant {
+        let epoch = self.runs[run].tasks.epoch(task).saturating_add(1);
+        let lease = Lease {
+            epoch,
+            purpose,
+            turned: orientation == Orientation::Turned,
+            seen: false,
+            grants: 1,
+            started: false,
+            spoilt: false,
+            cost_done: 0,
+            granted: self.clock.ticks(),
+            round: self.workers.get(worker).round,
+        };
+        self.install((run, task), worker, lease);
+        self.grant_of((run, task), worker)
+    }
+
+    /// Puts a lease in its places. The worker must not hold the task.
+    fn install(&mut self, (run, task): LeaseKey, worker: WorkerIx, lease: Lease) {
+        let until = self.clock.ticks() + self.lease_ms();
+        let change = Change::Leased {
+            run: self.runs[run].manifest.run,
+            task: run::id(task),
+            worker: self.workers.id(worker),
+            epoch: Epoch(u64::from(lease.epoch)),
+            until_unix_ms: self.clock.wall(until).0,
+        };
+        let in_run = &mut self.runs[run];
+        in_run.tasks.raise_epoch(task, lease.epoch);
+        in_run.rate.begin(self.clock.ticks());
+        match lease.purpose {
+            Purpose::Count => {
+                if in_run.tasks.stage(task) != Stage::Leased {
+                    in_run.enter(task, Stage::Leased);
+                }
+                self.changes.push_back(change);
+            }
+            // What is on disk of a done or quarantined task is worth more than a lease.
+            Purpose::Recheck => {
+                in_run.rechecks.remove(&task);
+                in_run.rechecking.insert(task);
+            }
+            Purpose::Decide => drop(in_run.contested.remove(&task)),
+        }
+        self.unindex_alone(run, task);
+        let in_run = &mut self.runs[run];
+        in_run.cost_under_way += lease.cost_done;
+        in_run.holders.entry(task).or_default().push(worker);
+        self.workers
+            .get_mut(worker)
+            .leases
+            .insert((run, task), lease);
+        self.index_alone(run, task);
+    }
+
+    /// What the worker is told of a lease it holds.
+    pub(super) fn grant_of(&self, (run, task): LeaseKey, worker: WorkerIx) -> Grant {
+        let lease = &self.workers.get(worker).leases[&(run, task)];
+        let run = &self.runs[run];
+        Grant {
+            task: run.task_ref(task),
+            epoch: Epoch(u64::from(lease.epoch)),
+            spec: run.manifest.spec,
+            orientation: if lease.turned {
+                Orientation::Turned
+            } else {
+                Orientation::Upright
+            },
+        }
+    }
+
+    /// The one holder of a leased task, if it has no other; only ordinary leases get backup copies.
+    fn single_holder(&self, run: RunIx, task: TaskIx) -> Option<&Lease> {
+        let [worker] = self.runs[run].holders.get(&task)?[..] else {
+            return None;
+        };
+        let lease = self.workers.get(worker).leases.get(&(run, task))?;
+        (lease.purpose == Purpose::Count).then_some(lease)
+    }
+
+    fn unindex_alone(&mut self, run: RunIx, task: TaskIx) {
+        if let Some(lease) = self.single_holder(run, task) {
+            let (begun, granted) = (usize::from(lease.started), lease.granted);
+            self.runs[run].alone[begun].remove(&(granted, task));
+        }
+    }
+
+    fn index_alone(&mut self, run: RunIx, task: TaskIx) {
+        if let Some(lease) = self.single_holder(run, task) {
+            let (begun, granted) = (usize::from(lease.started), lease.granted);
+            self.runs[run].alone[begun].insert((granted, task));
+        }
+    }
+
+    /// Takes a lease out of all its places; the task's stage is left to the caller.
+    fn remove(&mut self, worker: WorkerIx, (run, task): LeaseKey) -> Option<Lease> {
+        self.unindex_alone(run, task);
+        let lease = self.workers.find_mut(worker)?.leases.remove(&(run, task))?;
+        let in_run = &mut self.runs[run];
+        in_run.cost_under_way = in_run.cost_under_way.saturating_sub(lease.cost_done);
+        if let Some(holders) = in_run.holders.get_mut(&task) {
+            holders.retain(|&holder| holder != worker);
+            if holders.is_empty() {
+                in_run.holders.remove(&task);
+            }
+        }
+        self.index_alone(run, task);
+        Some(lease)
+    }
+
+    /// Every lease of a task ends because the task is decided.
+    pub(super) fn remove_all(&mut self, run: RunIx, task: TaskIx) {
+        let holders = self.runs[run]
+            .holders
+            .get(&task)
+            .cloned()
+            .unwrap_or_default();
+        for holder in holders {
+            self.remove(holder, (run, task));
+        }
+        self.runs[run].rechecking.remove(&task);
+    }
+
+    /// A lease ends without a result.
+    pub(super) fn end_lease(&mut self, worker: WorkerIx, key: LeaseKey, end: End) {
+        let (run, task) = key;
+        let Some(lease) = self.remove(worker, key) else {
+            return;
+        };
+        let in_run = &mut self.runs[run];
+        let held_by_others = in_run.holders.contains_key(&task);
+        match lease.purpose {
+            Purpose::Count => {
+                self.end_attempt(worker, key, lease.epoch, end);
+            }
+            Purpose::Recheck => {
+                if !held_by_others && in_run.rechecking.remove(&task) {
+                    in_run.rechecks.insert(task);
+                }
+            }
+            Purpose::Decide => {
+                if !held_by_others && in_run.tasks.stage(task) == Stage::Quarantined {
+                    in_run.contested.insert(task);
+                }
+            }
+        }
+    }
+
+    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseKey, epoch: u32, end: End) {
+        let name = self.workers.id(worker);
+        let in_run = &mut self.runs[run];
+        let (run_id, task_id) = (in_run.manifest.run, run::id(task));
+        let epoch = Epoch(u64::from(epoch));
+        match end {
+            End::Released => self.changes.push_back(Change::Released {
+                run: run_id,
+                task: task_id,
+                epoch,
+            }),
+            End::Failed => {
+                self.workers.pin(worker);
+                in_run.odd.entry(task).or_default().failed.push(worker);
+                self.changes.push_back(Change::Expired {
+                    run: run_id,
+                    task: task_id,
+                    epoch,
+                    worker: name,
+                });
+            }
+        }
+        if in_run.holders.contains_key(&task) || in_run.tasks.stage(task) != Stage::Leased {
+            return;
+        }
+        if self.config.too_often(in_run.failed(task)) {
+            in_run.enter(task, Stage::Parked);
+            self.changes.push_back(Change::Parked {
+                run: run_id,
+                task: task_id,
+            });
+        } else {
+            in_run.enter(task, Stage::Pending);
+        }
+    }
+
+    /// Every lease of a worker that has not called in time has failed.
+    pub(super) fn lose(&mut self, worker: WorkerIx) {
+        let leases = &self.workers.get(worker).leases;
+        for key in leases.keys().copied().collect::<Vec<_>>() {
+            self.end_lease(worker, key, End::Failed);
+        }
+    }
+
+    /// Compares what the worker says it holds with what it was given; sends again the grants that
+    /// may never have arrived.
+    pub(super) fn take_inventory(
+        &mut self,
+        worker: WorkerIx,
+        request: &SyncRequest,
+        (restarted, reply): (bool, &mut SyncReply),
+    ) {
+        self.workers.get_mut(worker).round += 1;
+        for held in &request.held {
+            if let Err(reason) = self.renew(worker, held) {
+                reply.revoked.push(Revocation {
+                    task: held.task,
+                    epoch: held.epoch,
+                    reason,
+                });
+            }
+        }
+        let known = self.workers.get(worker);
+        let missing: Vec<_> = known
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.round != known.round)
+            .map(|(&key, lease)| (key, lease.clone()))
+            .collect();
+        let wants_more = request.seconds_wanted > 0.0 && !request.draining;
+        let mut given_back = Vec::new();
+        for (key, lease) in missing {
+            let send_again = wants_more
+                && !lease.seen
+                && !lease.spoilt
+                && !restarted
+                && lease.grants < self.config.grants_unseen
+                && reply.grants.len() < self.config.grants_per_sync
+                && self.runs[key.0].grants();
+            if send_again {
+                let lease = self.workers.get_mut(worker).leases.get_mut(&key);
+                lease.expect("missing from the call, not here").grants += 1;
+                reply.grants.push(self.grant_of(key, worker));
+                continue;
+            }
+            let lost = lease.spoilt || (restarted && lease.seen);
+            let end = if lost { End::Failed } else { End::Released };
+            let unworked = lease.seen || lease.grants >= self.config.grants_unseen;
+            if end == End::Released && unworked && !request.draining && !given_back.contains(&key.0)
+            {
+                given_back.push(key.0);
+            }
+            self.end_lease(worker, key, end);
+        }
+        let (now, limits) = (
+            self.clock.ticks(),
+            (self.config.declines, self.config.lease_ms),
+        );
+        for run in given_back {
+            self.workers.get_mut(worker).decline(run, now, limits);
+        }
+    }
+
+    /// Finds the run and the task that a worker speaks of, or says what is wrong.
+    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseKey, String> {
+        let Some(&run) = self.by_id.get(&task.run) else {
+            return Err(format!(
+                "this coordinator has no run {}: drop its tasks",
+                task.run
+            ));
+        };
+        let ours = self.runs[run].manifest.plan;
+        if task.plan != ours {
+            return Err(format!(
+                "run {} has plan {ours}, the worker made plan {}: run the coordinator's version of \
+                 the worker",
+                task.run, task.plan
+            ));
+        }
+        if task.task.0 >= self.runs[run].tasks.len() {
+            return Err(format!(
+                "run {} has tasks 0 to {}, and no task {}: drop it",
+                task.run,
+                self.runs[run].tasks.len() - 1,
+                task.task
+            ));
+        }
+        Ok((run, run::index(task.task)))
+    }
+
+    /// The epoch as it was issued for the task, or what is wrong with it.
+    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u32, String> {
+        let highest = self.runs[run].tasks.epoch(task);
+        match u32::try_from(epoch.0) {
+            Ok(epoch) if (1..=highest).contains(&epoch) => Ok(epoch),
+            Ok(_) | Err(_) => Err(format!(
+                "task {task} was never leased under epoch {}: drop it and ask for work",
+                epoch.0
+            )),
+        }
+    }
+
+    /// Renews or takes up a lease that a worker names; an error says why it is not the worker's.
+    fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
+        let key = self.find(held.task)?;
+        let epoch = self.issued(key, held.epoch)?;
+        if !self.workers.get(worker).leases.contains_key(&key) {
+            self.adopt(worker, key, (epoch, held))?;
+        }
+        let (run, task) = key;
+        self.unindex_alone(run, task);
+        let cost_done = held.cost_done.min(self.runs[run].cost(task));
+        let known = self.workers.get_mut(worker);
+        let round = known.round;
+        let lease = known.leases.get_mut(&key).expect("held");
+        let before = std::mem::replace(&mut lease.cost_done, cost_done);
+        lease.round = round;
+        lease.seen = true;
+        lease.started |= held.started;
+        let in_run = &mut self.runs[run];
+        in_run.cost_under_way = in_run.cost_under_way.saturating_sub(before) + cost_done;
+        self.index_alone(run, task);
+        Ok(())
+    }
+
+    /// Takes up a lease that the scheduler no longer knows of: it ended, or a restart lost it.
+    fn adopt(
+        &mut self,
+        worker: WorkerIx,
+        (run, task): LeaseKey,
+        (epoch, held): (u32, &HeldLease),
+    ) -> Result<(), String> {
+        let known = self.workers.get(worker);
+        if known.barred {
+            return Err(self.why_barred(worker));
+        }
+        if known.leases.len() >= self.config.leases_per_worker {
+            return Err("the worker holds too many leases".to_owned());
+        }
+        let in_run = &self.runs[run];
+        match in_run.state {
+            RunState::Running | RunState::Paused => {}
+            RunState::Cancelled => return Err("the run is cancelled".to_owned()),
+            RunState::Complete | RunState::Contradicted => {
+                return Err("the run is over".to_owned());
+            }
+        }
+        let copies = in_run.holders.get(&task).map_or(0, Vec::len);
+        match in_run.tasks.stage(task) {
+            Stage::Pending => {}
+            Stage::Leased if held.started && copies < self.config.copies => {}
+            Stage::Leased => return Err("the task is leased to another worker by now".to_owned()),
+            Stage::Done => return Err("the task is counted".to_owned()),
+            Stage::Parked => return Err("the task is set aside after failed attempts".to_owned()),
+            Stage::Quarantined => {
+                return Err("the task is quarantined: its counts disagree".to_owned());
+            }
+        }
+        let lease = Lease {
+            epoch,
+            purpose: Purpose::Count,
+            turned: false,
+            seen: true,
+            grants: 1,
+            started: held.started,
+            spoilt: false,
+            cost_done: 0,
+            granted: self.clock.ticks(),
+            round: self.workers.get(worker).round,
+        };
+        self.install((run, task), worker, lease);
+        Ok(())
+    }
+
+    /// Leases found on disk keep their workers for a while.
+    pub(super) fn restore_lease(&mut self, key: LeaseKey, worker: WorkerIx, epoch: u32) {
+        let lease = Lease {
+            epoch,
+            purpose: Purpose::Count,
+            turned: false,
+            seen: false,
+            grants: 1,
+            started: false,
+            spoilt: false,
+            cost_done: 0,
+            granted: self.clock.ticks(),
+            round: 0,
+        };
+        let changes = self.changes.len();
+        self.install(key, worker, lease);
+        // It is on disk already.
+        self.changes.truncate(changes);
+    }
+
+    /// How long leases last: never shorter than a few regular syncs.
+    pub(super) fn lease_ms(&self) -> Ticks {
+        self.config.lease_ms.max(3 * self.regular_sync_ms())
+    }
+}

@@ -1,0 +1,348 @@
+//! The scheduler: which worker counts which task, and what becomes of its count.
+//!
+//! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
+//! values. Its owner
+//! 1. gives it the runs and task rows found on disk ([`Scheduler::add_run`],
+//!    [`Scheduler::restore_task`]) and says when it starts to serve ([`Scheduler::restored`]);
+//! 2. for each message calls [`Scheduler::sync`], keeps every change that
+//!    [`Scheduler::poll_change`] yields, and only then sends the reply;
+//! 3. calls [`Scheduler::advance`] when [`Scheduler::next_timeout`] comes;
+//! 4. when [`Scheduler::poll_finished`] yields a run, checks its [`Scheduler::total`] and answers
+//!    with [`Scheduler::conclude`].
+//!
+//! Deliberately absent: running totals (they are folded from the tasks' counts), wall-clock
+//! arithmetic (see `clock`), and work in proportion to the number of tasks in `sync`.
+
+mod clock;
+mod config;
+mod grants;
+mod leases;
+mod pace;
+mod rate;
+mod results;
+mod run;
+mod status;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod workers;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use common::{
+    plan::Plan,
+    run::RunId,
+    sync::{SyncReply, SyncRequest},
+};
+
+pub use config::{Config, Millis};
+pub use rate::Moments;
+pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
+
+use self::{
+    clock::{Clock, Jitter},
+    run::{Run, RunIx},
+    tasks::{Done, Stage},
+    workers::{Greeting, Workers, unknown_worker},
+};
+use crate::store::{Change, RunManifest, RunState, TaskRow, TaskState};
+
+/// Epochs that may have been issued after the last lease that reached the disk: epochs of a later
+/// life of the coordinator start beyond them, and counts under them are taken.
+const LOST_EPOCHS: u32 = 1 << 10;
+
+/// An operator's word on a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Hand out nothing new; results are welcome.
+    Pause,
+    /// Hand out tasks again.
+    Resume,
+    /// Give the run up; its records stay.
+    Cancel,
+    /// Try parked tasks again.
+    Unpark,
+}
+
+/// A command that a run cannot follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No run has this name.
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
+    /// The run is complete.
+    #[error("run {0} is complete")]
+    Over(RunId),
+    /// The run was cancelled.
+    #[error("run {0} is cancelled: submit it again")]
+    Cancelled(RunId),
+}
+
+/// All runs of one coordinator.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: Config,
+    clock: Clock,
+    jitter: Jitter,
+    runs: Vec<Run>,
+    by_id: BTreeMap<RunId, RunIx>,
+    /// In the order in which they are served.
+    order: Vec<RunIx>,
+    workers: Workers,
+    changes: VecDeque<Change>,
+    finished: VecDeque<RunId>,
+}
+
+impl Scheduler {
+    /// A scheduler without runs; `seed` varies the times between syncs.
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            clock: Clock::new(config.max_step_ms),
+            config,
+            jitter: Jitter(seed),
+            runs: Vec::new(),
+            by_id: BTreeMap::new(),
+            order: Vec::new(),
+            workers: Workers::default(),
+            changes: VecDeque::new(),
+            finished: VecDeque::new(),
+        }
+    }
+
+    /// A new run, or one found on disk.
+    ///
+    /// # Panics
+    /// If `plan` is not the manifest's, or the run is known: both are the owner's to check.
+    pub fn add_run(&mut self, manifest: &RunManifest, plan: Plan, state: RunState) {
+        assert_eq!(
+            plan.hash(),
+            manifest.plan,
+            "the plan of run {}",
+            manifest.run
+        );
+        let number = self.runs.len();
+        let before = self.by_id.insert(manifest.run, number);
+        assert_eq!(before, None, "run {} is there already", manifest.run);
+        self.runs.push(Run::new(manifest.clone(), plan, state));
+        self.order.push(number);
+        let runs = &self.runs;
+        self.order.sort_by_key(|&run| {
+            let manifest = &runs[run].manifest;
+            let age = (manifest.created_unix_ms, run);
+            (std::cmp::Reverse(manifest.priority), age)
+        });
+    }
+
+    /// What is on disk of one task of a run that was added before.
+    ///
+    /// # Panics
+    /// If there is no such run, or the run no such task.
+    pub fn restore_task(&mut self, run: RunId, row: TaskRow) {
+        let run = self.by_id[&run];
+        let task = run::index(row.task);
+        let epoch = u32::try_from(row.epoch.0).unwrap_or(u32::MAX);
+        let failed: Vec<_> = row
+            .failed
+            .into_iter()
+            .map(|worker| self.workers.pinned(worker))
+            .collect();
+        let in_run = &mut self.runs[run];
+        in_run.tasks.raise_epoch(task, epoch);
+        if !failed.is_empty() {
+            in_run.odd.entry(task).or_default().failed = failed;
+        }
+        match row.state {
+            TaskState::Pending => {}
+            TaskState::Leased { worker, .. } => {
+                let live = matches!(in_run.state, RunState::Running | RunState::Paused);
+                let worker = self
+                    .workers
+                    .remember(&unknown_worker(worker), self.config.workers);
+                if let Some(worker) = worker
+                    && live
+                {
+                    self.restore_lease((run, task), worker, epoch);
+                }
+            }
+            TaskState::Done { count, worker } => {
+                let worker = self.workers.pinned(worker);
+                let done = Done {
+                    count,
+                    worker,
+                    how: None,
+                    confirmed: false,
+                };
+                in_run.accept(task, done);
+                if in_run.chosen_for_recheck(task, self.config.recheck) {
+                    in_run.rechecks.insert(task);
+                }
+            }
+            TaskState::Quarantined { counts } => self.restore_reports((run, task), counts),
+            TaskState::Parked => in_run.enter(task, Stage::Parked),
+        }
+    }
+
+    /// Everything on disk was given: from now on workers are served. Leases found on disk last for
+    /// the grace period.
+    pub fn restored(&mut self, now: Millis) {
+        let ticks = self.clock.read(now);
+        let waiting: Vec<_> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| !worker.leases.is_empty())
+            .map(|(number, _)| number)
+            .collect();
+        for worker in waiting {
+            self.workers.expect_by(worker, ticks + self.config.grace_ms);
+        }
+        for run in 0..self.runs.len() {
+            self.runs[run].tasks.raise_epochs(LOST_EPOCHS);
+            self.announce_if_done(run);
+        }
+    }
+
+    /// Follows an operator's command. The same command twice is no error.
+    pub fn control(
+        &mut self,
+        run: RunId,
+        command: Command,
+        now: Millis,
+    ) -> Result<RunState, ControlError> {
+        self.advance(now);
+        let &number = self.by_id.get(&run).ok_or(ControlError::NoSuchRun(run))?;
+        let before = self.runs[number].state;
+        match before {
+            RunState::Running | RunState::Paused => {}
+            RunState::Cancelled if command == Command::Cancel => return Ok(before),
+            RunState::Cancelled => return Err(ControlError::Cancelled(run)),
+            RunState::Complete | RunState::Contradicted => return Err(ControlError::Over(run)),
+        }
+        let after = match command {
+            Command::Pause => RunState::Paused,
+            Command::Resume => RunState::Running,
+            Command::Cancel => RunState::Cancelled,
+            Command::Unpark => {
+                self.unpark(number);
+                before
+            }
+        };
+        if after != before {
+            self.runs[number].state = after;
+            self.changes.push_back(Change::State { run, state: after });
+        }
+        if after == RunState::Cancelled {
+            self.drop_leases(number);
+        }
+        Ok(after)
+    }
+
+    fn unpark(&mut self, run: RunIx) {
+        let in_run = &mut self.runs[run];
+        for task in std::mem::take(&mut in_run.parked) {
+            if let Some(odd) = in_run.odd.get_mut(&task) {
+                odd.failed.clear();
+            }
+            in_run.enter(task, Stage::Pending);
+            self.changes.push_back(Change::Unparked {
+                run: in_run.manifest.run,
+                task: run::id(task),
+            });
+        }
+    }
+
+    /// Ends every lease of a cancelled run, in memory: on disk the state says enough.
+    fn drop_leases(&mut self, run: RunIx) {
+        let tasks: Vec<_> = self.runs[run].holders.keys().copied().collect();
+        for task in tasks {
+            self.remove_all(run, task);
+            if self.runs[run].tasks.stage(task) == Stage::Leased {
+                self.runs[run].enter(task, Stage::Pending);
+            }
+        }
+    }
+
+    /// Serves one call of a worker. The reply must be sent only after every change that
+    /// [`Self::poll_change`] yields was kept.
+    pub fn sync(&mut self, request: &SyncRequest, now: Millis) -> SyncReply {
+        self.advance(now);
+        let mut reply = SyncReply {
+            next_sync_ms: self.regular_sync_ms(),
+            lease_ms: self.lease_ms(),
+            ..SyncReply::default()
+        };
+        let worker = self.workers.remember(&request.worker, self.config.workers);
+        let Some(worker) = worker else {
+            reply.reason = format!("{} workers are known already", self.config.workers);
+            return reply;
+        };
+        let greeting = self.workers.get_mut(worker).greet(&request.worker);
+        for partial in request.partials.iter().take(self.config.partials_per_sync) {
+            let acknowledgement = self.report(worker, partial, now);
+            reply.acknowledgements.push(acknowledgement);
+        }
+        let restarted = match greeting {
+            Greeting::Known => false,
+            Greeting::Restarted => true,
+            Greeting::Superseded => {
+                reply.reason = "a later process with the same identity has called: give every \
+                                worker a spool directory of its own"
+                    .to_owned();
+                return reply;
+            }
+        };
+        let known = self.workers.get_mut(worker);
+        known.seen = self.clock.ticks();
+        known.draining = request.draining;
+        let deadline = self.clock.ticks() + self.lease_ms();
+        self.workers.expect_by(worker, deadline);
+        self.take_inventory(worker, request, (restarted, &mut reply));
+        self.grant(worker, request, &mut reply);
+        self.pace(worker, request, &mut reply);
+        reply
+    }
+
+    /// Takes the time: workers that have not called for the time of a lease are lost.
+    pub fn advance(&mut self, now: Millis) {
+        let ticks = self.clock.read(now);
+        while let Some(lost) = self.workers.pop_lost(ticks) {
+            self.lose(lost);
+        }
+    }
+
+    /// When [`Self::advance`] wants to be called at the latest; `None` while no worker is live.
+    pub fn next_timeout(&self) -> Option<Millis> {
+        let deadline = self.workers.next_deadline()?;
+        let step = self.clock.ticks() + self.config.max_step_ms;
+        Some(self.clock.wall(deadline.min(step)))
+    }
+
+    /// What the store has to keep next, in order.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// A run whose tasks are all counted, and that waits for [`Self::conclude`]. A contradicting
+    /// count that comes later opens a run again, and it is yielded again.
+    pub fn poll_finished(&mut self) -> Option<RunId> {
+        self.finished.pop_front()
+    }
+
+    /// The owner has checked the total of a run: `agrees` says whether every check holds. Returns
+    /// the run's state, which changes only if the run still has all its counts.
+    pub fn conclude(&mut self, run: RunId, agrees: bool) -> Option<RunState> {
+        let in_run = &mut self.runs[*self.by_id.get(&run)?];
+        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
+        if open && in_run.announced && in_run.all_done() {
+            in_run.state = if agrees {
+                RunState::Complete
+            } else {
+                RunState::Contradicted
+            };
+            self.changes.push_back(Change::State {
+                run,
+                state: in_run.state,
+            });
+        }
+        Some(in_run.state)
+    }
+}

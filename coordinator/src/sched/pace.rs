@@ -1,0 +1,161 @@
+//! When a worker shall call again, and why it got nothing.
+
+use common::sync::{SyncReply, SyncRequest};
+
+use super::{Scheduler, clock::Ticks, tasks::Stage, workers::WorkerIx};
+use crate::store::RunState;
+
+/// Short syncs are allowed this much more often than regular ones, all workers together.
+const SHORT_SYNCS: u64 = 20;
+
+impl Scheduler {
+    /// The regular time between two syncs of a worker.
+    pub(super) fn regular_sync_ms(&self) -> Ticks {
+        let spread = self.workers.live() as u64 * 1_000 / self.config.syncs_per_second.max(1);
+        self.config.sync_floor_ms.max(spread)
+    }
+
+    /// The next sync of a worker, before jitter.
+    fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
+        let regular = self.regular_sync_ms();
+        let spread = self.workers.live() as u64 * 1_000
+            / self
+                .config
+                .syncs_per_second
+                .saturating_mul(SHORT_SYNCS)
+                .max(1);
+        let shortest = self.config.least_sync_ms.max(spread).min(regular);
+        let dry = self.config.dry_sync_ms.max(spread).min(regular);
+        let known = self.workers.get(worker);
+        let waits_for_no_one = known.barred || request.draining || request.seconds_wanted <= 0.0;
+        if known.leases.is_empty() {
+            return if waits_for_no_one { regular } else { dry };
+        }
+        let Some(speed) = known.cost_per_second() else {
+            return shortest;
+        };
+        let cost: f64 = known
+            .leases
+            .iter()
+            .map(|(&(run, task), lease)| {
+                self.runs[run].cost(task).saturating_sub(lease.cost_done) as f64
+            })
+            .sum();
+        let half_way = cost / speed * 500.0;
+        if half_way >= regular as f64 {
+            return regular;
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let half_way = half_way.max(0.0) as Ticks;
+        half_way.max(shortest)
+    }
+
+    /// Completes a reply: when to call next, how long leases last, why nothing was granted.
+    pub(super) fn pace(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
+        let next = self.sync_ms(worker, request);
+        reply.next_sync_ms = self.jitter.spread(next);
+        reply.lease_ms = self.lease_ms();
+        if reply.grants.is_empty() && reply.reason.is_empty() {
+            reply.reason = self.why_nothing(worker, request);
+        }
+    }
+
+    fn why_nothing(&self, worker: WorkerIx, request: &SyncRequest) -> String {
+        let known = self.workers.get(worker);
+        let now = self.clock.ticks();
+        if known.barred {
+            return self.why_barred(worker);
+        }
+        if request.draining {
+            return "the worker is draining".to_owned();
+        }
+        if request.seconds_wanted <= 0.0 || request.seconds_wanted.is_nan() {
+            return "the worker asked for nothing".to_owned();
+        }
+        if known.leases.len() >= self.config.leases_per_worker {
+            return format!(
+                "the worker holds {} leases, the most allowed",
+                known.leases.len()
+            );
+        }
+        let declined = known
+            .declined
+            .iter()
+            .find(|declined| now < declined.until && self.runs[declined.run].grants());
+        if let Some(declined) = declined {
+            return format!(
+                "the worker gave back tasks of run {} unworked {} times: it is asked again in {} s; \
+                 its log says why",
+                self.runs[declined.run].manifest.run,
+                declined.times,
+                (declined.until - now).div_ceil(1_000)
+            );
+        }
+        let first = self.order.iter().find(|&&run| self.runs[run].grants());
+        match first {
+            Some(&run) => {
+                let why = self.why_still(run);
+                if why.is_empty() {
+                    "the last tasks go out one a thread: call again when a thread is idle"
+                        .to_owned()
+                } else {
+                    why
+                }
+            }
+            None => self.why_no_run(),
+        }
+    }
+
+    fn why_no_run(&self) -> String {
+        let state = |state| self.runs.iter().find(move |run| run.state == state);
+        if let Some(paused) = state(RunState::Paused) {
+            return format!("run {} is paused", paused.manifest.run);
+        }
+        if self
+            .runs
+            .iter()
+            .any(|run| run.announced && run.state == RunState::Running)
+        {
+            return "every task is counted".to_owned();
+        }
+        if self.runs.is_empty() {
+            return "there is no run: submit one with queensctl".to_owned();
+        }
+        "every run is over: submit one with queensctl".to_owned()
+    }
+
+    /// Why a running run has nothing that could be granted to anyone; empty when it has.
+    pub(super) fn why_still(&self, run: usize) -> String {
+        let run = &self.runs[run];
+        let number = |stage| run.tasks.number(stage);
+        let (leased, parked) = (number(Stage::Leased), number(Stage::Parked));
+        if number(Stage::Pending) > 0 {
+            return String::new();
+        }
+        let mut parts = Vec::new();
+        if leased > 0 {
+            parts.push(format!("{leased} tasks are leased"));
+        }
+        if parked > 0 {
+            parts.push(format!(
+                "{parked} tasks are parked after failed attempts and wait for an operator"
+            ));
+        }
+        if number(Stage::Quarantined) > 0 {
+            parts.push(format!(
+                "{} tasks have contradicting counts and wait for a worker that has not counted them",
+                number(Stage::Quarantined)
+            ));
+        }
+        let second = run.rechecks.len() + run.rechecking.len();
+        if second > 0 {
+            parts.push(format!(
+                "{second} counts wait for another worker to confirm them"
+            ));
+        }
+        if parts.is_empty() {
+            return "every task is counted".to_owned();
+        }
+        format!("nothing is pending: {}", parts.join(", "))
+    }
+}

@@ -1,0 +1,223 @@
+//! One run: its tasks, what waits, what is out, what is odd.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{
+    plan::{Plan, TaskId},
+    run::TaskRef,
+};
+
+use super::{
+    clock::{Ticks, mix},
+    rate::{Moments, Rate},
+    tasks::{Done, How, Stage, TaskIx, TaskTable},
+    workers::WorkerIx,
+};
+use crate::store::{RunManifest, RunState};
+
+/// A run's index in the scheduler.
+pub(super) type RunIx = usize;
+
+/// One of several counts of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub(super) count: u64,
+    pub(super) worker: WorkerIx,
+    pub(super) how: Option<How>,
+}
+
+/// What happened to a task besides being counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Odd {
+    /// Whose attempts failed, in order.
+    pub(super) failed: Vec<WorkerIx>,
+    /// Its contradicting counts, in order.
+    pub(super) reports: Vec<Report>,
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) manifest: RunManifest,
+    pub(super) plan: Plan,
+    pub(super) state: RunState,
+    pub(super) tasks: TaskTable,
+    /// Pending tasks at lower positions of the handing-out order are in `returned`.
+    cursor: u64,
+    pub(super) returned: BTreeSet<TaskIx>,
+    pub(super) parked: BTreeSet<TaskIx>,
+    /// Quarantined tasks that nobody is counting.
+    pub(super) contested: BTreeSet<TaskIx>,
+    /// Done tasks that want a second count and that nobody is counting.
+    pub(super) rechecks: BTreeSet<TaskIx>,
+    /// Done tasks that somebody is counting again.
+    pub(super) rechecking: BTreeSet<TaskIx>,
+    pub(super) quarantined: BTreeSet<TaskIx>,
+    /// Who holds each leased task.
+    pub(super) holders: BTreeMap<TaskIx, Vec<WorkerIx>>,
+    /// Leased tasks that one worker alone counts, by the time of the grant: those not
+    /// begun, and those begun.
+    pub(super) alone: [BTreeSet<(Ticks, TaskIx)>; 2],
+    pub(super) odd: BTreeMap<TaskIx, Odd>,
+    /// Leases that live, and what their workers say is done of them.
+    pub(super) cost_under_way: u64,
+    pub(super) agreed: u64,
+    pub(super) conflicts: u64,
+    pub(super) rate: Rate,
+    pub(super) moments: Moments,
+    /// Completion was announced and nothing has contradicted it since.
+    pub(super) announced: bool,
+}
+
+impl Run {
+    pub(super) fn new(manifest: RunManifest, plan: Plan, state: RunState) -> Self {
+        let tasks = TaskTable::new(&plan);
+        Self {
+            manifest,
+            plan,
+            state,
+            tasks,
+            cursor: 0,
+            returned: BTreeSet::new(),
+            parked: BTreeSet::new(),
+            contested: BTreeSet::new(),
+            rechecks: BTreeSet::new(),
+            rechecking: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
+            holders: BTreeMap::new(),
+            alone: [BTreeSet::new(), BTreeSet::new()],
+            odd: BTreeMap::new(),
+            cost_under_way: 0,
+            agreed: 0,
+            conflicts: 0,
+            rate: Rate::default(),
+            moments: Moments::default(),
+            announced: false,
+        }
+    }
+
+    pub(super) fn task_ref(&self, task: TaskIx) -> TaskRef {
+        TaskRef {
+            run: self.manifest.run,
+            plan: self.manifest.plan,
+            task: id(task),
+        }
+    }
+
+    pub(super) fn cost(&self, task: TaskIx) -> u64 {
+        self.plan.task_cost(id(task))
+    }
+
+    /// Moves a task to a stage and keeps every set that mirrors the stages.
+    pub(super) fn enter(&mut self, task: TaskIx, stage: Stage) {
+        let before = self.tasks.stage(task);
+        if before == Stage::Done {
+            self.forget_count(task);
+        }
+        self.leave(task, before);
+        self.tasks.enter(task, self.cost(task), stage);
+        match stage {
+            Stage::Pending => drop(self.returned.insert(task)),
+            Stage::Parked => drop(self.parked.insert(task)),
+            Stage::Quarantined => {
+                self.quarantined.insert(task);
+                self.contested.insert(task);
+            }
+            Stage::Leased | Stage::Done => {}
+        }
+    }
+
+    fn leave(&mut self, task: TaskIx, stage: Stage) {
+        match stage {
+            Stage::Pending => drop(self.returned.remove(&task)),
+            Stage::Parked => drop(self.parked.remove(&task)),
+            Stage::Quarantined => {
+                self.quarantined.remove(&task);
+                self.contested.remove(&task);
+            }
+            Stage::Done => {
+                self.rechecks.remove(&task);
+                self.rechecking.remove(&task);
+            }
+            Stage::Leased => {}
+        }
+    }
+
+    /// Takes a count as the task's.
+    pub(super) fn accept(&mut self, task: TaskIx, done: Done) {
+        self.leave(task, self.tasks.stage(task));
+        let cost = self.cost(task);
+        self.tasks.accept(task, cost, done);
+        self.moments.add(done.count, cost, 1.0);
+        if let Some(odd) = self.odd.get_mut(&task) {
+            odd.reports.clear();
+            if odd.failed.is_empty() {
+                self.odd.remove(&task);
+            }
+        }
+    }
+
+    fn forget_count(&mut self, task: TaskIx) {
+        if let Some(done) = self.tasks.done(task) {
+            self.moments.add(done.count, self.cost(task), -1.0);
+        }
+    }
+
+    /// The next task that was never handed out.
+    pub(super) fn next_fresh(&mut self) -> Option<TaskIx> {
+        while self.cursor < self.tasks.len() {
+            let task = index(self.plan.task_at(self.cursor));
+            if self.tasks.stage(task) == Stage::Pending && !self.returned.contains(&task) {
+                return Some(task);
+            }
+            self.cursor += 1;
+        }
+        None
+    }
+
+    pub(super) fn failed(&self, task: TaskIx) -> &[WorkerIx] {
+        self.odd.get(&task).map_or(&[], |odd| &odd.failed)
+    }
+
+    pub(super) fn reports(&self, task: TaskIx) -> &[Report] {
+        self.odd.get(&task).map_or(&[], |odd| &odd.reports)
+    }
+
+    /// Whether this fraction of all tasks, the same in every life of the coordinator, holds `task`.
+    pub(super) fn chosen_for_recheck(&self, task: TaskIx, fraction: f64) -> bool {
+        let draw = mix(mix(self.manifest.run.0) ^ u64::from(task)) >> 11;
+        (draw as f64) < fraction * (1u64 << 53) as f64
+    }
+
+    /// Everything is counted, nothing is disputed and no second count is awaited.
+    pub(super) fn all_done(&self) -> bool {
+        self.tasks.number(Stage::Done) == self.tasks.len()
+            && self.rechecks.is_empty()
+            && self.rechecking.is_empty()
+    }
+
+    /// Tasks are granted.
+    pub(super) fn grants(&self) -> bool {
+        matches!(self.state, RunState::Running) && !self.announced
+    }
+
+    /// Work that nobody holds.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.tasks.number(Stage::Pending) > 0
+            || !self.contested.is_empty()
+            || !self.rechecks.is_empty()
+    }
+
+    pub(super) fn note_arrival(&mut self, count: u64, cost: u64, now: Ticks) {
+        self.rate.add(count, cost, now);
+    }
+}
+
+/// A task's name.
+pub(super) fn id(task: TaskIx) -> TaskId {
+    TaskId(u64::from(task))
+}
+
+/// The index of a task that the plan has.
+pub(super) fn index(task: TaskId) -> TaskIx {
+    TaskIx::try_from(task.0).expect("below MAX_TASKS")
+}

@@ -1,0 +1,219 @@
+//! One row a task, in as few bytes as can be: a million tasks take 18 MB.
+
+use common::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::{Plan, TaskId},
+};
+
+use super::workers::WorkerIx;
+
+/// A task's index, below [`Plan::MAX_TASKS`].
+pub(super) type TaskIx = u32;
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stage {
+    /// Waiting to be leased.
+    Pending,
+    /// Leased to one worker or more.
+    Leased,
+    /// Counted.
+    Done,
+    /// Set aside after too many failed attempts.
+    Parked,
+    /// Its counts contradict each other.
+    Quarantined,
+}
+
+impl Stage {
+    const NUMBER: usize = 5;
+}
+
+/// How a count was made, as far as that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct How {
+    pub(super) kernel: KernelName,
+    pub(super) orientation: Orientation,
+}
+
+impl How {
+    /// Bits 0–2: 1 + kernel; bit 3: turned. Never 0, which stands for "not known".
+    fn pack(self) -> u8 {
+        let kernel = match self.kernel {
+            KernelName::Scalar => 1,
+            KernelName::Avx2 => 2,
+            KernelName::Avx512 => 3,
+            KernelName::Neon => 4,
+        };
+        let turned = match self.orientation {
+            Orientation::Upright => 0,
+            Orientation::Turned => 8,
+        };
+        kernel | turned
+    }
+
+    fn unpack(byte: u8) -> Option<Self> {
+        let kernel = match byte & 7 {
+            1 => KernelName::Scalar,
+            2 => KernelName::Avx2,
+            3 => KernelName::Avx512,
+            4 => KernelName::Neon,
+            _ => return None,
+        };
+        let orientation = match byte & 8 {
+            0 => Orientation::Upright,
+            _ => Orientation::Turned,
+        };
+        Some(Self {
+            kernel,
+            orientation,
+        })
+    }
+}
+
+/// Bit of the `how` byte: a second worker, or the other orientation, gave the same count.
+const CONFIRMED: u8 = 16;
+
+/// An accepted count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) count: u64,
+    pub(super) worker: WorkerIx,
+    /// `None` for a count found on disk.
+    pub(super) how: Option<How>,
+    pub(super) confirmed: bool,
+}
+
+/// All tasks of one run.
+#[derive(Debug)]
+pub(super) struct TaskTable {
+    stages: Vec<Stage>,
+    how: Vec<u8>,
+    counts: Vec<u64>,
+    workers: Vec<WorkerIx>,
+    epochs: Vec<u32>,
+    numbers: [u64; Stage::NUMBER],
+    costs: [u64; Stage::NUMBER],
+}
+
+impl TaskTable {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let size = usize::try_from(plan.tasks()).expect("at most MAX_TASKS");
+        let cost = (0..plan.tasks())
+            .map(|task| plan.task_cost(TaskId(task)))
+            .fold(0u64, u64::saturating_add);
+        let mut table = Self {
+            stages: vec![Stage::Pending; size],
+            how: vec![0; size],
+            counts: vec![0; size],
+            workers: vec![0; size],
+            epochs: vec![0; size],
+            numbers: [0; Stage::NUMBER],
+            costs: [0; Stage::NUMBER],
+        };
+        table.numbers[Stage::Pending as usize] = plan.tasks();
+        table.costs[Stage::Pending as usize] = cost;
+        table
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.stages.len() as u64
+    }
+
+    pub(super) fn number(&self, stage: Stage) -> u64 {
+        self.numbers[stage as usize]
+    }
+
+    pub(super) fn cost(&self, stage: Stage) -> u64 {
+        self.costs[stage as usize]
+    }
+
+    pub(super) fn cost_of_all(&self) -> u64 {
+        self.costs
+            .iter()
+            .fold(0, |sum, cost| sum.saturating_add(*cost))
+    }
+
+    pub(super) fn stage(&self, task: TaskIx) -> Stage {
+        self.stages[task as usize]
+    }
+
+    /// Moves a task of this cost to a stage. Leaving `Done` forgets the count.
+    pub(super) fn enter(&mut self, task: TaskIx, cost: u64, stage: Stage) {
+        let from = std::mem::replace(&mut self.stages[task as usize], stage);
+        self.numbers[from as usize] -= 1;
+        self.costs[from as usize] = self.costs[from as usize].saturating_sub(cost);
+        self.numbers[stage as usize] += 1;
+        self.costs[stage as usize] = self.costs[stage as usize].saturating_add(cost);
+        if from == Stage::Done && stage != Stage::Done {
+            self.counts[task as usize] = 0;
+            self.how[task as usize] = 0;
+        }
+    }
+
+    pub(super) fn accept(&mut self, task: TaskIx, cost: u64, done: Done) {
+        self.enter(task, cost, Stage::Done);
+        self.counts[task as usize] = done.count;
+        self.workers[task as usize] = done.worker;
+        self.how[task as usize] =
+            done.how.map_or(0, How::pack) | if done.confirmed { CONFIRMED } else { 0 };
+    }
+
+    pub(super) fn confirm(&mut self, task: TaskIx) {
+        self.how[task as usize] |= CONFIRMED;
+    }
+
+    /// The accepted count, if there is one.
+    pub(super) fn done(&self, task: TaskIx) -> Option<Done> {
+        let at = task as usize;
+        (self.stages[at] == Stage::Done).then(|| Done {
+            count: self.counts[at],
+            worker: self.workers[at],
+            how: How::unpack(self.how[at]),
+            confirmed: self.how[at] & CONFIRMED != 0,
+        })
+    }
+
+    /// The counts of all done tasks: others hold a zero.
+    pub(super) fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.iter().copied()
+    }
+
+    /// The highest epoch that may ever have been issued for a task; 0 when none was.
+    pub(super) fn epoch(&self, task: TaskIx) -> u32 {
+        self.epochs[task as usize]
+    }
+
+    /// Counts epochs that may have been issued without a trace as issued.
+    pub(super) fn raise_epochs(&mut self, by: u32) {
+        for epoch in &mut self.epochs {
+            *epoch = epoch.saturating_add(by);
+        }
+    }
+
+    pub(super) fn raise_epoch(&mut self, task: TaskIx, epoch: u32) {
+        let highest = &mut self.epochs[task as usize];
+        *highest = epoch.max(*highest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_count_was_made_survives_packing() {
+        for kernel in KernelName::ALL {
+            for orientation in [Orientation::Upright, Orientation::Turned] {
+                let how = How {
+                    kernel,
+                    orientation,
+                };
+                assert_eq!(How::unpack(how.pack() | CONFIRMED), Some(how));
+            }
+        }
+        assert_eq!(How::unpack(0), None);
+    }
+}

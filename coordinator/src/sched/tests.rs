@@ -1,0 +1,251 @@
+//! Each rule of the scheduler, one test.
+
+use std::sync::LazyLock;
+
+use common::{
+    board::Board,
+    count::{Counter, Orientation, Setup, Unwatched},
+    kernel::{Kernel, KernelName},
+    method::Layout,
+    plan::{Plan, PlanSpec, TaskId},
+    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    sync::{Grant, HeldLease, SyncReply, SyncRequest, Verdict, WorkerInfo},
+};
+
+use super::*;
+use crate::store::Record;
+
+const RUN: RunId = RunId(7);
+
+/// A plan with its true counts, by task.
+struct Truth {
+    plan: Plan,
+    counts: Vec<u64>,
+    total: u128,
+}
+
+/// N = 8 in the smallest tasks there are.
+static TRUTH: LazyLock<Truth> = LazyLock::new(|| {
+    let spec = PlanSpec {
+        board: Board::new(8).unwrap(),
+        layout: Layout::FirstRows,
+        task_cost: 1,
+    };
+    let plan = Plan::new(spec).unwrap();
+    let setup = Setup {
+        kernel: Kernel::SCALAR,
+        memory_bytes: 1 << 20,
+        orientation: Orientation::Upright,
+    };
+    let mut counter = Counter::new(&plan, &setup).unwrap();
+    let counts: Vec<_> = (0..plan.tasks())
+        .map(|task| {
+            let units = plan.task_units(TaskId(task));
+            counter.count(units, &Unwatched).unwrap()
+        })
+        .collect();
+    assert_eq!(counts.iter().sum::<u64>(), 92);
+    Truth {
+        plan,
+        counts,
+        total: 92,
+    }
+});
+
+fn manifest(run: RunId, priority: i32) -> RunManifest {
+    let plan = &TRUTH.plan;
+    RunManifest {
+        run,
+        spec: *plan.spec(),
+        plan: plan.hash(),
+        plan_version: plan.spec().version(),
+        priority,
+        created_unix_ms: 0,
+    }
+}
+
+fn scheduler_with(config: Config) -> Scheduler {
+    let mut scheduler = Scheduler::new(config, 1);
+    scheduler.restored(Millis(0));
+    scheduler.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+    scheduler
+}
+
+fn scheduler() -> Scheduler {
+    scheduler_with(Config::default())
+}
+
+fn changes(scheduler: &mut Scheduler) -> Vec<Change> {
+    std::iter::from_fn(|| scheduler.poll_change()).collect()
+}
+
+fn task(task: u64) -> TaskRef {
+    TaskRef {
+        run: RUN,
+        plan: TRUTH.plan.hash(),
+        task: TaskId(task),
+    }
+}
+
+fn truth(task: TaskRef) -> u64 {
+    TRUTH.counts[usize::try_from(task.task.0).unwrap()]
+}
+
+/// A worker as the scheduler sees it: what it holds and what it says.
+struct Puppet {
+    info: WorkerInfo,
+    held: Vec<Grant>,
+    wants: f64,
+}
+
+impl Puppet {
+    fn new(id: u128) -> Self {
+        Self {
+            info: WorkerInfo {
+                id: WorkerId(id),
+                session: SessionId(1),
+                name: format!("worker-{id}"),
+                version: "1".to_owned(),
+                kernel: KernelName::Scalar,
+                threads: 1,
+                memory_bytes_per_thread: 1 << 30,
+            },
+            held: Vec::new(),
+            wants: 60.0,
+        }
+    }
+
+    fn request(&self) -> SyncRequest {
+        SyncRequest {
+            worker: self.info.clone(),
+            held: self
+                .held
+                .iter()
+                .map(|grant| HeldLease {
+                    task: grant.task,
+                    epoch: grant.epoch,
+                    cost_done: 0,
+                    started: false,
+                })
+                .collect(),
+            partials: Vec::new(),
+            seconds_wanted: self.wants,
+            draining: false,
+        }
+    }
+
+    fn take(&mut self, reply: &SyncReply) {
+        for grant in &reply.grants {
+            if !self.held.contains(grant) {
+                self.held.push(*grant);
+            }
+        }
+        let revoked = |grant: &Grant| {
+            let lease = (grant.task, grant.epoch);
+            reply
+                .revoked
+                .iter()
+                .any(|gone| (gone.task, gone.epoch) == lease)
+        };
+        self.held.retain(|grant| !revoked(grant));
+    }
+
+    fn sync(&mut self, scheduler: &mut Scheduler, now: u64) -> SyncReply {
+        let reply = scheduler.sync(&self.request(), Millis(now));
+        self.take(&reply);
+        reply
+    }
+
+    fn partial(&self, grant: &Grant, count: u64) -> Partial {
+        Partial {
+            task: grant.task,
+            epoch: grant.epoch,
+            count,
+            kernel: self.info.kernel,
+            orientation: grant.orientation,
+            duration_us: 1_000,
+        }
+    }
+
+    /// Finishes everything it holds with the true counts.
+    fn finish(&mut self, scheduler: &mut Scheduler, now: u64) -> SyncReply {
+        let partials = self
+            .held
+            .iter()
+            .map(|grant| self.partial(grant, truth(grant.task)))
+            .collect();
+        self.held.clear();
+        let request = SyncRequest {
+            partials,
+            ..self.request()
+        };
+        let reply = scheduler.sync(&request, Millis(now));
+        self.take(&reply);
+        reply
+    }
+
+    /// Reports a count for a task, holding nothing and wanting nothing.
+    fn say(&self, scheduler: &mut Scheduler, grant: &Grant, count: u64) -> (Verdict, String) {
+        let request = SyncRequest {
+            partials: vec![self.partial(grant, count)],
+            seconds_wanted: 0.0,
+            ..self.request()
+        };
+        let now = scheduler.clock.wall(scheduler.clock.ticks());
+        let mut reply = scheduler.sync(&request, now);
+        let answer = reply.acknowledgements.pop().unwrap();
+        (answer.verdict, answer.reason)
+    }
+}
+
+fn accepted(changes: &[Change]) -> Vec<&Record> {
+    changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Accepted(record) => Some(record),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn one_worker_counts_the_board() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    let mut now = 0;
+    while scheduler.poll_finished().is_none() {
+        assert_eq!(scheduler.total(RUN), None);
+        now += worker.finish(&mut scheduler, now).next_sync_ms;
+        assert!(now < 3_600_000, "an hour for eight queens");
+    }
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+    let changes = changes(&mut scheduler);
+    let records = accepted(&changes);
+    let tasks: std::collections::BTreeSet<_> = records.iter().map(|record| record.task).collect();
+    assert_eq!(
+        (tasks.len(), records.len()),
+        (TRUTH.counts.len(), TRUTH.counts.len())
+    );
+    assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Complete));
+    let reply = worker.sync(&mut scheduler, now);
+    assert!(reply.reason.contains("over"), "{}", reply.reason);
+}
+
+#[test]
+fn a_lost_reply_is_granted_again_with_the_same_epochs() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    let lost = scheduler.sync(&worker.request(), Millis(0));
+    assert!(!lost.grants.is_empty());
+    let again = worker.sync(&mut scheduler, 1_000);
+    let leases = |reply: &SyncReply| {
+        let leases = reply
+            .grants
+            .iter()
+            .map(|grant| (grant.task.task, grant.epoch));
+        leases.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(leases(&lost), leases(&again));
+    let leased = changes(&mut scheduler).len();
+    assert_eq!(leased, lost.grants.len());
+}

@@ -1,0 +1,384 @@
+//! The workers that the scheduler remembers, their leases and their speed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use common::{
+    kernel::KernelName,
+    run::{SessionId, WorkerId},
+    sync::WorkerInfo,
+};
+
+use super::{clock::Ticks, run::RunIx, tasks::TaskIx};
+
+/// A worker's index in [`Workers`].
+pub(super) type WorkerIx = u32;
+
+/// Names a lease within one worker.
+pub(super) type LeaseKey = (RunIx, TaskIx);
+
+/// Sessions of a worker that are remembered as over.
+const PAST_SESSIONS: usize = 4;
+
+/// Runs of which a worker's refusals are remembered.
+const DECLINED_RUNS: usize = 16;
+
+/// How much an older task weighs against the next in a worker's measured speed.
+const SPEED_MEMORY: f64 = 0.8;
+
+/// What a lease is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The count of a task that has none.
+    Count,
+    /// A second count of a task that is done.
+    Recheck,
+    /// One more count of a task whose counts contradict each other.
+    Decide,
+}
+
+/// A task leased to one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) epoch: u32,
+    pub(super) purpose: Purpose,
+    pub(super) turned: bool,
+    /// The worker has named it: it knows that it holds the task.
+    pub(super) seen: bool,
+    /// Grants in which it was sent before it was seen.
+    pub(super) grants: u8,
+    /// A thread has begun it.
+    pub(super) started: bool,
+    /// The worker's count was refused: the attempt has failed.
+    pub(super) spoilt: bool,
+    pub(super) cost_done: u64,
+    pub(super) granted: Ticks,
+    /// The round of the worker's syncs that last named it.
+    pub(super) round: u64,
+}
+
+/// A run that a worker gives back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declined {
+    pub(super) run: RunIx,
+    pub(super) times: u32,
+    pub(super) until: Ticks,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) info: WorkerInfo,
+    /// `None`: known from its leases on disk only.
+    pub(super) session: Option<SessionId>,
+    past_sessions: VecDeque<SessionId>,
+    pub(super) draining: bool,
+    pub(super) leases: BTreeMap<LeaseKey, Lease>,
+    pub(super) round: u64,
+    pub(super) seen: Ticks,
+    /// When it is lost unless it calls; `None` when it is.
+    pub(super) deadline: Option<Ticks>,
+    /// Its threads, as counted among those of all live workers.
+    live_threads: u64,
+    pub(super) tasks_done: u64,
+    pub(super) faults: u64,
+    pub(super) barred: bool,
+    pub(super) declined: Vec<Declined>,
+    speed: Speed,
+}
+
+/// Cost done in an amount of time, older tasks weighing less.
+#[derive(Debug, Default)]
+struct Speed {
+    cost: f64,
+    core_seconds: f64,
+}
+
+/// What became of a worker's introduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// The session goes on, or is the first known.
+    Known,
+    /// The worker was started anew.
+    Restarted,
+    /// A later session of this worker has called before.
+    Superseded,
+}
+
+impl Worker {
+    fn new(info: WorkerInfo) -> Self {
+        Self {
+            info,
+            session: None,
+            past_sessions: VecDeque::new(),
+            draining: false,
+            leases: BTreeMap::new(),
+            round: 0,
+            seen: 0,
+            deadline: None,
+            live_threads: 0,
+            tasks_done: 0,
+            faults: 0,
+            barred: false,
+            declined: Vec::new(),
+            speed: Speed::default(),
+        }
+    }
+
+    /// Takes the worker's word about itself.
+    pub(super) fn greet(&mut self, info: &WorkerInfo) -> Greeting {
+        if self.past_sessions.contains(&info.session) {
+            return Greeting::Superseded;
+        }
+        let greeting = match self.session {
+            Some(session) if session != info.session => {
+                self.past_sessions.push_back(session);
+                if self.past_sessions.len() > PAST_SESSIONS {
+                    self.past_sessions.pop_front();
+                }
+                Greeting::Restarted
+            }
+            Some(_) | None => Greeting::Known,
+        };
+        self.session = Some(info.session);
+        if self.info != *info {
+            if (self.info.kernel, &self.info.version) != (info.kernel, &info.version) {
+                self.speed = Speed::default();
+            }
+            self.info = info.clone();
+        }
+        greeting
+    }
+
+    /// Learns from a finished task.
+    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
+        let Speed {
+            cost: sum,
+            core_seconds,
+        } = &mut self.speed;
+        *sum = *sum * SPEED_MEMORY + cost as f64;
+        *core_seconds = *core_seconds * SPEED_MEMORY + duration_us.max(1) as f64 / 1e6;
+    }
+
+    /// Cost a second of all threads together, once a task was finished.
+    pub(super) fn cost_per_second(&self) -> Option<f64> {
+        let Speed { cost, core_seconds } = self.speed;
+        (core_seconds > 0.0).then(|| cost / core_seconds * f64::from(self.info.threads.max(1)))
+    }
+
+    pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
+        let declined = self.declined.iter().find(|declined| declined.run == run);
+        declined.is_some_and(|declined| now < declined.until)
+    }
+
+    /// Notes that leases of `run` came back unworked; after `most` times in a row, for `pause`.
+    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
+        let known = self
+            .declined
+            .iter_mut()
+            .find(|declined| declined.run == run);
+        if let Some(declined) = known {
+            declined.times += 1;
+            if declined.times >= most {
+                declined.until = now + pause;
+            }
+            return;
+        }
+        if self.declined.len() == DECLINED_RUNS {
+            self.declined.remove(0);
+        }
+        self.declined.push(Declined {
+            run,
+            times: 1,
+            until: if most <= 1 { now + pause } else { now },
+        });
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    id: WorkerId,
+    /// `None` once the worker itself is forgotten and only its number is still in use.
+    worker: Option<Box<Worker>>,
+    /// Tasks refer to it: the number can never name another worker.
+    pinned: bool,
+}
+
+/// All workers, by number and by name.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    slots: Vec<Slot>,
+    free: Vec<WorkerIx>,
+    by_id: HashMap<WorkerId, WorkerIx>,
+    remembered: usize,
+    deadlines: BTreeSet<(Ticks, WorkerIx)>,
+    /// Threads of all live workers.
+    live_threads: u64,
+}
+
+impl Workers {
+    /// The number of a worker that tasks refer to, whether it is remembered or not.
+    pub(super) fn pinned(&mut self, id: WorkerId) -> WorkerIx {
+        let worker = self.number(id);
+        self.pin(worker);
+        worker
+    }
+
+    /// From now on tasks refer to this number: it stays the worker's.
+    pub(super) fn pin(&mut self, worker: WorkerIx) {
+        self.slots[worker as usize].pinned = true;
+    }
+
+    fn number(&mut self, id: WorkerId) -> WorkerIx {
+        if let Some(&worker) = self.by_id.get(&id) {
+            return worker;
+        }
+        let slot = Slot {
+            id,
+            worker: None,
+            pinned: false,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                WorkerIx::try_from(self.slots.len() - 1).expect("fewer workers than tasks")
+            }
+        };
+        self.by_id.insert(id, number);
+        number
+    }
+
+    /// The worker of this name, remembered from now on; `None` when `most` are and none of them
+    /// can be forgotten.
+    pub(super) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
+        if let Some(&worker) = self.by_id.get(&info.id)
+            && self.slots[worker as usize].worker.is_some()
+        {
+            return Some(worker);
+        }
+        if self.remembered >= most {
+            self.forget_some(most / 16 + 1);
+        }
+        if self.remembered >= most {
+            return None;
+        }
+        let worker = self.number(info.id);
+        self.slots[worker as usize].worker = Some(Box::new(Worker::new(info.clone())));
+        self.remembered += 1;
+        Some(worker)
+    }
+
+    /// Forgets the lost workers that were seen longest ago.
+    fn forget_some(&mut self, number: usize) {
+        let mut lost: Vec<_> = self
+            .iter()
+            .filter(|(_, worker)| {
+                worker.deadline.is_none() && worker.leases.is_empty() && !worker.barred
+            })
+            .map(|(number, worker)| (worker.seen, number))
+            .collect();
+        lost.sort_unstable();
+        for &(_, worker) in lost.iter().take(number) {
+            let slot = &mut self.slots[worker as usize];
+            slot.worker = None;
+            self.remembered -= 1;
+            if !slot.pinned {
+                self.by_id.remove(&slot.id);
+                self.free.push(worker);
+            }
+        }
+    }
+
+    pub(super) fn id(&self, worker: WorkerIx) -> WorkerId {
+        self.slots[worker as usize].id
+    }
+
+    /// # Panics
+    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    pub(super) fn get(&self, worker: WorkerIx) -> &Worker {
+        self.slots[worker as usize]
+            .worker
+            .as_deref()
+            .expect("remembered")
+    }
+
+    /// # Panics
+    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
+        self.slots[worker as usize]
+            .worker
+            .as_deref_mut()
+            .expect("remembered")
+    }
+
+    pub(super) fn find_mut(&mut self, worker: WorkerIx) -> Option<&mut Worker> {
+        self.slots[worker as usize].worker.as_deref_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {
+        (0..).zip(&self.slots).filter_map(|(number, slot)| {
+            let worker = slot.worker.as_deref()?;
+            Some((number, worker))
+        })
+    }
+
+    /// Workers that called within the time of a lease.
+    pub(super) fn live(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// The live workers, those longest unheard of first.
+    pub(super) fn live_ones(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+        self.deadlines.iter().map(|&(_, worker)| worker)
+    }
+
+    /// Threads of the live workers, at least 1.
+    pub(super) fn live_threads(&self) -> u64 {
+        self.live_threads.max(1)
+    }
+
+    pub(super) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
+        let known = self.get_mut(worker);
+        let threads = u64::from(known.info.threads);
+        let before = known.deadline.replace(deadline);
+        let threads_before = std::mem::replace(&mut known.live_threads, threads);
+        if let Some(before) = before {
+            self.deadlines.remove(&(before, worker));
+        }
+        self.deadlines.insert((deadline, worker));
+        self.live_threads = self.live_threads - threads_before + threads;
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Ticks> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// A worker whose deadline has come: it is lost.
+    pub(super) fn pop_lost(&mut self, now: Ticks) -> Option<WorkerIx> {
+        let &(deadline, worker) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.deadlines.pop_first();
+        let lost = self.get_mut(worker);
+        lost.deadline = None;
+        let threads = std::mem::take(&mut lost.live_threads);
+        self.live_threads -= threads;
+        Some(worker)
+    }
+}
+
+/// What is known of a worker that only leases on disk speak of.
+pub(super) fn unknown_worker(id: WorkerId) -> WorkerInfo {
+    WorkerInfo {
+        id,
+        session: SessionId(0),
+        name: String::new(),
+        version: String::new(),
+        kernel: KernelName::Scalar,
+        threads: 1,
+        memory_bytes_per_thread: 0,
+    }
+}
