@@ -1,6 +1,6 @@
 //! What every store must do; run against the model and against the disk.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, path::Path};
 
 use common::{
     board::Board,
@@ -12,8 +12,8 @@ use common::{
 };
 
 use super::{
-    Change, JournalCursor, JournalEntry, MemoryStore, Record, Refusal, RunManifest, RunState,
-    Store, StoreError, TaskRow, TaskState,
+    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Record, Refusal, RunManifest,
+    RunState, Store, StoreError, TaskRow, TaskState,
 };
 
 /// A store that can be closed and opened again.
@@ -23,6 +23,43 @@ pub(super) trait Bench {
     fn store(&mut self) -> &mut Self::Store;
 
     fn reopen(&mut self);
+}
+
+/// A disk store in a directory of its own.
+pub(super) struct OnDisk {
+    store: Option<DiskStore>,
+    dir: tempfile::TempDir,
+}
+
+impl OnDisk {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self {
+            store: Some(DiskStore::open(dir.path()).unwrap()),
+            dir,
+        }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.store = None;
+    }
+}
+
+impl Bench for OnDisk {
+    type Store = DiskStore;
+
+    fn store(&mut self) -> &mut DiskStore {
+        self.store.as_mut().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.close();
+        self.store = Some(DiskStore::open(self.dir.path()).unwrap());
+    }
 }
 
 impl Bench for MemoryStore {
@@ -335,6 +372,11 @@ fn another_plan_is_refused(mut bench: impl Bench) {
     let theirs = other.plan.to_string();
     assert!(error.contains(&theirs) && error.contains(&ours), "{error}");
     assert_eq!(bench.store().runs().unwrap(), []);
+}
+
+#[test]
+fn the_disk_conforms() {
+    suite(OnDisk::new);
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! Why durable state cannot be read or kept.
 
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
 use common::{
-    plan::TaskId,
+    plan::{BadSpec, PlanHash, TaskId},
     run::{RunId, WorkerId},
 };
 
@@ -20,6 +25,96 @@ pub enum StoreError {
     /// A manifest whose plan is not the one that this program makes of its spec.
     #[error(transparent)]
     Plan(#[from] PlanMismatch),
+    /// The directory holds something else.
+    #[error(
+        "{dir} is no data directory of this program: it holds '{found}'; give an empty or a new \
+         directory"
+    )]
+    ForeignDirectory {
+        /// The directory given.
+        dir: PathBuf,
+        /// Something in it that is not ours.
+        found: String,
+    },
+    /// The directory was written by another version of this program.
+    #[error(
+        "{dir} has format {found}, this program knows format {ours}: use the program that made it, \
+         or another data directory"
+    )]
+    FormatVersion {
+        /// The directory given.
+        dir: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The format of this program.
+        ours: u32,
+    },
+    /// Another process has the directory.
+    #[error("{dir} is in use by another process{holder}: stop it first, or use another directory")]
+    InUse {
+        /// The directory given.
+        dir: PathBuf,
+        /// Who holds it, if it said so.
+        holder: String,
+    },
+    /// The operating system refused. If it was a write of results, the store is poisoned.
+    #[error("cannot {action} {path}: {source}{}", advice(source))]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A file does not hold what was written to it. Never skipped silently.
+    #[error("{path}{} is damaged: {what}; {remedy}", line.map(|l| format!(", line {l},")).unwrap_or_default())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1, in a file of lines.
+        line: Option<u64>,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// sled cannot read or write rows. A restart makes them again from the journals.
+    #[error("the database of tasks failed: {0}; start again: it is made anew from the journals")]
+    Database(String),
+    /// A write failed before: nothing more is kept, so nothing more may be acknowledged.
+    #[error(
+        "nothing is kept any more since a write failed ({0}): remove the cause and start again"
+    )]
+    Poisoned(String),
+}
+
+impl StoreError {
+    /// A damaged file that only a copy can mend.
+    pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+            remedy: "restore it from a copy".to_owned(),
+        }
+    }
+}
+
+/// What to do about an error of the operating system, where its words do not say.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; make it readable and writable for this user, or use another data directory"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free space on its file system and start again"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; give the path of a directory"
+        }
+        _ => "",
+    }
 }
 
 /// A change that the journal's rules forbid: its author has lost track of the task.
@@ -98,9 +193,9 @@ pub enum PlanMismatch {
         /// The plan version of this program.
         ours: u16,
         /// The plan hash in its manifest.
-        their_hash: common::plan::PlanHash,
+        their_hash: PlanHash,
         /// The plan hash of this program.
-        our_hash: common::plan::PlanHash,
+        our_hash: PlanHash,
     },
     /// The version agrees, the hash does not.
     #[error(
@@ -111,9 +206,9 @@ pub enum PlanMismatch {
         /// The run.
         run: RunId,
         /// The plan hash in its manifest.
-        theirs: common::plan::PlanHash,
+        theirs: PlanHash,
         /// The hash of the plan that the spec makes.
-        ours: common::plan::PlanHash,
+        ours: PlanHash,
     },
     /// No plan exists for the spec.
     #[error("run {run} has a spec without a plan: {reason}")]
@@ -121,6 +216,6 @@ pub enum PlanMismatch {
         /// The run.
         run: RunId,
         /// Why there is no plan.
-        reason: common::plan::BadSpec,
+        reason: BadSpec,
     },
 }

@@ -20,7 +20,7 @@ pub(crate) struct Link([u8; 16]);
 
 /// A line that is not one of ours, or not whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadLine {
+pub(crate) enum BadLine {
     /// Nothing that a journal line could be.
     #[error("it is not a journal line: {0}")]
     Malformed(String),

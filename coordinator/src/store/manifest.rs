@@ -1,13 +1,13 @@
-//! The text of a run's manifest. Pure.
+//! The text of the small files: a run's manifest, a run's state, the data directory's marker. Pure.
 //!
-//! One JSON object with the fields of [`Fields`] in that order, without spaces, then `check`: the
-//! SHA-256 of all bytes before `,"check":`. Frozen by a test; a change raises [`FORMAT`].
+//! Each is one JSON object with its struct's fields in their order, without spaces, then `check`:
+//! the SHA-256 of all bytes before `,"check":`. Frozen by a test; a change raises [`FORMAT`].
 
-use common::{board::Board, plan::PlanSpec};
+use common::{board::Board, plan::PlanSpec, run::RunId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::RunManifest;
+use super::{RunManifest, RunState, line::Link};
 
 /// The version of everything that the data directory holds.
 pub(crate) const FORMAT: u32 = 1;
@@ -52,12 +52,6 @@ pub(crate) fn encode(manifest: &RunManifest) -> String {
 /// Reads a manifest without its line end; says what is wrong with it otherwise.
 pub(crate) fn decode(text: &str) -> Result<RunManifest, String> {
     let fields: Fields = unseal(text)?;
-    if fields.format != FORMAT {
-        return Err(format!(
-            "it has format {}, this program knows {FORMAT}",
-            fields.format
-        ));
-    }
     let spec = PlanSpec {
         board: Board::new(fields.n).map_err(|error| error.to_string())?,
         layout: fields.layout.parse().map_err(|error| format!("{error}"))?,
@@ -79,10 +73,111 @@ pub(crate) fn decode(text: &str) -> Result<RunManifest, String> {
     })
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateFields {
+    format: u32,
+    run: String,
+    state: String,
+    lines: u64,
+    head: String,
+}
+
+/// A run's state, and how far the journal was then: a shorter journal has lost records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SavedState {
+    pub(crate) state: RunState,
+    /// Lines of the journal.
+    pub(crate) lines: u64,
+    /// What the line after those names as the one before.
+    pub(crate) head: Link,
+}
+
+const STATES: [RunState; 5] = [
+    RunState::Running,
+    RunState::Paused,
+    RunState::Cancelled,
+    RunState::Complete,
+    RunState::Contradicted,
+];
+
+impl RunState {
+    /// The name in the state file, in status and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Cancelled => "cancelled",
+            Self::Complete => "complete",
+            Self::Contradicted => "contradicted",
+        }
+    }
+}
+
+/// The text of a state file, without a line end.
+pub(crate) fn encode_state(run: RunId, saved: &SavedState) -> String {
+    seal(&StateFields {
+        format: FORMAT,
+        run: run.to_string(),
+        state: saved.state.name().to_owned(),
+        lines: saved.lines,
+        head: saved.head.to_string(),
+    })
+}
+
+/// Reads a state file of `run` without its line end.
+pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, String> {
+    let fields: StateFields = unseal(text)?;
+    if fields.run != run.to_string() {
+        return Err(format!("it is of run {}, not {run}", fields.run));
+    }
+    let state = STATES
+        .into_iter()
+        .find(|state| state.name() == fields.state);
+    Ok(SavedState {
+        state: state.ok_or_else(|| format!("there is no state '{}'", fields.state))?,
+        lines: fields.lines,
+        head: fields.head.parse()?,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MarkerFields {
+    format: u32,
+    program: String,
+}
+
+const PROGRAM: &str = "queens coordinator";
+
+/// The text of the file that marks a data directory.
+pub(crate) fn marker() -> String {
+    seal(&MarkerFields {
+        format: FORMAT,
+        program: PROGRAM.to_owned(),
+    })
+}
+
+/// Whether a text is [`marker`]'s; what is wrong with it otherwise.
+pub(crate) fn check_marker(text: &str) -> Result<(), String> {
+    let fields: MarkerFields = unseal(text)?;
+    if fields.program == PROGRAM {
+        Ok(())
+    } else {
+        Err(format!("it is of program '{}'", fields.program))
+    }
+}
+
+/// The format that a text of another version states: all versions have this field in common.
+pub(crate) fn format_of(text: &str) -> Option<u32> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value.get("format")?.as_u64()?.try_into().ok()
+}
+
 const CHECK_KEY: &str = r#","check":""#;
 
 /// JSON of `fields` with a check hash as its last field.
-pub(crate) fn seal(fields: &impl Serialize) -> String {
+fn seal(fields: &impl Serialize) -> String {
     let mut text = serde_json::to_string(fields).expect("strings and numbers become JSON");
     text.pop();
     let check = digest(&text);
@@ -90,7 +185,12 @@ pub(crate) fn seal(fields: &impl Serialize) -> String {
 }
 
 /// The fields of a text that [`seal`] made, if no byte has changed.
-pub(crate) fn unseal<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+fn unseal<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    if let Some(format) = format_of(text).filter(|format| *format != FORMAT) {
+        return Err(format!(
+            "it has format {format}, this program knows {FORMAT}"
+        ));
+    }
     let (body, check) = text
         .rsplit_once(CHECK_KEY)
         .and_then(|(body, tail)| Some((body, tail.strip_suffix("\"}")?)))

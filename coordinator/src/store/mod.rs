@@ -5,12 +5,18 @@
 
 #[cfg(test)]
 mod conformance;
+mod disk;
 mod error;
+mod files;
 mod fold;
+mod journal;
 mod line;
 mod manifest;
 mod memory;
+mod recover;
+mod rows;
 
+pub use disk::DiskStore;
 pub use error::{PlanMismatch, Refusal, StoreError};
 pub use memory::MemoryStore;
 

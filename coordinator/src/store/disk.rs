@@ -1,0 +1,242 @@
+//! The store on disk: journals are the truth, sled's rows the quick way to it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    ops::ControlFlow,
+    path::Path,
+};
+
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+};
+
+use super::{
+    Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
+    TaskRow,
+    files::{self, Layout, Lock},
+    fold::{self, Known, Row, Staged},
+    journal::{Journal, Next, Reader},
+    manifest::{self, SavedState},
+    recover,
+    rows::Rows,
+};
+
+/// All runs of one data directory, which it holds alone until dropped.
+///
+/// Use it from one thread that may block: it writes and syncs files in every call that changes it.
+#[derive(Debug)]
+pub struct DiskStore {
+    layout: Layout,
+    rows: Rows,
+    runs: HashMap<RunId, DiskRun>,
+    /// The first write error: what the disk holds since is unknown, so nothing more is kept.
+    poison: Option<String>,
+    /// Released after everything else is closed.
+    _lock: Lock,
+}
+
+#[derive(Debug)]
+struct DiskRun {
+    stored: StoredRun,
+    plan: Plan,
+    journal: Journal,
+}
+
+impl DiskStore {
+    /// Opens a data directory, or makes one of a directory that is empty or missing.
+    ///
+    /// Reads every journal whole: a torn tail is cut (a copy of it is kept), records that sled has
+    /// not seen are replayed, and a sled that is missing, unreadable or at odds with the journals is
+    /// set aside and made anew. Damage within a journal is an error.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let layout = Layout::new(dir);
+        let lock = Lock::exclusive(&layout)?;
+        let found = recover::find_runs(&layout)?
+            .into_iter()
+            .map(|run| Ok((fold::plan_of(&run.manifest)?, run)))
+            .map(|run: Result<_, StoreError>| run.map(|(plan, run)| (run, plan)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (rows, ends) = recover::open_rows(&layout, &found)?;
+        let mut runs = HashMap::new();
+        for ((run, plan), end) in found.into_iter().zip(ends) {
+            let journal = Journal::open(&run.files.journal(), plan.hash(), end)?;
+            let state = run.saved.map_or(RunState::Running, |saved| saved.state);
+            let name = run.manifest.run;
+            let stored = StoredRun {
+                manifest: run.manifest,
+                state,
+            };
+            let run = DiskRun {
+                stored,
+                plan,
+                journal,
+            };
+            runs.insert(name, run);
+        }
+        Ok(Self {
+            layout,
+            rows,
+            runs,
+            poison: None,
+            _lock: lock,
+        })
+    }
+
+    fn run(&self, run: RunId) -> Result<&DiskRun, StoreError> {
+        self.runs.get(&run).ok_or(StoreError::NoSuchRun(run))
+    }
+
+    fn run_mut(&mut self, run: RunId) -> Result<&mut DiskRun, StoreError> {
+        self.runs.get_mut(&run).ok_or(StoreError::NoSuchRun(run))
+    }
+
+    fn healthy(&self) -> Result<(), StoreError> {
+        match &self.poison {
+            None => Ok(()),
+            Some(first) => Err(StoreError::Poisoned(first.clone())),
+        }
+    }
+
+    /// Lets nothing be kept after the first error of a write.
+    fn poisoned_by<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result {
+            self.poison = Some(error.to_string());
+        }
+        result
+    }
+
+    /// Journals first and durably; then states, which name the journal's end; then rows, which may
+    /// be lost.
+    fn keep(&mut self, staged: &Staged) -> Result<(), StoreError> {
+        let mut by_run = BTreeMap::<RunId, Vec<&JournalEntry>>::new();
+        for (_, entry) in &staged.lines {
+            by_run.entry(entry.record().run).or_default().push(entry);
+        }
+        for (run, entries) in &by_run {
+            let journal = &mut self.run_mut(*run)?.journal;
+            journal.append(entries.iter().copied())?;
+        }
+        for (run, state) in &staged.states {
+            self.keep_state(*run, *state)?;
+        }
+        let seen = by_run
+            .keys()
+            .map(|run| Ok((*run, self.run(*run)?.journal.end().lines)))
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        self.rows.put(&staged.rows, seen)?;
+        // Cheap, since nothing waits for the disk; so a killed process loses no leases either, and
+        // sled's memory does not grow.
+        self.rows.flush()?;
+        Ok(())
+    }
+
+    fn keep_state(&mut self, run: RunId, state: RunState) -> Result<(), StoreError> {
+        let path = self.layout.run(run).state();
+        let found = self.run_mut(run)?;
+        let end = found.journal.end();
+        let saved = SavedState {
+            state,
+            lines: end.lines,
+            head: end.head,
+        };
+        files::write_durably(&path, &manifest::encode_state(run, &saved))?;
+        found.stored.state = state;
+        Ok(())
+    }
+
+    /// The manifest comes last: it is what makes the run exist.
+    fn keep_run(&self, manifest: &RunManifest, plan: Plan) -> Result<DiskRun, StoreError> {
+        let files = self.layout.run(manifest.run);
+        fs::create_dir_all(&files.dir).map_err(files::failed("create", &files.dir))?;
+        files::sync_parent(&files.dir)?;
+        let journal = Journal::create(&files.journal(), manifest)?;
+        files::write_durably(&files.manifest(), &manifest::encode(manifest))?;
+        let stored = StoredRun {
+            manifest: manifest.clone(),
+            state: RunState::Running,
+        };
+        Ok(DiskRun {
+            stored,
+            plan,
+            journal,
+        })
+    }
+}
+
+impl Known for DiskStore {
+    fn run(&self, run: RunId) -> Result<(&Plan, u64), StoreError> {
+        let run = self.run(run)?;
+        Ok((&run.plan, run.journal.end().lines))
+    }
+
+    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError> {
+        Ok(self.rows.get(run, task)?)
+    }
+}
+
+impl Store for DiskStore {
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
+        let mut runs: Vec<_> = self.runs.values().map(|run| run.stored.clone()).collect();
+        runs.sort_by_key(|run| run.manifest.age());
+        Ok(runs)
+    }
+
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
+        self.healthy()?;
+        if self.runs.contains_key(&manifest.run) {
+            return Err(StoreError::RunExists(manifest.run));
+        }
+        let plan = fold::plan_of(manifest)?;
+        let created = self.keep_run(manifest, plan);
+        let run = self.poisoned_by(created)?;
+        self.runs.insert(manifest.run, run);
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.healthy()?;
+        let staged = fold::stage(self, changes)?;
+        let kept = self.keep(&staged);
+        self.poisoned_by(kept)
+    }
+
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
+        self.run(run)?;
+        self.rows.scan(run, &mut |task, row| {
+            visit(row.task_row(task));
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError> {
+        let journal = &self.run(run)?.journal;
+        let end = journal.end();
+        let mut lines = Reader::open(journal.path(), from.0)?;
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue() && lines.offset() < end.bytes {
+            flow = match lines
+                .next()
+                .map_err(files::failed("read", journal.path()))?
+            {
+                Next::Line(line, text) => visit(line.sequence, &line.entry, text),
+                Next::Bad(bad) => {
+                    let what = format!("a line before byte {}: {bad}", lines.offset());
+                    return Err(StoreError::damaged(journal.path(), None, what));
+                }
+                Next::Torn | Next::End => {
+                    let what = format!("it ends before byte {}", end.bytes);
+                    return Err(StoreError::damaged(journal.path(), None, what));
+                }
+            };
+        }
+        Ok(JournalCursor(lines.offset()))
+    }
+}

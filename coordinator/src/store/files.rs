@@ -1,0 +1,269 @@
+//! The data directory: whose it is, who holds it, and files that are there whole or not at all.
+//!
+//! ```text
+//! DIR/format.json                 marks the directory as ours, with the version of its format
+//! DIR/lock                        locked by the process that writes; holds its process id
+//! DIR/runs/<run>/manifest.json    what the run is; written last, so it seals the run
+//! DIR/runs/<run>/state.json       paused, complete, …, and how long the journal was then
+//! DIR/runs/<run>/journal.jsonl    the records
+//! DIR/db/                         sled; can be made again from the rest
+//! ```
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind, Read, Seek, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use common::run::RunId;
+
+use super::{StoreError, manifest};
+
+const MARKER: &str = "format.json";
+const LOCK: &str = "lock";
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) dir: PathBuf,
+}
+
+/// Where the files of one run are.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFiles {
+    pub(crate) dir: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+        }
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.dir.join("db")
+    }
+
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+
+    pub(crate) fn run(&self, run: RunId) -> RunFiles {
+        RunFiles {
+            dir: self.runs().join(run.to_string()),
+        }
+    }
+
+    fn marker(&self) -> PathBuf {
+        self.dir.join(MARKER)
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.dir.join(LOCK)
+    }
+
+    /// Makes the directory ours if it is empty; an error if it is not ours or of another format.
+    fn claim(&self) -> Result<(), StoreError> {
+        if self.check()? {
+            return Ok(());
+        }
+        let runs = self.runs();
+        fs::create_dir_all(&runs).map_err(failed("create", &runs))?;
+        write_durably(&self.marker(), &manifest::marker())
+    }
+
+    /// Whether the directory is marked as ours; an error if it cannot become ours.
+    fn check(&self) -> Result<bool, StoreError> {
+        let marker = self.marker();
+        match fs::read_to_string(&marker) {
+            Ok(text) => manifest::check_marker(text.trim_end())
+                .map(|()| true)
+                .map_err(|what| self.marker_error(&text, what)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.foreign_entry().map_or(Ok(false), |found| {
+                    Err(StoreError::ForeignDirectory {
+                        dir: self.dir.clone(),
+                        found: found.to_string_lossy().into_owned(),
+                    })
+                })
+            }
+            Err(error) => Err(failed("read", &marker)(error)),
+        }
+    }
+
+    fn marker_error(&self, text: &str, what: String) -> StoreError {
+        match manifest::format_of(text) {
+            Some(found) if found != manifest::FORMAT => StoreError::FormatVersion {
+                dir: self.dir.clone(),
+                found,
+                ours: manifest::FORMAT,
+            },
+            _ => StoreError::damaged(&self.marker(), None, what),
+        }
+    }
+
+    /// Something in an unmarked directory that a crash of ours cannot have left.
+    fn foreign_entry(&self) -> Option<std::ffi::OsString> {
+        let entries = fs::read_dir(&self.dir).ok()?;
+        entries.flatten().find_map(|entry| {
+            let name = entry.file_name();
+            let temporary = temporary(&self.marker());
+            let ours = name == LOCK
+                || Some(name.as_os_str()) == temporary.file_name()
+                || (name == "runs"
+                    && fs::read_dir(entry.path()).is_ok_and(|mut d| d.next().is_none()));
+            (!ours).then_some(name)
+        })
+    }
+}
+
+impl RunFiles {
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.dir.join("manifest.json")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.join("state.json")
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.dir.join("journal.jsonl")
+    }
+}
+
+/// Holds the data directory for one process; released when dropped or when the process dies.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    exclusive: bool,
+}
+
+impl Lock {
+    /// Makes the directory if need be, checks that it is ours or empty, and takes it.
+    pub(crate) fn exclusive(layout: &Layout) -> Result<Self, StoreError> {
+        fs::create_dir_all(&layout.dir).map_err(failed("create", &layout.dir))?;
+        layout.check()?;
+        let path = layout.lock();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(in_use(layout, &mut file)),
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
+        }
+        let pid = std::process::id();
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{pid}"))
+            .map_err(failed("write", &path))?;
+        let lock = Self {
+            file,
+            exclusive: true,
+        };
+        layout.claim()?;
+        Ok(lock)
+    }
+
+    /// Takes a directory for reading. A copy on a read-only medium may lack the lock file.
+    pub(crate) fn shared(layout: &Layout) -> Result<Option<Self>, StoreError> {
+        let path = layout.lock();
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("open", &path)(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(Self {
+                file,
+                exclusive: false,
+            })),
+            Err(TryLockError::WouldBlock) => Err(in_use(layout, &mut file)),
+            Err(TryLockError::Error(error)) => Err(failed("lock", &path)(error)),
+        }
+    }
+
+    /// Whether the directory of `layout` is one of ours, for readers.
+    pub(crate) fn marked(layout: &Layout) -> Result<bool, StoreError> {
+        fs::read_dir(&layout.dir).map_err(failed("read", &layout.dir))?;
+        layout.check()
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.exclusive {
+            // The process id is a hint for people: nothing is lost if it stays.
+            let _ = self.file.set_len(0);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+fn in_use(layout: &Layout, file: &mut File) -> StoreError {
+    let mut pid = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut pid));
+    let holder = match pid.trim() {
+        "" => String::new(),
+        pid => format!(" (process {pid})"),
+    };
+    StoreError::InUse {
+        dir: layout.dir.clone(),
+        holder,
+    }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    path.with_extension("tmp")
+}
+
+/// Replaces a file so that after a crash it holds either the old or the new text, whole.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), StoreError> {
+    let temporary = temporary(path);
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(failed("write", path))?;
+    sync_parent(path)
+}
+
+/// Makes the entry of `path` in its directory durable.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(failed("sync", dir))
+}
+
+/// Names the file in an error of the operating system.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+/// A name beside `path` that is not taken: `path.SUFFIX-MILLISECONDS`.
+pub(crate) fn aside(path: &Path, suffix: &str) -> PathBuf {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let first = since.map_or(0, |since| since.as_millis());
+    (first..)
+        .map(|number| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{suffix}-{number}"));
+            PathBuf::from(name)
+        })
+        .find(|path| !path.exists())
+        .expect("some name is free")
+}

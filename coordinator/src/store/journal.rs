@@ -1,0 +1,281 @@
+//! One run's journal on disk: append a group durably, read it back, cut a torn tail.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use common::plan::PlanHash;
+
+use super::{
+    JournalEntry, RunManifest, StoreError, files,
+    line::{BadLine, Line, Link, MAX_LINE_BYTES},
+};
+
+/// Where lines end up: a file; a trait so that tests can make its writes fail.
+pub(crate) trait Medium: Send {
+    /// Writes all bytes at the end.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written durable.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Cuts everything after the first `bytes`.
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Medium for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+}
+
+/// The end of a journal, where the next line goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// The length of all whole lines.
+    pub(crate) bytes: u64,
+    /// How many there are.
+    pub(crate) lines: u64,
+    /// What the next line names as the one before.
+    pub(crate) head: Link,
+}
+
+impl End {
+    /// The end of a journal without lines.
+    pub(crate) fn empty(manifest: &RunManifest) -> Self {
+        Self {
+            bytes: 0,
+            lines: 0,
+            head: Link::first(manifest),
+        }
+    }
+}
+
+/// A journal open for appending.
+pub(crate) struct Journal {
+    path: PathBuf,
+    plan: PlanHash,
+    medium: Box<dyn Medium>,
+    end: End,
+}
+
+impl Journal {
+    /// Makes an empty journal; the caller makes its directory entry durable.
+    pub(crate) fn create(path: &Path, manifest: &RunManifest) -> Result<Self, StoreError> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(files::failed("create", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            plan: manifest.plan,
+            medium: Box::new(file),
+            end: End::empty(manifest),
+        })
+    }
+
+    /// Opens a journal whose whole lines end at `end`, cutting what follows: its bytes are kept in
+    /// a file beside the journal.
+    pub(crate) fn open(path: &Path, plan: PlanHash, end: End) -> Result<Self, StoreError> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(files::failed("open", path))?;
+        cut_tail(&mut file, path, end.bytes)?;
+        Ok(Self {
+            path: path.to_owned(),
+            plan,
+            medium: Box::new(file),
+            end,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn end(&self) -> End {
+        self.end
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_medium(&mut self, medium: Box<dyn Medium>) {
+        self.medium = medium;
+    }
+
+    /// Appends lines and makes them durable with one `fdatasync`. After an error none of them is
+    /// promised, and the journal must not be appended to again: what the disk holds is unknown
+    /// until it is read anew.
+    pub(crate) fn append<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a JournalEntry>,
+    ) -> Result<(), StoreError> {
+        let mut end = self.end;
+        let mut text = String::new();
+        for entry in entries {
+            end.lines += 1;
+            let line = Line {
+                sequence: end.lines,
+                plan: self.plan,
+                entry: entry.clone(),
+                prev: end.head,
+            };
+            let line = line.encode();
+            end.head = Link::after(line.as_bytes());
+            text.push_str(&line);
+            text.push('\n');
+        }
+        end.bytes += text.len() as u64;
+        let written = self
+            .medium
+            .append(text.as_bytes())
+            .and_then(|()| self.medium.sync());
+        if let Err(error) = written {
+            // What was written in part must not be taken for a promise after a restart. Where
+            // even this fails, the restart cuts the torn line and keeps whole ones: they are true.
+            let _ = self
+                .medium
+                .cut(self.end.bytes)
+                .and_then(|()| self.medium.sync());
+            return Err(files::failed("write", &self.path)(error));
+        }
+        self.end = end;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal")
+            .field("path", &self.path)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+fn cut_tail(file: &mut File, path: &Path, bytes: u64) -> Result<(), StoreError> {
+    let length = file.metadata().map_err(files::failed("read", path))?.len();
+    if length <= bytes {
+        return Ok(());
+    }
+    let copy = files::aside(path, "torn");
+    let keep = |file: &mut File| {
+        file.seek(SeekFrom::Start(bytes))?;
+        let mut torn = File::create_new(&copy)?;
+        io::copy(file, &mut torn)?;
+        torn.sync_all()
+    };
+    keep(file).map_err(files::failed("write", &copy))?;
+    files::sync_parent(&copy)?;
+    tracing::warn!(
+        journal = %path.display(),
+        cut_bytes = length - bytes,
+        copy = %copy.display(),
+        "the journal's last write was torn: cut, a copy is kept"
+    );
+    file.set_len(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(files::failed("cut", path))
+}
+
+/// Reads a journal line by line.
+#[derive(Debug)]
+pub(crate) struct Reader<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// After the last line read.
+    offset: u64,
+}
+
+/// What a journal holds next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<'a> {
+    /// A line whose check sum is right, and its text without the end.
+    Line(Line, &'a str),
+    /// A line that is not right.
+    Bad(BadLine),
+    /// Bytes without a line end, up to the end of the file.
+    Torn,
+    /// The end of the file.
+    End,
+}
+
+impl Reader<BufReader<File>> {
+    /// Reads from a line that starts at byte `offset` on.
+    pub(crate) fn open(path: &Path, offset: u64) -> Result<Self, StoreError> {
+        let open = || {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(offset))?;
+            Ok(BufReader::with_capacity(1 << 16, file))
+        };
+        Ok(Self {
+            input: open().map_err(files::failed("read", path))?,
+            buffer: Vec::new(),
+            offset,
+        })
+    }
+}
+
+impl<R: BufRead> Reader<R> {
+    /// How many bytes precede what [`Self::next`] reads next.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The bytes of the line read last, without its end.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer)
+    }
+
+    /// Reads on by one line.
+    pub(crate) fn next(&mut self) -> io::Result<Next<'_>> {
+        self.buffer.clear();
+        let mut limited = (&mut self.input).take(MAX_LINE_BYTES as u64 + 1);
+        let read = limited.read_until(b'\n', &mut self.buffer)?;
+        self.offset += read as u64;
+        if read == 0 {
+            return Ok(Next::End);
+        }
+        if !self.buffer.ends_with(b"\n") {
+            return self.without_end(read);
+        }
+        let text = &self.buffer[..self.buffer.len() - 1];
+        Ok(match Line::decode(text) {
+            Ok(line) => Next::Line(line, std::str::from_utf8(text).expect("decoded as UTF-8")),
+            Err(bad) => Next::Bad(bad),
+        })
+    }
+
+    /// An unfinished line, or one too long to be ours: what remains of it is skipped.
+    fn without_end(&mut self, read: usize) -> io::Result<Next<'_>> {
+        if read <= MAX_LINE_BYTES {
+            return Ok(Next::Torn);
+        }
+        loop {
+            let chunk = self.input.fill_buf()?;
+            if chunk.is_empty() {
+                return Ok(Next::Torn);
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(chunk.len(), |at| at + 1);
+            self.input.consume(used);
+            self.offset += used as u64;
+            if end.is_some() {
+                let why = format!("it has more than {MAX_LINE_BYTES} bytes");
+                return Ok(Next::Bad(BadLine::Malformed(why)));
+            }
+        }
+    }
+}

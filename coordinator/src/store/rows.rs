@@ -1,0 +1,373 @@
+//! Tasks' rows in sled: where a restart finds them quickly. Everything in here but leases and
+//! attempts can be made again from the journals, and is when it does not agree with them.
+//!
+//! Keys, one tree, so that a batch is atomic over all of them (numbers big-endian):
+//! `v` → version of the rows (1 byte); `s` run (8) → journal lines seen (8);
+//! `r` run (8) task (8) → row, as [`encode`] writes it. The bytes are frozen by a test.
+
+use std::{
+    collections::HashMap,
+    fmt::Display,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use common::{
+    kernel::KernelName,
+    plan::TaskId,
+    run::{Epoch, RunId, WorkerId},
+};
+
+use super::{
+    StoreError,
+    fold::{Row, Standing, Vote},
+};
+
+/// The version of the bytes below; another one is rebuilt from the journals.
+const VERSION: u8 = 1;
+const VERSION_KEY: &[u8] = b"v";
+/// sled holds each page that it has touched; the rows of a million tasks fit.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// The database of rows. Used from one thread.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    db: sled::Db,
+}
+
+/// The database cannot be read or written, or holds what this program never wrote.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadRows(pub(crate) String);
+
+impl BadRows {
+    fn new(error: impl Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<BadRows> for StoreError {
+    fn from(error: BadRows) -> Self {
+        Self::Database(error.0)
+    }
+}
+
+impl Rows {
+    /// Opens the database in `dir`, or makes an empty one.
+    pub(crate) fn open(dir: &Path) -> Result<Self, BadRows> {
+        // sled panics on some damaged files where it should report them.
+        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(dir)))
+            .unwrap_or_else(|_| Err(BadRows("sled panicked on opening it".to_owned())))
+    }
+
+    fn open_or_panic(dir: &Path) -> Result<Self, BadRows> {
+        let db = sled::Config::default()
+            .path(dir)
+            .cache_capacity(CACHE_BYTES)
+            // Its background flusher stops for good on a write error: we flush ourselves.
+            .flush_every_ms(None)
+            .open()
+            .map_err(BadRows::new)?;
+        match db.get(VERSION_KEY).map_err(BadRows::new)? {
+            Some(version) if *version == [VERSION] => {}
+            Some(version) => {
+                return Err(BadRows(format!(
+                    "its rows have version {version:?}, not {VERSION}"
+                )));
+            }
+            None if db.is_empty() => {
+                db.insert(VERSION_KEY, &[VERSION]).map_err(BadRows::new)?;
+            }
+            None => return Err(BadRows("its rows have no version".to_owned())),
+        }
+        Ok(Self { db })
+    }
+
+    /// How many lines of the run's journal are in its rows.
+    pub(crate) fn seen(&self, run: RunId) -> Result<u64, BadRows> {
+        let Some(bytes) = self.db.get(seen_key(run)).map_err(BadRows::new)? else {
+            return Ok(0);
+        };
+        let bytes = bytes.as_ref().try_into();
+        bytes
+            .map(u64::from_be_bytes)
+            .map_err(|_| BadRows(format!("the number of lines of run {run} is malformed")))
+    }
+
+    /// The row of a task.
+    pub(crate) fn get(&self, run: RunId, task: TaskId) -> Result<Option<Row>, BadRows> {
+        let bytes = self.db.get(row_key(run, task)).map_err(BadRows::new)?;
+        bytes
+            .map(|bytes| decode(&bytes).ok_or_else(|| malformed(run, task)))
+            .transpose()
+    }
+
+    /// Visits all rows of a run in order of their tasks.
+    pub(crate) fn scan(
+        &self,
+        run: RunId,
+        visit: &mut dyn FnMut(TaskId, Row) -> Result<(), BadRows>,
+    ) -> Result<(), BadRows> {
+        for item in self.db.scan_prefix(run_prefix(run)) {
+            let (key, value) = item.map_err(BadRows::new)?;
+            let task = key.get(9..).and_then(|task| task.try_into().ok());
+            let task = TaskId(u64::from_be_bytes(task.ok_or_else(|| {
+                BadRows(format!("run {run} has a key of {} bytes", key.len()))
+            })?));
+            let row = decode(&value).ok_or_else(|| malformed(run, task))?;
+            visit(task, row)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps rows and how many journal lines they have seen, all or nothing.
+    pub(crate) fn put(
+        &self,
+        rows: &HashMap<(RunId, TaskId), Row>,
+        seen: impl IntoIterator<Item = (RunId, u64)>,
+    ) -> Result<(), BadRows> {
+        let mut batch = sled::Batch::default();
+        for ((run, task), row) in rows {
+            batch.insert(&row_key(*run, *task), encode(row));
+        }
+        for (run, lines) in seen {
+            batch.insert(&seen_key(run), &lines.to_be_bytes());
+        }
+        self.db.apply_batch(batch).map_err(BadRows::new)
+    }
+
+    /// Hands everything to the operating system (sled's flush is not durable against power cuts).
+    pub(crate) fn flush(&self) -> Result<(), BadRows> {
+        self.db.flush().map(|_| ()).map_err(BadRows::new)
+    }
+}
+
+fn malformed(run: RunId, task: TaskId) -> BadRows {
+    BadRows(format!("the row of task {task} of run {run} is malformed"))
+}
+
+fn run_prefix(run: RunId) -> [u8; 9] {
+    let mut key = [b'r'; 9];
+    key[1..].copy_from_slice(&run.0.to_be_bytes());
+    key
+}
+
+fn row_key(run: RunId, task: TaskId) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[..9].copy_from_slice(&run_prefix(run));
+    key[9..].copy_from_slice(&task.0.to_be_bytes());
+    key
+}
+
+fn seen_key(run: RunId) -> [u8; 9] {
+    let mut key = run_prefix(run);
+    key[0] = b's';
+    key
+}
+
+/// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 3 quarantined, 4 parked);
+/// leased: worker (16), until in ms (8); done: a vote; quarantined: number of votes (4), votes; then
+/// the workers that failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1).
+fn encode(row: &Row) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(48);
+    bytes.extend(row.epoch.0.to_be_bytes());
+    bytes.extend(row.sequence.to_be_bytes());
+    match &row.standing {
+        Standing::Pending => bytes.push(0),
+        Standing::Leased {
+            worker,
+            until_unix_ms,
+        } => {
+            bytes.push(1);
+            bytes.extend(worker.0.to_be_bytes());
+            bytes.extend(until_unix_ms.to_be_bytes());
+        }
+        Standing::Done(vote) => {
+            bytes.push(2);
+            encode_vote(&mut bytes, vote);
+        }
+        Standing::Quarantined(votes) => {
+            bytes.push(3);
+            let number = u32::try_from(votes.len()).expect("a task has few counts");
+            bytes.extend(number.to_be_bytes());
+            for vote in votes {
+                encode_vote(&mut bytes, vote);
+            }
+        }
+        Standing::Parked => bytes.push(4),
+    }
+    for worker in &row.failed {
+        bytes.extend(worker.0.to_be_bytes());
+    }
+    bytes
+}
+
+fn encode_vote(bytes: &mut Vec<u8>, vote: &Vote) {
+    bytes.extend(vote.count.to_be_bytes());
+    bytes.extend(vote.worker.0.to_be_bytes());
+    bytes.push(match vote.kernel {
+        KernelName::Scalar => 0,
+        KernelName::Avx2 => 1,
+        KernelName::Avx512 => 2,
+        KernelName::Neon => 3,
+    });
+}
+
+fn decode(mut bytes: &[u8]) -> Option<Row> {
+    let input = &mut bytes;
+    let epoch = Epoch(u64::from_be_bytes(take(input)?));
+    let sequence = u64::from_be_bytes(take(input)?);
+    let standing = match take::<1>(input)? {
+        [0] => Standing::Pending,
+        [1] => Standing::Leased {
+            worker: decode_worker(input)?,
+            until_unix_ms: u64::from_be_bytes(take(input)?),
+        },
+        [2] => Standing::Done(decode_vote(input)?),
+        [3] => {
+            let votes = u32::from_be_bytes(take(input)?);
+            Standing::Quarantined(
+                (0..votes)
+                    .map(|_| decode_vote(input))
+                    .collect::<Option<_>>()?,
+            )
+        }
+        [4] => Standing::Parked,
+        _ => return None,
+    };
+    let mut failed = Vec::new();
+    while !input.is_empty() {
+        failed.push(decode_worker(input)?);
+    }
+    Some(Row {
+        epoch,
+        sequence,
+        standing,
+        failed,
+    })
+}
+
+fn decode_vote(input: &mut &[u8]) -> Option<Vote> {
+    Some(Vote {
+        count: u64::from_be_bytes(take(input)?),
+        worker: decode_worker(input)?,
+        kernel: match take::<1>(input)? {
+            [0] => KernelName::Scalar,
+            [1] => KernelName::Avx2,
+            [2] => KernelName::Avx512,
+            [3] => KernelName::Neon,
+            _ => return None,
+        },
+    })
+}
+
+fn decode_worker(input: &mut &[u8]) -> Option<WorkerId> {
+    Some(WorkerId(u128::from_be_bytes(take(input)?)))
+}
+
+fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn votes() -> impl Strategy<Value = Vote> {
+        (any::<u64>(), any::<u128>(), 0..4usize).prop_map(|(count, worker, kernel)| Vote {
+            count,
+            worker: WorkerId(worker),
+            kernel: KernelName::ALL[kernel],
+        })
+    }
+
+    fn standings() -> impl Strategy<Value = Standing> {
+        prop_oneof![
+            Just(Standing::Pending),
+            Just(Standing::Parked),
+            votes().prop_map(Standing::Done),
+            proptest::collection::vec(votes(), 0..4).prop_map(Standing::Quarantined),
+            (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| Standing::Leased {
+                worker: WorkerId(worker),
+                until_unix_ms,
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rows_round_trip(
+            (epoch, sequence) in any::<(u64, u64)>(),
+            standing in standings(),
+            failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
+        ) {
+            let row = Row { epoch: Epoch(epoch), sequence, standing, failed };
+            let bytes = encode(&row);
+            prop_assert_eq!(decode(&bytes), Some(row));
+            prop_assert_eq!(decode(&bytes[..16]), None);
+        }
+
+        #[test]
+        fn any_bytes_decode_or_not_without_a_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        ) {
+            if let Some(row) = decode(&bytes) {
+                prop_assert_eq!(encode(&row), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_frozen() {
+        let vote = |count, kernel| Vote {
+            count,
+            worker: WorkerId(0xab),
+            kernel,
+        };
+        let row = |standing| Row {
+            epoch: Epoch(2),
+            sequence: 3,
+            standing,
+            failed: vec![WorkerId(0xcd)],
+        };
+        let head = "00000000000000020000000000000003";
+        let worker = "000000000000000000000000000000ab";
+        let failed = "000000000000000000000000000000cd";
+        let votes = vec![vote(1, KernelName::Avx512), vote(2, KernelName::Neon)];
+        let leased = Standing::Leased {
+            worker: WorkerId(0xab),
+            until_unix_ms: 4,
+        };
+        let cases = [
+            (Standing::Pending, "00".to_owned()),
+            (leased, format!("01{worker}0000000000000004")),
+            (
+                Standing::Done(vote(5, KernelName::Scalar)),
+                format!("020000000000000005{worker}00"),
+            ),
+            (
+                Standing::Done(vote(5, KernelName::Avx2)),
+                format!("020000000000000005{worker}01"),
+            ),
+            (
+                Standing::Quarantined(votes),
+                format!("03000000020000000000000001{worker}020000000000000002{worker}03"),
+            ),
+            (Standing::Parked, "04".to_owned()),
+        ];
+        for (standing, body) in cases {
+            let bytes = encode(&row(standing));
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, format!("{head}{body}{failed}"));
+        }
+        assert_eq!(
+            row_key(RunId(0x102), TaskId(3)),
+            *b"r\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x03"
+        );
+        assert_eq!(seen_key(RunId(0x102)), *b"s\0\0\0\0\0\0\x01\x02");
+    }
+}
