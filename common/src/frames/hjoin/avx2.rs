@@ -1,6 +1,6 @@
 //! Leaves on 256-bit vectors of x86-64.
 //!
-//! SAFETY, for every block below: the methods are reached only through [`super::avx2_join`], whose
+//! SAFETY, for every block below: the methods are reached only through [`super::on_avx2`], whose
 //! caller proves with a `Kernel` that the CPU has the features.
 
 use std::arch::x86_64::*;
@@ -15,6 +15,14 @@ pub(super) struct Avx2(__m256i);
 impl Lanes for Avx2 {
     const LANES: usize = 8;
     const CHEAP_ONES: bool = false;
+
+    const EXTRACTS: bool = true;
+
+    #[inline(always)]
+    fn extract(word: u64, mask: u64) -> u64 {
+        // SAFETY: see the module.
+        unsafe { _pext_u64(word, mask) }
+    }
 
     #[inline(always)]
     fn zero() -> Self {

@@ -1,96 +1,9 @@
 //! The two-sided grid: a list of keys sorted by the patterns of its most contested bits.
 
-/// Which bits of a key do what: bits 0, 2, 4, … of the lowest `cell_bits` are X1, bits 1, 3, 5, …
-/// of them are X2, and the others are the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    cell_bits: u32,
-    rest_bits: u32,
-}
-
-/// The most bits that choose a cell: an offset table of 64 MiB a list.
-const MOST_CELL_BITS: u32 = 24;
-
-/// Rest bits that are cheapest in the leaves once lists are long.
-const BEST_REST_BITS: u32 = 30;
-
-impl Layout {
-    /// The layout for keys of `key_bits` bits in lists of these lengths.
-    ///
-    /// Each pair of cell bits divides a leaf's two buffers by about 2.67 each (a bit of a half
-    /// board is set half of the time: the pattern fixes one bit and forbids the other half of the
-    /// time), and leaves of several hundred keys are the most efficient ones.
-    pub(super) fn new(key_bits: u32, top: usize, bottom: usize) -> Self {
-        let mut cell_bits = 0;
-        let mut leaf = top.min(bottom) / 700;
-        while leaf > 0 {
-            cell_bits += 2;
-            leaf = leaf * 3 / 8;
-        }
-        let most = key_bits.saturating_sub(BEST_REST_BITS).min(MOST_CELL_BITS);
-        let cell_bits = cell_bits.min(most);
-        Self {
-            cell_bits,
-            rest_bits: key_bits - cell_bits,
-        }
-    }
-
-    pub(super) fn rest_bits(self) -> u32 {
-        self.rest_bits
-    }
-
-    /// Bits of X1.
-    pub(super) fn x1_bits(self) -> u32 {
-        self.cell_bits.div_ceil(2)
-    }
-
-    /// Bits of X2.
-    pub(super) fn x2_bits(self) -> u32 {
-        self.cell_bits / 2
-    }
-
-    pub(super) fn cells(self) -> usize {
-        1 << self.cell_bits
-    }
-
-    /// The patterns (X1, X2) of a key, or of a code that walks over all of them.
-    #[inline(always)]
-    pub(super) fn patterns(self, key: u64) -> (usize, usize) {
-        let cell = key & ((1 << self.cell_bits) - 1);
-        (even_bits(cell), even_bits(cell >> 1))
-    }
-
-    #[inline(always)]
-    fn cell(self, side: Side, key: u64) -> usize {
-        let (x1, x2) = self.patterns(key);
-        match side {
-            Side::Top => x1 << self.x2_bits() | x2,
-            Side::Bottom => x2 << self.x1_bits() | x1,
-        }
-    }
-}
-
-/// Bits 0, 2, 4, … of the lowest 32, moved together.
-#[inline(always)]
-fn even_bits(word: u64) -> usize {
-    let mut bits = word & 0x5555_5555;
-    bits = (bits | bits >> 1) & 0x3333_3333;
-    bits = (bits | bits >> 2) & 0x0f0f_0f0f;
-    bits = (bits | bits >> 4) & 0x00ff_00ff;
-    bits = (bits | bits >> 8) & 0xffff;
-    // At most 16 bits are left.
-    #[expect(clippy::cast_possible_truncation)]
-    let bits = bits as usize;
-    bits
-}
-
-/// Which of the two lists a grid holds: the top one is sorted by (X1, X2), the bottom one by
-/// (X2, X1), so that one row of either grid shares the pattern that the leaf fixes for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Top,
-    Bottom,
-}
+use super::{
+    lanes::Lanes,
+    layout::{ByteTables, Order},
+};
 
 /// The rest bits of a key: four bytes where they suffice, eight otherwise.
 pub(super) trait Rest: Copy + Default {
@@ -169,34 +82,154 @@ pub(super) struct Grid<W> {
 #[derive(Debug, Default)]
 pub(super) struct Gathered<W>(Vec<W>);
 
-impl<W: Rest> Grid<W> {
-    /// Sorts `keys`, at most `u32::MAX` of them, into the cells of `layout`.
+/// Memory that sorting a list takes for a while.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Keys by row, their bits in [`Order::sorted`] order.
+    by_row: Vec<u64>,
+    /// Where the next key of a cell, or of a row, goes: for each half of the list on its own, so
+    /// that neighbours in the list, which tend to share a cell, do not wait for each other.
+    next: [Vec<u32>; 2],
+    /// Where each row ends.
+    ends: Vec<u32>,
+}
+
+/// From this many cells on, a list is sorted by rows first, and then every row on its own in the
+/// caches.
+const MANY_CELLS: usize = 1 << 12;
+
+/// Takes keys apart, with the CPU's instruction for it or by tables.
+#[derive(Clone, Copy)]
+struct Apart<'a> {
+    order: Order,
+    tables: &'a ByteTables,
+}
+
+impl Apart<'_> {
     #[inline(always)]
-    pub(super) fn fill(&mut self, layout: Layout, side: Side, keys: &[u64]) {
-        let cells = layout.cells();
-        self.offsets.clear();
-        self.offsets.resize(cells + 2, 0);
-        // Two places ahead: after the prefix sums below, `offsets[c + 1]` is where cell c starts,
-        // and once its keys are placed, where it ends.
-        let starts = &mut self.offsets[1..];
-        for &key in keys {
-            let cell = layout.cell(side, key);
-            starts[cell + 1] += 1;
+    fn sorted<L: Lanes>(self, key: u64) -> u64 {
+        if L::EXTRACTS {
+            self.order.sorted(key, L::extract)
+        } else {
+            self.tables.sorted(key)
         }
-        let mut sum = 0;
-        for start in starts.iter_mut() {
-            sum += *start;
-            *start = sum;
-        }
+    }
+
+    /// The row and the cell's place in it, and the rest.
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a layout has at most 2^28 cells"
+    )]
+    fn cell(self, sorted: u64) -> usize {
+        (sorted >> self.order.rest_bits) as usize
+    }
+
+    #[inline(always)]
+    fn row(self, sorted: u64) -> usize {
+        self.cell(sorted) >> self.order.minor_bits
+    }
+
+    #[inline(always)]
+    fn rest<W: Rest>(self, sorted: u64) -> W {
+        W::new(sorted & ((1 << self.order.rest_bits) - 1))
+    }
+}
+
+impl<W: Rest> Grid<W> {
+    /// Sorts `keys`, at most `u32::MAX` of them, into cells.
+    #[inline(always)]
+    pub(super) fn fill<L: Lanes>(
+        &mut self,
+        (order, tables): (Order, &ByteTables),
+        keys: &[u64],
+        scratch: &mut Scratch,
+    ) {
+        let apart = Apart { order, tables };
+        let cells = 1 << (order.major_bits + order.minor_bits);
+        self.offsets.resize(cells + 1, 0);
+        self.offsets[0] = 0;
         if self.rests.len() < keys.len() + SLACK {
             self.rests.resize(keys.len() + SLACK, W::default());
         }
-        for &key in keys {
-            let start = &mut starts[layout.cell(side, key)];
-            self.rests[*start as usize] = W::new(key >> layout.cell_bits);
-            *start += 1;
+        if cells < MANY_CELLS {
+            self.fill_cells::<L>(apart, keys, scratch);
+        } else {
+            self.fill_rows::<L>(apart, keys, scratch);
         }
-        self.measure_rows(layout, side);
+        self.measure_rows(order);
+    }
+
+    /// Sorts in one step.
+    #[inline(always)]
+    fn fill_cells<L: Lanes>(&mut self, apart: Apart<'_>, keys: &[u64], scratch: &mut Scratch) {
+        let cell = |key: u64| apart.cell(apart.sorted::<L>(key));
+        scratch.count(&mut self.offsets, keys, cell);
+        let [first, second] = &mut scratch.next;
+        let (left, right) = keys.split_at(keys.len() / 2);
+        let rests = &mut self.rests;
+        let mut place = |key: u64, next: &mut [u32]| {
+            let sorted = apart.sorted::<L>(key);
+            let next = &mut next[apart.cell(sorted)];
+            rests[*next as usize] = apart.rest(sorted);
+            *next += 1;
+        };
+        for (&one, &other) in left.iter().zip(right) {
+            place(one, first);
+            place(other, second);
+        }
+        for &key in &right[left.len()..] {
+            place(key, second);
+        }
+    }
+
+    /// Sorts by rows, then the keys of each row by cells.
+    #[inline(always)]
+    fn fill_rows<L: Lanes>(&mut self, apart: Apart<'_>, keys: &[u64], scratch: &mut Scratch) {
+        let rows = 1 << apart.order.major_bits;
+        let mut ends = std::mem::take(&mut scratch.ends);
+        ends.resize(rows + 1, 0);
+        scratch.count(&mut ends, keys, |key| apart.row(apart.sorted::<L>(key)));
+        if scratch.by_row.len() < keys.len() {
+            scratch.by_row.resize(keys.len(), 0);
+        }
+        let [first, second] = &mut scratch.next;
+        let (left, right) = keys.split_at(keys.len() / 2);
+        let by_row = &mut scratch.by_row;
+        let mut place = |key: u64, next: &mut [u32]| {
+            let sorted = apart.sorted::<L>(key);
+            let next = &mut next[apart.row(sorted)];
+            by_row[*next as usize] = sorted;
+            *next += 1;
+        };
+        for (&one, &other) in left.iter().zip(right) {
+            place(one, first);
+            place(other, second);
+        }
+        for &key in &right[left.len()..] {
+            place(key, second);
+        }
+        let columns = 1 << apart.order.minor_bits;
+        let in_row = |sorted: u64| apart.cell(sorted) & (columns - 1);
+        // While a row is sorted, `cells[c]` is where the next key of its cell c goes; afterwards
+        // that is where the cell ends, which is why it starts at offset 1.
+        for (row, cells) in self.offsets[1..].chunks_exact_mut(columns).enumerate() {
+            let mut start = ends[row];
+            let keys = &scratch.by_row[start as usize..ends[row + 1] as usize];
+            cells.fill(0);
+            for &sorted in keys {
+                cells[in_row(sorted)] += 1;
+            }
+            for cell in &mut *cells {
+                start += std::mem::replace(cell, start);
+            }
+            for &sorted in keys {
+                let next = &mut cells[in_row(sorted)];
+                self.rests[*next as usize] = apart.rest(sorted);
+                *next += 1;
+            }
+        }
+        scratch.ends = ends;
     }
 
     /// Forgets the keys.
@@ -214,13 +247,8 @@ impl<W: Rest> Grid<W> {
         self.offsets[row << minor_bits] == self.offsets[(row + 1) << minor_bits]
     }
 
-    fn measure_rows(&mut self, layout: Layout, side: Side) {
-        let row = 1
-            << match side {
-                Side::Top => layout.x2_bits(),
-                Side::Bottom => layout.x1_bits(),
-            };
-        let ends = self.offsets[..=layout.cells()].iter().step_by(row);
+    fn measure_rows(&mut self, order: Order) {
+        let ends = self.offsets.iter().step_by(1 << order.minor_bits);
         let lengths = ends
             .clone()
             .zip(ends.skip(1))
@@ -287,16 +315,31 @@ impl<W: Rest> Grid<W> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_take_turns() {
-        let layout = Layout {
-            cell_bits: 6,
-            rest_bits: 4,
-        };
-        assert_eq!(layout.patterns(0b11_1101_0110), (0b110, 0b001));
+impl Scratch {
+    /// Counts the keys of each of `offsets.len() - 1` places; sets `offsets` to where each place
+    /// starts and the last one to where all end, and `next` likewise for both halves of the list.
+    #[inline(always)]
+    fn count(&mut self, offsets: &mut [u32], keys: &[u64], place: impl Fn(u64) -> usize) {
+        let places = offsets.len() - 1;
+        for next in &mut self.next {
+            next.clear();
+            next.resize(places, 0);
+        }
+        let [first, second] = &mut self.next;
+        let (left, right) = keys.split_at(keys.len() / 2);
+        for (&one, &other) in left.iter().zip(right) {
+            first[place(one)] += 1;
+            second[place(other)] += 1;
+        }
+        for &key in &right[left.len()..] {
+            second[place(key)] += 1;
+        }
+        let mut start = 0;
+        offsets[0] = 0;
+        for ((first, second), end) in first.iter_mut().zip(second).zip(&mut offsets[1..]) {
+            start += std::mem::replace(first, start);
+            start += std::mem::replace(second, start);
+            *end = start;
+        }
     }
 }

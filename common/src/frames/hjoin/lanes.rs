@@ -13,6 +13,9 @@ pub(super) trait Lanes: Copy {
     /// leaves add vectors up bit by bit first (carry-save).
     const CHEAP_ONES: bool;
 
+    /// Whether [`Self::extract`] is one instruction.
+    const EXTRACTS: bool = false;
+
     /// All bits zero.
     fn zero() -> Self;
 
@@ -62,4 +65,10 @@ pub(super) trait Lanes: Copy {
     /// Adds one to each 32-bit lane of `counts` whose lane in `self` has no bit in common with that
     /// of `other`.
     fn add_disjoint(self, other: Self, counts: Self) -> Self;
+
+    /// The bits of `word` under `mask`, moved together.
+    #[inline(always)]
+    fn extract(word: u64, mask: u64) -> u64 {
+        super::layout::extract(word, mask)
+    }
 }

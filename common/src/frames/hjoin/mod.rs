@@ -8,6 +8,7 @@
 
 mod grid;
 mod lanes;
+mod layout;
 mod leaf;
 mod scalar;
 
@@ -24,8 +25,9 @@ mod tests;
 use std::ops::{ControlFlow, Range};
 
 use self::{
-    grid::{Gathered, Grid, Layout, Rest, SLACK, Side},
+    grid::{Gathered, Grid, Rest, SLACK, Scratch},
     lanes::Lanes,
+    layout::{ByteTables, Layout, Order, Side},
     leaf::Tables,
 };
 use crate::{
@@ -56,6 +58,9 @@ pub struct HJoin {
     /// For longer rests: keys of many bits in short lists.
     long: Buffers<u64>,
     tables: Tables,
+    scratch: Scratch,
+    /// For kernels without an instruction that takes keys apart: of the top and the bottom list.
+    apart: [ByteTables; 2],
 }
 
 #[derive(Debug, Default)]
@@ -80,15 +85,15 @@ impl HJoin {
     /// set in both lists most often, and so on downwards.
     pub fn new(kernel: Kernel, key_bits: u32) -> Self {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
-        let (short, long, tables) = (Buffers::default(), Buffers::default(), Tables::new());
-        let layout = Layout::new(key_bits, 0, 0);
         Self {
             kernel,
             key_bits,
-            layout,
-            short,
-            long,
-            tables,
+            layout: Layout::undivided(key_bits),
+            short: Buffers::default(),
+            long: Buffers::default(),
+            tables: Tables::new(),
+            scratch: Scratch::default(),
+            apart: Default::default(),
         }
     }
 
@@ -102,7 +107,7 @@ impl HJoin {
         bottom: &[u64],
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        self.start(top.len(), bottom.len());
+        self.start(top, bottom);
         let pairs = top.len() as f64 * bottom.len() as f64;
         let mut total = 0_u64;
         for top in top.chunks(MOST_KEYS) {
@@ -118,11 +123,20 @@ impl HJoin {
         Ok(total)
     }
 
-    /// Empties all parts and chooses the grids for lists of about these lengths.
-    pub fn start(&mut self, top: usize, bottom: usize) {
-        self.layout = Layout::new(self.key_bits, top.min(MOST_KEYS), bottom.min(MOST_KEYS));
+    /// Empties all parts and chooses the grids for lists like these: the lists themselves, or a
+    /// piece of each of the lengths that are going to be joined at a time.
+    pub fn start(&mut self, top: &[u64], bottom: &[u64]) {
+        self.layout = Layout::new(self.key_bits, top, bottom);
         self.short.clear();
         self.long.clear();
+        let extracts = match self.kernel.name() {
+            KernelName::Avx2 | KernelName::Avx512 => true,
+            KernelName::Scalar | KernelName::Neon => false,
+        };
+        if !extracts {
+            self.apart[Side::Top as usize].set(self.layout.order(Side::Top));
+            self.apart[Side::Bottom as usize].set(self.layout.order(Side::Bottom));
+        }
     }
 
     /// Replaces one part of the top half's keys: at most 2^31 of them.
@@ -173,25 +187,48 @@ impl HJoin {
         }
     }
 
-    /// The memory, in bytes, that joining lists of these lengths takes beside the lists.
+    /// About the most memory, in bytes, that joining lists of these lengths takes beside the lists.
     pub fn memory_bytes(&self, top: usize, bottom: usize) -> u64 {
-        let layout = Layout::new(self.key_bits, top.min(MOST_KEYS), bottom.min(MOST_KEYS));
-        let rest = if layout.rest_bits() <= 32 { 4 } else { 8 };
-        // A gathered buffer holds one row of a grid: with one pattern alone, all of it.
-        let rests = |keys: usize, row_bits: u32| {
-            let keys = keys.min(MOST_KEYS) as u64;
-            rest * (keys + (keys >> row_bits.saturating_sub(3)) + 2 * SLACK as u64)
+        let (top, bottom) = (top.min(MOST_KEYS), bottom.min(MOST_KEYS));
+        let (longer, both) = (top.max(bottom) as u64, (top + bottom) as u64);
+        let rest = if both < 1 << 20 || self.key_bits > 56 {
+            8
+        } else {
+            4
         };
-        let offsets = 4 * (layout.cells() as u64 + 2);
-        4 * offsets + rests(top, layout.x1_bits()) + rests(bottom, layout.x2_bits())
+        // The rests, buffers for a quarter of them, sorting by rows, offsets of both parts.
+        let rests = rest * (both + both / 4 + 4 * SLACK as u64);
+        rests + 8 * longer + 4 * Layout::most_offset_bytes(top, bottom)
     }
 
     fn set(&mut self, side: Side, part: Part, keys: &[u64]) {
         assert!(keys.len() <= MOST_KEYS, "{} keys in one list", keys.len());
+        let order = self.layout.order(side);
+        let (apart, scratch) = (&self.apart[side as usize], &mut self.scratch);
         if self.layout.rest_bits() <= 32 {
-            self.short.grid(side, part).fill(self.layout, side, keys);
+            let grid = self.short.grid(side, part);
+            dispatch(
+                self.kernel,
+                Fill {
+                    grid,
+                    order,
+                    apart,
+                    keys,
+                    scratch,
+                },
+            );
         } else {
-            self.long.grid(side, part).fill(self.layout, side, keys);
+            let grid = self.long.grid(side, part);
+            dispatch(
+                self.kernel,
+                Fill {
+                    grid,
+                    order,
+                    apart,
+                    keys,
+                    scratch,
+                },
+            );
         }
     }
 }
@@ -242,18 +279,26 @@ struct Join<'a, W> {
     progress: OnProgress<'a>,
 }
 
-fn dispatch<W: Rest>(kernel: Kernel, join: Join<'_, W>) -> Result<u64, CountError> {
+/// Work whose inner loops are written for any instruction set.
+trait Work {
+    type Result;
+
+    /// Does it; reached only where the instruction set of `L` is there.
+    fn run<L: Lanes>(self) -> Self::Result;
+}
+
+fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
     match kernel.name() {
-        KernelName::Scalar => scalar_join(join),
+        KernelName::Scalar => work.run::<scalar::Words>(),
         // SAFETY: a `Kernel` exists only after its features were seen on this CPU.
         #[cfg(target_arch = "x86_64")]
-        KernelName::Avx2 => unsafe { avx2_join(join) },
+        KernelName::Avx2 => unsafe { on_avx2(work) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        KernelName::Avx512 => unsafe { avx512_join(join) },
+        KernelName::Avx512 => unsafe { on_avx512(work) },
         // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
-        KernelName::Neon => unsafe { neon_join(join) },
+        KernelName::Neon => unsafe { on_neon(work) },
         #[cfg(target_arch = "x86_64")]
         KernelName::Neon => unreachable!("no kernel of another architecture exists"),
         #[cfg(target_arch = "aarch64")]
@@ -267,30 +312,47 @@ fn dispatch<W: Rest>(kernel: Kernel, join: Join<'_, W>) -> Result<u64, CountErro
     }
 }
 
-fn scalar_join<W: Rest>(join: Join<'_, W>) -> Result<u64, CountError> {
-    join.run::<scalar::Words>()
-}
-
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn avx2_join<W: Rest>(join: Join<'_, W>) -> Result<u64, CountError> {
-    join.run::<avx2::Avx2>()
+fn on_avx2<W: Work>(work: W) -> W::Result {
+    work.run::<avx2::Avx2>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn avx512_join<W: Rest>(join: Join<'_, W>) -> Result<u64, CountError> {
-    join.run::<avx512::Avx512>()
+fn on_avx512<W: Work>(work: W) -> W::Result {
+    work.run::<avx512::Avx512>()
 }
 
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
-fn neon_join<W: Rest>(join: Join<'_, W>) -> Result<u64, CountError> {
-    join.run::<neon::Neon>()
+fn on_neon<W: Work>(work: W) -> W::Result {
+    work.run::<neon::Neon>()
 }
 
-impl<W: Rest> Join<'_, W> {
+/// Sorting a list into a grid.
+struct Fill<'a, W> {
+    grid: &'a mut Grid<W>,
+    order: Order,
+    apart: &'a ByteTables,
+    keys: &'a [u64],
+    scratch: &'a mut Scratch,
+}
+
+impl<W: Rest> Work for Fill<'_, W> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        self.grid
+            .fill::<L>((self.order, self.apart), self.keys, self.scratch);
+    }
+}
+
+impl<W: Rest> Work for Join<'_, W> {
+    type Result = Result<u64, CountError>;
+
     #[inline(always)]
     fn run<L: Lanes>(mut self) -> Result<u64, CountError> {
         if self.top.grid.is_empty() || self.bottom.grid.is_empty() {
@@ -309,7 +371,9 @@ impl<W: Rest> Join<'_, W> {
             (_, _) => self.walk::<L, 11>(),
         }
     }
+}
 
+impl<W: Rest> Join<'_, W> {
     /// Visits every pair of patterns, tile by tile, so that the rows of both grids that a tile
     /// needs stay in the caches.
     #[inline(always)]

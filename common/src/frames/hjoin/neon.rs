@@ -1,6 +1,6 @@
 //! Leaves on 128-bit vectors of aarch64.
 //!
-//! SAFETY, for every block below: the methods are reached only through [`super::neon_join`], whose
+//! SAFETY, for every block below: the methods are reached only through [`super::on_neon`], whose
 //! caller proves with a `Kernel` that the CPU has the features.
 
 use std::arch::aarch64::*;

@@ -1,0 +1,319 @@
+//! Which bits of a key choose its cell in the grid, and on which side.
+
+/// Which bits of a key do what: those of `x1` and `x2` choose its cell, the others are its rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    key_bits: u32,
+    x1: u64,
+    x2: u64,
+}
+
+/// Which of the two lists a grid holds: the top one is sorted by (X1, X2), the bottom one by
+/// (X2, X1), so that one row of either grid shares the pattern that the leaf fixes for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Top,
+    Bottom,
+}
+
+/// The most bits that choose a cell: an offset table of 64 MiB a list.
+const MOST_CELL_BITS: u32 = 24;
+
+/// The most bits of X1 or X2: a row has a counter each while a list is sorted.
+const MOST_ROW_BITS: u32 = 14;
+
+/// Keys that the share of ones of every bit is taken from.
+const MOST_SAMPLES: usize = 1024;
+
+impl Layout {
+    /// One cell for all keys.
+    pub(super) fn undivided(key_bits: u32) -> Self {
+        Self {
+            key_bits,
+            x1: 0,
+            x2: 0,
+        }
+    }
+
+    /// The layout that is predicted to be the fastest for two lists, of which these are typical.
+    ///
+    /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is
+    /// what the cost model says, so that lists of different lengths get leaves of similar ones.
+    pub(super) fn new(key_bits: u32, top: &[u64], bottom: &[u64]) -> Self {
+        let (above, below) = (shares(key_bits, top), shares(key_bits, bottom));
+        let mut bits: [usize; 64] = std::array::from_fn(|bit| bit);
+        let bits = &mut bits[..key_bits as usize];
+        let contest = |bit: usize| above[bit] * below[bit];
+        bits.sort_unstable_by(|&a, &b| contest(b).total_cmp(&contest(a)));
+        let mut layout = Self::undivided(key_bits);
+        let mut join = Estimate::undivided(top.len(), bottom.len());
+        let (mut best, mut least) = (layout, join.cycles(layout));
+        for &mut bit in bits
+            .iter_mut()
+            .take(most_cell_bits(top.len(), bottom.len()))
+        {
+            let (p, q) = (above[bit], below[bit]);
+            let (by_x1, by_x2) = (
+                join.split(1.0, 2.0 - q, p * q),
+                join.split(2.0 - p, 1.0, p * q),
+            );
+            let with_x1 = Self {
+                x1: layout.x1 | 1 << bit,
+                ..layout
+            };
+            let with_x2 = Self {
+                x2: layout.x2 | 1 << bit,
+                ..layout
+            };
+            (layout, join) = if by_x1.cycles(with_x1) <= by_x2.cycles(with_x2) {
+                (with_x1, by_x1)
+            } else {
+                (with_x2, by_x2)
+            };
+            if layout.x1_bits().max(layout.x2_bits()) > MOST_ROW_BITS {
+                break;
+            }
+            let cycles = join.cycles(layout);
+            if cycles < least {
+                (best, least) = (layout, cycles);
+            }
+        }
+        best
+    }
+
+    /// Bytes for the offsets of one list's cells, at most, when lists have these lengths.
+    pub(super) fn most_offset_bytes(top: usize, bottom: usize) -> u64 {
+        4 << most_cell_bits(top, bottom)
+    }
+
+    pub(super) fn rest_bits(self) -> u32 {
+        self.key_bits - self.x1_bits() - self.x2_bits()
+    }
+
+    /// Bits of X1.
+    pub(super) fn x1_bits(self) -> u32 {
+        self.x1.count_ones()
+    }
+
+    /// Bits of X2.
+    pub(super) fn x2_bits(self) -> u32 {
+        self.x2.count_ones()
+    }
+
+    /// How a key of one side is taken apart.
+    pub(super) fn order(self, side: Side) -> Order {
+        let (major, minor) = match side {
+            Side::Top => (self.x1, self.x2),
+            Side::Bottom => (self.x2, self.x1),
+        };
+        let rest = ((1 << self.key_bits) - 1) & !(major | minor);
+        let (rest_bits, minor_bits) = (rest.count_ones(), minor.count_ones());
+        Order {
+            rest,
+            minor,
+            major,
+            rest_bits,
+            minor_bits,
+            major_bits: major.count_ones(),
+        }
+    }
+}
+
+/// The most bits of a cell for lists of these lengths, so that offset tables stay small beside the
+/// keys: one cell for eight of them.
+fn most_cell_bits(top: usize, bottom: usize) -> usize {
+    let bits = ((top + bottom) / 8).max(64).ilog2();
+    bits.min(MOST_CELL_BITS) as usize
+}
+
+/// The share of the keys that have each bit, from a sample.
+fn shares(key_bits: u32, keys: &[u64]) -> [f64; 64] {
+    let samples = (keys.len() / 32).clamp(64, MOST_SAMPLES);
+    let step = (keys.len() / samples).max(1);
+    let mut ones = [0_u32; 64];
+    let mut sampled = 0_u32;
+    for key in keys.iter().step_by(step) {
+        sampled += 1;
+        for (bit, ones) in ones[..key_bits as usize].iter_mut().enumerate() {
+            *ones += u32::from(key >> bit & 1 == 1);
+        }
+    }
+    ones.map(|ones| f64::from(ones) / f64::from(sampled.max(1)))
+}
+
+/// What a join would amount to, if the bits of a key were independent.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    keys: f64,
+    leaves: f64,
+    /// Keys gathered from the top list, and from the bottom one, for all leaves together.
+    gathered: (f64, f64),
+    pairs: f64,
+}
+
+impl Estimate {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn undivided(top: usize, bottom: usize) -> Self {
+        let (top, bottom) = (top as f64, bottom as f64);
+        Self {
+            keys: top + bottom,
+            leaves: 1.0,
+            gathered: (top, bottom),
+            pairs: top * bottom,
+        }
+    }
+
+    /// With one more bit in the grid: the gathered keys grow by these factors, and this share of
+    /// the pairs is ruled out.
+    fn split(self, top: f64, bottom: f64, ruled_out: f64) -> Self {
+        Self {
+            leaves: 2.0 * self.leaves,
+            gathered: (self.gathered.0 * top, self.gathered.1 * bottom),
+            pairs: self.pairs * (1.0 - ruled_out),
+            ..self
+        }
+    }
+
+    /// Predicted time, in cycles of the machine that the constants were fitted on.
+    fn cycles(self, layout: Layout) -> f64 {
+        let groups = f64::from(layout.rest_bits().div_ceil(6).max(4));
+        let wide = if layout.rest_bits() > 32 { 2.0 } else { 1.0 };
+        let sort = self.keys * SORT * wide + self.leaves * CELL;
+        let gather = (self.gathered.0 + self.gathered.1) * GATHER * wide + self.leaves * LEAF;
+        let (few, many) = if self.gathered.0 < self.gathered.1 {
+            (self.gathered.0, self.gathered.1)
+        } else {
+            (self.gathered.1, self.gathered.0)
+        };
+        // Part of the last block of a leaf is empty.
+        let blocks = many / 512.0 + 0.25 * self.leaves;
+        let visits = self.pairs / 512.0 + 0.25 * few;
+        let sliced = blocks * (BUILD * wide + groups * TABLE) + visits * groups;
+        let tested = (self.pairs / 16.0 + 0.5 * few) * TEST * wide;
+        sort + gather + sliced.min(tested)
+    }
+}
+
+/// Cycles to sort a key.
+const SORT: f64 = 15.0;
+/// Cycles for one more cell in both offset tables.
+const CELL: f64 = 4.0;
+/// Cycles to gather a key.
+const GATHER: f64 = 0.6;
+/// Cycles for a leaf on top of those for its keys.
+const LEAF: f64 = 60.0;
+/// Cycles to transpose a block, and to build the table of one group of it.
+const BUILD: f64 = 200.0;
+const TABLE: f64 = 140.0;
+/// Cycles to test 16 pairs one by one.
+const TEST: f64 = 1.5;
+
+/// How a key is taken apart: its rest, and the major and the minor pattern of its cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    pub(super) rest: u64,
+    pub(super) minor: u64,
+    pub(super) major: u64,
+    pub(super) rest_bits: u32,
+    pub(super) minor_bits: u32,
+    pub(super) major_bits: u32,
+}
+
+impl Order {
+    /// The bits of a key in order: the rest lowest, then the minor pattern, then the major one.
+    #[inline(always)]
+    pub(super) fn sorted(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {
+        extract(key, self.rest)
+            | extract(key, self.minor) << self.rest_bits
+            | self.row(key, extract) << (self.rest_bits + self.minor_bits)
+    }
+
+    /// The major pattern of a key.
+    #[inline(always)]
+    pub(super) fn row(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {
+        extract(key, self.major)
+    }
+}
+
+/// What a key's bytes contribute to [`Order::sorted`], for CPUs without an instruction for it.
+#[derive(Clone, Debug)]
+pub(super) struct ByteTables(Box<[[u64; 256]; 8]>);
+
+impl Default for ByteTables {
+    fn default() -> Self {
+        Self(Box::new([[0; 256]; 8]))
+    }
+}
+
+impl ByteTables {
+    pub(super) fn set(&mut self, order: Order) {
+        for (byte, table) in (0_u32..).zip(self.0.iter_mut()) {
+            for value in 1..256_usize {
+                let lowest = value & value.wrapping_neg();
+                table[value] = if value == lowest {
+                    order.sorted((value as u64) << (8 * byte), extract)
+                } else {
+                    table[lowest] | table[value ^ lowest]
+                };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn sorted(&self, key: u64) -> u64 {
+        let mut sorted = 0;
+        for (byte, table) in key.to_le_bytes().into_iter().zip(self.0.iter()) {
+            sorted |= table[usize::from(byte)];
+        }
+        sorted
+    }
+}
+
+/// The bits of `word` under `mask`, moved together.
+pub(super) fn extract(word: u64, mut mask: u64) -> u64 {
+    let (mut bits, mut at) = (0, 0);
+    while mask != 0 {
+        bits |= (word >> mask.trailing_zeros() & 1) << at;
+        mask &= mask - 1;
+        at += 1;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_taken_apart() {
+        let layout = Layout {
+            key_bits: 8,
+            x1: 0b0101_0000,
+            x2: 0b0000_1100,
+        };
+        let order = layout.order(Side::Top);
+        assert_eq!(order.sorted(0b0001_1011, extract), 0b0110_0011);
+        let turned = layout.order(Side::Bottom);
+        assert_eq!(turned.sorted(0b0001_1011, extract), 0b1001_0011);
+        let mut tables = ByteTables::default();
+        tables.set(order);
+        for key in 0..256 {
+            assert_eq!(tables.sorted(key), order.sorted(key, extract), "{key}");
+        }
+    }
+
+    #[test]
+    fn longer_lists_get_more_cells_and_rests_that_fit() {
+        let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 18;
+        let keys: Vec<u64> = (0..200_000).map(|i| key(i) & key(i + 1_000_000)).collect();
+        let mut cells = 0;
+        for length in [100, 1_000, 10_000, 200_000] {
+            let layout = Layout::new(46, &keys[..length], &keys[..length]);
+            let bits = layout.x1_bits() + layout.x2_bits();
+            assert!(bits >= cells, "{length} keys: {layout:?}");
+            assert_eq!(layout.rest_bits() + bits, 46);
+            cells = bits;
+        }
+        assert!(cells >= 14, "{cells} bits");
+    }
+}
