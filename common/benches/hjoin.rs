@@ -49,6 +49,7 @@ fn main() {
     for _ in 0..number("--frames", 1) {
         let (a, c) = frame(n, &mut seed);
         let (top, bottom) = half_boards(n, a, c);
+        let batch = (10_000_000_000 / (top.len() * bottom.len()).max(1)).clamp(1, 1_000);
         let pairs = top.len() as f64 * bottom.len() as f64;
         println!(
             "N = {}, A = {a}, C = {c}: {} x {} keys",
@@ -64,8 +65,7 @@ fn main() {
                 // The clock ticks every few milliseconds: short joins are timed together.
                 let (start, mut joins) = (cpu_seconds(), 0.0);
                 while joins == 0.0 || cpu_seconds() - start < 0.05 {
-                    for _ in 0..1 + 10_000_000_000_u64.saturating_sub(pairs as u64) / 1_000_000_000
-                    {
+                    for _ in 0..batch {
                         let count = join.count(&top, &bottom, &mut |_| ControlFlow::Continue(()));
                         found = count.expect("no overflow");
                         joins += 1.0;
