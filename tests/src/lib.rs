@@ -1,1 +1,3 @@
 //! The cluster harness shared by the integration tests.
+
+pub mod face;

@@ -18,6 +18,7 @@ mod rows;
 
 pub use disk::DiskStore;
 pub use error::{PlanMismatch, Refusal, StoreError};
+pub(crate) use fold::plan_of;
 pub use memory::MemoryStore;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,120 @@
+//! From the last record of a run to its outcome.
+
+use std::{ops::ControlFlow, sync::Arc, thread};
+
+use common::{count::CountError, run::RunId, tally};
+
+use super::{Driver, DriverError, Outcome, handle::Request, outcome::Symmetric};
+use crate::{
+    sched::RunSummary,
+    store::{JournalCursor, JournalEntry, RunState, TaskState},
+};
+
+impl Driver {
+    /// Starts to count the symmetric solutions of every run that has all its records and no outcome
+    /// yet: on a thread of its own, because that may take minutes from N = 26 on.
+    pub(super) fn finish_counted_runs(&mut self) -> Result<(), DriverError> {
+        while let Some(run) = self.scheduler.poll_finished() {
+            self.count_symmetric(run)?;
+        }
+        Ok(())
+    }
+
+    /// The same for runs that an earlier process completed: their outcome is derived anew.
+    pub(super) fn finish_restored_runs(&mut self) -> Result<(), DriverError> {
+        for RunSummary {
+            manifest, state, ..
+        } in self.scheduler.runs()
+        {
+            match state {
+                RunState::Complete | RunState::Contradicted => {
+                    self.count_symmetric(manifest.run)?
+                }
+                RunState::Running | RunState::Paused | RunState::Cancelled => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count_symmetric(&mut self, run: RunId) -> Result<(), DriverError> {
+        let Some(manifest) = self.summary(run).map(|summary| summary.manifest) else {
+            return Ok(());
+        };
+        if !self.finishing.insert(run) {
+            return Ok(());
+        }
+        let board = manifest.spec.board;
+        let stop = Arc::clone(&self.stop_counting);
+        let finished = self.loopback.clone();
+        thread::Builder::new()
+            .name("symmetric".to_owned())
+            .spawn(move || {
+                if let Some(symmetric) = Symmetric::count(board, &stop) {
+                    // The driver may have stopped meanwhile; the next start counts again.
+                    let _ = finished.blocking_send(Request::Finished(run, symmetric));
+                }
+            })?;
+        Ok(())
+    }
+
+    /// Derives the outcome of a run and keeps the state that follows from it.
+    pub(super) fn finish(
+        &mut self,
+        run: RunId,
+        symmetric: Result<Symmetric, CountError>,
+    ) -> Result<(), DriverError> {
+        self.finishing.remove(&run);
+        let symmetric = symmetric.map_err(|why| DriverError::Symmetric { run, why })?;
+        // Without a total, a contradicting count has opened the run again meanwhile: it will be
+        // counted to the end and come back.
+        let (Some(scheduled), Some(summary)) = (self.scheduler.total(run), self.summary(run))
+        else {
+            return Ok(());
+        };
+        let scheduled = scheduled.map_err(|why| DriverError::Tally { run, why })?;
+        let solutions = self.stored_total(run)?;
+        if scheduled != solutions {
+            return Err(DriverError::Total {
+                run,
+                stored: solutions,
+                scheduled,
+            });
+        }
+        let manifest = summary.manifest;
+        let seconds = self.seconds_taken(run, manifest.created_unix_ms)?;
+        let outcome = Outcome::new(&manifest, solutions, symmetric, seconds);
+        self.scheduler
+            .conclude(run, outcome.state() == RunState::Complete);
+        self.concluded.push(outcome);
+        Ok(())
+    }
+
+    /// The fold of the stored records.
+    fn stored_total(&self, run: RunId) -> Result<u128, DriverError> {
+        let mut counts = Vec::new();
+        self.store.scan(run, &mut |row| match row.state {
+            TaskState::Done { count, .. } => counts.push(count),
+            TaskState::Pending
+            | TaskState::Leased { .. }
+            | TaskState::Quarantined { .. }
+            | TaskState::Parked => {}
+        })?;
+        tally::total(counts).map_err(|why| DriverError::Tally { run, why })
+    }
+
+    /// From the run's creation to its last accepted record.
+    fn seconds_taken(&self, run: RunId, created_unix_ms: u64) -> Result<f64, DriverError> {
+        let mut last = created_unix_ms;
+        self.store
+            .journal(run, JournalCursor::default(), &mut |_, entry, _| {
+                if let JournalEntry::Accepted(record) = entry {
+                    last = last.max(record.accepted_unix_ms);
+                }
+                ControlFlow::Continue(())
+            })?;
+        // Exact below 2^53 ms.
+        #[expect(clippy::cast_precision_loss)]
+        let seconds = (last - created_unix_ms) as f64 / 1000.0;
+        Ok(seconds)
+    }
+}

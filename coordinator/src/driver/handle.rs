@@ -1,0 +1,139 @@
+//! How everybody else talks to the driver: bounded, asynchronous, answered only when durable.
+
+use std::collections::BTreeMap;
+
+use common::{
+    count::CountError,
+    plan::Plan,
+    run::RunId,
+    sync::{SyncReply, SyncRequest},
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    outcome::{Outcome, Symmetric},
+    status::{JournalPage, StatusReport},
+};
+use crate::{
+    sched::{Command, ControlError, RunSummary, WorkerStatus},
+    store::{JournalCursor, RunManifest},
+};
+
+/// A request with the way back for its answer.
+pub(super) enum Request {
+    Sync(Box<SyncRequest>, oneshot::Sender<SyncReply>),
+    Submit(Box<(RunManifest, Plan)>, oneshot::Sender<RunSummary>),
+    Control(
+        RunId,
+        Command,
+        oneshot::Sender<Result<RunSummary, ControlError>>,
+    ),
+    Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
+    Runs(oneshot::Sender<Vec<RunSummary>>),
+    Workers(oneshot::Sender<Vec<WorkerStatus>>),
+    Journal(RunId, JournalCursor, oneshot::Sender<Option<JournalPage>>),
+    /// From the driver's own thread that counts symmetric solutions.
+    Finished(RunId, Result<Symmetric, CountError>),
+    Stop,
+}
+
+/// The driver answers no more: the coordinator is shutting down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator is shutting down")]
+pub struct Stopped;
+
+/// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.
+#[derive(Clone, Debug)]
+pub struct DriverHandle {
+    requests: mpsc::Sender<Request>,
+    changed: watch::Receiver<u64>,
+    outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
+}
+
+impl DriverHandle {
+    pub(super) fn new(
+        requests: mpsc::Sender<Request>,
+        changed: watch::Receiver<u64>,
+        outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
+    ) -> Self {
+        Self {
+            requests,
+            changed,
+            outcomes,
+        }
+    }
+
+    /// One call of a worker.
+    pub async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Stopped> {
+        self.ask(|reply| Request::Sync(Box::new(request), reply))
+            .await
+    }
+
+    /// Creates a run. The plan is made by the caller, off the driver's thread.
+    pub async fn submit(&self, manifest: RunManifest, plan: Plan) -> Result<RunSummary, Stopped> {
+        self.ask(|reply| Request::Submit(Box::new((manifest, plan)), reply))
+            .await
+    }
+
+    /// An operator's command.
+    pub async fn control(
+        &self,
+        run: RunId,
+        command: Command,
+    ) -> Result<Result<RunSummary, ControlError>, Stopped> {
+        self.ask(|reply| Request::Control(run, command, reply))
+            .await
+    }
+
+    /// The status of a run; of the one served first if none is named. `None` if there is none.
+    pub async fn status(&self, run: Option<RunId>) -> Result<Option<StatusReport>, Stopped> {
+        self.ask(|reply| Request::Status(run, reply)).await
+    }
+
+    /// Every run, in the order in which they are served.
+    pub async fn runs(&self) -> Result<Vec<RunSummary>, Stopped> {
+        self.ask(Request::Runs).await
+    }
+
+    /// Every worker that called since the coordinator started.
+    pub async fn workers(&self) -> Result<Vec<WorkerStatus>, Stopped> {
+        self.ask(Request::Workers).await
+    }
+
+    /// The journal lines of a run from `from` on, a page at a time; `None` if there is no such run.
+    pub async fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+    ) -> Result<Option<JournalPage>, Stopped> {
+        self.ask(|reply| Request::Journal(run, from, reply)).await
+    }
+
+    /// A number that changes whenever a status may have changed; closed when the driver stops.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// The outcomes of all runs that have one; closed when the driver stops.
+    pub fn outcomes(&self) -> watch::Receiver<BTreeMap<RunId, Outcome>> {
+        self.outcomes.clone()
+    }
+
+    /// Ends the driver after the requests before this one; those after it find it [`Stopped`].
+    pub async fn stop(&self) {
+        // A driver that is gone already is what was asked for.
+        let _ = self.requests.send(Request::Stop).await;
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .send(request(reply))
+            .await
+            .map_err(|_| Stopped)?;
+        answer.await.map_err(|_| Stopped)
+    }
+}

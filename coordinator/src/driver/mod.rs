@@ -1,0 +1,310 @@
+//! The only owner of the scheduler and the store: event, decide, persist, reply.
+//!
+//! It runs on a thread of its own, because the store blocks. Requests that wait while one group is
+//! written to disk make up the next group, so that one `fdatasync` serves many workers; when nothing
+//! waits, a request is committed at once.
+
+mod clock;
+mod complete;
+mod handle;
+mod open;
+mod outcome;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
+
+use self::handle::Request;
+pub use self::{
+    clock::Clock,
+    handle::{DriverHandle, Stopped},
+    outcome::{Known, Outcome},
+    status::{JournalPage, StatusReport},
+};
+use crate::{
+    sched::{Millis, Scheduler},
+    store::{Change, RunManifest, RunState, Store, StoreError},
+};
+
+/// A group is written once it holds this many records …
+const GROUP_RECORDS: usize = 128;
+
+/// … or once this long was spent on collecting it.
+const GROUP_TIME: Duration = Duration::from_millis(5);
+
+/// Requests that may wait for the driver; callers beyond wait for a place.
+const QUEUE: usize = 256;
+
+/// The thread that decides.
+pub struct Driver {
+    scheduler: Scheduler,
+    store: Box<dyn Store>,
+    clock: Clock,
+    requests: mpsc::Receiver<Request>,
+    /// For the threads that count symmetric solutions.
+    loopback: mpsc::Sender<Request>,
+    changed: watch::Sender<u64>,
+    outcomes: watch::Sender<BTreeMap<RunId, Outcome>>,
+    /// Runs whose symmetric solutions are being counted.
+    finishing: BTreeSet<RunId>,
+    stop_counting: Arc<AtomicBool>,
+    /// Decided, not yet kept.
+    changes: Vec<Change>,
+    /// How many of the changes are journalled.
+    records: usize,
+    /// To be sent once all changes are kept.
+    replies: Vec<Reply>,
+    /// Outcomes to be announced once the states that follow from them are kept.
+    concluded: Vec<Outcome>,
+    stopping: bool,
+}
+
+type Reply = Box<dyn FnOnce() + Send>;
+
+/// Why the driver cannot go on. Nothing that was not kept has been acknowledged.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A run's partial counts do not add up.
+    #[error("run {run}: {why}")]
+    Tally {
+        /// The run.
+        run: RunId,
+        /// What is wrong with the sum.
+        why: BadTally,
+    },
+    /// The scheduler and the store disagree about a total: a defect of this program.
+    #[error(
+        "run {run}: the store's records add up to {stored}, the scheduler's to {scheduled}; this is \
+         a defect of the coordinator, the records are safe in the data directory"
+    )]
+    Total {
+        /// The run.
+        run: RunId,
+        /// The fold of the stored records.
+        stored: u128,
+        /// What the scheduler holds.
+        scheduled: u128,
+    },
+    /// The symmetric solutions of a board cannot be counted.
+    #[error("run {run}: counting the symmetric solutions: {why}")]
+    Symmetric {
+        /// The run.
+        run: RunId,
+        /// What went wrong.
+        why: CountError,
+    },
+    /// A thread or a runtime could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Driver {
+    /// Restores every run of `store` and starts the thread. The receiver yields its end.
+    pub fn start(
+        scheduler: Scheduler,
+        store: Box<dyn Store>,
+        clock: Clock,
+    ) -> Result<(DriverHandle, oneshot::Receiver<Result<(), DriverError>>), DriverError> {
+        let (loopback, requests) = mpsc::channel(QUEUE);
+        let (changed, changes_seen) = watch::channel(0);
+        let (outcomes, outcomes_seen) = watch::channel(BTreeMap::new());
+        let handle = DriverHandle::new(loopback.clone(), changes_seen, outcomes_seen);
+        let mut driver = Self {
+            scheduler,
+            store,
+            clock,
+            requests,
+            loopback,
+            changed,
+            outcomes,
+            finishing: BTreeSet::new(),
+            stop_counting: Arc::default(),
+            changes: Vec::new(),
+            records: 0,
+            replies: Vec::new(),
+            concluded: Vec::new(),
+            stopping: false,
+        };
+        driver.restore()?;
+        let (ended, end) = oneshot::channel();
+        thread::Builder::new()
+            .name("driver".to_owned())
+            .spawn(move || {
+                // Nobody waits for the end when the process is on its way out.
+                let _ = ended.send(driver.serve());
+            })
+            .map_err(DriverError::Thread)?;
+        Ok((handle, end))
+    }
+
+    fn serve(mut self) -> Result<(), DriverError> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        self.finish_restored_runs()?;
+        self.commit()?;
+        while !self.stopping {
+            let first = self.wait(&runtime);
+            let started = Instant::now();
+            self.scheduler.advance(self.clock.now());
+            if let Some(request) = first {
+                self.handle(request)?;
+            }
+            self.collect_changes();
+            while !self.stopping && !self.group_is_full(started) {
+                let Ok(request) = self.requests.try_recv() else {
+                    break;
+                };
+                self.handle(request)?;
+                self.collect_changes();
+            }
+            self.commit()?;
+        }
+        self.stop_counting.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The next request, or `None` when the scheduler has something to do first.
+    fn wait(&mut self, runtime: &Runtime) -> Option<Request> {
+        let now = self.clock.now();
+        match self.scheduler.next_timeout() {
+            None => self.requests.blocking_recv(),
+            Some(at) => {
+                let sleep = Duration::from_millis(at.0.saturating_sub(now.0));
+                let next = async { timeout(sleep, self.requests.recv()).await };
+                runtime.block_on(next).ok().flatten()
+            }
+        }
+    }
+
+    fn group_is_full(&self, started: Instant) -> bool {
+        self.records >= GROUP_RECORDS || started.elapsed() >= GROUP_TIME
+    }
+
+    fn collect_changes(&mut self) {
+        while let Some(change) = self.scheduler.poll_change() {
+            self.records += usize::from(is_record(&change));
+            self.changes.push(change);
+        }
+    }
+
+    /// Makes everything decided so far durable, then tells those who asked.
+    fn commit(&mut self) -> Result<(), DriverError> {
+        self.collect_changes();
+        if !self.changes.is_empty() {
+            self.store.apply(&self.changes)?;
+        }
+        for change in &self.changes {
+            // A late contradiction opened a run again: what it came to is void.
+            if let Change::State {
+                run,
+                state: RunState::Running,
+            } = change
+            {
+                self.outcomes
+                    .send_if_modified(|outcomes| outcomes.remove(run).is_some());
+            }
+        }
+        let news =
+            !(self.changes.is_empty() && self.replies.is_empty() && self.concluded.is_empty());
+        self.changes.clear();
+        self.records = 0;
+        for reply in self.replies.drain(..) {
+            reply();
+        }
+        for outcome in self.concluded.drain(..) {
+            self.outcomes.send_modify(|outcomes| {
+                outcomes.insert(outcome.run, outcome);
+            });
+        }
+        if news {
+            self.changed.send_modify(|version| *version += 1);
+        }
+        self.finish_counted_runs()
+    }
+
+    fn handle(&mut self, request: Request) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        match request {
+            Request::Sync(request, reply) => {
+                let answer = self.scheduler.sync(&request, now);
+                self.reply(reply, answer);
+            }
+            Request::Submit(run, reply) => {
+                let (manifest, plan) = *run;
+                self.create(&manifest, plan)?;
+                let answer = self.summary(manifest.run).expect("created just now");
+                self.reply(reply, answer);
+            }
+            Request::Control(run, command, reply) => {
+                let answer = self.control(run, command);
+                self.reply(reply, answer);
+            }
+            Request::Status(run, reply) => {
+                let answer = self.status(run);
+                self.reply(reply, answer);
+            }
+            Request::Runs(reply) => {
+                let answer = self.scheduler.runs();
+                self.reply(reply, answer);
+            }
+            Request::Workers(reply) => {
+                let answer = self.scheduler.workers(now);
+                self.reply(reply, answer);
+            }
+            Request::Journal(run, from, reply) => {
+                let answer = self.journal_page(run, from)?;
+                self.reply(reply, answer);
+            }
+            Request::Finished(run, symmetric) => self.finish(run, symmetric)?,
+            Request::Stop => self.stopping = true,
+        }
+        Ok(())
+    }
+
+    /// Whoever asked may have gone away: nobody to tell then.
+    fn reply<T: Send + 'static>(&mut self, way: oneshot::Sender<T>, answer: T) {
+        self.replies.push(Box::new(move || drop(way.send(answer))));
+    }
+}
+
+/// A new run of `plan` with a name drawn at random.
+pub fn new_manifest(plan: &Plan, priority: i32, now: Millis) -> RunManifest {
+    RunManifest {
+        run: RunId(rand::random()),
+        spec: *plan.spec(),
+        plan: plan.hash(),
+        plan_version: plan.spec().version(),
+        priority,
+        created_unix_ms: now.0,
+    }
+}
+
+fn is_record(change: &Change) -> bool {
+    match change {
+        Change::Accepted(_) | Change::Confirmed(_) | Change::Quarantined { .. } => true,
+        Change::Leased { .. }
+        | Change::Released { .. }
+        | Change::Expired { .. }
+        | Change::Parked { .. }
+        | Change::Unparked { .. }
+        | Change::State { .. } => false,
+    }
+}

@@ -1,0 +1,191 @@
+//! What a completed run comes to: the total, the counts of symmetric solutions, and the checks.
+
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use common::{
+    board::Board,
+    count::CountError,
+    known::known_counts,
+    run::RunId,
+    symmetric::{HalfTurn, quarter_turn},
+    tally::{BadTally, Counts},
+};
+
+use crate::store::{RunManifest, RunState};
+
+/// The end of a run, derived anew from its records whenever it is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// all(N): the fold of the run's records.
+    pub solutions: u128,
+    /// With the symmetric solutions; or why the total cannot be right.
+    pub counts: Result<Counts, BadTally>,
+    /// How the counts compare with the published ones.
+    pub known: Known,
+    /// From the creation of the run to its last accepted record, in seconds.
+    pub seconds: f64,
+}
+
+/// How counts compare with the published ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// They are the published counts.
+    Matches,
+    /// They are not.
+    Differs,
+    /// Nobody has published any.
+    Unknown,
+}
+
+/// The solutions of a board that rotations fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Symmetric {
+    half_turn: u64,
+    quarter_turn: u64,
+}
+
+impl Known {
+    /// The word used in JSON and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Matches => "matches",
+            Self::Differs => "differs",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn new(
+        manifest: &RunManifest,
+        solutions: u128,
+        symmetric: Symmetric,
+        seconds: f64,
+    ) -> Self {
+        let board = manifest.spec.board;
+        let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
+        let known = match known_counts(board) {
+            None => Known::Unknown,
+            Some(published) if counts == Ok(published) => Known::Matches,
+            Some(_) => Known::Differs,
+        };
+        Self {
+            run: manifest.run,
+            solutions,
+            counts,
+            known,
+            seconds,
+        }
+    }
+
+    /// The state of a run that ends so.
+    pub fn state(&self) -> RunState {
+        match (&self.counts, self.known) {
+            (Ok(_), Known::Matches | Known::Unknown) => RunState::Complete,
+            (Ok(_), Known::Differs) | (Err(_), _) => RunState::Contradicted,
+        }
+    }
+}
+
+impl Symmetric {
+    /// Counts on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
+    pub(super) fn count(board: Board, stop: &AtomicBool) -> Option<Result<Self, CountError>> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let half_turn = HalfTurn::new(board);
+        let next = AtomicU64::new(0);
+        let go_on = || match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let branches = || {
+            let mut sum = 0u64;
+            loop {
+                let branch = next.fetch_add(1, Ordering::Relaxed);
+                if branch >= half_turn.branches() {
+                    return Ok(sum);
+                }
+                sum = sum
+                    .checked_add(half_turn.branch(branch, &go_on)?)
+                    .ok_or(CountError::Overflow)?;
+            }
+        };
+        let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread
+                    .join()
+                    .expect("counting symmetric solutions panicked")
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let sum = parts.into_iter().try_fold(0u64, |sum, part| {
+            sum.checked_add(part?).ok_or(CountError::Overflow)
+        });
+        match sum {
+            Err(CountError::Cancelled) => None,
+            Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
+            Ok(half_turn) => Some(Ok(Self {
+                half_turn,
+                quarter_turn: quarter_turn(board),
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        method::Layout,
+        plan::{Plan, PlanSpec},
+    };
+
+    use super::*;
+    use crate::{driver::new_manifest, sched::Millis};
+
+    fn outcome(n: u8, solutions: u128) -> Outcome {
+        let board = Board::new(n).unwrap();
+        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
+        let manifest = new_manifest(&plan, 0, Millis(1));
+        let symmetric = Symmetric::count(board, &AtomicBool::new(false));
+        Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), 1.0)
+    }
+
+    #[test]
+    fn a_right_total_is_complete_and_a_wrong_one_contradicted() {
+        let right = outcome(12, 14_200);
+        assert_eq!(
+            (right.known, right.state()),
+            (Known::Matches, RunState::Complete)
+        );
+        assert_eq!(right.counts.unwrap().unique(), 1787);
+        // 14,201 contradicts Burnside's formula, 14,208 only the published count.
+        for (wrong, consistent) in [(14_201, false), (14_208, true)] {
+            let wrong = outcome(12, wrong);
+            assert_eq!(wrong.counts.is_ok(), consistent);
+            assert_eq!(
+                (wrong.known, wrong.state()),
+                (Known::Differs, RunState::Contradicted)
+            );
+        }
+    }
+
+    #[test]
+    fn every_small_board_agrees_with_the_published_counts() {
+        for n in 1..=16 {
+            let published = known_counts(Board::new(n).unwrap()).unwrap();
+            assert_eq!(outcome(n, published.all()).known, Known::Matches, "N = {n}");
+        }
+    }
+
+    #[test]
+    fn counting_stops_when_told() {
+        let board = Board::new(26).unwrap();
+        assert_eq!(Symmetric::count(board, &AtomicBool::new(true)), None);
+    }
+}

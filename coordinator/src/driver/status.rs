@@ -1,0 +1,102 @@
+//! What the driver tells operators.
+
+use std::ops::ControlFlow;
+
+use common::{plan::Plan, run::RunId};
+
+use super::{Driver, DriverError, Outcome};
+use crate::{
+    sched::{Command, ControlError, RunStatus, RunSummary},
+    store::{JournalCursor, JournalEntry, RunManifest, RunState},
+};
+
+/// All that is told of a run.
+#[derive(Clone, Debug)]
+pub struct StatusReport {
+    /// Tasks, speed and estimate.
+    pub status: RunStatus,
+    /// Set once the run is counted and checked.
+    pub outcome: Option<Outcome>,
+    /// Every task is done; the symmetric solutions are being counted.
+    pub finishing: bool,
+}
+
+/// Consecutive journal lines of one run.
+#[derive(Clone, Debug)]
+pub struct JournalPage {
+    /// Sequence number, meaning, and the line as it stands in the journal.
+    pub lines: Vec<(u64, JournalEntry, String)>,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<JournalCursor>,
+}
+
+/// Lines of one page: the driver is held up by a page for a millisecond or so.
+const PAGE: usize = 1000;
+
+impl Driver {
+    pub(super) fn create(&mut self, manifest: &RunManifest, plan: Plan) -> Result<(), DriverError> {
+        self.store.create(manifest)?;
+        self.scheduler.add_run(manifest, plan, RunState::Running);
+        Ok(())
+    }
+
+    pub(super) fn control(
+        &mut self,
+        run: RunId,
+        command: Command,
+    ) -> Result<RunSummary, ControlError> {
+        self.scheduler.control(run, command, self.clock.now())?;
+        self.summary(run).ok_or(ControlError::NoSuchRun(run))
+    }
+
+    pub(super) fn summary(&self, run: RunId) -> Option<RunSummary> {
+        let mut runs = self.scheduler.runs().into_iter();
+        runs.find(|summary| summary.manifest.run == run)
+    }
+
+    pub(super) fn status(&self, run: Option<RunId>) -> Option<StatusReport> {
+        let run = match run {
+            Some(run) => run,
+            None => self.served_first()?,
+        };
+        Some(StatusReport {
+            status: self.scheduler.status(run, self.clock.now())?,
+            outcome: self.outcomes.borrow().get(&run).cloned(),
+            finishing: self.finishing.contains(&run),
+        })
+    }
+
+    /// The first running run; without one, the run created last.
+    fn served_first(&self) -> Option<RunId> {
+        let runs = self.scheduler.runs();
+        let running = runs.iter().find(|run| run.state == RunState::Running);
+        let newest = || runs.iter().max_by_key(|run| run.manifest.created_unix_ms);
+        Some(running.or_else(newest)?.manifest.run)
+    }
+
+    pub(super) fn journal_page(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+    ) -> Result<Option<JournalPage>, DriverError> {
+        if self.summary(run).is_none() {
+            return Ok(None);
+        }
+        let mut lines = Vec::new();
+        let mut full = false;
+        let next = self
+            .store
+            .journal(run, from, &mut |sequence, entry, line| {
+                lines.push((sequence, entry.clone(), line.to_owned()));
+                full = lines.len() == PAGE;
+                match full {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })?;
+        Ok(Some(JournalPage {
+            lines,
+            next: full.then_some(next),
+        }))
+    }
+}

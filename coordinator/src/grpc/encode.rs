@@ -1,0 +1,129 @@
+//! What the driver tells, as messages.
+
+use common::tally::{Classes, Counts};
+use proto::v1;
+
+use crate::{
+    driver::{Outcome, StatusReport},
+    sched::{RunSummary, WorkerStatus},
+    store::{JournalEntry, RunManifest, RunState},
+};
+
+/// Workers named in one status: more would not fit a message; `Workers` has them all.
+const NAMED_WORKERS: usize = 10_000;
+
+pub(super) fn run(summary: &RunSummary) -> v1::Run {
+    manifest(&summary.manifest, summary.state)
+}
+
+fn manifest(manifest: &RunManifest, state: RunState) -> v1::Run {
+    v1::Run {
+        run: manifest.run.0,
+        spec: Some(manifest.spec.into()),
+        plan_hash: manifest.plan.as_bytes().to_vec(),
+        state: run_state(state).into(),
+        priority: manifest.priority,
+        created_unix_ms: manifest.created_unix_ms,
+    }
+}
+
+fn run_state(state: RunState) -> v1::RunState {
+    match state {
+        RunState::Running => v1::RunState::Running,
+        RunState::Paused => v1::RunState::Paused,
+        RunState::Cancelled => v1::RunState::Cancelled,
+        RunState::Complete => v1::RunState::Complete,
+        RunState::Contradicted => v1::RunState::Contradicted,
+    }
+}
+
+pub(super) fn status(report: &StatusReport) -> v1::Status {
+    let StatusReport {
+        status,
+        outcome,
+        finishing,
+    } = report;
+    let rechecks = &status.rechecks;
+    let reason = match finishing {
+        true => "every task is done; counting the symmetric solutions".to_owned(),
+        false => status.reason.clone(),
+    };
+    v1::Status {
+        run: Some(manifest(&status.manifest, status.state)),
+        tasks_total: status.tasks.total,
+        tasks_done: status.tasks.done,
+        tasks_leased: status.tasks.leased,
+        tasks_pending: status.tasks.pending,
+        tasks_parked: status.tasks.parked,
+        solutions_so_far: status.solutions_so_far.to_string(),
+        estimate: None,
+        eta_seconds: status.eta_seconds,
+        solutions_per_second: status.solutions_per_second,
+        fraction_done: status.fraction_done,
+        workers: status
+            .workers
+            .iter()
+            .take(NAMED_WORKERS)
+            .map(worker)
+            .collect(),
+        rechecks: Some(v1::Rechecks {
+            agreed: rechecks.agreed,
+            conflicts: rechecks.conflicts,
+            quarantined_tasks: rechecks.quarantined.iter().map(|task| task.0).collect(),
+        }),
+        result: outcome.as_ref().map(result),
+        reason,
+    }
+}
+
+/// Counts that contradict each other have no classes: those fields stay empty.
+fn result(outcome: &Outcome) -> v1::Result {
+    let counts = outcome.counts.as_ref().ok();
+    let class = |pick: fn(Classes) -> u128| {
+        counts.map_or_else(String::new, |counts| pick(counts.classes()).to_string())
+    };
+    v1::Result {
+        solutions: outcome.solutions.to_string(),
+        unique: counts
+            .map(Counts::unique)
+            .map_or_else(String::new, |unique| unique.to_string()),
+        asymmetric: class(|classes| classes.asymmetric),
+        half_turn: class(|classes| classes.half_turn),
+        quarter_turn: class(|classes| classes.quarter_turn),
+        known: outcome.known.name().to_owned(),
+        seconds: outcome.seconds,
+    }
+}
+
+pub(super) fn worker(worker: &WorkerStatus) -> v1::Worker {
+    let info = &worker.info;
+    v1::Worker {
+        id: info.id.0.to_be_bytes().to_vec(),
+        name: info.name.clone(),
+        version: info.version.clone(),
+        kernel: v1::Kernel::from(info.kernel).into(),
+        threads: info.threads,
+        state: worker.state.name().to_owned(),
+        leases: worker.leases,
+        tasks_done: worker.tasks_done,
+        last_seen_ms_ago: worker.last_seen_ms_ago,
+        cost_per_second: worker.cost_per_second,
+    }
+}
+
+pub(super) fn record(sequence: u64, entry: &JournalEntry, line: String) -> v1::Record {
+    let (JournalEntry::Accepted(record)
+    | JournalEntry::Confirmed(record)
+    | JournalEntry::Quarantined(record)) = entry;
+    v1::Record {
+        sequence,
+        task: record.task.0,
+        count: record.count,
+        worker: record.worker.0.to_be_bytes().to_vec(),
+        kernel: v1::Kernel::from(record.kernel).into(),
+        orientation: v1::Orientation::from(record.orientation).into(),
+        duration_us: record.duration_us,
+        accepted_unix_ms: record.accepted_unix_ms,
+        line,
+    }
+}

@@ -1,0 +1,225 @@
+//! The service that operators call.
+
+use std::{pin::Pin, time::Duration};
+
+use common::{plan::Plan, run::RunId};
+use proto::v1::{self, runs_server::Runs};
+use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status};
+
+use super::encode;
+use crate::{
+    driver::{Clock, DriverHandle, StatusReport, new_manifest},
+    sched::{Command, ControlError},
+    store::JournalCursor,
+};
+
+pub(super) struct RunsService {
+    pub(super) driver: DriverHandle,
+    pub(super) clock: Clock,
+    /// Set once the server closes: streams send their last message and end.
+    pub(super) closing: tokio::sync::watch::Receiver<bool>,
+}
+
+type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Messages that a stream holds ready for a slow reader.
+const READY: usize = 16;
+
+/// Between two status messages when the caller does not say.
+const WATCH_INTERVAL_MS: u32 = 1000;
+
+/// The shortest interval that is granted.
+const LEAST_INTERVAL_MS: u32 = 50;
+
+#[tonic::async_trait]
+impl Runs for RunsService {
+    type WatchStatusStream = Streamed<v1::Status>;
+    type ExportStream = Streamed<v1::Record>;
+
+    async fn submit(
+        &self,
+        request: Request<v1::SubmitRequest>,
+    ) -> Result<Response<v1::Run>, Status> {
+        let v1::SubmitRequest { spec, priority } = request.into_inner();
+        let spec = proto::submitted_spec(spec)?;
+        // Enumerating the units of a large board takes a while: not on an async thread.
+        let plan = spawn_blocking(move || Plan::new(spec))
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?
+            .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
+        let manifest = new_manifest(&plan, priority, self.clock.now());
+        let run = self.driver.submit(manifest, plan).await?;
+        Ok(Response::new(encode::run(&run)))
+    }
+
+    async fn list(
+        &self,
+        _request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let runs = self.driver.runs().await?;
+        let runs = runs.iter().map(encode::run).collect();
+        Ok(Response::new(v1::ListResponse { runs }))
+    }
+
+    async fn get_status(
+        &self,
+        request: Request<v1::GetStatusRequest>,
+    ) -> Result<Response<v1::Status>, Status> {
+        let status = self.status(request.into_inner().run).await?;
+        Ok(Response::new(encode::status(&status)))
+    }
+
+    async fn watch_status(
+        &self,
+        request: Request<v1::WatchStatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+        let v1::WatchStatusRequest { run, interval_ms } = request.into_inner();
+        // The run is fixed now: "the one served first" may be another one later.
+        let first = self.status(run).await?;
+        let run = first.status.manifest.run;
+        let interval = match interval_ms {
+            0 => WATCH_INTERVAL_MS,
+            ms => ms.max(LEAST_INTERVAL_MS),
+        };
+        let interval = Duration::from_millis(u64::from(interval));
+        let (sender, receiver) = mpsc::channel(1);
+        let watch = StatusWatch {
+            driver: self.driver.clone(),
+            closing: self.closing.clone(),
+            sender,
+            interval,
+        };
+        tokio::spawn(watch.send_all(run, first));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn pause(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+        self.control(request, Command::Pause).await
+    }
+
+    async fn resume(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+        self.control(request, Command::Resume).await
+    }
+
+    async fn cancel(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+        self.control(request, Command::Cancel).await
+    }
+
+    async fn workers(
+        &self,
+        _request: Request<v1::WorkersRequest>,
+    ) -> Result<Response<v1::WorkersResponse>, Status> {
+        let workers = self.driver.workers().await?;
+        let workers = workers.iter().map(encode::worker).collect();
+        Ok(Response::new(v1::WorkersResponse { workers }))
+    }
+
+    async fn export(
+        &self,
+        request: Request<v1::RunRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let run = RunId(request.into_inner().run);
+        let driver = self.driver.clone();
+        let mut page = driver
+            .journal(run, JournalCursor::default())
+            .await?
+            .ok_or_else(|| no_such_run(run))?;
+        let (sender, receiver) = mpsc::channel(READY);
+        tokio::spawn(async move {
+            loop {
+                for (sequence, entry, line) in page.lines {
+                    let record = encode::record(sequence, &entry, line);
+                    // The reader went away: nothing more to read for.
+                    if sender.send(Ok(record)).await.is_err() {
+                        return;
+                    }
+                }
+                let Some(next) = page.next else { return };
+                page = match driver.journal(run, next).await {
+                    Ok(Some(page)) => page,
+                    Ok(None) => return,
+                    Err(stopped) => {
+                        let _ = sender.send(Err(stopped.into())).await;
+                        return;
+                    }
+                };
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+impl RunsService {
+    async fn status(&self, run: Option<u64>) -> Result<StatusReport, Status> {
+        let run = run.map(RunId);
+        let status = self.driver.status(run).await?;
+        status.ok_or_else(|| match run {
+            Some(run) => no_such_run(run),
+            None => Status::not_found("there are no runs; submit one with `queensctl submit`"),
+        })
+    }
+
+    async fn control(
+        &self,
+        request: Request<v1::RunRequest>,
+        command: Command,
+    ) -> Result<Response<v1::Run>, Status> {
+        let run = RunId(request.into_inner().run);
+        let run = self.driver.control(run, command).await??;
+        Ok(Response::new(encode::run(&run)))
+    }
+}
+
+fn no_such_run(run: RunId) -> Status {
+    ControlError::NoSuchRun(run).into()
+}
+
+/// One stream of status messages.
+struct StatusWatch {
+    driver: DriverHandle,
+    closing: tokio::sync::watch::Receiver<bool>,
+    sender: mpsc::Sender<Result<v1::Status, Status>>,
+    interval: Duration,
+}
+
+impl StatusWatch {
+    /// Sends `first` and then every change, until the reader goes away, the run has its outcome, or
+    /// the server closes.
+    async fn send_all(mut self, run: RunId, first: StatusReport) {
+        let mut changed = self.driver.changes();
+        let mut report = first;
+        loop {
+            let last = report.outcome.is_some();
+            let sent = self.sender.send(Ok(encode::status(&report))).await;
+            if sent.is_err() || last {
+                return;
+            }
+            let closing = tokio::select! {
+                () = sleep(self.interval) => false,
+                _ = self.closing.wait_for(|closing| *closing) => true,
+                () = self.sender.closed() => return,
+            };
+            if !closing {
+                tokio::select! {
+                    changed = changed.changed() => if changed.is_err() { return },
+                    _ = self.closing.wait_for(|closing| *closing) => {}
+                    () = self.sender.closed() => return,
+                }
+            }
+            report = match self.driver.status(Some(run)).await {
+                Ok(Some(report)) => report,
+                Ok(None) => return,
+                Err(stopped) => {
+                    let _ = self.sender.send(Err(stopped.into())).await;
+                    return;
+                }
+            };
+            if *self.closing.borrow() {
+                let _ = self.sender.send(Ok(encode::status(&report))).await;
+                return;
+            }
+        }
+    }
+}

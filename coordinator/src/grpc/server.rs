@@ -1,0 +1,143 @@
+//! The server: both services, health and reflection on one port.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use proto::{
+    limits::MESSAGE_BYTES,
+    v1::{FILE_DESCRIPTOR_SET, runs_server::RunsServer, work_queue_server::WorkQueueServer},
+};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch,
+};
+use tonic::{service::Routes, transport::server::TcpIncoming};
+use tonic_health::server::HealthReporter;
+
+use super::{runs::RunsService, work_queue::WorkQueueService};
+use crate::driver::{Clock, DriverHandle};
+
+/// Connections that may wait to be accepted: a whole cluster comes back at once after a restart.
+const BACKLOG: u32 = 4096;
+
+/// Calls under way on one connection.
+const CALLS_PER_CONNECTION: usize = 64;
+
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why the server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port is another program's.
+    #[error("{address} is in use by another program; stop it or give another --listen address")]
+    InUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {why}; give another --listen address")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the operating system said.
+        why: io::Error,
+    },
+    /// The transport failed while serving.
+    #[error("gRPC: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// The descriptors of the services cannot be read.
+    #[error("gRPC reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// Takes the port, so that a port in use is known before anything else happens.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listen = || {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        // A restarted coordinator takes its port back although old connections linger.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|why| match why.kind() {
+        io::ErrorKind::AddrInUse => ServeError::InUse { address },
+        _ => ServeError::Bind { address, why },
+    })
+}
+
+/// The services, ready to be served.
+pub struct Server {
+    driver: DriverHandle,
+    clock: Clock,
+    health: HealthReporter,
+    closing: watch::Sender<bool>,
+}
+
+impl Server {
+    /// A server that asks `driver`.
+    pub fn new(driver: DriverHandle, clock: Clock) -> Self {
+        Self {
+            driver,
+            clock,
+            health: HealthReporter::new(),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    /// Serves until `shutdown`; then calls under way are finished, streams get their last message.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let routes = self.routes().await?;
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let closed = async {
+            shutdown.await;
+            self.closing.send_replace(true);
+        };
+        tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(PING_EVERY))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
+            .add_routes(routes)
+            .serve_with_incoming_shutdown(incoming, closed)
+            .await?;
+        Ok(())
+    }
+
+    async fn routes(&self) -> Result<Routes, ServeError> {
+        let work_queue = WorkQueueServer::new(WorkQueueService {
+            driver: self.driver.clone(),
+        })
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+        let runs = RunsServer::new(RunsService {
+            driver: self.driver.clone(),
+            clock: self.clock,
+            closing: self.closing.subscribe(),
+        })
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+        self.health
+            .set_serving::<WorkQueueServer<WorkQueueService>>()
+            .await;
+        self.health.set_serving::<RunsServer<RunsService>>().await;
+        let health = tonic_health::pb::health_server::HealthServer::new(
+            tonic_health::server::HealthService::from_health_reporter(self.health.clone()),
+        );
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        Ok(Routes::new(work_queue)
+            .add_service(runs)
+            .add_service(health)
+            .add_service(reflection))
+    }
+}
