@@ -90,13 +90,14 @@ impl Counter {
             Kind::TypeTwo => self.shares.of_type_two(a, tops, bottoms),
         }
         self.parts.set(context, &mut self.shelf);
-        self.top.clear();
-        self.bottom.clear();
+        let (tops, bottoms) = self.shares.whole();
+        self.top.begin(tops, self.limit);
+        self.bottom.begin(bottoms, self.limit);
         let all_pairs: f64 = self.shares.iter().map(Share::pairs).sum();
         let mut sum = 0i128;
         for at in 0..self.shares.len() {
             let share = self.shares.get(at).clone();
-            progress.begin(share.pairs() / all_pairs);
+            progress.share = share.pairs() / all_pairs;
             let count = self.share(context, &share, progress)?;
             sum += i128::from(share.weight) * i128::from(count);
         }
@@ -110,32 +111,58 @@ impl Counter {
         share: &Share,
         progress: &mut Progress<'_>,
     ) -> Result<u64, CountError> {
-        let (all_tops, all_bottoms) = self.shares.whole();
         let mut count = 0u64;
         let mut bottoms = share.bottom.clone();
         while !bottoms.is_empty() {
             let maker = Bottoms(&self.parts, *context);
-            let bottom = self.bottom.hold(&bottoms, &all_bottoms, self.limit, &maker);
+            let bottom = self.bottom.hold(&bottoms, &maker);
             bottoms.start = bottom.end;
             let mut tops = share.top.clone();
             while !tops.is_empty() {
                 let maker = Tops(&self.parts, *context);
-                let top = self.top.hold(&tops, &all_tops, self.limit, &maker);
+                let top = self.top.hold(&tops, &maker);
                 tops.start = top.end;
-                let of_share = top.len() as f64 * bottom.len() as f64 / share.pairs();
-                let upper = self.top.keys(top);
-                let lower = self.bottom.keys(bottom.clone());
-                let (upper, lower) = if self.turn.turned {
-                    (lower, upper)
-                } else {
-                    (upper, lower)
-                };
-                let mut told = |part| progress.advance(part * of_share);
-                let more = self.join.count(upper, lower, &mut told)?;
+                progress.piece = top.len() as f64 * bottom.len() as f64 / share.pairs();
+                let more = self.piece(&top, &bottom, progress)?;
                 count = count.checked_add(more).ok_or(CountError::Overflow)?;
             }
         }
         Ok(count)
+    }
+
+    /// The pairs of half boards with row sets of these ranks that fit.
+    fn piece(
+        &mut self,
+        tops: &Range<usize>,
+        bottoms: &Range<usize>,
+        progress: &mut Progress<'_>,
+    ) -> Result<u64, CountError> {
+        let Self {
+            join,
+            top,
+            bottom,
+            turn,
+            ..
+        } = self;
+        if top.is_unsorted() && bottom.is_unsorted() {
+            let lengths = turn.order(top.keys(tops).len(), bottom.keys(bottoms).len());
+            join.start(lengths.0, lengths.1);
+        }
+        // After a half turn the lower half is on top.
+        let (top, bottom) = if turn.turned {
+            let (top, bottom) = (
+                bottom.sort(bottoms, |part, keys| join.set_top(part, keys)),
+                top.sort(tops, |part, keys| join.set_bottom(part, keys)),
+            );
+            (top, bottom)
+        } else {
+            let (top, bottom) = (
+                top.sort(tops, |part, keys| join.set_top(part, keys)),
+                bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys)),
+            );
+            (top, bottom)
+        };
+        join.join(top, bottom, &mut |done| progress.advance(done))
     }
 }
 
@@ -148,8 +175,10 @@ struct Progress<'a> {
     told: u64,
     /// How much of the frame is done, 0 … 1.
     done: f64,
-    /// How much of the frame the present join is.
-    weight: f64,
+    /// How much of the frame the present share is.
+    share: f64,
+    /// How much of the share the present piece is.
+    piece: f64,
 }
 
 impl<'a> Progress<'a> {
@@ -159,23 +188,19 @@ impl<'a> Progress<'a> {
             cost,
             told: 0,
             done: 0.0,
-            weight: 0.0,
+            share: 0.0,
+            piece: 0.0,
         }
     }
 
-    /// A join begins that is this part of the frame.
-    fn begin(&mut self, weight: f64) {
-        self.weight = weight;
-    }
-
-    /// `part` of the present join was done.
+    /// `done` of the present piece was done since the call before.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss
     )]
-    fn advance(&mut self, part: f64) -> ControlFlow<()> {
-        self.done += self.weight * part;
+    fn advance(&mut self, done: f64) -> ControlFlow<()> {
+        self.done += self.share * self.piece * done;
         let due = ((self.done * self.cost as f64) as u64).clamp(self.told, self.cost);
         let news = due - self.told;
         self.told = due;

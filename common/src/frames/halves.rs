@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{
     geometry::{Kind, half_turn, swap_diagonals},
+    hjoin::Part,
     plan::{Division, Frame},
     qjoin::Keys,
     quarter::Quarter,
@@ -49,6 +50,15 @@ impl Turn {
     /// A key of the board.
     fn board(self, key: u64) -> u64 {
         if self.turned { half_turn(key) } else { key }
+    }
+
+    /// Upper and lower half, in the order in which the joins see them.
+    pub(crate) fn order<T>(self, top: T, bottom: T) -> (T, T) {
+        if self.turned {
+            (bottom, top)
+        } else {
+            (top, bottom)
+        }
     }
 
     /// A key of the board after a half turn: R and S are quadrants as P and Q in that one.
@@ -196,7 +206,7 @@ fn apart(middle: u64, key: u64, change: impl Fn(u64) -> u64) -> u64 {
     change(key & !middle) | key & middle
 }
 
-/// The half boards of consecutive row sets.
+/// The half boards of consecutive row sets of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct HalfBoards {
     keys: Keys,
@@ -204,52 +214,82 @@ pub(crate) struct HalfBoards {
     starts: Vec<usize>,
     /// The ranks of the row sets held.
     ranks: Range<usize>,
+    /// All ranks that the frame asks for.
+    whole: Range<usize>,
+    /// The most boards to hold.
+    limit: usize,
+    /// The ranks that the join has sorted as its inner part, and as its part on a bound.
+    inner: Range<usize>,
+    bound: Range<usize>,
 }
 
 impl HalfBoards {
-    /// Forgets all boards.
-    pub(crate) fn clear(&mut self) {
-        self.ranks = 0..0;
+    /// Begins a frame that asks for row sets of these ranks. At most `limit` boards are held, or
+    /// those of one row set.
+    pub(crate) fn begin(&mut self, whole: Range<usize>, limit: usize) {
+        (self.whole, self.limit) = (whole, limit);
+        (self.ranks, self.inner, self.bound) = (0..0, 0..0, 0..0);
     }
 
     /// The boards whose row sets have these ranks, all of which must be held.
-    pub(crate) fn keys(&self, ranks: Range<usize>) -> &[u64] {
+    pub(crate) fn keys(&self, ranks: &Range<usize>) -> &[u64] {
         let start = |rank: usize| self.starts[rank - self.ranks.start];
         &self.keys.as_slice()[start(ranks.start)..start(ranks.end)]
     }
 
     /// Makes sure that the boards of the first of `ranks` are held, and says of which ranks among
-    /// them they are. `whole` is every rank that the frame will ask for, `limit` the most boards to hold;
-    /// those of one rank are held in any case.
+    /// them they are.
     pub(crate) fn hold(
         &mut self,
         ranks: &Range<usize>,
-        whole: &Range<usize>,
-        limit: usize,
         maker: &impl HalfBoardMaker,
     ) -> Range<usize> {
         if self.ranks.is_empty() {
-            self.fill(whole.clone(), limit, maker);
+            self.fill(self.whole.clone(), maker);
         }
         if !self.ranks.contains(&ranks.start) {
-            self.fill(ranks.start..whole.end, limit, maker);
+            self.fill(ranks.start..self.whole.end, maker);
         }
         ranks.start..ranks.end.min(self.ranks.end)
     }
 
-    fn fill(&mut self, ranks: Range<usize>, limit: usize, maker: &impl HalfBoardMaker) {
-        let room = ranks
-            .clone()
-            .map(|rank| maker.pairs(rank))
-            .sum::<usize>()
-            .min(limit);
-        self.keys.clear(room.max(maker.pairs(ranks.start)));
+    /// Whether no boards of this frame were sorted yet.
+    pub(crate) fn is_unsorted(&self) -> bool {
+        self.inner.is_empty() && self.bound.is_empty()
+    }
+
+    /// Makes sure that `set` sorted the boards of these ranks, and says into which part: a
+    /// single row set is one on a bound of A.
+    pub(crate) fn sort(&mut self, ranks: &Range<usize>, set: impl FnOnce(Part, &[u64])) -> Part {
+        let part = if ranks.len() > 1 {
+            Part::Inner
+        } else {
+            Part::Bound
+        };
+        let sorted = match part {
+            Part::Inner => &self.inner,
+            Part::Bound => &self.bound,
+        };
+        if sorted != ranks {
+            set(part, self.keys(ranks));
+            match part {
+                Part::Inner => self.inner = ranks.clone(),
+                Part::Bound => self.bound = ranks.clone(),
+            }
+        }
+        part
+    }
+
+    fn fill(&mut self, ranks: Range<usize>, maker: &impl HalfBoardMaker) {
+        let pairs = ranks.clone().map(|rank| maker.pairs(rank)).sum::<usize>();
+        self.keys
+            .clear(pairs.min(self.limit.max(maker.pairs(ranks.start))));
         self.starts.clear();
         self.starts.push(0);
         self.ranks = ranks.start..ranks.start;
         for rank in ranks {
             let held = self.keys.as_slice().len();
-            if held > 0 && held + maker.pairs(rank) > limit {
+            if held > 0 && held + maker.pairs(rank) > self.limit {
                 break;
             }
             maker.join(rank, &mut self.keys);

@@ -88,6 +88,8 @@ impl Shares {
         } else if halves && c == high {
             // Mirrored columns keep the frame and complement B and D.
             self.add(4, &all, &all);
+            self.add(-2, &between, &first);
+            self.add(-2, &between, &last);
             self.add(-4, &first, &first);
             self.add(-4, &last, &last);
             self.add(-2, &first, &last);
@@ -97,7 +99,7 @@ impl Shares {
             // of B = ~A and D = ~A, which a quarter turn exchanges, the first has all the weight.
             self.add(8, &above, &between);
             self.add(4, &first, &between);
-            self.add(4, &between, &first);
+            self.add(4, &above, &first);
         }
     }
 
