@@ -7,8 +7,9 @@ use std::{
 
 use super::{
     geometry::Kind,
-    halves::{Bottoms, Context, HalfBoards, Parts, Tops, Turn},
+    halves::HalfBoards,
     hjoin::HJoin,
+    parts::{Bottoms, Parts, Tops},
     plan::{Division, Frame},
     shelf::Shelf,
     weight::{Share, Shares},
@@ -19,7 +20,7 @@ use crate::count::{CountError, Orientation, Setup, SetupError, Watch};
 #[derive(Debug)]
 pub struct Counter {
     division: Arc<Division>,
-    turn: Turn,
+    turned: bool,
     /// The most keys in a list of half boards.
     limit: usize,
     shelf: Shelf,
@@ -32,22 +33,21 @@ pub struct Counter {
 
 impl Counter {
     pub(crate) fn new(division: Arc<Division>, setup: &Setup) -> Result<Self, SetupError> {
-        let middle = if division.is_odd() {
+        let turned = setup.orientation == Orientation::Turned;
+        let kind = if division.is_odd() {
             Kind::TypeTwo
         } else {
             Kind::Even
         };
-        let join = HJoin::new(setup.kernel, division.geometry(middle).key_bits());
+        let join = HJoin::new(setup.kernel, division.geometry(kind, turned).key_bits());
         Ok(Self {
-            turn: Turn {
-                turned: setup.orientation == Orientation::Turned,
-            },
+            turned,
             limit: usize::MAX,
-            shelf: Shelf::new(division.side(), setup.memory_bytes / 4),
+            shelf: Shelf::new(setup.memory_bytes / 4),
             parts: Parts::default(),
             shares: Shares::default(),
-            top: HalfBoards::default(),
-            bottom: HalfBoards::default(),
+            top: HalfBoards::new(setup.kernel),
+            bottom: HalfBoards::new(setup.kernel),
             join,
             division,
         })
@@ -61,13 +61,8 @@ impl Counter {
         let division = self.division.clone();
         let mut sum = 0u64;
         for unit in units {
-            let context = Context {
-                frame: division.frame(unit),
-                division: &division,
-                turn: self.turn,
-            };
             let mut progress = Progress::new(watch, division.unit_cost(unit));
-            let count = self.frame(&context, &mut progress)?;
+            let count = self.frame(division.frame(unit), &mut progress)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
             progress.finish()?;
         }
@@ -75,21 +70,20 @@ impl Counter {
     }
 
     /// The weighted count of one frame.
-    fn frame(
-        &mut self,
-        context: &Context<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<u64, CountError> {
-        let Frame { kind, queens, a, c } = context.frame;
-        let (sets, side) = (context.division.sets(), context.division.side());
-        let (tops, bottoms) = (sets.count(context.frame.top_queens()), sets.count(queens));
+    fn frame(&mut self, frame: Frame, progress: &mut Progress<'_>) -> Result<u64, CountError> {
+        let division = self.division.clone();
+        let Frame { kind, queens, a, c } = frame;
+        let sets = division.sets();
+        let (tops, bottoms) = (sets.count(frame.top_queens()), sets.count(queens));
         match kind {
             Kind::Even | Kind::TypeOne => {
-                self.shares.of_equal_sizes(a, c, tops, 2 * queens == side);
+                self.shares
+                    .of_equal_sizes(a, c, tops, 2 * queens == division.side());
             }
             Kind::TypeTwo => self.shares.of_type_two(a, tops, bottoms),
         }
-        self.parts.set(context, &mut self.shelf);
+        let geometry = division.geometry(kind, self.turned);
+        self.parts.set(frame, geometry, &division, &mut self.shelf);
         let (tops, bottoms) = self.shares.whole();
         self.top.begin(tops, self.limit);
         self.bottom.begin(bottoms, self.limit);
@@ -98,28 +92,23 @@ impl Counter {
         for at in 0..self.shares.len() {
             let share = self.shares.get(at).clone();
             progress.share = share.pairs() / all_pairs;
-            let count = self.share(context, &share, progress)?;
+            let count = self.share(&share, progress)?;
             sum += i128::from(share.weight) * i128::from(count);
         }
         u64::try_from(sum).map_err(|_| CountError::Overflow)
     }
 
     /// The pairs of half boards of `share` that fit, joined in pieces that the memory holds.
-    fn share(
-        &mut self,
-        context: &Context<'_>,
-        share: &Share,
-        progress: &mut Progress<'_>,
-    ) -> Result<u64, CountError> {
+    fn share(&mut self, share: &Share, progress: &mut Progress<'_>) -> Result<u64, CountError> {
         let mut count = 0u64;
         let mut bottoms = share.bottom.clone();
         while !bottoms.is_empty() {
-            let maker = Bottoms(&self.parts, *context);
+            let maker = Bottoms::new(&self.parts, &self.division);
             let bottom = self.bottom.hold(&bottoms, &maker);
             bottoms.start = bottom.end;
             let mut tops = share.top.clone();
             while !tops.is_empty() {
-                let maker = Tops(&self.parts, *context);
+                let maker = Tops::new(&self.parts, &self.division);
                 let top = self.top.hold(&tops, &maker);
                 tops.start = top.end;
                 progress.piece = top.len() as f64 * bottom.len() as f64 / share.pairs();
@@ -141,27 +130,20 @@ impl Counter {
             join,
             top,
             bottom,
-            turn,
+            turned,
             ..
         } = self;
-        if top.is_unsorted() && bottom.is_unsorted() {
-            let lengths = turn.order(top.keys(tops).len(), bottom.keys(bottoms).len());
-            join.start(lengths.0, lengths.1);
-        }
         // After a half turn the lower half is on top.
-        let (top, bottom) = if turn.turned {
-            let (top, bottom) = (
-                bottom.sort(bottoms, |part, keys| join.set_top(part, keys)),
-                top.sort(tops, |part, keys| join.set_bottom(part, keys)),
-            );
-            (top, bottom)
+        let (top, tops, bottom, bottoms) = if *turned {
+            (bottom, bottoms, top, tops)
         } else {
-            let (top, bottom) = (
-                top.sort(tops, |part, keys| join.set_top(part, keys)),
-                bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys)),
-            );
-            (top, bottom)
+            (top, tops, bottom, bottoms)
         };
+        if top.is_unsorted() && bottom.is_unsorted() {
+            join.start(top.keys(tops).len(), bottom.keys(bottoms).len());
+        }
+        let top = top.sort(tops, |part, keys| join.set_top(part, keys));
+        let bottom = bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys));
         join.join(top, bottom, &mut |done| progress.advance(done))
     }
 }

@@ -1,39 +1,32 @@
-//! Squares, diagonals and keys of the four quadrants.
+//! Squares, diagonals and keys.
 //!
-//! Every quadrant is indexed from its own outer corner: row i and column j, 0 … n−1, so that all
-//! four share one set of quarter boards and differ only in what a diagonal of theirs is on the
-//! whole board:
+//! Every quadrant is indexed from its own outer corner: row i and column j, 0 … n−1. So all four have
+//! the same quarter boards, and differ only in what a diagonal of theirs is on the whole board.
 //!
-//! | quadrant | row + column of the board | row − column of the board |
-//! |---|---|---|
-//! | P, top left | i + j | i − j |
-//! | Q, top right | N−1 + (i − j) | i + j − (N−1) |
-//! | R, bottom right | 2(N−1) − (i + j) | j − i |
-//! | S, bottom left | N−1 − (i − j) | N−1 − (i + j) |
-//!
-//! A **key** tells which of the diagonals that cross both halves of the board are attacked. Those are
+//! A **key** tells which diagonals are attacked, of those that cross both halves of the board:
 //! 2n−1 antidiagonals (constant row + column) and 2n−1 main diagonals (constant row − column),
-//! counted 0 … 2n−2 across the board with the centre at n−1. Seen from P, antidiagonal k is
-//! i + j = k + n (even N) or k + n + 1 (odd N), main diagonal k is i − j = k − (n−1).
+//! counted 0 … 2n−2 across the board with the centre at n−1. Other diagonals cannot be attacked from
+//! both halves, nor from two quadrants of one half. Its bits are ordered by how contested the diagonals
+//! are, which their distance from the centre decides: bit 0 the centre antidiagonal, bit 1 the
+//! centre main diagonal, then for each distance c four bits: antidiagonal n−1+c, main diagonal n−1+c,
+//! antidiagonal n−1−c, main diagonal n−1−c.
 //!
-//! The bits of a key are ordered by how contested the diagonals are, which their distance from the
-//! centre decides: bit 0 the centre antidiagonal, bit 1 the centre main diagonal, then for each
-//! distance c four bits: antidiagonal n−1+c, main n−1+c, antidiagonal n−1−c, main n−1−c. In this
-//! order a quarter board changes its quadrant by swapping neighbours:
-//! - P ↔ Q and R ↔ S exchange antidiagonals and main diagonals ([`swap_diagonals`]),
-//! - P ↔ R and Q ↔ S, a half turn, exchange the two sides of the centre ([`half_turn`]).
+//! Type II has two more bits, for the diagonals of the two squares where a queen of the middle row or
+//! column may stand on the edge of the board:
+//! - the **corner bit** 4n−2 is the antidiagonal row + column = n through both, which crosses the
+//!   lower half in the middle row only;
+//! - the **edge bit** 4n−1 is in the upper half the main diagonal row − column = −n, in the lower
+//!   half row − column = n. It matters for making half boards and is cleared in theirs.
 
-/// Bit k − ½ of each pair: antidiagonals.
-const ANTI: u64 = 0x5555_5555_5555_5555;
 /// The centre diagonals, which a half turn keeps.
 const CENTRE: u64 = 0b11;
 /// The first two bits of each group of four: diagonals n−1+c.
 const PLUS: u64 = 0xcccc_cccc_cccc_cccc;
 
-/// The middle of a board of odd side; nothing for an even one.
+/// What lies between the quadrants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// N = 2n: no middle row and column.
+    /// N = 2n: nothing.
     Even,
     /// N = 2n + 1, one queen on the centre square.
     TypeOne,
@@ -41,26 +34,31 @@ pub(crate) enum Kind {
     TypeTwo,
 }
 
-/// The diagonals of boards made of n×n quadrants.
-#[derive(Clone, Copy, Debug)]
+/// A quarter of the board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quadrant {
+    /// Top left.
+    P,
+    /// Top right.
+    Q,
+    /// Bottom right.
+    R,
+    /// Bottom left.
+    S,
+}
+
+/// The keys of a board made of n×n quadrants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) kind: Kind,
     /// n, the side of a quadrant, 2 … 16.
     pub(crate) side: u32,
-}
-
-/// What P ↔ Q and R ↔ S do to a key without middle bit.
-pub(crate) const fn swap_diagonals(key: u64) -> u64 {
-    (key & ANTI) << 1 | (key >> 1) & ANTI
-}
-
-/// What P ↔ R and Q ↔ S do to a key without middle bit.
-pub(crate) const fn half_turn(key: u64) -> u64 {
-    key & CENTRE | (key & PLUS) << 2 | (key >> 2) & PLUS
+    /// Whether keys see the board after a half turn: other bits for the same diagonals.
+    pub(crate) turned: bool,
 }
 
 impl Geometry {
-    /// The number of bits of a key: 4n − 2, and for type II the middle bit.
+    /// The number of bits of a half board's key.
     pub(crate) const fn key_bits(self) -> u32 {
         match self.kind {
             Kind::Even | Kind::TypeOne => 4 * self.side - 2,
@@ -68,8 +66,12 @@ impl Geometry {
         }
     }
 
-    /// The side of the board, N.
-    #[cfg(test)]
+    /// The bits of a half board's key: all but the edge bit.
+    pub(crate) const fn key_mask(self) -> u64 {
+        (1 << self.key_bits()) - 1
+    }
+
+    /// N, the side of the board.
     pub(crate) const fn board_side(self) -> u32 {
         match self.kind {
             Kind::Even => 2 * self.side,
@@ -77,13 +79,8 @@ impl Geometry {
         }
     }
 
-    /// The low n bits set: all rows or all columns of a quadrant.
-    pub(crate) const fn full(self) -> u32 {
-        (1 << self.side) - 1
-    }
-
     /// Antidiagonal k, 0 … 2n−2.
-    pub(crate) const fn anti(self, k: u32) -> u64 {
+    const fn anti(self, k: u32) -> u64 {
         let centre = self.side - 1;
         if k == centre {
             1
@@ -95,135 +92,160 @@ impl Geometry {
     }
 
     /// Main diagonal k, 0 … 2n−2.
-    pub(crate) const fn main(self, k: u32) -> u64 {
+    const fn main(self, k: u32) -> u64 {
         self.anti(k) << 1
     }
 
-    /// The middle bit, 4n − 2, of type II: in a half board's key the antidiagonal row + column = n,
-    /// which crosses the halves for odd N only in the first square of the middle row. In a quarter
-    /// board's key it stands for i + j = n, which is that antidiagonal for P alone.
-    pub(crate) const fn middle_bit(self) -> u64 {
-        match self.kind {
-            Kind::Even | Kind::TypeOne => 0,
-            Kind::TypeTwo => 1 << (4 * self.side - 2),
-        }
-    }
-
-    /// The key of a queen at row `i`, column `j` of quadrant P.
-    pub(crate) const fn square(self, i: u32, j: u32) -> u64 {
-        let sum = i + j;
-        let crossing = match self.kind {
-            Kind::Even if sum >= self.side => self.anti(sum - self.side),
-            Kind::TypeOne | Kind::TypeTwo if sum > self.side => self.anti(sum - self.side - 1),
-            Kind::TypeTwo if sum == self.side => self.middle_bit(),
-            Kind::Even | Kind::TypeOne | Kind::TypeTwo => 0,
+    /// The diagonals of a square of the board.
+    pub(crate) fn key(self, row: u32, column: u32) -> u64 {
+        let n = self.side;
+        let first_anti = match self.kind {
+            Kind::Even => n,
+            Kind::TypeOne | Kind::TypeTwo => n + 1,
         };
-        crossing | self.main(i + self.side - 1 - j)
-    }
-
-    /// The rows of column `j` of a quadrant where a queen may stand: with a queen on the centre
-    /// square (type I) the diagonal i = j of every quadrant is attacked.
-    pub(crate) const fn allowed_rows(self, j: u32) -> u32 {
+        let crossing = 0..2 * n - 1;
+        let anti = (row + column)
+            .checked_sub(first_anti)
+            .filter(|k| crossing.contains(k));
+        let main = (row + n - 1)
+            .checked_sub(column)
+            .filter(|k| crossing.contains(k));
+        let key = anti.map_or(0, |k| self.anti(k)) | main.map_or(0, |k| self.main(k));
+        let key = if self.turned { half_turn(key) } else { key };
         match self.kind {
-            Kind::Even | Kind::TypeTwo => self.full(),
-            Kind::TypeOne => self.full() & !(1 << j),
+            Kind::Even | Kind::TypeOne => key,
+            Kind::TypeTwo => {
+                let corner = u64::from(row + column == n) << (4 * n - 2);
+                let edge = u64::from(row.abs_diff(column) == n) << (4 * n - 1);
+                key | corner | edge
+            }
         }
     }
 
-    /// Type II: the key of the queen in the middle column, at row `y` < n.
-    pub(crate) const fn middle_column_queen(self, y: u32) -> u64 {
-        if y == 0 {
-            self.middle_bit()
-        } else {
-            self.anti(y - 1) | self.main(y - 1)
+    /// The diagonals of row `i`, column `j` of a quadrant, both counted from its outer corner.
+    pub(crate) fn quadrant_key(self, quadrant: Quadrant, i: u32, j: u32) -> u64 {
+        let last = self.board_side() - 1;
+        match quadrant {
+            Quadrant::P => self.key(i, j),
+            Quadrant::Q => self.key(i, last - j),
+            Quadrant::R => self.key(last - i, last - j),
+            Quadrant::S => self.key(last - i, j),
         }
     }
 
-    /// Type II: the key of the queen in the middle row, at column `x` < n.
-    pub(crate) const fn middle_row_queen(self, x: u32) -> u64 {
-        if x == 0 {
-            self.middle_bit()
-        } else {
-            self.anti(x - 1) | self.main(2 * self.side - 1 - x)
+    /// The rows of column `j` of any quadrant where a queen may stand: a queen on the centre square
+    /// (type I) attacks i = j.
+    pub(crate) const fn allowed_rows(self, j: u32) -> u32 {
+        let all = (1 << self.side) - 1;
+        match self.kind {
+            Kind::Even | Kind::TypeTwo => all,
+            Kind::TypeOne => all & !(1 << j),
         }
     }
+}
+
+/// Diagonal k becomes diagonal 2n−2−k.
+const fn half_turn(key: u64) -> u64 {
+    key & CENTRE | (key & PLUS) << 2 | (key >> 2) & PLUS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 3] = [Kind::Even, Kind::TypeOne, Kind::TypeTwo];
+    /// (row, column)
+    type Square = (u32, u32);
 
-    /// The key by the definition: board coordinates, one diagonal after the other.
-    fn key_of_square(geometry: Geometry, row: i64, column: i64) -> u64 {
-        let n = i64::from(geometry.side);
-        let first_anti = match geometry.kind {
-            Kind::Even => n,
-            Kind::TypeOne | Kind::TypeTwo => n + 1,
-        };
-        let index = |k: i64| {
-            (0..2 * n - 1)
-                .contains(&k)
-                .then(|| u32::try_from(k).unwrap())
-        };
-        let mut key = 0;
-        if let Some(k) = index(row + column - first_anti) {
-            key |= geometry.anti(k);
-        }
-        if let Some(k) = index(row - column + n - 1) {
-            key |= geometry.main(k);
-        }
-        if row + column == n {
-            key |= geometry.middle_bit();
-        }
-        key
+    const KINDS: [Kind; 3] = [Kind::Even, Kind::TypeOne, Kind::TypeTwo];
+    const QUADRANTS: [Quadrant; 4] = [Quadrant::P, Quadrant::Q, Quadrant::R, Quadrant::S];
+
+    fn geometries() -> impl Iterator<Item = Geometry> {
+        let sides = 2..=16;
+        let kinds = sides.flat_map(|side| KINDS.map(|kind| (kind, side)));
+        kinds.flat_map(|(kind, side)| [false, true].map(|turned| Geometry { kind, side, turned }))
+    }
+
+    /// The squares of P and Q, and those of the middle column between them.
+    fn upper(geometry: Geometry) -> Vec<Square> {
+        let (n, all) = (geometry.side, geometry.board_side());
+        let squares = (0..n).flat_map(|i| (0..all).map(move |j| (i, j)));
+        squares
+            .filter(|&(_, j)| j != n || geometry.kind != Kind::TypeOne)
+            .collect()
+    }
+
+    /// The squares of R and S, and the left ones of the middle row above them.
+    fn lower(geometry: Geometry) -> Vec<Square> {
+        let (n, all) = (geometry.side, geometry.board_side());
+        let squares = (all - n..all).flat_map(|i| (0..all).map(move |j| (i, j)));
+        let squares = squares.filter(|&(_, j)| j != n || geometry.kind == Kind::Even);
+        let middle = (0..n)
+            .map(|j| (n, j))
+            .filter(|_| geometry.kind == Kind::TypeTwo);
+        squares.chain(middle).collect()
+    }
+
+    fn share_diagonal(a: Square, b: Square) -> bool {
+        a.0 + a.1 == b.0 + b.1 || a.0 + b.1 == b.0 + a.1
     }
 
     #[test]
-    fn bits_are_a_permutation() {
-        for side in 2..=16 {
-            for kind in KINDS {
-                let geometry = Geometry { kind, side };
-                let diagonals = 0..2 * side - 1;
-                let bits = diagonals.map(|k| geometry.anti(k) | geometry.main(k));
-                let all: u64 = bits.chain([geometry.middle_bit()]).fold(0, |all, bits| {
-                    assert_eq!(all & bits, 0);
-                    all | bits
-                });
-                assert_eq!(all.count_ones(), geometry.key_bits());
-                assert_eq!(all.trailing_ones(), geometry.key_bits());
+    fn keys_meet_where_diagonals_cross_the_halves() {
+        for geometry in geometries().filter(|geometry| geometry.side <= 6) {
+            for &a in &upper(geometry) {
+                for &b in &lower(geometry) {
+                    let both = geometry.key(a.0, a.1) & geometry.key(b.0, b.1);
+                    let meet = both & geometry.key_mask() != 0;
+                    assert_eq!(meet, share_diagonal(a, b), "{geometry:?}: {a:?} and {b:?}");
+                }
             }
         }
     }
 
     #[test]
-    fn quadrants_and_middle_queens_have_the_keys_of_the_whole_board() {
-        for side in 2..=16 {
-            for kind in KINDS {
-                let geometry = Geometry { kind, side };
-                let clear = |key: u64| key & !geometry.middle_bit();
-                let last = i64::from(geometry.board_side()) - 1;
-                for (i, j) in (0..side).flat_map(|i| (0..side).map(move |j| (i, j))) {
-                    let (row, column) = (i64::from(i), i64::from(j));
-                    let (far_row, far_column) = (last - row, last - column);
-                    let p = geometry.square(i, j);
-                    let q = swap_diagonals(clear(p));
-                    assert_eq!(p, key_of_square(geometry, row, column));
-                    assert_eq!(q, key_of_square(geometry, row, far_column));
-                    let r = half_turn(clear(p));
-                    assert_eq!(r, key_of_square(geometry, far_row, far_column));
-                    assert_eq!(half_turn(q), key_of_square(geometry, far_row, column));
-                }
-                if kind == Kind::TypeTwo {
-                    let n = i64::from(side);
-                    for k in 0..side {
-                        let queen = key_of_square(geometry, i64::from(k), n);
-                        assert_eq!(geometry.middle_column_queen(k), queen);
-                        let queen = key_of_square(geometry, n, i64::from(k));
-                        assert_eq!(geometry.middle_row_queen(k), queen);
+    fn keys_meet_where_diagonals_cross_the_parts_of_a_half() {
+        for geometry in geometries().filter(|geometry| geometry.side <= 6) {
+            let n = geometry.side;
+            let odd = geometry.kind != Kind::Even;
+            let part = |square: Square| {
+                let middle = odd && (square.0 == n || square.1 == n);
+                if middle { 2 } else { u32::from(square.1 >= n) }
+            };
+            for half in [upper(geometry), lower(geometry)] {
+                for (&a, &b) in half.iter().flat_map(|a| half.iter().map(move |b| (a, b))) {
+                    if part(a) != part(b) {
+                        let meet = geometry.key(a.0, a.1) & geometry.key(b.0, b.1) != 0;
+                        assert_eq!(meet, share_diagonal(a, b), "{geometry:?}: {a:?} and {b:?}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn all_bits_are_used() {
+        for geometry in geometries() {
+            let squares = upper(geometry).into_iter().chain(lower(geometry));
+            let all = squares.fold(0, |all, (row, column)| all | geometry.key(row, column));
+            assert_eq!(
+                all & geometry.key_mask(),
+                geometry.key_mask(),
+                "{geometry:?}"
+            );
+            assert_eq!(geometry.key_mask().count_ones(), geometry.key_bits());
+            let edge = u32::from(geometry.kind == Kind::TypeTwo);
+            assert_eq!(all.count_ones(), geometry.key_bits() + edge);
+        }
+    }
+
+    #[test]
+    fn quadrants_are_indexed_from_their_corners() {
+        for geometry in geometries() {
+            let last = geometry.board_side() - 1;
+            let corners = [(0, 0), (0, last), (last, last), (last, 0)];
+            for (quadrant, (row, column)) in QUADRANTS.into_iter().zip(corners) {
+                let key = geometry.quadrant_key(quadrant, 0, 0);
+                assert_eq!(key, geometry.key(row, column), "{geometry:?}");
             }
         }
     }

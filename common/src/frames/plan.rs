@@ -146,10 +146,11 @@ impl Division {
         &self.sets
     }
 
-    pub(crate) fn geometry(&self, kind: Kind) -> Geometry {
+    pub(crate) fn geometry(&self, kind: Kind, turned: bool) -> Geometry {
         Geometry {
             kind,
             side: self.side,
+            turned,
         }
     }
 

@@ -1,11 +1,11 @@
 //! Quarter lists: all placements of queens in given columns of a quadrant.
 
 use super::{
-    geometry::Geometry,
+    geometry::{Geometry, Quadrant},
     sets::{Sets, elements},
 };
 
-/// The quarter boards of one column set, as keys seen from P, grouped by row set.
+/// The quarter boards of one column set in one quadrant: their keys, grouped by row set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quarter {
     /// Where the boards of each row set begin, by rank of the row set; one more entry at the end.
@@ -19,22 +19,15 @@ impl Quarter {
         &self.keys[self.starts[rank] as usize..self.starts[rank + 1] as usize]
     }
 
-    /// How many boards there are.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+    /// Gives back memory that no board is in.
+    pub(crate) fn shrink(&mut self) {
+        self.starts.shrink_to_fit();
+        self.keys.shrink_to_fit();
     }
 
     /// What a copy holds on the heap, in bytes.
     pub(crate) fn held_bytes(&self) -> u64 {
         (self.starts.len() * size_of::<u32>() + self.keys.len() * size_of::<u64>()) as u64
-    }
-
-    /// The same boards in another quadrant: every key replaced by `role(key)`.
-    pub(crate) fn assign(&mut self, from: &Self, role: impl Fn(u64) -> u64) {
-        self.starts.clone_from(&from.starts);
-        self.keys.clear();
-        self.keys.extend(from.keys.iter().map(|&key| role(key)));
     }
 }
 
@@ -58,12 +51,12 @@ struct Attacked {
 }
 
 impl QuarterMaker {
-    /// For the quadrants of `geometry`.
-    pub(crate) fn new(geometry: Geometry) -> Self {
+    /// For one quadrant of `geometry`.
+    pub(crate) fn new(geometry: Geometry, quadrant: Quadrant) -> Self {
         let mut squares = Box::new([0; 256]);
         for j in 0..geometry.side {
             for i in 0..geometry.side {
-                squares[(16 * j + i) as usize] = geometry.square(i, j);
+                squares[(16 * j + i) as usize] = geometry.quadrant_key(quadrant, i, j);
             }
         }
         Self {
@@ -165,55 +158,54 @@ mod tests {
     use super::*;
     use crate::frames::geometry::Kind;
 
-    /// Tries every row for every column.
-    fn brute_force(
-        geometry: Geometry,
-        columns: u32,
-        queens: &mut Vec<(u32, u32)>,
-        out: &mut Vec<(u32, u64)>,
-    ) {
-        let Some(column) = elements(columns).next() else {
-            let rows = queens.iter().fold(0, |rows, &(i, _)| rows | 1 << i);
-            let key = queens
-                .iter()
-                .fold(0, |key, &(i, j)| key | geometry.square(i, j));
-            return out.push((rows, key));
-        };
-        for row in elements(geometry.allowed_rows(column)) {
-            let safe = queens
-                .iter()
-                .all(|&(i, j)| i != row && i.abs_diff(row) != j.abs_diff(column));
-            if safe {
-                queens.push((row, column));
-                brute_force(geometry, columns & (columns - 1), queens, out);
-                queens.pop();
-            }
+    /// Tries every row for every column: (row set, key) of all boards.
+    fn brute_force(geometry: Geometry, quadrant: Quadrant, columns: u32) -> Vec<(u32, u64)> {
+        let mut boards: Vec<Vec<(u32, u32)>> = vec![Vec::new()];
+        for column in elements(columns) {
+            let safe =
+                |&(i, j): &(u32, u32), row: u32| i != row && i.abs_diff(row) != j.abs_diff(column);
+            let extend = |board: &Vec<(u32, u32)>| {
+                let rows = elements(geometry.allowed_rows(column));
+                let rows = rows.filter(|&row| board.iter().all(|queen| safe(queen, row)));
+                let boards = rows.map(|row| [&board[..], &[(row, column)]].concat());
+                boards.collect::<Vec<_>>()
+            };
+            boards = boards.iter().flat_map(extend).collect();
         }
+        let key = |key, &(i, j): &(u32, u32)| key | geometry.quadrant_key(quadrant, i, j);
+        let rows = |rows, &(i, _): &(u32, u32)| rows | 1 << i;
+        boards
+            .iter()
+            .map(|board| (board.iter().fold(0, rows), board.iter().fold(0, key)))
+            .collect()
     }
 
     #[test]
     fn agrees_with_brute_force() {
-        for kind in [Kind::Even, Kind::TypeOne, Kind::TypeTwo] {
-            let geometry = Geometry { kind, side: 6 };
-            let sets = Sets::new(6);
-            let mut maker = QuarterMaker::new(geometry);
+        let kinds = [Kind::Even, Kind::TypeOne, Kind::TypeTwo];
+        let quadrants = [Quadrant::P, Quadrant::Q, Quadrant::R, Quadrant::S];
+        let sets = Sets::new(6);
+        for (kind, quadrant) in kinds.into_iter().zip(quadrants.into_iter().cycle()) {
+            let geometry = Geometry {
+                kind,
+                side: 6,
+                turned: kind == Kind::TypeTwo,
+            };
+            let mut maker = QuarterMaker::new(geometry, quadrant);
             let mut quarter = Quarter::default();
             for columns in 0..1 << 6 {
                 maker.make(&sets, columns, &mut quarter);
-                let mut expected = Vec::new();
-                brute_force(geometry, columns, &mut Vec::new(), &mut expected);
-                assert_eq!(quarter.len(), expected.len());
+                let mut found = Vec::new();
                 for (rank, &rows) in sets.of_size(columns.count_ones()).iter().enumerate() {
-                    let mut keys = quarter.rows(rank).to_vec();
-                    let same_rows = expected.iter().filter(|board| board.0 == rows);
-                    let mut expected: Vec<_> = same_rows.map(|board| board.1).collect();
-                    keys.sort_unstable();
-                    expected.sort_unstable();
-                    assert_eq!(
-                        keys, expected,
-                        "{kind:?}, columns {columns:b}, rows {rows:b}"
-                    );
+                    found.extend(quarter.rows(rank).iter().map(|&key| (rows, key)));
                 }
+                let mut expected = brute_force(geometry, quadrant, columns);
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(
+                    found, expected,
+                    "{geometry:?}, {quadrant:?}, columns {columns:b}"
+                );
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Quarter lists kept from one frame to the next.
 
+use std::sync::Arc;
+
 use super::{
-    geometry::{Geometry, Kind},
+    geometry::{Geometry, Quadrant},
     quarter::{Quarter, QuarterMaker},
     sets::Sets,
 };
@@ -9,63 +11,72 @@ use super::{
 /// The quarter lists made so far, as many as a budget holds.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    kinds: Vec<Compartment>,
-    side: u32,
+    compartments: Vec<Compartment>,
     budget_bytes: u64,
     held_bytes: u64,
-    /// A list that found no place.
-    spare: Quarter,
 }
 
-/// The lists of one kind of middle, by column set.
+/// The lists of one quadrant, by column set.
 #[derive(Debug)]
 struct Compartment {
-    kind: Kind,
+    geometry: Geometry,
+    quadrant: Quadrant,
     maker: QuarterMaker,
-    lists: Vec<Option<Box<Quarter>>>,
+    lists: Vec<Option<Arc<Quarter>>>,
 }
 
 impl Shelf {
-    /// An empty shelf for lists of n×n quadrants, n = `side`.
-    pub(crate) fn new(side: u32, budget_bytes: u64) -> Self {
+    /// An empty shelf.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
         Self {
-            kinds: Vec::new(),
-            side,
+            compartments: Vec::new(),
             budget_bytes,
             held_bytes: 0,
-            spare: Quarter::default(),
         }
     }
 
-    /// The quarter boards with one queen in each of `columns`, as seen from P.
-    pub(crate) fn get(&mut self, sets: &Sets, kind: Kind, columns: u32) -> &Quarter {
+    /// Replaces `list` by the boards of `quadrant` with one queen in each of `columns`.
+    pub(crate) fn get(
+        &mut self,
+        sets: &Sets,
+        geometry: Geometry,
+        quadrant: Quadrant,
+        columns: u32,
+        list: &mut Arc<Quarter>,
+    ) {
+        let known = (geometry, quadrant);
         let found = self
-            .kinds
+            .compartments
             .iter()
-            .position(|compartment| compartment.kind == kind);
+            .position(|c| (c.geometry, c.quadrant) == known);
         let at = found.unwrap_or_else(|| {
-            let maker = QuarterMaker::new(Geometry {
-                kind,
-                side: self.side,
-            });
-            self.kinds.push(Compartment {
-                kind,
+            let maker = QuarterMaker::new(geometry, quadrant);
+            let lists = vec![None; 1 << geometry.side];
+            self.compartments.push(Compartment {
+                geometry,
+                quadrant,
                 maker,
-                lists: vec![None; 1 << self.side],
+                lists,
             });
-            self.kinds.len() - 1
+            self.compartments.len() - 1
         });
-        let Compartment { maker, lists, .. } = &mut self.kinds[at];
+        let Compartment { maker, lists, .. } = &mut self.compartments[at];
         let place = &mut lists[columns as usize];
-        if place.is_none() {
-            maker.make(sets, columns, &mut self.spare);
-            let bytes = self.spare.held_bytes();
-            if self.held_bytes + bytes > self.budget_bytes {
-                return &self.spare;
-            }
-            self.held_bytes += bytes;
-            *place = Some(Box::new(self.spare.clone()));
+        if let Some(kept) = place {
+            list.clone_from(kept);
+            return;
         }
-        place.as_deref().unwrap_or(&self.spare)
+        // A list of its own is made in place, a kept one is left to the shelf.
+        if Arc::get_mut(list).is_none() {
+            *list = Arc::default();
+        }
+        let made = Arc::get_mut(list).expect("made just now or owned alone");
+        maker.make(sets, columns, made);
+        let bytes = made.held_bytes();
+        if self.held_bytes + bytes <= self.budget_bytes {
+            self.held_bytes += bytes;
+            made.shrink();
+            *place = Some(list.clone());
+        }
     }
 }
