@@ -82,7 +82,7 @@ pub struct Counter(Method);
 #[derive(Debug)]
 enum Method {
     Rows(rows::Counter),
-    Frames(frames::Counter),
+    Frames(Box<frames::Counter>),
 }
 
 impl Counter {
@@ -91,7 +91,7 @@ impl Counter {
         Ok(Self(match plan.division() {
             Division::Rows(division) => Method::Rows(rows::Counter::new(division.clone(), setup)?),
             Division::Frames(division) => {
-                Method::Frames(frames::Counter::new(division.clone(), setup)?)
+                Method::Frames(Box::new(frames::Counter::new(division.clone(), setup)?))
             }
         }))
     }

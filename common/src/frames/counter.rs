@@ -140,7 +140,7 @@ impl Counter {
             (top, tops, bottom, bottoms)
         };
         if top.is_unsorted() && bottom.is_unsorted() {
-            join.start(top.keys(tops).len(), bottom.keys(bottoms).len());
+            join.start(top.keys(tops), bottom.keys(bottoms));
         }
         let top = top.sort(tops, |part, keys| join.set_top(part, keys));
         let bottom = bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys));

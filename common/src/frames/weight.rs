@@ -60,11 +60,14 @@ impl Shares {
 
     /// The smallest ranges that hold all ranks of all joins.
     pub(crate) fn whole(&self) -> (Range<usize>, Range<usize>) {
-        let join = |a: Range<usize>, b: &Range<usize>| a.start.min(b.start)..a.end.max(b.end);
-        let none = (usize::MAX..0, usize::MAX..0);
-        self.iter().fold(none, |(top, bottom), share| {
-            (join(top, &share.top), join(bottom, &share.bottom))
-        })
+        let cover = |a: Range<usize>, b: &Range<usize>| a.start.min(b.start)..a.end.max(b.end);
+        let whole = self
+            .0
+            .iter()
+            .map(|share| (share.top.clone(), share.bottom.clone()));
+        let whole =
+            whole.reduce(|whole, share| (cover(whole.0, &share.0), cover(whole.1, &share.1)));
+        whole.unwrap_or_default()
     }
 
     /// Replaces these by the joins of a frame whose four sets have one size and no queen stands in
