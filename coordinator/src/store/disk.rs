@@ -84,6 +84,12 @@ impl DiskStore {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn set_medium(&mut self, run: RunId, medium: Box<dyn super::journal::Medium>) {
+        let run = self.runs.get_mut(&run).unwrap();
+        run.journal.replace_medium(medium);
+    }
+
     fn run(&self, run: RunId) -> Result<&DiskRun, StoreError> {
         self.runs.get(&run).ok_or(StoreError::NoSuchRun(run))
     }

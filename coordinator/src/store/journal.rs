@@ -234,9 +234,13 @@ impl<R: BufRead> Reader<R> {
         self.offset
     }
 
-    /// The bytes of the line read last, without its end.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer)
+    /// Whether the bad line read last ends in a whole one: then it was no torn write, but a line
+    /// end that was lost.
+    pub(crate) fn hides_a_line(&self) -> bool {
+        let text = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        (1..text.len())
+            .filter(|start| text[*start..].starts_with(b"{\"seq\":"))
+            .any(|start| Line::decode(&text[start..]).is_ok())
     }
 
     /// Reads on by one line.

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod conformance;
 mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod error;
 mod files;
 mod fold;

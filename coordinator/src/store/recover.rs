@@ -156,7 +156,7 @@ impl FoundRun {
 
     /// Reads the whole journal and shows every line to `visit`. A tail without any whole line is
     /// what a torn write leaves: the end returned is before it. Anything else is damage.
-    fn walk<E: From<StoreError>>(
+    pub(crate) fn walk<E: From<StoreError>>(
         &self,
         mut visit: impl FnMut(&Line) -> Result<(), E>,
     ) -> Result<End, E> {
@@ -168,7 +168,13 @@ impl FoundRun {
         loop {
             match reader.next().map_err(files::failed("read", &path))? {
                 Next::End | Next::Torn => break,
-                Next::Bad(error) => bad = bad.or(Some(error)),
+                Next::Bad(error) => {
+                    let error = bad.get_or_insert(error);
+                    if reader.hides_a_line() {
+                        let what = error.to_string();
+                        return Err(damaged_line(&path, end.lines + 1, what).into());
+                    }
+                }
                 Next::Line(line, text) => {
                     let place = match &bad {
                         Some(bad) => Err(bad.to_string()),

@@ -1,0 +1,502 @@
+//! What only a disk can do: be torn, altered, full, somebody else's, or at odds with itself.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use common::run::RunId;
+use proptest::prelude::*;
+
+use super::{
+    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, RunState, Store, StoreError,
+    TaskRow, TaskState,
+    conformance::{Bench, OnDisk, lines, manifest, record, rows},
+    files::Layout,
+    journal::{End, Medium},
+    manifest as format,
+    recover::{self, FoundRun},
+};
+
+/// A closed directory with run 1, whose journal was written in the groups given.
+fn closed(groups: &[&[Change]]) -> OnDisk {
+    let mut disk = OnDisk::new();
+    disk.store().create(&manifest(1)).unwrap();
+    for group in groups {
+        disk.store().apply(group).unwrap();
+    }
+    disk.close();
+    disk
+}
+
+fn accepted(task: u64) -> Change {
+    Change::Accepted(record(1, task, 1, task + 2))
+}
+
+fn journal_path(disk: &OnDisk) -> PathBuf {
+    disk.dir()
+        .join("runs")
+        .join(RunId(1).to_string())
+        .join("journal.jsonl")
+}
+
+fn found(disk: &OnDisk) -> FoundRun {
+    let mut runs = recover::find_runs(&Layout::new(disk.dir())).unwrap();
+    runs.remove(0)
+}
+
+fn walk(run: &FoundRun) -> Result<End, StoreError> {
+    run.walk(|_| Ok::<_, StoreError>(()))
+}
+
+fn done(store: &impl Store) -> Vec<u64> {
+    rows(store, 1)
+        .iter()
+        .filter(|row| matches!(row.state, TaskState::Done { .. }))
+        .map(|row| row.task.0)
+        .collect()
+}
+
+/// The names beside `path` that start with its name and a suffix.
+fn set_aside(path: &Path, suffix: &str) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let prefix = format!("{name}.{suffix}-");
+    let entries = fs::read_dir(path.parent().unwrap()).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with(&prefix)
+        })
+        .collect()
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_is_cut() {
+    let disk = closed(&[&[accepted(0)], &[accepted(1), accepted(2)]]);
+    let path = journal_path(&disk);
+    let whole = fs::read(&path).unwrap();
+    let ends: Vec<_> = whole
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
+    let run = found(&disk);
+    for cut in ends[0]..=whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let end = walk(&run).unwrap();
+        let lines = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(end.lines, lines as u64, "cut at byte {cut}");
+        assert_eq!(end.bytes, ends[lines - 1] as u64, "cut at byte {cut}");
+    }
+}
+
+#[test]
+fn a_torn_tail_is_kept_aside_and_written_over() {
+    for missing in [1, 2, 100, 250] {
+        let mut disk = closed(&[&[accepted(0)], &[accepted(1)]]);
+        let path = journal_path(&disk);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - missing]).unwrap();
+        disk.reopen();
+        assert_eq!(done(disk.store()), [0]);
+        let torn: Vec<_> = set_aside(&path, "torn")
+            .iter()
+            .map(|path| fs::read(path).unwrap())
+            .collect();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        assert_eq!(torn, [whole[first..whole.len() - missing].to_vec()]);
+        disk.store().apply(&[accepted(1), accepted(2)]).unwrap();
+        disk.reopen();
+        assert_eq!(done(disk.store()), [0, 1, 2]);
+        assert_eq!(set_aside(&path, "torn").len(), 1);
+    }
+}
+
+#[test]
+fn a_changed_byte_is_named_with_its_line() {
+    let disk = closed(&[&[accepted(0), accepted(1), accepted(2)]]);
+    let path = journal_path(&disk);
+    let whole = fs::read(&path).unwrap();
+    let run = found(&disk);
+    let last = whole[..whole.len() - 1]
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .unwrap()
+        + 1;
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        fs::write(&path, &changed).unwrap();
+        let line = whole[..at].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        match walk(&run) {
+            // Nothing whole follows: no different from a torn write.
+            Ok(end) => assert!(at >= last && end.lines == 2, "byte {at}: {end:?}"),
+            Err(StoreError::Damaged { line: named, .. }) => {
+                assert!(at < last && named == Some(line), "byte {at}: {named:?}");
+            }
+            Err(error) => panic!("byte {at}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn an_altered_line_with_a_right_check_sum_breaks_the_chain() {
+    let disk = closed(&[&[accepted(0), accepted(1), accepted(2)]]);
+    let path = journal_path(&disk);
+    let text = fs::read_to_string(&path).unwrap();
+    let mut altered: Vec<_> = text.lines().map(str::to_owned).collect();
+    let body = altered[1].replace(r#""count":"3""#, r#""count":"4""#);
+    let body = &body[..body.rfind(r#","crc""#).unwrap()];
+    altered[1] = format!(
+        r#"{body},"crc":"{:08x}"}}"#,
+        crc32fast::hash(body.as_bytes())
+    );
+    fs::write(&path, altered.join("\n") + "\n").unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(
+        matches!(error, StoreError::Damaged { line: Some(3), .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_journal_shorter_than_its_state_is_refused() {
+    let complete = Change::State {
+        run: RunId(1),
+        state: RunState::Complete,
+    };
+    let mut disk = closed(&[&[accepted(0), accepted(1), complete]]);
+    disk.reopen();
+    disk.close();
+    let path = journal_path(&disk);
+    let text = fs::read_to_string(&path).unwrap();
+    let first = text.lines().next().unwrap();
+    fs::write(&path, format!("{first}\n")).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
+    assert!(error.contains("1 whole lines, but had 2"), "{error}");
+    assert!(error.contains("state.json"), "{error}");
+    let state = path.with_file_name("state.json");
+    fs::remove_file(state).unwrap();
+    disk.reopen();
+    assert_eq!(done(disk.store()), [0]);
+}
+
+#[test]
+fn a_damaged_database_is_made_anew() {
+    let tasks: Vec<_> = (0..30).collect();
+    let groups: Vec<_> = tasks.iter().map(|task| [accepted(*task)]).collect();
+    let groups: Vec<_> = groups.iter().map(|group| &group[..]).collect();
+    let original = closed(&groups);
+    let database = original.dir().join("db").join("db");
+    let bytes = fs::read(&database).unwrap();
+    for step in 0..16 {
+        let mut disk = closed(&groups);
+        let database = disk.dir().join("db").join("db");
+        let mut damaged = bytes.clone();
+        let from = bytes.len() * step / 16;
+        for byte in damaged.iter_mut().skip(from).take(200) {
+            *byte = !*byte;
+        }
+        fs::write(&database, damaged).unwrap();
+        disk.reopen();
+        assert_eq!(done(disk.store()), tasks, "damage from byte {from}");
+    }
+}
+
+#[test]
+fn a_database_of_another_journal_is_made_anew() {
+    let mut disk = closed(&[&[accepted(0), accepted(1)]]);
+    let other = closed(&[&[accepted(4)], &[accepted(0)], &[accepted(7)]]);
+    fs::remove_dir_all(disk.dir().join("db")).unwrap();
+    fs::rename(other.dir().join("db"), disk.dir().join("db")).unwrap();
+    disk.reopen();
+    assert_eq!(done(disk.store()), [0, 1]);
+    assert_eq!(set_aside(&disk.dir().join("db"), "bad").len(), 1);
+}
+
+/// Writes some bytes of a group to the file, then fails as a full disk does.
+struct Full {
+    file: File,
+    room: usize,
+}
+
+impl Medium for Full {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(&bytes[..self.room.min(bytes.len())])?;
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+}
+
+/// A disk whose sync fails, after which nobody knows what it holds; it cannot be cut either.
+struct Broken(File);
+
+impl Medium for Broken {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Err(io::Error::other("input/output error"))
+    }
+
+    fn cut(&mut self, _bytes: u64) -> io::Result<()> {
+        Err(io::Error::other("input/output error"))
+    }
+}
+
+fn append_to(path: &Path) -> File {
+    OpenOptions::new().append(true).open(path).unwrap()
+}
+
+#[test]
+fn after_a_full_disk_nothing_is_acknowledged_and_nothing_is_lost() {
+    for room in [0, 100, 500, 10_000] {
+        let mut disk = closed(&[&[accepted(0)]]);
+        disk.reopen();
+        let file = append_to(&journal_path(&disk));
+        disk.store()
+            .set_medium(RunId(1), Box::new(Full { file, room }));
+        let error = disk.store().apply(&[accepted(1), accepted(2)]).unwrap_err();
+        assert!(error.to_string().contains("free space"), "{error}");
+        for _ in 0..2 {
+            let error = disk.store().apply(&[accepted(3)]).unwrap_err();
+            assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
+        }
+        let error = disk.store().create(&manifest(2)).unwrap_err();
+        assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
+        disk.reopen();
+        assert_eq!(done(disk.store()), [0], "room for {room} bytes");
+        assert_eq!(lines(disk.store(), 1).len(), 1);
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged_and_what_is_whole_is_kept() {
+    let mut disk = closed(&[&[accepted(0)]]);
+    disk.reopen();
+    let file = append_to(&journal_path(&disk));
+    disk.store().set_medium(RunId(1), Box::new(Broken(file)));
+    disk.store().apply(&[accepted(1)]).unwrap_err();
+    let error = disk.store().apply(&[accepted(1)]).unwrap_err();
+    assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
+    disk.reopen();
+    assert_eq!(done(disk.store()), [0, 1]);
+}
+
+#[test]
+fn a_directory_has_one_writer() {
+    let mut disk = closed(&[]);
+    disk.reopen();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    let pid = format!("(process {})", std::process::id());
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains(&pid), "{error}");
+    disk.close();
+    disk.reopen();
+}
+
+#[test]
+fn directories_that_are_not_ours_are_refused_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "years of work").unwrap();
+    let error = DiskStore::open(dir.path()).unwrap_err();
+    assert!(
+        matches!(error, StoreError::ForeignDirectory { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("thesis.tex"), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+    let file = dir.path().join("thesis.tex");
+    let error = DiskStore::open(&file).unwrap_err();
+    assert!(error.to_string().contains("path of a directory"), "{error}");
+
+    // What a crash within the first open leaves is ours to take.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lock"), "1\n").unwrap();
+    fs::write(dir.path().join("format.tmp"), "{").unwrap();
+    fs::create_dir(dir.path().join("runs")).unwrap();
+    DiskStore::open(dir.path()).unwrap();
+}
+
+#[test]
+fn another_format_or_plan_is_refused_with_both() {
+    let mut disk = closed(&[]);
+    let marker = disk.dir().join("format.json");
+    let ours = fs::read_to_string(&marker).unwrap();
+    fs::write(&marker, ours.replace(r#""format":1"#, r#""format":2"#)).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    let found = matches!(
+        error,
+        StoreError::FormatVersion {
+            found: 2,
+            ours: 1,
+            ..
+        }
+    );
+    assert!(found, "{error}");
+    fs::write(&marker, ours).unwrap();
+
+    let mut other = manifest(1);
+    other.plan_version += 1;
+    other.spec.task_cost += 1;
+    let path = journal_path(&disk).with_file_name("manifest.json");
+    fs::write(&path, format::encode(&other)).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Plan(_)), "{error}");
+    let plan = super::fold::plan_of(&manifest(1))
+        .unwrap()
+        .hash()
+        .to_string();
+    assert!(error.to_string().contains(&plan), "{error}");
+
+    fs::write(&path, format::encode(&manifest(2))).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    fs::write(&path, format::encode(&manifest(1))).unwrap();
+    disk.reopen();
+}
+
+#[test]
+fn a_run_without_a_manifest_was_never_created() {
+    let mut disk = closed(&[]);
+    let dir = disk.dir().join("runs").join(RunId(7).to_string());
+    fs::create_dir(&dir).unwrap();
+    File::create(dir.join("journal.jsonl")).unwrap();
+    disk.reopen();
+    assert_eq!(disk.store().runs().unwrap().len(), 1);
+    disk.store().create(&manifest(7)).unwrap();
+    disk.store()
+        .apply(&[Change::Accepted(record(7, 0, 1, 1))])
+        .unwrap();
+    disk.close();
+    fs::remove_file(dir.join("manifest.json")).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+}
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Apply(Vec<Change>),
+    Reopen,
+    LoseDatabase,
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let (run, task) = (RunId(1), 0..4u64);
+    (task, 1..5u64, 0..3u64, 0..11u8).prop_map(move |(task, epoch, count, kind)| {
+        let record = record(1, task, epoch, count);
+        let task = record.task;
+        let worker = record.worker;
+        let epoch = record.epoch;
+        match kind {
+            0 | 1 => Change::Leased {
+                run,
+                task,
+                worker,
+                epoch,
+                until_unix_ms: count,
+            },
+            2 => Change::Released { run, task, epoch },
+            3 => Change::Expired {
+                run,
+                task,
+                epoch,
+                worker,
+            },
+            4 => Change::Parked { run, task },
+            5 => Change::Unparked { run, task },
+            6 | 7 => Change::Accepted(record),
+            8 => Change::Confirmed(record),
+            9 => Change::Quarantined { second: record },
+            _ => Change::State {
+                run,
+                state: RunState::Paused,
+            },
+        }
+    })
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => proptest::collection::vec(changes(), 1..4).prop_map(Step::Apply),
+        1 => Just(Step::Reopen),
+        1 => Just(Step::LoseDatabase),
+    ]
+}
+
+/// What a store knows from its journal alone: the model after the loss of sled.
+fn refolded(model: &MemoryStore) -> MemoryStore {
+    let mut fresh = MemoryStore::new();
+    let stored = model.runs().unwrap().remove(0);
+    fresh.create(&stored.manifest).unwrap();
+    let mut changes = Vec::new();
+    model
+        .journal(RunId(1), JournalCursor::default(), &mut |_, entry, _| {
+            changes.push(match entry.clone() {
+                JournalEntry::Accepted(record) => Change::Accepted(record),
+                JournalEntry::Confirmed(record) => Change::Confirmed(record),
+                JournalEntry::Quarantined(second) => Change::Quarantined { second },
+            });
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    changes.push(Change::State {
+        run: RunId(1),
+        state: stored.state,
+    });
+    fresh.apply(&changes).unwrap();
+    fresh
+}
+
+fn everything(store: &impl Store) -> (Vec<super::StoredRun>, Vec<TaskRow>, Vec<String>) {
+    let texts = lines(store, 1).into_iter().map(|(_, _, text)| text);
+    (store.runs().unwrap(), rows(store, 1), texts.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_disk_does_what_the_model_does(
+        steps in proptest::collection::vec(steps(), 1..24),
+    ) {
+        let mut disk = OnDisk::new();
+        let mut model = MemoryStore::new();
+        disk.store().create(&manifest(1)).unwrap();
+        model.create(&manifest(1)).unwrap();
+        for step in steps {
+            match step {
+                Step::Apply(group) => {
+                    let [ours, theirs] = [disk.store().apply(&group), model.apply(&group)]
+                        .map(|result| result.map_err(|error| error.to_string()));
+                    prop_assert_eq!(ours, theirs);
+                }
+                Step::Reopen => disk.reopen(),
+                Step::LoseDatabase => {
+                    disk.close();
+                    fs::remove_dir_all(disk.dir().join("db")).unwrap();
+                    disk.reopen();
+                    model = refolded(&model);
+                }
+            }
+            prop_assert_eq!(everything(disk.store()), everything(&model));
+        }
+    }
+}
