@@ -191,8 +191,8 @@ fn a_journal_shorter_than_its_state_is_refused() {
 #[test]
 fn a_damaged_database_is_made_anew() {
     let tasks: Vec<_> = (0..30).collect();
-    let groups: Vec<_> = tasks.iter().map(|task| [accepted(*task)]).collect();
-    let groups: Vec<_> = groups.iter().map(|group| &group[..]).collect();
+    let all: Vec<_> = tasks.iter().map(|task| accepted(*task)).collect();
+    let groups = [&all[..10], &all[10..20], &all[20..]];
     let original = closed(&groups);
     let database = original.dir().join("db").join("db");
     let bytes = fs::read(&database).unwrap();

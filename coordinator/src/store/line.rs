@@ -221,3 +221,95 @@ impl JournalEntry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        kernel::KernelName,
+        plan::TaskId,
+        run::{RunId, WorkerId},
+    };
+
+    use super::*;
+
+    fn line(version: &str) -> Line {
+        let record = Record {
+            run: RunId(0xab),
+            task: TaskId(7),
+            epoch: Epoch(2),
+            count: u64::MAX,
+            worker: WorkerId(0xcd),
+            version: version.to_owned(),
+            kernel: KernelName::Avx512,
+            orientation: Orientation::Turned,
+            duration_us: 1_000_000,
+            accepted_unix_ms: 1_700_000_000_000,
+        };
+        Line {
+            sequence: 1,
+            plan: "0123456789abcdef".repeat(4).parse().unwrap(),
+            entry: JournalEntry::Quarantined(record),
+            prev: Link::after(b"manifest"),
+        }
+    }
+
+    #[test]
+    fn the_text_is_frozen() {
+        let expected = concat!(
+            r#"{"seq":1,"kind":"quarantined","run":"00000000000000ab","#,
+            r#""plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
+            r#""task":7,"epoch":2,"count":"18446744073709551615","#,
+            r#""worker":"000000000000000000000000000000cd","kernel":"avx512","#,
+            r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
+            r#""accepted_unix_ms":1700000000000,"prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"079bc185"}"#,
+        );
+        assert_eq!(line("0.1.0").encode(), expected);
+    }
+
+    #[test]
+    fn lines_round_trip_whatever_the_version_says() {
+        let longest = "\u{1}".repeat(crate::store::fold::MAX_VERSION_BYTES);
+        for version in [
+            "",
+            "0.1.0",
+            "a \"quoted\" \\ one",
+            "line\nend, tab\t, ü, 王后",
+            &longest,
+        ] {
+            let line = line(version);
+            let text = line.encode();
+            assert!(
+                text.len() <= MAX_LINE_BYTES && !text.contains('\n'),
+                "{text}"
+            );
+            assert_eq!(Line::decode(text.as_bytes()), Ok(line));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused() {
+        let text = line("0.1.0").encode();
+        let body = &text[..text.len() - CRC_TAIL];
+        let resealed = |body: String| {
+            let crc = crc32fast::hash(body.as_bytes());
+            format!("{body}{CRC_KEY}{crc:08x}\"}}")
+        };
+        assert!(Line::decode(resealed(body.to_owned()).as_bytes()).is_ok());
+        let bad = [
+            String::new(),
+            text.replace(r#","crc""#, r#","cr""#),
+            resealed(body.replace("avx512", "abacus")),
+            resealed(body.replace("turned", "sideways")),
+            resealed(body.replace("18446744073709551615", "18446744073709551616")),
+            resealed(body.replace(r#""task":7"#, r#""task":-7"#)),
+            resealed(body.replace("quarantined", "wished")),
+            resealed(format!(r#"{body},"more":"fields"#)),
+        ];
+        for bad in bad {
+            let error = Line::decode(bad.as_bytes()).unwrap_err();
+            assert!(matches!(error, BadLine::Malformed(_)), "{bad}: {error}");
+        }
+        let error = Line::decode(text.replace("1000000", "1000001").as_bytes()).unwrap_err();
+        assert!(matches!(error, BadLine::CheckSum { .. }), "{error}");
+    }
+}

@@ -210,3 +210,90 @@ fn digest(text: &str) -> String {
         .map(|byte| format!("{byte:02x}"))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> RunManifest {
+        RunManifest {
+            run: RunId(0xab),
+            spec: PlanSpec {
+                board: Board::new(27).unwrap(),
+                layout: common::method::Layout::Border,
+                task_cost: 60_000_000,
+            },
+            plan: "0123456789abcdef".repeat(4).parse().unwrap(),
+            plan_version: 4,
+            priority: -2,
+            created_unix_ms: 1_700_000_000_000,
+        }
+    }
+
+    #[test]
+    fn the_texts_are_frozen() {
+        let saved = SavedState {
+            state: RunState::Complete,
+            lines: 3,
+            head: Link::after(b"line"),
+        };
+        let texts = [
+            encode(&manifest()),
+            encode_state(RunId(0xab), &saved),
+            marker(),
+        ];
+        let expected = [
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","n":27,"layout":"border","#,
+                r#""task_cost":60000000,"plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
+                r#""plan_version":4,"priority":-2,"created_unix_ms":1700000000000,"#,
+                r#""check":"cd2cb152634287d3d106944b6991efa3271ab8f469ec329b934b01fb9fc8f101"}"#,
+            ),
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","state":"complete","lines":3,"head":"38a9c1e721584da284b90ceea4ed7eb8","#,
+                r#""check":"0c2c3d4426714acdffcb08c37604bc036d6dbbe2acb8f2457d904172566f0d02"}"#,
+            ),
+            concat!(
+                r#"{"format":1,"program":"queens coordinator","#,
+                r#""check":"98b64987eb34b67807ce6a1cba97bb13af761e6246452680b2b59de043cc8526"}"#,
+            ),
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn texts_round_trip() {
+        assert_eq!(decode(&encode(&manifest())), Ok(manifest()));
+        for state in STATES {
+            let saved = SavedState {
+                state,
+                lines: 9,
+                head: Link::after(b"line"),
+            };
+            let text = encode_state(RunId(1), &saved);
+            assert_eq!(decode_state(RunId(1), &text), Ok(saved));
+            assert!(decode_state(RunId(2), &text).is_err());
+        }
+        assert_eq!(check_marker(&marker()), Ok(()));
+    }
+
+    #[test]
+    fn a_changed_byte_is_found_in_any_text() {
+        let text = encode(&manifest());
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] ^= 1;
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(decode(&changed).is_err(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let error = decode(&encode(&manifest()).replace(r#""format":1"#, r#""format":12"#));
+        let error = error.unwrap_err();
+        assert!(error.contains("format 12"), "{error}");
+        assert_eq!(format_of("{\"format\":7,\"new\":[]}"), Some(7));
+        assert_eq!(format_of("no JSON"), None);
+    }
+}

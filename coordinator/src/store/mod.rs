@@ -17,11 +17,15 @@ mod manifest;
 mod memory;
 mod recover;
 mod rows;
+mod verify;
+#[cfg(test)]
+mod verify_tests;
 
 pub use disk::DiskStore;
 pub use error::{PlanMismatch, Refusal, StoreError};
 pub(crate) use fold::plan_of;
 pub use memory::MemoryStore;
+pub use verify::{Checks, Flaw, RunReport, VerifyError, VerifyReport, verify};
 
 use std::ops::ControlFlow;
 

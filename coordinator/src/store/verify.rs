@@ -1,0 +1,404 @@
+//! Rechecks a data directory from its manifests and journals alone; writes nothing, trusts nothing
+//! that sled says.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use common::{
+    board::Board,
+    known::known_counts,
+    plan::{Plan, TaskId},
+    symmetric::{self, HalfTurn},
+    tally::{self, Counts},
+};
+
+use super::{
+    JournalEntry, RunManifest, RunState, StoreError,
+    files::{self, Layout, Lock},
+    fold::{self, Row, Standing},
+    journal::{End, Next, Reader},
+    line::{Line, Link},
+    recover::{self, FoundRun},
+};
+
+/// The most flaws that are listed of one run.
+const MAX_FLAWS: usize = 20;
+/// Up to this board the symmetric solutions are enumerated anew (about a second); above it the
+/// published numbers of them are used.
+const ENUMERATED_N: u8 = 20;
+
+/// What a data directory holds, after every check passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Its runs, in order of creation.
+    pub runs: Vec<RunReport>,
+}
+
+/// What the journal of one run proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// What the run is.
+    pub manifest: RunManifest,
+    /// How far it is, as its state file says.
+    pub state: RunState,
+    /// Tasks of the plan.
+    pub tasks_total: u64,
+    /// Tasks with an accepted count.
+    pub tasks_done: u64,
+    /// The sum of the accepted counts.
+    pub solutions: u128,
+    /// Whole lines of the journal.
+    pub lines: u64,
+    /// Records that confirm an accepted count.
+    pub confirmed: u64,
+    /// Tasks whose counts contradict each other, undecided.
+    pub quarantined: Vec<TaskId>,
+    /// Bytes of a last line that was not finished: the next start cuts them.
+    pub torn_bytes: u64,
+    /// What the total was checked against, once every task is done.
+    pub checks: Option<Checks>,
+}
+
+/// The checks that a complete run's total passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The total with the symmetric solutions, consistent by Burnside's formula; None where their
+    /// number is neither published nor quickly enumerated.
+    pub counts: Option<Counts>,
+    /// The symmetric solutions were enumerated anew.
+    pub enumerated: bool,
+    /// The total is the published one; false where none is published.
+    pub published: bool,
+}
+
+/// Why a data directory cannot be vouched for.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// It cannot be read, is in use, or is of another program or version.
+    #[error(transparent)]
+    Unreadable(#[from] StoreError),
+    /// It is no data directory at all.
+    #[error("{0} is no data directory of this program: it has no format.json")]
+    NotOurs(PathBuf),
+    /// What it holds is not what was written, or contradicts itself.
+    #[error("{}", list(.0))]
+    Flawed(Vec<Flaw>),
+}
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// In which file.
+    pub path: PathBuf,
+    /// In which line, counted from 1.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Rechecks every line of every journal in `dir`, refolds the totals and checks complete ones.
+///
+/// Reads only. Refuses a directory that a coordinator has open.
+pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
+    let layout = Layout::new(dir);
+    if !Lock::marked(&layout)? {
+        return Err(VerifyError::NotOurs(dir.to_owned()));
+    }
+    let _lock = Lock::shared(&layout)?;
+    let mut runs = Vec::new();
+    let mut flaws = Vec::new();
+    for found in recover::find_runs(&layout)? {
+        let mut audit = Audit::new(&found)?;
+        audit.read()?;
+        runs.push(audit.report());
+        flaws.append(&mut audit.flaws);
+    }
+    if flaws.is_empty() {
+        let dir = dir.to_owned();
+        Ok(VerifyReport { dir, runs })
+    } else {
+        Err(VerifyError::Flawed(flaws))
+    }
+}
+
+/// One run under examination.
+struct Audit<'a> {
+    found: &'a FoundRun,
+    plan: Plan,
+    rows: HashMap<TaskId, Row>,
+    end: End,
+    /// After as many lines as the state file says.
+    saved_head: Option<Link>,
+    /// The line before was bad: this one's place cannot be checked.
+    lost: bool,
+    confirmed: u64,
+    torn_bytes: u64,
+    flaws: Vec<Flaw>,
+}
+
+impl<'a> Audit<'a> {
+    fn new(found: &'a FoundRun) -> Result<Self, StoreError> {
+        let end = End::empty(&found.manifest);
+        Ok(Self {
+            found,
+            plan: fold::plan_of(&found.manifest)?,
+            rows: HashMap::new(),
+            end,
+            saved_head: found.head_if_saved_at(&end),
+            lost: false,
+            confirmed: 0,
+            torn_bytes: 0,
+            flaws: Vec::new(),
+        })
+    }
+
+    fn flaw(&mut self, line: Option<u64>, what: String) {
+        if self.flaws.len() < MAX_FLAWS {
+            let path = self.found.files.journal();
+            self.flaws.push(Flaw { path, line, what });
+        }
+    }
+
+    fn read(&mut self) -> Result<(), StoreError> {
+        let path = self.found.files.journal();
+        let mut reader = Reader::open(&path, 0)?;
+        for number in 1.. {
+            let start = reader.offset();
+            match reader.next().map_err(files::failed("read", &path))? {
+                Next::End => break,
+                Next::Torn => self.torn_bytes = reader.offset() - start,
+                Next::Bad(bad) => {
+                    self.flaw(Some(number), bad.to_string());
+                    self.lost = true;
+                }
+                Next::Line(line, text) => {
+                    let link = Link::after(text.as_bytes());
+                    self.line(number, &line, link);
+                }
+            }
+        }
+        if !self.lost && self.flaws.is_empty() {
+            self.check_saved()?;
+        }
+        Ok(())
+    }
+
+    fn check_saved(&mut self) -> Result<(), StoreError> {
+        match self.found.check_saved(&self.end, self.saved_head) {
+            Err(StoreError::Damaged { what, .. }) => self.flaw(None, what),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, number: u64, line: &Line, link: Link) {
+        if self.lost {
+            self.end.lines = line.sequence.saturating_sub(1);
+            self.end.head = line.prev;
+            self.lost = false;
+        }
+        if let Err(what) = self.found.check_place(line, &self.end) {
+            self.flaw(Some(number), what);
+        }
+        if let Err(what) = self.settle(line) {
+            self.flaw(Some(number), what);
+        }
+        self.end.lines = line.sequence;
+        self.end.head = link;
+        let saved_head = self.found.head_if_saved_at(&self.end);
+        self.saved_head = self.saved_head.or(saved_head);
+    }
+
+    fn settle(&mut self, line: &Line) -> Result<(), String> {
+        let record = line.entry.record();
+        let run = self.found.manifest.run;
+        fold::check_task(&self.plan, run, record.task)
+            .and_then(|()| fold::check_count(&self.plan, record))
+            .and_then(|()| {
+                let row = self.rows.entry(record.task).or_insert(Row::new());
+                row.settle(&line.entry, line.sequence)
+            })
+            .map_err(|refusal| refusal.to_string())?;
+        self.confirmed += u64::from(matches!(line.entry, JournalEntry::Confirmed(_)));
+        Ok(())
+    }
+
+    fn report(&mut self) -> RunReport {
+        let mut counts = Vec::new();
+        let mut quarantined = Vec::new();
+        for (task, row) in &self.rows {
+            match &row.standing {
+                Standing::Done(vote) => counts.push(vote.count),
+                Standing::Quarantined(_) => quarantined.push(*task),
+                Standing::Pending | Standing::Leased { .. } | Standing::Parked => {}
+            }
+        }
+        quarantined.sort_unstable();
+        let tasks_done = counts.len() as u64;
+        let solutions = tally::total(counts).unwrap_or_else(|error| {
+            self.flaw(None, error.to_string());
+            0
+        });
+        let complete = tasks_done == self.plan.tasks();
+        let state = self
+            .found
+            .saved
+            .map_or(RunState::Running, |saved| saved.state);
+        if state == RunState::Complete && !complete && self.flaws.is_empty() {
+            let tasks = self.plan.tasks();
+            let what =
+                format!("the run is said to be complete, with {tasks_done} of {tasks} tasks");
+            self.flaw(None, what);
+        }
+        let checks = if complete && self.flaws.is_empty() {
+            check(self.found.manifest.spec.board, solutions)
+                .map_err(|what| self.flaw(None, what))
+                .ok()
+        } else {
+            None
+        };
+        RunReport {
+            manifest: self.found.manifest.clone(),
+            state,
+            tasks_total: self.plan.tasks(),
+            tasks_done,
+            solutions,
+            lines: self.end.lines,
+            confirmed: self.confirmed,
+            quarantined,
+            torn_bytes: self.torn_bytes,
+            checks,
+        }
+    }
+}
+
+/// Checks the total of a complete run, or says what contradicts it.
+fn check(board: Board, solutions: u128) -> Result<Checks, String> {
+    let known = known_counts(board);
+    let enumerated = board.n() <= ENUMERATED_N;
+    let symmetric = if enumerated {
+        let half = HalfTurn::new(board)
+            .count(&|| ControlFlow::Continue(()))
+            .map_err(|error| error.to_string())?;
+        Some((half, symmetric::quarter_turn(board)))
+    } else {
+        known.map(|known| (known.half_turn(), known.quarter_turn()))
+    };
+    let counts = symmetric
+        .map(|(half, quarter)| Counts::new(solutions, half, quarter))
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    if let Some(known) = known.filter(|known| known.all() != solutions) {
+        return Err(format!(
+            "the total {solutions} is not the published {} for N = {board}",
+            known.all()
+        ));
+    }
+    Ok(Checks {
+        counts,
+        enumerated,
+        published: known.is_some(),
+    })
+}
+
+fn list(flaws: &[Flaw]) -> String {
+    let lines: Vec<_> = flaws.iter().map(Flaw::to_string).collect();
+    lines.join("\n")
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return write!(f, "{}: no runs", self.dir.display());
+        }
+        for (number, run) in self.runs.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{run}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = &self.manifest.spec;
+        writeln!(
+            f,
+            "run {}: N = {}, layout {}, plan {}, {}",
+            self.manifest.run,
+            spec.board,
+            spec.layout,
+            self.manifest.plan.short(),
+            self.state.name()
+        )?;
+        writeln!(
+            f,
+            "  journal    {} lines; every check sum, link, task and limit is right",
+            self.lines
+        )?;
+        if self.torn_bytes > 0 {
+            writeln!(
+                f,
+                "             {} bytes of an unfinished last line: the next start cuts them",
+                self.torn_bytes
+            )?;
+        }
+        writeln!(
+            f,
+            "  tasks      {} of {} done, {} confirmed by another count, {} quarantined",
+            self.tasks_done,
+            self.tasks_total,
+            self.confirmed,
+            self.quarantined.len()
+        )?;
+        match &self.checks {
+            Some(checks) => checks.describe(f, self.solutions),
+            None => write!(f, "  solutions  {} so far", self.solutions),
+        }
+    }
+}
+
+impl Checks {
+    fn describe(&self, f: &mut fmt::Formatter<'_>, solutions: u128) -> fmt::Result {
+        write!(f, "  solutions  {solutions}")?;
+        if let Some(counts) = &self.counts {
+            let source = if self.enumerated {
+                "enumerated anew"
+            } else {
+                "as published"
+            };
+            write!(
+                f,
+                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source}, \
+                 agree by Burnside's formula",
+                counts.unique(),
+                counts.half_turn(),
+                counts.quarter_turn()
+            )?;
+        }
+        let published = if self.published {
+            "the total is the published one"
+        } else {
+            "nobody has published a total for this board"
+        };
+        write!(f, "\n             {published}")
+    }
+}
