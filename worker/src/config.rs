@@ -1,0 +1,303 @@
+//! What a worker is started with, validated once.
+
+use std::{fmt, fs, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
+
+use common::kernel::{Kernel, KernelName, MissingKernel};
+use tonic::transport::Uri;
+
+use crate::memory::MemorySize;
+
+/// Everything that [`crate::run`] needs to know.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The coordinator to serve.
+    pub coordinator: Address,
+    /// How many threads count.
+    pub threads: Threads,
+    /// What all counting threads together may hold.
+    pub memory: MemorySize,
+    /// The instruction set of the inner loops.
+    pub kernel: Kernel,
+    /// For people; by default the host's name.
+    pub name: Option<String>,
+    /// Where results wait for their acknowledgement.
+    pub spool: SpoolChoice,
+}
+
+/// Where results wait for their acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolChoice {
+    /// A directory of the worker's name below `$XDG_STATE_HOME/queens-spool`, or below
+    /// `queens-spool` here; the next free numbered one where another worker has it.
+    Usual,
+    /// This directory; a second worker on it is refused.
+    Directory(PathBuf),
+    /// In memory alone: for a worker that ends with its coordinator anyway.
+    Memory,
+}
+
+impl WorkerConfig {
+    /// A worker for `coordinator` with this machine's cores, memory and best kernel.
+    pub fn new(coordinator: Address) -> Self {
+        Self {
+            coordinator,
+            threads: Threads::of_this_machine(),
+            memory: MemorySize::of_this_machine(),
+            kernel: Kernel::best(),
+            name: None,
+            spool: SpoolChoice::Usual,
+        }
+    }
+
+    /// What one thread may hold, in bytes.
+    pub fn memory_bytes_per_thread(&self) -> u64 {
+        self.memory.bytes() / u64::from(self.threads.get())
+    }
+}
+
+/// A coordinator's URL: `http://host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(Uri);
+
+/// A URL that a worker cannot or will not call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAddress {
+    /// Not a URL of the form that is wanted.
+    #[error("'{0}' is no coordinator's URL: give http://HOST:PORT, such as http://127.0.0.1:7171")]
+    Form(String),
+    /// TLS, which is missing.
+    #[error(
+        "'{0}' asks for TLS, which this version does not have: give http://HOST:PORT with \
+         --insecure inside a network that you trust, or a tunnel to the coordinator's loopback \
+         address"
+    )]
+    Tls(String),
+    /// Plain text to another machine.
+    #[error(
+        "'{0}' is another machine, and this version speaks plain text only, which anyone on the \
+         way can read and change: add --insecure if you trust the network, or use a tunnel to the \
+         coordinator's loopback address"
+    )]
+    Plaintext(String),
+}
+
+impl Address {
+    /// The address that `url` names. A host that is not this machine's loopback is refused unless
+    /// `insecure`.
+    pub fn new(url: &str, insecure: bool) -> Result<Self, BadAddress> {
+        let form = || BadAddress::Form(url.to_owned());
+        let uri: Uri = url.parse().map_err(|_| form())?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(BadAddress::Tls(url.to_owned())),
+            _ => return Err(form()),
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(form)?;
+        if uri.port_u16().is_none_or(|port| port == 0) || uri.path() != "/" || uri.query().is_some()
+        {
+            return Err(form());
+        }
+        if !insecure && !is_loopback(host) {
+            return Err(BadAddress::Plaintext(url.to_owned()));
+        }
+        Ok(Self(uri))
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the path "/", which people did not write.
+        write!(f, "{}", self.0.to_string().trim_end_matches('/'))
+    }
+}
+
+/// How many threads count, 1 to the most that the protocol can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads(u32);
+
+/// A number of threads that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no number of threads: give a whole number from 1 to {max}", max = proto::limits::THREADS)]
+pub struct BadThreads(String);
+
+impl Threads {
+    /// As many as this process may run at once, by affinity and control group.
+    pub fn of_this_machine() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self(u32::try_from(cores).map_or(proto::limits::THREADS, |cores| {
+            cores.min(proto::limits::THREADS)
+        }))
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl FromStr for Threads {
+    type Err = BadThreads;
+
+    fn from_str(text: &str) -> Result<Self, BadThreads> {
+        text.parse()
+            .ok()
+            .filter(|threads| (1..=proto::limits::THREADS).contains(threads))
+            .map(Self)
+            .ok_or_else(|| BadThreads(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The kernel that the command line asks for; `None` is `auto`.
+pub fn choose_kernel(asked: Option<KernelName>) -> Result<Kernel, MissingKernel> {
+    asked.map_or_else(|| Ok(Kernel::best()), Kernel::new)
+}
+
+/// This CPU's kernels, best first, for people.
+pub fn available_kernels() -> String {
+    let names: Vec<_> = Kernel::available().iter().map(Kernel::to_string).collect();
+    names.join(", ")
+}
+
+/// A worker's name as it is sent: control characters replaced, cut to the protocol's length.
+pub(crate) fn display_name(given: Option<&str>) -> String {
+    let name = given.map_or_else(host_name, str::to_owned);
+    let mut name = name.trim().replace(char::is_control, " ");
+    name.truncate(name.floor_char_boundary(proto::limits::NAME_BYTES));
+    if name.is_empty() {
+        "worker".to_owned()
+    } else {
+        name
+    }
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .unwrap_or_default()
+}
+
+/// Text that is no span of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no span of time: give numbers with units, such as 3h, 90m, 45s or 1h30m")]
+pub struct BadDuration(String);
+
+/// Reads spans of time such as `3h`, `90m`, `45s`, `1h30m`, `2d`.
+pub fn duration(text: &str) -> Result<Duration, BadDuration> {
+    let bad = || BadDuration(text.to_owned());
+    let mut seconds = 0u64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let number: u64 = rest[..end].parse().map_err(|_| bad())?;
+        let unit = match rest.as_bytes()[end] {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3_600,
+            b'd' => 86_400,
+            _ => return Err(bad()),
+        };
+        let part = number.checked_mul(unit).ok_or_else(bad)?;
+        seconds = seconds.checked_add(part).ok_or_else(bad)?;
+        rest = &rest[end + 1..];
+    }
+    // A year is longer than any scheduler's limit; clocks cannot add much more.
+    if seconds == 0 || seconds > 366 * 86_400 {
+        return Err(bad());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_needs_nothing_and_other_machines_need_insecure() {
+        for url in [
+            "http://127.0.0.1:7171",
+            "http://localhost:7171",
+            "http://LOCALHOST:1",
+            "http://[::1]:7171",
+            "http://127.9.9.9:7171/",
+        ] {
+            assert!(Address::new(url, false).is_ok(), "{url}");
+        }
+        for url in ["http://10.0.0.7:7171", "http://node7:7171", "http://[fe80::1]:7171"] {
+            let error = Address::new(url, false).unwrap_err();
+            assert_eq!(error, BadAddress::Plaintext(url.to_owned()));
+            assert!(error.to_string().contains("--insecure"), "{error}");
+            assert_eq!(Address::new(url, true).unwrap().to_string(), url);
+        }
+        let error = Address::new("https://127.0.0.1:7171", true).unwrap_err();
+        assert!(error.to_string().contains("TLS"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for url in [
+            "",
+            "127.0.0.1:7171",
+            "localhost",
+            "http://",
+            "http://127.0.0.1",
+            "http://127.0.0.1:0",
+            "http://127.0.0.1:99999",
+            "ftp://127.0.0.1:7171",
+            "http://127.0.0.1:7171/path",
+            "http://127.0.0.1:7171?x=1",
+            "one two",
+        ] {
+            let error = Address::new(url, true).unwrap_err();
+            assert_eq!(error, BadAddress::Form(url.to_owned()));
+        }
+    }
+
+    #[test]
+    fn spans_of_time_have_units() {
+        for (text, seconds) in [
+            ("45s", 45),
+            ("90m", 5_400),
+            ("3h", 10_800),
+            ("1h30m", 5_400),
+            ("2d", 172_800),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "0s", "3", "h", "-3h", "1.5h", "3 h", "3w", "99999999999999999999s", "9é"] {
+            assert_eq!(duration(bad), Err(BadDuration(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn threads_are_within_the_protocols_bounds() {
+        assert_eq!("7".parse(), Ok(Threads(7)));
+        for bad in ["0", "-1", "4097", "two", ""] {
+            assert_eq!(bad.parse::<Threads>(), Err(BadThreads(bad.to_owned())));
+        }
+        assert!(Threads::of_this_machine().get() >= 1);
+    }
+
+    #[test]
+    fn names_are_one_line_of_bounded_length() {
+        assert_eq!(display_name(Some(" node\n7 ")), "node 7");
+        assert_eq!(display_name(Some("")), "worker");
+        assert_eq!(display_name(Some(&"é".repeat(100))).len(), 128);
+        assert!(!display_name(None).is_empty());
+    }
+}

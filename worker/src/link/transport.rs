@@ -1,0 +1,95 @@
+//! The calls themselves: one HTTP/2 connection that comes and goes.
+
+use std::{error::Error, pin::Pin, time::Duration};
+
+use common::sync::{SyncReply, SyncRequest};
+use proto::{BadMessage, limits, v1, v1::work_queue_client::WorkQueueClient};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::config::Address;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A call on its way.
+pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, CallError>> + Send>>;
+
+/// Why a call brought no reply. What was sent may have been carried out or not.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The coordinator was not reached, or the answer was lost.
+    #[error("cannot be reached ({0})")]
+    Unreachable(String),
+    /// The coordinator answered with an error.
+    #[error("refuses this worker's calls ({code:?}: {message})")]
+    Refused {
+        /// The gRPC code.
+        code: Code,
+        /// What the coordinator says.
+        message: String,
+    },
+    /// The coordinator answered something else.
+    #[error("sent a reply that makes no sense ({0}); install the same release on both sides")]
+    BadReply(#[from] BadMessage),
+}
+
+/// Calls one coordinator; connects on the first call and again whenever the connection is lost.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    client: WorkQueueClient<Channel>,
+}
+
+impl Transport {
+    pub(crate) fn new(coordinator: &Address) -> Self {
+        let channel = Endpoint::from(coordinator.uri().clone())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(CALL_TIMEOUT)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .connect_lazy();
+        Self {
+            client: WorkQueueClient::new(channel)
+                .max_decoding_message_size(limits::MESSAGE_BYTES)
+                .max_encoding_message_size(limits::MESSAGE_BYTES),
+        }
+    }
+
+    /// One call; nothing is sent before it is polled.
+    pub(crate) fn sync(&self, request: SyncRequest) -> Call {
+        let mut client = self.client.clone();
+        Box::pin(async move {
+            let reply = client.sync(v1::SyncRequest::from(request)).await;
+            let reply = reply.map_err(|status| failure(&status))?.into_inner();
+            Ok(SyncReply::try_from(reply)?)
+        })
+    }
+}
+
+fn failure(status: &Status) -> CallError {
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
+            CallError::Unreachable(innermost(status))
+        }
+        code => CallError::Refused {
+            code,
+            message: status.message().to_owned(),
+        },
+    }
+}
+
+/// The cause at the bottom, which says what happened to the socket.
+fn innermost(status: &Status) -> String {
+    let mut cause: Option<&dyn Error> = status.source();
+    let mut text = status.message().to_owned();
+    while let Some(error) = cause {
+        text = error.to_string();
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,101 @@
+//! The counters that one thread keeps between tasks.
+
+use common::{
+    count::{CountError, Counter, Orientation, Setup, SetupError, Watch},
+    kernel::Kernel,
+    method::Method,
+    plan::{Plan, PlanHash},
+};
+
+use super::Job;
+
+/// What counts the tasks of one plan on one thread.
+pub(crate) trait CountTask {
+    /// The weighted count of the job's task, told to the job as it goes on.
+    fn count(&mut self, job: &Job) -> Result<u64, CountError>;
+}
+
+impl CountTask for Counter {
+    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
+        let watch: &dyn Watch = job;
+        self.count(job.plan.task_units(job.lease.task.task), watch)
+    }
+}
+
+/// Makes what counts the tasks of a plan.
+pub(crate) type MakeCounter =
+    dyn Fn(&Plan, &Setup) -> Result<Box<dyn CountTask>, SetupError> + Send + Sync;
+
+/// How the real pool counts.
+pub(crate) fn real_counter(plan: &Plan, setup: &Setup) -> Result<Box<dyn CountTask>, SetupError> {
+    Ok(Box::new(Counter::new(plan, setup)?))
+}
+
+/// The counters of the last few plans, the latest last.
+pub(super) struct Counters<'a> {
+    make: &'a MakeCounter,
+    kernel: Kernel,
+    memory_bytes: u64,
+    kept: Vec<Kept>,
+}
+
+struct Kept {
+    plan: PlanHash,
+    orientation: Orientation,
+    counter: Box<dyn CountTask>,
+}
+
+impl<'a> Counters<'a> {
+    /// For counters that may hold `memory_bytes` each.
+    pub(super) fn new(make: &'a MakeCounter, kernel: Kernel, memory_bytes: u64) -> Self {
+        Self {
+            make,
+            kernel,
+            memory_bytes,
+            kept: Vec::new(),
+        }
+    }
+
+    /// The counter for `job`, made if it is not kept.
+    pub(super) fn get(&mut self, job: &Job) -> Result<&mut dyn CountTask, SetupError> {
+        let (plan, orientation) = (job.plan.hash(), job.orientation);
+        let found = self
+            .kept
+            .iter()
+            .position(|kept| kept.plan == plan && kept.orientation == orientation);
+        let kept = match found {
+            Some(index) => self.kept.remove(index),
+            None => {
+                self.make_room(job.plan.spec().layout.method());
+                let setup = Setup {
+                    kernel: self.kernel,
+                    memory_bytes: self.memory_bytes,
+                    orientation,
+                };
+                Kept {
+                    plan,
+                    orientation,
+                    counter: (self.make)(&job.plan, &setup)?,
+                }
+            }
+        };
+        let last = self.kept.push_mut(kept);
+        Ok(last.counter.as_mut())
+    }
+
+    /// A counter may use all of the thread's memory, so that only methods that hardly use any may
+    /// keep several.
+    fn make_room(&mut self, newcomer: Method) {
+        let others = match newcomer {
+            Method::Rows => 3,
+            Method::Frames => 0,
+        };
+        let surplus = self.kept.len().saturating_sub(others);
+        self.kept.drain(..surplus);
+    }
+
+    /// Forgets all counters: after a panic, none can be trusted.
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+    }
+}

@@ -1,0 +1,202 @@
+//! Crashes, damage, compaction and the lock of a spool directory.
+
+use std::collections::BTreeSet;
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::testing::sample_partial;
+
+const ID: WorkerId = WorkerId(0xfeed);
+
+fn tasks(spool: &Spool) -> BTreeSet<u64> {
+    spool.unacknowledged().map(|p| p.task.task.0).collect()
+}
+
+fn open_in(directory: &Path) -> Spool {
+    Spool::open(directory, ID).unwrap()
+}
+
+#[test]
+fn what_was_kept_is_there_after_a_restart_and_what_was_acknowledged_is_not() {
+    let home = tempfile::tempdir().unwrap();
+    let kept = [1, 2, 3].map(|task| sample_partial(task, 1));
+    let mut spool = open_in(home.path());
+    spool.keep(&kept, &[]).unwrap();
+    spool.keep(&[], &[LeaseKey::of(&kept[1])]).unwrap();
+    drop(spool);
+    let spool = open_in(home.path());
+    let again: Vec<_> = spool.unacknowledged().copied().collect();
+    assert_eq!(again, [kept[0], kept[2]]);
+}
+
+#[test]
+fn the_identity_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let other = WorkerId(7);
+    assert_eq!(open_in(home.path()).worker(), ID);
+    assert_eq!(Spool::open(home.path(), other).unwrap().worker(), ID);
+    fs::write(home.path().join("worker-id"), "nonsense\n").unwrap();
+    assert_eq!(Spool::open(home.path(), other).unwrap().worker(), other);
+}
+
+#[test]
+fn a_second_worker_is_refused_or_gets_the_next_usual_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let first = open_in(home.path());
+    let error = Spool::open(home.path(), ID).unwrap_err();
+    assert!(matches!(error, SpoolError::InUse(_)));
+    assert!(error.to_string().contains("--spool"), "{error}");
+    drop(first);
+    open_in(home.path());
+
+    let base = home.path().join("base");
+    let (one, number) = open_free(&base, "node/../7", ID).unwrap();
+    assert_eq!((one.directory(), number), (&*base.join("node____7"), 1));
+    let (two, number) = open_free(&base, "node/../7", WorkerId(2)).unwrap();
+    assert_eq!((two.directory(), number), (&*base.join("node____7-2"), 2));
+    assert_ne!(one.worker(), two.worker());
+    drop(one);
+    let (one, number) = open_free(&base, "node/../7", ID).unwrap();
+    assert_eq!((one.worker(), number), (ID, 1));
+}
+
+#[test]
+fn a_directory_that_cannot_be_is_an_error_that_names_it() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "in the way").unwrap();
+    let error = Spool::open(&file.join("spool"), ID).unwrap_err();
+    assert!(matches!(error, SpoolError::Unusable { .. }));
+    assert!(error.to_string().contains("file/spool"), "{error}");
+}
+
+#[test]
+fn the_file_does_not_grow_for_ever() {
+    let home = tempfile::tempdir().unwrap();
+    let mut spool = open_in(home.path());
+    let stays = sample_partial(0, 1);
+    spool.keep(&[stays], &[]).unwrap();
+    let one_line = fs::metadata(spool.path()).unwrap().len();
+    for task in 1..=3 * COMPACT_AFTER as u64 {
+        let partial = sample_partial(task, 1);
+        // Both lines at once: the result is never needed, and the disk is not waited for.
+        spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
+        spool.live.insert(LeaseKey::of(&partial), partial);
+        spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
+    }
+    assert!(spool.dead_lines <= COMPACT_AFTER + 2);
+    assert_eq!(tasks(&spool), [0].into());
+    spool.keep(&[], &[LeaseKey::of(&stays)]).unwrap();
+    assert_eq!(fs::metadata(spool.path()).unwrap().len(), 0);
+    spool.keep(&[stays], &[]).unwrap();
+    assert_eq!(fs::metadata(spool.path()).unwrap().len(), one_line);
+    drop(spool);
+    assert_eq!(tasks(&open_in(home.path())), [0].into());
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_kept_and_is_tried_again() {
+    // The kernel's always-full device stands for the disk.
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut spool = open_in(home.path());
+    spool.keep(&[sample_partial(1, 1)], &[]).unwrap();
+    spool.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    spool.keep(&[sample_partial(2, 1)], &[]).unwrap_err();
+    // The disk has room again, and the file is made whole with the next word.
+    spool.keep(&[], &[]).unwrap();
+    drop(spool);
+    assert_eq!(tasks(&open_in(home.path())), [1, 2].into());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Finish(u64),
+    Acknowledge(u64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u64..12).prop_map(Step::Finish),
+        3 => (0u64..12).prop_map(Step::Acknowledge),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever happens, a restart finds exactly what was finished and not acknowledged.
+    #[test]
+    fn a_spool_behaves_like_a_set(steps in vec(step(), 0..40)) {
+        let home = tempfile::tempdir().unwrap();
+        let mut model = BTreeSet::new();
+        let mut spool = Some(open_in(home.path()));
+        for step in steps {
+            let open = spool.as_mut().unwrap();
+            match step {
+                Step::Finish(task) => {
+                    open.keep(&[sample_partial(task, 1)], &[]).unwrap();
+                    model.insert(task);
+                }
+                Step::Acknowledge(task) => {
+                    let lease = LeaseKey::of(&sample_partial(task, 1));
+                    open.keep(&[], &[lease]).unwrap();
+                    model.remove(&task);
+                }
+                Step::Restart => {
+                    spool = None;
+                    spool = Some(open_in(home.path()));
+                }
+            }
+            prop_assert_eq!(&tasks(spool.as_ref().unwrap()), &model);
+        }
+        drop(spool);
+        prop_assert_eq!(tasks(&open_in(home.path())), model);
+    }
+
+    /// A crash leaves a prefix of the file, perhaps with garbage behind it: whole lines count.
+    #[test]
+    fn a_torn_tail_costs_only_the_torn_lines(
+        count in 1u64..6,
+        cut in any::<proptest::sample::Index>(),
+        garbage in vec(any::<u8>(), 0..20),
+    ) {
+        let home = tempfile::tempdir().unwrap();
+        let mut spool = open_in(home.path());
+        for task in 0..count {
+            spool.keep(&[sample_partial(task, 1)], &[]).unwrap();
+        }
+        let path = spool.path();
+        drop(spool);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.truncate(cut.index(bytes.len() + 1));
+        // Only the line end may be missing from a line that is counted as whole.
+        let whole = (0..=count as usize)
+            .rev()
+            .find(|&lines| {
+                let mut expected = Vec::new();
+                (0..lines as u64).for_each(|t| Line::Finished(sample_partial(t, 1)).write(&mut expected));
+                if lines > 0 {
+                    expected.pop();
+                }
+                bytes.starts_with(&expected)
+            })
+            .unwrap();
+        if bytes.ends_with(b"\n") || bytes.is_empty() {
+            bytes.extend_from_slice(&garbage);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let expected: BTreeSet<u64> = (0..whole as u64).collect();
+        prop_assert_eq!(tasks(&open_in(home.path())), expected.clone());
+        // The repair is complete: a second start finds the same and can go on.
+        let mut spool = open_in(home.path());
+        spool.keep(&[sample_partial(99, 1)], &[]).unwrap();
+        drop(spool);
+        prop_assert_eq!(tasks(&open_in(home.path())).len(), expected.len() + 1);
+    }
+}
