@@ -92,7 +92,10 @@ impl Address {
             Some("https") => return Err(BadAddress::Tls(url.to_owned())),
             _ => return Err(form()),
         }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(form)?;
+        let host = uri
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or_else(form)?;
         if uri.port_u16().is_none_or(|port| port == 0) || uri.path() != "/" || uri.query().is_some()
         {
             return Err(form());
@@ -133,9 +136,11 @@ impl Threads {
     /// As many as this process may run at once, by affinity and control group.
     pub fn of_this_machine() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self(u32::try_from(cores).map_or(proto::limits::THREADS, |cores| {
-            cores.min(proto::limits::THREADS)
-        }))
+        Self(
+            u32::try_from(cores).map_or(proto::limits::THREADS, |cores| {
+                cores.min(proto::limits::THREADS)
+            }),
+        )
     }
 
     /// The number.
@@ -238,7 +243,11 @@ mod tests {
         ] {
             assert!(Address::new(url, false).is_ok(), "{url}");
         }
-        for url in ["http://10.0.0.7:7171", "http://node7:7171", "http://[fe80::1]:7171"] {
+        for url in [
+            "http://10.0.0.7:7171",
+            "http://node7:7171",
+            "http://[fe80::1]:7171",
+        ] {
             let error = Address::new(url, false).unwrap_err();
             assert_eq!(error, BadAddress::Plaintext(url.to_owned()));
             assert!(error.to_string().contains("--insecure"), "{error}");
@@ -279,7 +288,18 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for bad in ["", "0s", "3", "h", "-3h", "1.5h", "3 h", "3w", "99999999999999999999s", "9é"] {
+        for bad in [
+            "",
+            "0s",
+            "3",
+            "h",
+            "-3h",
+            "1.5h",
+            "3 h",
+            "3w",
+            "99999999999999999999s",
+            "9é",
+        ] {
             assert_eq!(duration(bad), Err(BadDuration(bad.to_owned())), "{bad}");
         }
     }

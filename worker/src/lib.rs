@@ -79,7 +79,9 @@ pub async fn run(
         name = format!("{name}-{number}");
     }
     let info = WorkerInfo {
-        id: spool.as_ref().map_or_else(new_worker_id, |(s, _)| s.worker()),
+        id: spool
+            .as_ref()
+            .map_or_else(new_worker_id, |(s, _)| s.worker()),
         session: SessionId(rand::random()),
         name: config::display_name(Some(&name)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -120,7 +122,10 @@ fn new_worker_id() -> WorkerId {
 
 /// The spool; `None` where there is none to be, or where the directory cannot be used: counting
 /// goes on without it, which is said once.
-fn open_spool(config: &WorkerConfig, name: &str) -> Result<Option<(spool::Spool, u32)>, SpoolError> {
+fn open_spool(
+    config: &WorkerConfig,
+    name: &str,
+) -> Result<Option<(spool::Spool, u32)>, SpoolError> {
     match spool::open(&config.spool, name, new_worker_id()) {
         Err(error @ SpoolError::Unusable { .. }) => {
             tracing::error!("{error}; until then results are kept in memory alone");

@@ -1,3 +1,28 @@
 //! The worker program.
 
-fn main() {}
+mod cli;
+mod count_command;
+mod serve_command;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Interrupted by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let Cli { command, serve } = Cli::parse();
+    match command {
+        Some(Command::Count(arguments)) => count_command::run(&arguments),
+        None => serve_command::run(&serve),
+    }
+}
+
+/// Says in one line what is wrong, and how the program ends.
+fn fail(code: u8, what: impl std::fmt::Display) -> ExitCode {
+    eprintln!("error: {what}");
+    ExitCode::from(code)
+}

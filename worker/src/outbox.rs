@@ -199,7 +199,9 @@ impl SpoolWriter {
         match self.spool.keep(&keep, &forget) {
             Ok(()) => {
                 if self.failing.swap(false, Relaxed) {
-                    tracing::info!("spool {directory} can be written again; every result is on disk");
+                    tracing::info!(
+                        "spool {directory} can be written again; every result is on disk"
+                    );
                 }
             }
             Err(error) => {

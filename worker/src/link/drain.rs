@@ -87,13 +87,22 @@ impl Link {
             #[allow(clippy::cast_precision_loss)] // An estimate.
             let left = (job.cost - job.cost_done()) as f64 / speed;
             // What has run for long and tells of no progress may be anywhere.
-            let since_start = job.started().map_or(Duration::ZERO, |started| now - started);
+            let since_start = job
+                .started()
+                .map_or(Duration::ZERO, |started| now - started);
             left > GRACE.as_secs_f64() || job.cost_done() == 0 && since_start > GRACE
         });
     }
 
     fn give_up_running(&mut self, hopeless: impl Fn(&Job) -> bool) {
-        let leases: Vec<_> = self.desk.held().filter(|j| hopeless(j)).map(|j| j.lease).collect();
-        leases.into_iter().for_each(|lease| self.desk.give_up(lease));
+        let leases: Vec<_> = self
+            .desk
+            .held()
+            .filter(|j| hopeless(j))
+            .map(|j| j.lease)
+            .collect();
+        leases
+            .into_iter()
+            .for_each(|lease| self.desk.give_up(lease));
     }
 }

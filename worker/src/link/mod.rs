@@ -100,7 +100,10 @@ impl Link {
 
     /// Serves until `shutdown` or until something is wrong with this program, then drains. The
     /// outbox comes back for whoever may block on the disk.
-    pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> (Ended, Outbox, Summary) {
+    pub(crate) async fn run(
+        mut self,
+        shutdown: impl Future<Output = ()>,
+    ) -> (Ended, Outbox, Summary) {
         let (ended, call) = self.serve(shutdown).await;
         self.drain(call).await;
         let Self { desk, pool, .. } = self;
@@ -114,7 +117,8 @@ impl Link {
         let mut shutdown = pin!(shutdown);
         let mut call = None;
         loop {
-            let due = self.pace.due(self.needs());
+            let needs = self.needs();
+            let due = self.pace.due(needs);
             tokio::select! {
                 () = &mut shutdown => return (Ended::Told, call),
                 Some(left) = self.left.recv() => {
@@ -145,7 +149,9 @@ impl Link {
         let backlog = self.pool.backlog();
         Needs {
             news: self.desk.has_news(),
-            low: self.demand.is_low(backlog) && self.refusing_until.is_none() && !self.desk.is_full(),
+            low: self.demand.is_low(backlog)
+                && self.refusing_until.is_none()
+                && !self.desk.is_full(),
             lasts: Duration::from_secs_f64(self.demand.seconds_for(backlog.cost).min(1e6)),
         }
     }
@@ -181,7 +187,10 @@ impl Link {
         if self.pace.failures() > 0 {
             tracing::info!("coordinator {} is there again", self.coordinator);
         }
-        reply.acknowledgements.iter().for_each(|a| self.desk.acknowledged(a));
+        reply
+            .acknowledgements
+            .iter()
+            .for_each(|a| self.desk.acknowledged(a));
         for revocation in &reply.revoked {
             self.pool.take_back(LeaseKey {
                 task: revocation.task,

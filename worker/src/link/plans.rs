@@ -21,11 +21,7 @@ pub(crate) enum BadGrant {
         "the coordinator's plan for N = {n} has hash {theirs}, this worker's has {ours}: install \
          the same release on both"
     )]
-    Hash {
-        n: u8,
-        theirs: String,
-        ours: String,
-    },
+    Hash { n: u8, theirs: String, ours: String },
     /// The plan has no such task.
     #[error("the plan for N = {n} has {tasks} tasks, so there is no task {task}")]
     Task { n: u8, tasks: u64, task: u64 },

@@ -16,7 +16,9 @@ use std::{
 use common::{count::SetupError, kernel::Kernel};
 use tokio::sync::mpsc::UnboundedSender;
 
-pub(crate) use counters::{CountTask, MakeCounter, real_counter};
+#[cfg(test)]
+pub(crate) use counters::CountTask;
+pub(crate) use counters::{MakeCounter, real_counter};
 pub(crate) use job::Job;
 pub(crate) use thread::ThreadTimes;
 
@@ -119,7 +121,9 @@ impl Pool {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),
-            times: (0..config.threads).map(|_| thread::Times::default()).collect(),
+            times: (0..config.threads)
+                .map(|_| thread::Times::default())
+                .collect(),
         });
         let pool = Self { shared };
         for index in 0..pool.shared.times.len() {

@@ -146,7 +146,8 @@ mod tests {
         Line::Finished(partial).write(&mut bytes);
         Line::Acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
         let plan = partial.task.plan;
-        let head = format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
+        let head =
+            format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
         let finished = format!(
             "{{\"finished\":{head},\"count\":\"18446744073709551615\",\"kernel\":\"scalar\",\
              \"orientation\":\"turned\",\"duration_us\":12}}"

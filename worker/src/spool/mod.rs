@@ -64,7 +64,10 @@ fn usual_base() -> PathBuf {
     std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
-        .map_or_else(|| PathBuf::from("queens-spool"), |path| path.join("queens-spool"))
+        .map_or_else(
+            || PathBuf::from("queens-spool"),
+            |path| path.join("queens-spool"),
+        )
 }
 
 /// Opens the spool that `choice` names for a worker called `name`. Beside it comes the number of
@@ -207,7 +210,10 @@ impl Spool {
             other => other?,
         };
         let mut damaged = 0;
-        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             match Line::read(line) {
                 Some(Line::Finished(partial)) => {
                     self.live.insert(LeaseKey::of(&partial), partial);

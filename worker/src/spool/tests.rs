@@ -149,7 +149,7 @@ proptest! {
                     model.remove(&task);
                 }
                 Step::Restart => {
-                    spool = None;
+                    drop(spool.take());
                     spool = Some(open_in(home.path()));
                 }
             }

@@ -1,0 +1,157 @@
+//! The command line, read into validated types.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use common::{
+    board::Board,
+    kernel::{Kernel, KernelName},
+    method::{Layout, Method, UnknownName},
+};
+use worker::{
+    config::{Threads, duration},
+    memory::MemorySize,
+};
+
+/// Counts N-Queens solutions for a coordinator on all cores of this machine.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Count a board in this process alone, without a coordinator.
+    Count(Count),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where the coordinator is: http://HOST:PORT.
+    #[arg(long, value_name = "URL", required = true)]
+    pub(crate) coordinator: Option<String>,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+    /// The string that a coordinator with TLS prints; this version has no TLS.
+    #[arg(long, value_name = "STRING")]
+    pub(crate) join: Option<String>,
+    /// The worker's name in lists [default: the host's name].
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Where results wait for their acknowledgement [default: a directory of the worker's name
+    /// below $XDG_STATE_HOME/queens-spool, or below ./queens-spool].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Stop in good order after this time, such as 3h, 90m or 1h30m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) drain_after: Option<Duration>,
+    /// Allow plain text to a coordinator on another machine.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resources {
+    /// How many threads count [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<Threads>,
+    /// What all threads together may hold, such as 8GiB [default: 80 % of what is free].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory: Option<MemorySize>,
+    /// The instruction set: auto, scalar, avx2, avx512 or neon.
+    #[arg(long, value_parser = kernel, default_value = "auto")]
+    pub(crate) kernel: Kernel,
+}
+
+impl Resources {
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads.unwrap_or_else(Threads::of_this_machine)
+    }
+
+    pub(crate) fn memory(&self) -> MemorySize {
+        self.memory.unwrap_or_else(MemorySize::of_this_machine)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Count {
+    /// The board's side, 1 to 32.
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) n: Board,
+    /// How to count: auto, rows or frames.
+    #[arg(long, value_parser = method, default_value = "auto")]
+    pub(crate) method: MethodChoice,
+    /// How `rows` divides the board: first-rows or border.
+    #[arg(long, value_parser = prefix)]
+    pub(crate) prefix: Option<Layout>,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+    /// Count only this part of the work, above 0 and at most 1, drawn at random, and estimate the
+    /// rest.
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = fraction)]
+    pub(crate) sample: Option<f64>,
+    /// What the sample is drawn by: the same seed draws the same sample.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON object instead of a sentence.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A method, or the choice of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MethodChoice {
+    Auto,
+    Fixed(Method),
+}
+
+fn method(text: &str) -> Result<MethodChoice, UnknownName> {
+    if text == "auto" {
+        return Ok(MethodChoice::Auto);
+    }
+    let fixed = text.parse().map(MethodChoice::Fixed);
+    fixed.map_err(|unknown: UnknownName| UnknownName {
+        expected: "auto, rows, frames",
+        ..unknown
+    })
+}
+
+fn prefix(text: &str) -> Result<Layout, UnknownName> {
+    match text.parse() {
+        Ok(layout @ (Layout::FirstRows | Layout::Border)) => Ok(layout),
+        Ok(Layout::Frames) | Err(_) => Err(UnknownName {
+            what: "prefix",
+            given: text.to_owned(),
+            expected: "first-rows, border",
+        }),
+    }
+}
+
+fn kernel(text: &str) -> Result<Kernel, String> {
+    if text == "auto" {
+        return Ok(Kernel::best());
+    }
+    let name: KernelName = text.parse().map_err(|unknown: UnknownName| {
+        let unknown = UnknownName {
+            expected: "auto, scalar, avx2, avx512, neon",
+            ..unknown
+        };
+        unknown.to_string()
+    })?;
+    Kernel::new(name).map_err(|missing| missing.to_string())
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|fraction| *fraction > 0.0 && *fraction <= 1.0)
+        .ok_or_else(|| "a fraction is a number above 0 and at most 1, such as 0.01".to_owned())
+}

@@ -1,0 +1,222 @@
+//! What a pool does with results, cancelled jobs and panicking counters.
+
+use std::sync::mpsc;
+
+use common::{
+    count::{CountError, Orientation, Setup, Watch},
+    plan::Plan,
+    run::Epoch,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+use crate::testing::{plan, task_ref};
+
+fn config(threads: u32) -> PoolConfig {
+    PoolConfig {
+        threads,
+        kernel: Kernel::SCALAR,
+        memory_bytes_per_thread: 1 << 20,
+    }
+}
+
+fn start(threads: u32, make: Arc<MakeCounter>) -> (Pool, UnboundedReceiver<Left>) {
+    let (sender, left) = unbounded_channel();
+    (Pool::start(config(threads), make, &sender).unwrap(), left)
+}
+
+fn job(plan: &Plan, task: u64) -> Arc<Job> {
+    let lease = LeaseKey {
+        task: task_ref(plan, task),
+        epoch: Epoch(1),
+    };
+    Arc::new(Job::new(lease, plan.clone(), Orientation::Upright))
+}
+
+fn task_of(left: &Left) -> u64 {
+    left.job.lease.task.task.0
+}
+
+/// Counts until it is cancelled; says when it has begun.
+struct Endless(mpsc::Sender<()>);
+
+impl CountTask for Endless {
+    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
+        self.0.send(()).unwrap();
+        while job.advance(1).is_continue() {
+            std::thread::yield_now();
+        }
+        Err(CountError::Cancelled)
+    }
+}
+
+fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<()>) {
+    let (begun, begins) = mpsc::channel();
+    let make = move |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+        Ok(Box::new(Endless(begun.clone())))
+    };
+    (Arc::new(make), begins)
+}
+
+/// Panics on task 1, finds task 2 too large, and counts every other as its number.
+struct Moody;
+
+impl CountTask for Moody {
+    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
+        match job.lease.task.task.0 {
+            1 => panic!("a fault in task {}", 1),
+            2 => Err(CountError::Overflow),
+            task => Ok(task),
+        }
+    }
+}
+
+#[test]
+fn every_task_is_counted_once_and_exactly() {
+    let plan = plan(10);
+    let (pool, mut left) = start(3, Arc::new(real_counter));
+    pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
+    let mut sum = 0;
+    for _ in 0..plan.tasks() {
+        let Left { job, outcome, .. } = left.blocking_recv().unwrap();
+        let Outcome::Counted(count) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(job.cost_done(), job.cost);
+        assert!(job.started().is_some());
+        sum += count;
+    }
+    assert_eq!(sum, 724);
+    assert_eq!(pool.backlog(), Backlog::default());
+    let times = pool.times();
+    assert_eq!(times.len(), 3);
+    assert!(times.iter().any(|times| times.busy > Duration::ZERO));
+    drop(pool);
+    assert!(left.blocking_recv().is_none(), "all threads end");
+}
+
+#[test]
+fn a_cancelled_job_leaves_its_thread_to_the_next_one() {
+    let plan = plan(10);
+    let (make, begins) = endless();
+    let (pool, mut left) = start(1, make);
+    let (first, second) = (job(&plan, 0), job(&plan, 1));
+    pool.push([first.clone(), second.clone()]);
+    begins.recv().unwrap();
+    assert_eq!(pool.backlog().jobs, 1);
+    first.cancel();
+    let gone = left.blocking_recv().unwrap();
+    assert!(matches!(gone.outcome, Outcome::Cancelled));
+    assert_eq!(task_of(&gone), 0);
+    begins.recv().unwrap();
+    second.cancel();
+    assert_eq!(task_of(&left.blocking_recv().unwrap()), 1);
+}
+
+#[test]
+fn a_job_cancelled_while_it_waits_is_never_counted() {
+    let plan = plan(10);
+    let (make, begins) = endless();
+    let (pool, mut left) = start(1, make);
+    let (first, second, third) = (job(&plan, 0), job(&plan, 1), job(&plan, 2));
+    second.cancel();
+    pool.push([first.clone(), second, third.clone()]);
+    begins.recv().unwrap();
+    assert!(pool.take_back(third.lease));
+    assert!(!pool.take_back(third.lease));
+    assert!(!pool.take_back(first.lease), "it has begun");
+    first.cancel();
+    let order: Vec<_> = (0..2)
+        .map(|_| task_of(&left.blocking_recv().unwrap()))
+        .collect();
+    assert_eq!(order, [0, 1]);
+    drop(pool);
+    assert!(left.blocking_recv().is_none());
+    assert!(begins.recv().is_err(), "only the first one was begun");
+}
+
+#[test]
+fn a_closed_pool_forgets_what_waits() {
+    let plan = plan(10);
+    let (make, begins) = endless();
+    let (pool, mut left) = start(1, make);
+    let first = job(&plan, 0);
+    pool.push([first.clone(), job(&plan, 1), job(&plan, 2)]);
+    begins.recv().unwrap();
+    assert_eq!(pool.take_all_back().len(), 2);
+    pool.push([job(&plan, 3)]);
+    drop(pool);
+    first.cancel();
+    assert_eq!(task_of(&left.blocking_recv().unwrap()), 0);
+    assert!(left.blocking_recv().is_none());
+}
+
+#[test]
+fn a_panic_costs_one_task_and_not_the_thread() {
+    let plan = plan(10);
+    let make =
+        |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> { Ok(Box::new(Moody)) };
+    let (pool, mut left) = start(1, Arc::new(make));
+    pool.push((0..4).map(|task| job(&plan, task)));
+    let outcomes: Vec<_> = (0..4)
+        .map(|_| match left.blocking_recv().unwrap().outcome {
+            Outcome::Counted(count) => count.to_string(),
+            Outcome::Cancelled => "cancelled".to_owned(),
+            Outcome::Failed(failure) => failure.to_string(),
+        })
+        .collect();
+    assert_eq!(
+        outcomes,
+        [
+            "0",
+            "the counting thread panicked: a fault in task 1",
+            "the weighted count passes 64 bits",
+            "3"
+        ]
+    );
+}
+
+#[test]
+fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
+    let plan = plan(10);
+    let make = |_: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+        Err(SetupError::Memory {
+            given: setup.memory_bytes,
+            least: 1 << 40,
+        })
+    };
+    let (pool, mut left) = start(1, Arc::new(make));
+    pool.push([job(&plan, 0), job(&plan, 1)]);
+    for _ in 0..2 {
+        let outcome = left.blocking_recv().unwrap().outcome;
+        let Outcome::Failed(Failure::Setup(SetupError::Memory { given, .. })) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(given, 1 << 20);
+    }
+}
+
+#[test]
+fn counters_are_kept_between_tasks_of_one_plan() {
+    let (made, makes) = mpsc::channel();
+    let make = move |plan: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+        made.send((plan.hash(), setup.orientation)).unwrap();
+        real_counter(plan, setup)
+    };
+    let (pool, mut left) = start(1, Arc::new(make));
+    let (eight, nine) = (plan(8), plan(9));
+    pool.push([job(&eight, 0), job(&nine, 0), job(&eight, 1), job(&nine, 1)]);
+    for _ in 0..4 {
+        left.blocking_recv().unwrap();
+    }
+    drop(pool);
+    assert!(left.blocking_recv().is_none());
+    let makes: Vec<_> = makes.iter().collect();
+    assert_eq!(
+        makes,
+        [
+            (eight.hash(), Orientation::Upright),
+            (nine.hash(), Orientation::Upright)
+        ]
+    );
+}

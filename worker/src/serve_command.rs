@@ -1,0 +1,129 @@
+//! `worker --coordinator URL`.
+
+use std::{
+    io,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use worker::config::{Address, SpoolChoice, WorkerConfig};
+
+use crate::{INTERRUPTED, cli::Serve, fail};
+
+pub(crate) fn run(arguments: &Serve) -> ExitCode {
+    let config = match config(arguments) {
+        Ok(config) => config,
+        Err(error) => return fail(2, error),
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .init();
+    match serve(config, arguments.drain_after) {
+        Ok(code) => code,
+        Err(error) => fail(1, error),
+    }
+}
+
+fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
+    if arguments.join.is_some() {
+        return Err(
+            "--join is for coordinators with TLS, which this version does not have: give \
+             --coordinator http://HOST:PORT, and --insecure inside a network that you trust"
+                .to_owned(),
+        );
+    }
+    let url = arguments.coordinator.as_deref().unwrap_or_default();
+    let coordinator =
+        Address::new(url, arguments.insecure).map_err(|error| format!("--coordinator {error}"))?;
+    Ok(WorkerConfig {
+        threads: arguments.resources.threads(),
+        memory: arguments.resources.memory(),
+        kernel: arguments.resources.kernel,
+        name: arguments.name.clone(),
+        spool: arguments
+            .spool
+            .clone()
+            .map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        ..WorkerConfig::new(coordinator)
+    })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn serve(
+    config: WorkerConfig,
+    drain_after: Option<Duration>,
+) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut signals = Signals::new()?;
+    let interrupted = AtomicBool::new(false);
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let watch = async {
+        tokio::select! {
+            signal = signals.next() => interrupted.store(signal == Signal::Interrupt, Relaxed),
+            () = after(drain_after) => tracing::info!("the time given by --drain-after is over"),
+        }
+        // Nobody listens only if the worker has ended.
+        let _ = stop.send(());
+        signals.next().await;
+        eprintln!("stopped at once; results in the spool are handed in by the next worker there");
+        std::process::exit(i32::from(INTERRUPTED))
+    };
+    let shutdown = async {
+        // An error means that the sender is gone, and with it everybody who could say more.
+        let _ = stopped.await;
+    };
+    let result = tokio::select! {
+        result = worker::run(config, shutdown) => result,
+        never = watch => never,
+    };
+    result?;
+    Ok(if interrupted.load(Relaxed) {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What tells a worker to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGINT, from Ctrl-C.
+    Interrupt,
+    /// SIGTERM, from a service manager.
+    Terminate,
+}
+
+/// SIGINT and SIGTERM, in the order they come.
+pub(crate) struct Signals {
+    interrupt: Stream,
+    terminate: Stream,
+}
+
+impl Signals {
+    /// From now on, neither signal ends the process by itself.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
+        }
+    }
+}
