@@ -80,7 +80,7 @@ impl Counter {
                 self.shares
                     .of_equal_sizes(a, c, tops, 2 * queens == division.side());
             }
-            Kind::TypeTwo => self.shares.of_type_two(a, tops, bottoms),
+            Kind::TypeTwo => self.shares.of_type_two(c, tops, bottoms),
         }
         let geometry = division.geometry(kind, self.turned);
         self.parts.set(frame, geometry, &division, &mut self.shelf);

@@ -106,15 +106,16 @@ impl Shares {
         }
     }
 
-    /// Replaces these by the joins of a type II frame: `a` is the rank of A among `tops` sets of
-    /// its size, `bottoms` the number of sets of D's size.
+    /// Replaces these by the joins of a type II frame: `c` is the rank of C among `bottoms` sets of
+    /// its size, `tops` the number of sets of B's size.
     ///
     /// Reflections bring the middle queens to x < n and y < n, in four ways; the transposition then
-    /// exchanges A and B. No type II solution is its own image.
-    pub(crate) fn of_type_two(&mut self, a: usize, tops: usize, bottoms: usize) {
+    /// exchanges (A, C, x) and (B, D, y), and no type II solution is its own image. Asking for
+    /// D ≥ C rather than B ≥ A shortens the lower half's lists, which are the longer ones.
+    pub(crate) fn of_type_two(&mut self, c: usize, tops: usize, bottoms: usize) {
         self.0.clear();
-        self.add(8, &(a + 1..tops), &(0..bottoms));
-        self.add(4, &(a..a + 1), &(0..bottoms));
+        self.add(8, &(0..tops), &(c + 1..bottoms));
+        self.add(4, &(0..tops), &(c..c + 1));
     }
 
     fn add(&mut self, weight: i64, top: &Range<usize>, bottom: &Range<usize>) {
