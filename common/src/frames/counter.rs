@@ -11,6 +11,7 @@ use super::{
     hjoin::HJoin,
     parts::{Bottoms, Parts, Tops},
     plan::{Division, Frame},
+    qjoin::QJoin,
     shelf::Shelf,
     weight::{Share, Shares},
 };
@@ -44,10 +45,10 @@ impl Counter {
             turned,
             limit: usize::MAX,
             shelf: Shelf::new(setup.memory_bytes / 4),
-            parts: Parts::default(),
+            parts: Parts::new(QJoin::new(setup.kernel)),
             shares: Shares::default(),
-            top: HalfBoards::new(setup.kernel),
-            bottom: HalfBoards::new(setup.kernel),
+            top: HalfBoards::default(),
+            bottom: HalfBoards::default(),
             join,
             division,
         })

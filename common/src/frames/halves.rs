@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::{hjoin::Part, qjoin::Keys};
-use crate::kernel::Kernel;
+use super::hjoin::Part;
 
 /// The half boards of consecutive row sets of a frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HalfBoards {
-    keys: Keys,
+    keys: Vec<u64>,
     /// Where each row set's boards begin, and the end of the last.
     starts: Vec<usize>,
     /// The ranks of the row sets held.
@@ -23,22 +22,8 @@ pub(crate) struct HalfBoards {
 }
 
 impl HalfBoards {
-    /// No half boards.
-    pub(crate) fn new(kernel: Kernel) -> Self {
-        let none = 0..0;
-        Self {
-            keys: Keys::new(kernel),
-            starts: Vec::new(),
-            ranks: none.clone(),
-            whole: none.clone(),
-            limit: 0,
-            inner: none.clone(),
-            bound: none,
-        }
-    }
-
-    /// Begins a frame that asks for row sets of these ranks. At most `limit` boards are held, or
-    /// those of one row set.
+    /// Begins a frame that asks for row sets of these ranks. Of so many row sets are boards held
+    /// at a time that all but the last have fewer than `limit`.
     pub(crate) fn begin(&mut self, whole: Range<usize>, limit: usize) {
         (self.whole, self.limit) = (whole, limit);
         (self.ranks, self.inner, self.bound) = (0..0, 0..0, 0..0);
@@ -47,7 +32,7 @@ impl HalfBoards {
     /// The boards whose row sets have these ranks, all of which must be held.
     pub(crate) fn keys(&self, ranks: &Range<usize>) -> &[u64] {
         let start = |rank: usize| self.starts[rank - self.ranks.start];
-        &self.keys.as_slice()[start(ranks.start)..start(ranks.end)]
+        &self.keys[start(ranks.start)..start(ranks.end)]
     }
 
     /// Makes sure that the boards of the first of `ranks` are held, and says of which ranks among
@@ -94,28 +79,23 @@ impl HalfBoards {
     }
 
     fn fill(&mut self, ranks: Range<usize>, maker: &impl HalfBoardMaker) {
-        let pairs = ranks.clone().map(|rank| maker.pairs(rank)).sum::<usize>();
-        self.keys
-            .clear(pairs.min(self.limit.max(maker.pairs(ranks.start))));
+        self.keys.clear();
         self.starts.clear();
         self.starts.push(0);
         self.ranks = ranks.start..ranks.start;
         for rank in ranks {
-            let held = self.keys.as_slice().len();
-            if held > 0 && held + maker.pairs(rank) > self.limit {
+            maker.join(rank, &mut self.keys);
+            self.starts.push(self.keys.len());
+            self.ranks.end = rank + 1;
+            if self.keys.len() >= self.limit {
                 break;
             }
-            maker.join(rank, &mut self.keys);
-            self.starts.push(self.keys.as_slice().len());
-            self.ranks.end = rank + 1;
         }
     }
 }
 
 /// Where the half boards of a row set come from.
 pub(crate) trait HalfBoardMaker {
-    /// A number that the half boards of the row set with this rank cannot pass.
-    fn pairs(&self, rank: usize) -> usize;
-    /// Adds these half boards.
-    fn join(&self, rank: usize, out: &mut Keys);
+    /// Adds the half boards of the row set with this rank.
+    fn join(&self, rank: usize, keys: &mut Vec<u64>);
 }

@@ -6,39 +6,47 @@ use super::{
     geometry::{Geometry, Kind, Quadrant},
     halves::HalfBoardMaker,
     plan::{Division, Frame},
-    qjoin::Keys,
+    qjoin::QJoin,
     quarter::Quarter,
     sets::elements,
     shelf::Shelf,
 };
 
-/// The quarter lists of a frame, and the middle queens that go with them.
-#[derive(Debug, Default)]
+/// The quarter lists of a frame. Middle queens (type II) belong to the lists of A.
+#[derive(Debug)]
 pub(crate) struct Parts {
+    qjoin: QJoin,
     /// The frame and the orientation that the lists below are of.
     made_for: Option<(Frame, Geometry)>,
-    /// Of A.
-    p: Arc<Quarter>,
+    /// Of A: one list, or one for each row y of the middle-column queen, with it.
+    p: Vec<Arc<Quarter>>,
     /// Of ~C.
     q: Arc<Quarter>,
     /// Of C.
     r: Arc<Quarter>,
-    /// One place at the left of the lower half, or one for each column x of the middle-row queen.
-    s: Vec<Below>,
+    /// Of ~A: one list, or one for each column x of the middle-row queen, of ~A without x, with it.
+    s: Vec<Arc<Quarter>>,
     /// How many entries of `s` are in use.
     belows: usize,
-    /// The middle-column queens by their row y.
-    middle_column: Vec<u64>,
-}
-
-/// S with columns ~A, and for type II the middle-row queen beside it, whose column is not in S.
-#[derive(Debug, Default)]
-struct Below {
-    queen: u64,
-    s: Arc<Quarter>,
+    /// Quarter boards whose middle queen is still missing.
+    alone: Arc<Quarter>,
 }
 
 impl Parts {
+    /// No lists yet.
+    pub(crate) fn new(qjoin: QJoin) -> Self {
+        Self {
+            qjoin,
+            made_for: None,
+            p: Vec::new(),
+            q: Arc::default(),
+            r: Arc::default(),
+            s: Vec::new(),
+            belows: 0,
+            alone: Arc::default(),
+        }
+    }
+
     /// Makes the quarter lists of a frame; those of A stay while A does.
     pub(crate) fn set(
         &mut self,
@@ -60,22 +68,13 @@ impl Parts {
                 } == frame
         };
         if !self.made_for.as_ref().is_some_and(same_a) {
-            shelf.get(sets, geometry, Quadrant::P, a, &mut self.p);
-            self.belows = 0;
-            self.middle_column.clear();
             match frame.kind {
                 Kind::Even | Kind::TypeOne => {
-                    shelf.get(sets, geometry, Quadrant::S, not_a, self.below(0));
+                    self.belows = 1;
+                    shelf.get(sets, geometry, Quadrant::P, a, entry(&mut self.p, 0));
+                    shelf.get(sets, geometry, Quadrant::S, not_a, entry(&mut self.s, 0));
                 }
-                Kind::TypeTwo => {
-                    let n = geometry.side;
-                    self.middle_column
-                        .extend((0..n).map(|y| geometry.key(y, n)));
-                    for x in elements(not_a) {
-                        let below = self.below(geometry.key(n, x));
-                        shelf.get(sets, geometry, Quadrant::S, not_a & !(1 << x), below);
-                    }
-                }
+                Kind::TypeTwo => self.set_beside_queens(geometry, division, shelf, a),
             }
         }
         shelf.get(sets, geometry, Quadrant::Q, not_c, &mut self.q);
@@ -83,19 +82,44 @@ impl Parts {
         self.made_for = Some((frame, geometry));
     }
 
-    fn below(&mut self, queen: u64) -> &mut Arc<Quarter> {
-        if self.belows == self.s.len() {
-            self.s.push(Below::default());
+    fn set_beside_queens(
+        &mut self,
+        geometry: Geometry,
+        division: &Division,
+        shelf: &mut Shelf,
+        a: u32,
+    ) {
+        let (sets, n) = (division.sets(), geometry.side);
+        shelf.get(sets, geometry, Quadrant::P, a, &mut self.alone);
+        for y in 0..n {
+            let list = own(entry(&mut self.p, y as usize));
+            list.assign_beside(geometry.key(y, n), &self.alone, self.qjoin);
         }
-        let below = &mut self.s[self.belows];
-        self.belows += 1;
-        below.queen = queen;
-        &mut below.s
+        self.belows = 0;
+        for x in elements(division.full() & !a) {
+            let columns = division.full() & !a & !(1 << x);
+            shelf.get(sets, geometry, Quadrant::S, columns, &mut self.alone);
+            let list = own(entry(&mut self.s, self.belows));
+            list.assign_beside(geometry.key(n, x), &self.alone, self.qjoin);
+            self.belows += 1;
+        }
     }
+}
 
-    fn belows(&self) -> &[Below] {
-        &self.s[..self.belows]
+/// The entry at this place, or a new one just after the last.
+fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
+    if at == lists.len() {
+        lists.push(Arc::default());
     }
+    &mut lists[at]
+}
+
+/// The list for writing: another one if the shelf keeps it.
+fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
+    if Arc::get_mut(list).is_none() {
+        *list = Arc::default();
+    }
+    Arc::get_mut(list).expect("made just now or owned alone")
 }
 
 /// Makes upper half boards, by the rank of B, the rows of P.
@@ -109,7 +133,6 @@ pub(crate) struct Tops<'a> {
 /// Makes lower half boards, by the rank of D, the rows of R.
 pub(crate) struct Bottoms<'a> {
     parts: &'a Parts,
-    kind: Kind,
     /// The largest rank: that of ~D among the sets of its size is so much less the rank of D.
     last: usize,
     mask: u64,
@@ -149,7 +172,6 @@ impl<'a> Bottoms<'a> {
         let last = division.sets().count(frame.queens) - 1;
         Self {
             parts,
-            kind: frame.kind,
             last,
             mask: geometry.key_mask(),
         }
@@ -157,26 +179,17 @@ impl<'a> Bottoms<'a> {
 }
 
 impl HalfBoardMaker for Tops<'_> {
-    fn pairs(&self, rank: usize) -> usize {
-        let others = self.rows_of_q(rank);
-        let partners = match self.frame.kind {
-            Kind::Even | Kind::TypeOne => self.q(others).len(),
-            Kind::TypeTwo => elements(others)
-                .map(|y| self.q(others & !(1 << y)).len())
-                .sum(),
-        };
-        self.parts.p.rows(rank).len() * partners
-    }
-
-    fn join(&self, rank: usize, out: &mut Keys) {
-        let p = self.parts.p.rows(rank);
+    fn join(&self, rank: usize, keys: &mut Vec<u64>) {
+        let Parts { qjoin, p, .. } = self.parts;
         let others = self.rows_of_q(rank);
         match self.frame.kind {
-            Kind::Even | Kind::TypeOne => out.join(p, self.q(others), self.mask),
+            Kind::Even | Kind::TypeOne => {
+                qjoin.join(p[0].rows(rank), self.q(others), self.mask, keys);
+            }
             Kind::TypeTwo => {
                 for y in elements(others) {
-                    let queen = self.parts.middle_column[y as usize];
-                    out.join_beside(queen, p, self.q(others & !(1 << y)), self.mask);
+                    let q = self.q(others & !(1 << y));
+                    qjoin.join(p[y as usize].rows(rank), q, self.mask, keys);
                 }
             }
         }
@@ -184,23 +197,16 @@ impl HalfBoardMaker for Tops<'_> {
 }
 
 impl HalfBoardMaker for Bottoms<'_> {
-    fn pairs(&self, rank: usize) -> usize {
-        let lengths = self
-            .parts
-            .belows()
-            .iter()
-            .map(|below| below.s.rows(self.last - rank).len());
-        self.parts.r.rows(rank).len() * lengths.sum::<usize>()
-    }
-
-    fn join(&self, rank: usize, out: &mut Keys) {
-        let r = self.parts.r.rows(rank);
-        for below in self.parts.belows() {
-            let s = below.s.rows(self.last - rank);
-            match self.kind {
-                Kind::Even | Kind::TypeOne => out.join(r, s, self.mask),
-                Kind::TypeTwo => out.join_beside(below.queen, r, s, self.mask),
-            }
+    fn join(&self, rank: usize, keys: &mut Vec<u64>) {
+        let Parts {
+            qjoin,
+            r,
+            s,
+            belows,
+            ..
+        } = self.parts;
+        for s in &s[..*belows] {
+            qjoin.join(r.rows(rank), s.rows(self.last - rank), self.mask, keys);
         }
     }
 }

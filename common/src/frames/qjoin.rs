@@ -1,22 +1,19 @@
 //! QJoin: half boards from pairs of quarter boards that fit.
 
+use std::mem::MaybeUninit;
+
 use crate::kernel::{Kernel, KernelName};
 
-/// Keys of half boards, in a buffer that outlives them.
-#[derive(Debug)]
-pub(crate) struct Keys {
+/// Makes keys out of pairs of keys that fit, on one instruction set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QJoin {
     kernel: Kernel,
-    /// At least [`SLACK`] longer than any list.
-    buffer: Vec<u64>,
-    len: usize,
-    /// Quarter boards that a middle queen allows.
-    allowed: Vec<u64>,
 }
 
 /// Words that a vector kernel may write past the last key.
 const SLACK: usize = 8;
 
-/// Which bits of `p | q` are kept, and the lists that p and q are taken from.
+/// The lists that p and q are taken from, and which bits of `p | q` are kept.
 #[derive(Clone, Copy)]
 struct Pairs<'a> {
     outer: &'a [u64],
@@ -24,82 +21,48 @@ struct Pairs<'a> {
     mask: u64,
 }
 
-impl Keys {
-    /// No keys.
+impl QJoin {
+    /// On this instruction set.
     pub(crate) fn new(kernel: Kernel) -> Self {
-        Self {
-            kernel,
-            buffer: Vec::new(),
-            len: 0,
-            allowed: Vec::new(),
-        }
+        Self { kernel }
     }
 
-    /// Drops all keys and makes room for `room`.
-    pub(crate) fn clear(&mut self, room: usize) {
-        self.len = 0;
-        if self.buffer.len() < room + SLACK {
-            // Freed first, so that both are never held; zeroed pages cost memory only when written.
-            self.buffer = Vec::new();
-            self.buffer = vec![0; room + room / 4 + SLACK];
-        }
-    }
-
-    /// All keys.
-    pub(crate) fn as_slice(&self) -> &[u64] {
-        &self.buffer[..self.len]
-    }
-
-    /// Adds `(p | q) & mask` for every p and q of the lists that attack no common diagonal.
-    ///
-    /// # Panics
-    /// If there is no room for all pairs.
-    pub(crate) fn join(&mut self, left: &[u64], right: &[u64], mask: u64) {
+    /// Adds `(p | q) & mask` to `keys` for every p and q of the lists that attack no common diagonal.
+    pub(crate) fn join(self, left: &[u64], right: &[u64], mask: u64, keys: &mut Vec<u64>) {
         let vectors = |outer: &[u64], inner: &[u64]| outer.len() * inner.len().div_ceil(8);
         let (outer, inner) = if vectors(left, right) <= vectors(right, left) {
             (left, right)
         } else {
             (right, left)
         };
-        let room = &mut self.buffer[self.len..];
-        assert!(
-            outer.len() * inner.len() + SLACK <= room.len(),
-            "no room for half boards"
-        );
+        keys.reserve(outer.len() * inner.len() + SLACK);
+        let room = keys.spare_capacity_mut();
         let pairs = Pairs { outer, inner, mask };
-        self.len += match self.kernel.name() {
+        let fitting = match self.kernel.name() {
             KernelName::Scalar | KernelName::Neon => join_scalar(pairs, room),
             // SAFETY: a `Kernel` exists only after its features were seen on this CPU; the room was
-            // checked above.
+            // made above.
             #[cfg(target_arch = "x86_64")]
-            KernelName::Avx2 => unsafe { join_avx2(pairs, room.as_mut_ptr()) },
+            KernelName::Avx2 => unsafe { join_avx2(pairs, room.as_mut_ptr().cast()) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            KernelName::Avx512 => unsafe { join_avx512(pairs, room.as_mut_ptr()) },
+            KernelName::Avx512 => unsafe { join_avx512(pairs, room.as_mut_ptr().cast()) },
             #[cfg(not(target_arch = "x86_64"))]
             KernelName::Avx2 | KernelName::Avx512 => join_scalar(pairs, room),
         };
-    }
-
-    /// As `join`, but with the diagonals of a middle queen: only boards that it allows, and `queen`
-    /// added to each key.
-    pub(crate) fn join_beside(&mut self, queen: u64, left: &[u64], right: &[u64], mask: u64) {
-        let mut allowed = std::mem::take(&mut self.allowed);
-        allowed.clear();
-        allowed.extend(left.iter().filter(|&&p| p & queen == 0).map(|p| p | queen));
-        self.join(&allowed, right, mask);
-        self.allowed = allowed;
+        // SAFETY: every kernel wrote so many words to the room behind the keys.
+        unsafe { keys.set_len(keys.len() + fitting) };
     }
 }
 
-fn join_scalar(pairs: Pairs<'_>, room: &mut [u64]) -> usize {
+fn join_scalar(pairs: Pairs<'_>, room: &mut [MaybeUninit<u64>]) -> usize {
     let mut len = 0;
     for &p in pairs.outer {
         let room = &mut room[len..len + pairs.inner.len()];
         let mut fitting = 0;
         for &q in pairs.inner {
             // Written in any case, kept if it fits: no branch to predict.
-            room[fitting] = (p | q) & pairs.mask;
+            room[fitting].write((p | q) & pairs.mask);
             fitting += usize::from(p & q == 0);
         }
         len += fitting;
@@ -219,32 +182,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_kernel_finds_the_pairs_that_fit(
-            left in list(), right in list(), queen in any::<u64>(), beside in any::<bool>(),
-        ) {
-            let mask = u64::MAX >> 3;
-            let queen = if beside { queen & queen >> 7 & queen >> 13 } else { 0 };
-            let mut expected = Vec::new();
+        fn every_kernel_finds_the_pairs_that_fit(left in list(), right in list(), shift in 0..60u32) {
+            let mask = u64::MAX >> shift;
+            let mut expected = vec![3; 3];
             for &p in &left {
-                let fitting = right.iter().filter(|&&q| p & q == 0 && (p | q) & queen == 0);
-                expected.extend(fitting.map(|q| (p | q | queen) & mask));
+                let fitting = right.iter().filter(|&&q| p & q == 0);
+                expected.extend(fitting.map(|q| (p | q) & mask));
             }
             expected.sort_unstable();
             for kernel in Kernel::available() {
-                let mut keys = Keys::new(kernel);
-                keys.clear(3 + left.len() * right.len());
-                keys.join(&[1, 1, 1], &[2], mask);
-                if beside {
-                    keys.join_beside(queen, &left, &right, mask);
-                } else {
-                    keys.join(&left, &right, mask);
-                }
-                let mut found = keys.as_slice().to_vec();
-                found.sort_unstable();
-                let mut expected = expected.clone();
-                expected.extend([3; 3]);
-                expected.sort_unstable();
-                prop_assert_eq!(&found, &expected, "{}", kernel);
+                let mut keys = Vec::new();
+                QJoin::new(kernel).join(&[1, 1, 1], &[2], 3, &mut keys);
+                QJoin::new(kernel).join(&left, &right, mask, &mut keys);
+                keys.sort_unstable();
+                prop_assert_eq!(&keys, &expected, "{}", kernel);
             }
         }
     }

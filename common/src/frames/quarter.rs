@@ -2,6 +2,7 @@
 
 use super::{
     geometry::{Geometry, Quadrant},
+    qjoin::QJoin,
     sets::{Sets, elements},
 };
 
@@ -17,6 +18,18 @@ impl Quarter {
     /// The boards whose row set has this rank.
     pub(crate) fn rows(&self, rank: usize) -> &[u64] {
         &self.keys[self.starts[rank] as usize..self.starts[rank + 1] as usize]
+    }
+
+    /// Replaces these by those boards of `from` that `queen` allows, with its diagonals added.
+    pub(crate) fn assign_beside(&mut self, queen: u64, from: &Self, qjoin: QJoin) {
+        self.starts.clear();
+        self.keys.clear();
+        self.starts.push(0);
+        for rank in 0..from.starts.len() - 1 {
+            qjoin.join(&[queen], from.rows(rank), u64::MAX, &mut self.keys);
+            self.starts
+                .push(u32::try_from(self.keys.len()).expect("no more than before"));
+        }
     }
 
     /// Gives back memory that no board is in.
