@@ -7,7 +7,8 @@
 //! CPU seconds of one core, the best of three where a count takes under a second. Every count is
 //! checked against the known one.
 
-use std::{fs, sync::LazyLock, time::Instant};
+#[path = "support/cpu.rs"]
+mod cpu;
 
 use common::{
     board::Board,
@@ -63,19 +64,6 @@ fn pairs<'a>(
         .flat_map(move |&layout| kernels.iter().map(move |&kernel| (layout, kernel)))
 }
 
-/// Seconds this thread has run, by the kernel's own account where there is one (Linux), so that
-/// whatever else the machine does is left out; seconds on the clock elsewhere.
-fn seconds_so_far() -> f64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let on_cpu = fs::read_to_string("/proc/thread-self/schedstat").ok();
-    on_cpu
-        .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
-        .map_or_else(
-            || START.elapsed().as_secs_f64(),
-            |nanoseconds| nanoseconds / 1e9,
-        )
-}
-
 fn best_seconds(
     board: Board,
     layout: Layout,
@@ -83,7 +71,7 @@ fn best_seconds(
 ) -> Result<f64, Box<dyn std::error::Error>> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
-        let start = seconds_so_far();
+        let start = cpu::seconds();
         let plan = Plan::new(PlanSpec::new(board, layout))?;
         let setup = Setup {
             kernel,
@@ -95,7 +83,7 @@ fn best_seconds(
         for task in plan.handing_out_order() {
             total += u128::from(counter.count(plan.task_units(task), &Unwatched)?);
         }
-        best = best.min(seconds_so_far() - start);
+        best = best.min(cpu::seconds() - start);
         if let Some(known) = known_counts(board) {
             assert_eq!(total, known.all(), "N = {board}, {layout}, {kernel}");
         }

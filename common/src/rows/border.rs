@@ -32,7 +32,7 @@ impl Border {
     }
 
     /// Whether every side has exactly one queen and none attacks another.
-    pub(super) fn is_sound(self, board: Board) -> bool {
+    fn is_sound(self, board: Board) -> bool {
         let mut queens = self.queens(board);
         while let Some((row, column)) = queens.next() {
             let attacked = queens.clone().any(|(other_row, other_column)| {
@@ -82,7 +82,7 @@ impl Border {
     }
 
     /// All eight images under the symmetries of the square, itself among them.
-    pub(super) fn images(self, board: Board) -> [Self; 8] {
+    fn images(self, board: Board) -> [Self; 8] {
         let mut images = [self; 8];
         for i in 1..8 {
             let last = images[i - 1];
@@ -95,13 +95,16 @@ impl Border {
         images
     }
 
-    /// The image with the smallest key stands for its orbit. The key also orders the units: borders
-    /// that differ in the top queen alone follow each other, because they are counted together.
-    pub(super) fn key(self) -> u32 {
+    /// The image with the smallest key stands for its orbit. All have the same number of solutions,
+    /// but rows are always filled from the top, and so it matters which side is up: with the bottom
+    /// queen first in the key, near its corner, a search takes 0.78 of what it takes on average
+    /// (0.72 would be the best image of each orbit). The key also orders the units: borders that
+    /// differ in the top queen alone follow each other, because they are counted together.
+    fn key(self) -> u32 {
         u32::from_be_bytes([self.bottom, self.left, self.right, self.top])
     }
 
-    /// 0 if another image stands for the orbit, else 8 / (number of images equal to this one): then
+    /// 0 if another image has a smaller key, else 8 / (number of images equal to this one): then
     /// the weights of the images of any one solution's border sum to the size of that solution's
     /// orbit, whether the solution is as symmetric as its border or less.
     pub(super) fn weight(self, board: Board) -> u8 {
@@ -124,12 +127,7 @@ pub(super) fn representatives(board: Board) -> Vec<(Border, u8)> {
         for left in sides() {
             for right in sides() {
                 for top in sides() {
-                    let border = Border {
-                        top,
-                        bottom,
-                        left,
-                        right,
-                    };
+                    let border = Border { top, bottom, left, right };
                     // The weight first: it rejects seven of eight and is cheaper.
                     let weight = border.weight(board);
                     if weight > 0 && border.is_sound(board) {

@@ -60,6 +60,20 @@ pub struct Division {
     tasks: u64,
 }
 
+impl Head {
+    /// See [`cost::size`].
+    fn size(self, board: Board) -> i64 {
+        match self {
+            Self::FirstRows { columns, rows } => {
+                let queens: Vec<_> = (0..rows).zip(columns).collect();
+                cost::size(board, &queens)
+            }
+            Self::Border(border) => cost::size(board, &border.queens(board).collect::<Vec<_>>()),
+            Self::Nothing => 0,
+        }
+    }
+}
+
 impl Division {
     pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
         let board = spec.board;
@@ -81,7 +95,8 @@ impl Division {
                 cost: 1,
             });
         }
-        cost::share(board, &mut heads);
+        let sizes: Vec<i64> = heads.iter().map(|head| head.head.size(board)).collect();
+        cost::share(board, &mut heads, &sizes);
         let tail_rows = tail_rows(board, &heads, spec.task_cost);
         let tails = u64::from(board.n()).pow(u32::from(tail_rows));
         let (runs, tasks) = runs(&heads, tails, spec.task_cost);
