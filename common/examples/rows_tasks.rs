@@ -45,6 +45,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             estimated += plan.task_cost(task) as f64 / 1e6;
         }
     }
+    if times.is_empty() {
+        times.push(0.0);
+    }
     times.sort_by(f64::total_cmp);
     let at = |part: usize| times[(times.len() - 1) * part / 100] * 1e3;
     println!(

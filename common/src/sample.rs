@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn intervals_cover_the_truth_at_12_in_first_rows() {
-        let (plan, counts) = plan_and_counts(12, Layout::FirstRows, 10);
+        let (plan, counts) = plan_and_counts(12, Layout::FirstRows, 6);
         let covered = covered_of_100(&plan, &counts, 0.25);
         assert!(covered >= 90, "{covered} of 100");
     }

@@ -9,5 +9,8 @@ pub fn seconds() -> f64 {
     let on_cpu = fs::read_to_string("/proc/thread-self/schedstat").ok();
     on_cpu
         .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
-        .map_or_else(|| START.elapsed().as_secs_f64(), |nanoseconds| nanoseconds / 1e9)
+        .map_or_else(
+            || START.elapsed().as_secs_f64(),
+            |nanoseconds| nanoseconds / 1e9,
+        )
 }

@@ -127,7 +127,12 @@ pub(super) fn representatives(board: Board) -> Vec<(Border, u8)> {
         for left in sides() {
             for right in sides() {
                 for top in sides() {
-                    let border = Border { top, bottom, left, right };
+                    let border = Border {
+                        top,
+                        bottom,
+                        left,
+                        right,
+                    };
                     // The weight first: it rejects seven of eight and is cheaper.
                     let weight = border.weight(board);
                     if weight > 0 && border.is_sound(board) {

@@ -1,69 +1,116 @@
 //! How long a search takes, estimated before it is made.
 //!
 //! A search widens in the upper rows and dies out in the lower ones, so what its size depends on is
-//! how many squares the queens placed beforehand leave open in each row, the upper rows most: its
-//! logarithm is close to a weighted sum of the logarithms of the open squares. The weights were
-//! fitted on borders of N = 14 … 17; there half of the borders cost 0.8 to 1.25 of the estimate, and
-//! nine of ten 0.6 to 1.5.
+//! how many squares the queens placed beforehand leave open in each row: its logarithm is close to a
+//! weighted sum of the logarithms of the open squares. The weights are least squares over borders
+//! of N = 14 … 20 and first rows of N = 14 … 18; nine of ten heads come within 0.7 and 1.3 of the
+//! estimate, all within 0.5 and 1.7.
 //!
 //! Plans depend on these numbers, so they are integers, or floats that nothing but `+ - * /` made:
 //! the same on every machine.
 
-use super::division::Weighted;
 use crate::board::Board;
 
-/// What the logarithms of open squares count for, by sixths of the board from the top, in hundredths.
-const WEIGHTS: [i64; 6] = [70, 130, 130, 85, 23, -28];
-
-/// What a row to fill counts for by itself, in hundredths of a natural logarithm.
-const PER_ROW: i64 = 30;
-
-/// The logarithm (base 2, in 2^-16) of how a search compares to others on the same board, from the
-/// queens placed beforehand, as (row, column). Only differences mean anything.
-pub(super) fn size(board: Board, queens: &[(u8, u8)]) -> i64 {
-    let n = i64::from(board.n());
-    let usual = LOG2[usize::from(board.n())] + LOG2[3] - LOG2[5];
-    let mut size = 0;
-    for row in (0..board.n()).filter(|&row| queens.iter().all(|queen| queen.0 != row)) {
-        let attacked = queens.iter().fold(0u64, |attacked, &(from, column)| {
-            let far = row.abs_diff(from);
-            attacked | 1 << column | 1 << (column + far) | 1 << column >> far
-        });
-        let open = u64::from(board.full_row()) & !attacked;
-        let sixth = (i64::from(row) - 1).max(0) * 6 / (n - 2).max(1);
-        let weight = WEIGHTS[usize::try_from(sixth).unwrap_or(0).min(5)];
-        // A row without any open square ends a search early, not at once: its rows above are filled.
-        size += weight * (LOG2[open.count_ones().max(1) as usize] - usual);
-        size += PER_ROW * LOG2_E;
-    }
-    size / 100
+/// What a layout's search costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    /// What the logarithms of open squares count for, by sixths of the board from the top, in
+    /// hundredths.
+    weights: [i64; 6],
+    /// What a row to fill counts for by itself, in hundredths of a natural logarithm.
+    per_row: i64,
+    /// What a queen in the corner of a side counts for against one in its middle, growing with the
+    /// square of the distance from there, in hundredths of a natural logarithm.
+    per_side: i64,
+    /// Microseconds for the whole board at N = 17 on one core of the reference machine with its
+    /// best kernel.
+    microseconds: f64,
 }
 
-/// Turns the sizes of heads, in their `cost`, into estimated microseconds that add up to those of the
-/// whole board.
-pub(super) fn share(board: Board, weighted: &mut [Weighted], sizes: &[i64]) {
-    let largest = sizes.iter().copied().max().unwrap_or(0);
-    let parts: Vec<f64> = sizes.iter().map(|size| power_of_two(size - largest)).collect();
-    let unit = whole_microseconds(board) / parts.iter().sum::<f64>();
-    for (head, part) in weighted.iter_mut().zip(parts) {
+pub(super) const BORDER: Model = Model {
+    weights: [100, 135, 110, 85, 50, -25],
+    per_row: 115,
+    per_side: -58,
+    microseconds: 0.6e6,
+};
+
+pub(super) const FIRST_ROWS: Model = Model {
+    weights: [30, 80, 95, 135, 140, 180],
+    per_row: 0,
+    per_side: 0,
+    microseconds: 1.8e6,
+};
+
+/// The most that the estimates of a plan may add up to: beyond N = 30 they are cut down to it.
+const MOST_MICROSECONDS: f64 = 4e18;
+
+impl Model {
+    /// The logarithm (base 2, in 2^-16) of how a search compares to others on the same board, from
+    /// the queens placed beforehand, as (row, column). Only differences mean anything.
+    pub(super) fn size(&self, board: Board, queens: &[(u8, u8)]) -> i64 {
+        let n = i64::from(board.n());
+        let usual = LOG2[usize::from(board.n())] + LOG2[3] - LOG2[5];
+        let mut size = 0;
+        for row in (0..board.n()).filter(|&row| queens.iter().all(|queen| queen.0 != row)) {
+            let attacked = queens.iter().fold(0u64, |attacked, &(from, column)| {
+                let far = row.abs_diff(from);
+                attacked | 1 << column | 1 << (column + far) | (1 << column) >> far
+            });
+            let open = u64::from(board.full_row()) & !attacked;
+            let sixth = (i64::from(row) - 1).max(0) * 6 / (n - 2).max(1);
+            let weight = self.weights[usize::try_from(sixth).unwrap_or(0).min(5)];
+            // A row without an open square ends a search early but not at once: one square.
+            size += weight * (LOG2[open.count_ones().max(1) as usize] - usual);
+            size += self.per_row * LOG2_E;
+        }
+        (size + self.per_side * sides(board, queens)) / 100
+    }
+
+    /// From the sizes of all heads their estimated microseconds, each at least 1.
+    pub(super) fn shares(&self, board: Board, sizes: &[i64]) -> Vec<u64> {
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        let parts: Vec<f64> = sizes
+            .iter()
+            .map(|size| power_of_two(size - largest))
+            .collect();
+        let unit = self.whole_microseconds(board) / parts.iter().sum::<f64>();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
-        let cost = (unit * part) as u64;
-        head.cost = cost.max(1);
+        parts
+            .into_iter()
+            .map(|part| ((unit * part) as u64).max(1))
+            .collect()
+    }
+
+    /// Microseconds for all units of a board.
+    ///
+    /// From one board to the next the number of solutions grows by 0.39 N (within 1 % for N = 17 …
+    /// 27), placements per solution by 4 %.
+    pub(super) fn whole_microseconds(&self, board: Board) -> f64 {
+        let mut microseconds = self.microseconds;
+        for n in 18..=board.n() {
+            microseconds *= 0.39 * 1.04 * f64::from(n);
+        }
+        for n in board.n() + 1..=17 {
+            microseconds /= 0.39 * 1.04 * f64::from(n);
+        }
+        microseconds.min(MOST_MICROSECONDS)
     }
 }
 
-/// Microseconds for all units of a board on one core of the reference machine.
-fn whole_microseconds(board: Board) -> f64 {
-    // Measured at N = 17, with the AVX-512 kernel. From one board to the next the number of
-    // solutions grows by 0.39 N (within 1 % for N = 17 … 27), placements per solution by 4 %.
-    let mut microseconds = 5.0e5;
-    for n in 18..=board.n() {
-        microseconds *= 0.39 * 1.04 * f64::from(n);
+/// Summed over the sides with a queen, the square of its distance from the middle, in 2^-16 natural
+/// logarithms' worth of base 2, with the corner at 1.
+fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
+    let last = i64::from(board.n()) - 1;
+    let mut sum = 0;
+    for &(row, column) in queens {
+        let (row, column) = (i64::from(row), i64::from(column));
+        for (across, along) in [(row, column), (column, row)] {
+            if across == 0 || across == last {
+                sum += LOG2_E * (2 * along - last).pow(2) / last.pow(2).max(1);
+            }
+        }
     }
-    for n in board.n() + 1..=17 {
-        microseconds /= 0.39 * 1.04 * f64::from(n);
-    }
-    microseconds
+    sum
 }
 
 /// Estimated microseconds for so many placements.
@@ -109,7 +156,9 @@ fn power_of_two(exponent: i64) -> f64 {
     // e^x by its series: the terms left out are below 1e-7 for x < ln 2.
     #[allow(clippy::cast_precision_loss)]
     let x = fraction as f64 / 65_536.0 * std::f64::consts::LN_2;
-    let series = (1..=9).rev().fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
+    let series = (1..=9)
+        .rev()
+        .fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
     (0..whole.unsigned_abs().min(1000)).fold(series, |value, _| value / 2.0)
 }
 
@@ -121,12 +170,18 @@ mod tests {
     fn logarithms_and_powers_agree_with_the_library() {
         for (number, &log) in LOG2.iter().enumerate().skip(1) {
             let exact = (number as f64).log2() * 65_536.0;
-            assert!((exact - log as f64).abs() < 2.0, "log2({number}) = {log}, not {exact}");
+            assert!(
+                (exact - log as f64).abs() < 2.0,
+                "log2({number}) = {log}, not {exact}"
+            );
         }
         for exponent in [0, -1, -65_535, -65_536, -70_000, -1_000_000] {
             let exact = (exponent as f64 / 65_536.0).exp2();
             let found = power_of_two(exponent);
-            assert!((found / exact - 1.0).abs() < 1e-6, "2^({exponent}/65536) = {found}");
+            assert!(
+                (found / exact - 1.0).abs() < 1e-6,
+                "2^({exponent}/65536) = {found}"
+            );
         }
     }
 }

@@ -252,12 +252,13 @@ fn place_tail(
     turn: Turn,
     tail: u64,
 ) -> Option<Root> {
-    let (n, mut place) = (u64::from(division.board().n()), division.tails());
+    let n = u64::from(division.board().n());
+    let mut digits = tail;
     let rows = ground.allowed().iter().zip(ground.steps());
     for (&allowed, &step) in rows.take(usize::from(division.tail_rows())) {
-        place /= n;
         #[allow(clippy::cast_possible_truncation)] // below N
-        let column = (tail / place % n) as u8;
+        let column = (digits % n) as u8;
+        digits /= n;
         root = root.place(turn.column(column), allowed, step)?;
     }
     Some(root)

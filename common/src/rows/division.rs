@@ -34,18 +34,8 @@ pub(super) enum Head {
 pub(super) struct Weighted {
     pub(super) head: Head,
     pub(super) weight: u8,
-    /// Estimated microseconds for all its units.
+    /// Estimated microseconds for all its units, at least 1.
     pub(super) cost: u64,
-}
-
-/// Consecutive heads whose units make consecutive tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    first_head: u64,
-    heads: u64,
-    first_task: u64,
-    /// More than one only for a single head: its units are dealt evenly.
-    tasks: u64,
 }
 
 /// How a board is divided, for both layouts.
@@ -53,22 +43,25 @@ struct Run {
 pub struct Division {
     board: Board,
     heads: Vec<Weighted>,
+    /// The cost of all heads before each, and at the end that of all.
+    cost_before: Vec<u64>,
     tail_rows: u8,
     /// N^tail_rows.
     tails: u64,
-    runs: Vec<Run>,
     tasks: u64,
 }
 
 impl Head {
-    /// See [`cost::size`].
+    /// See [`cost::Model::size`].
     fn size(self, board: Board) -> i64 {
         match self {
             Self::FirstRows { columns, rows } => {
                 let queens: Vec<_> = (0..rows).zip(columns).collect();
-                cost::size(board, &queens)
+                cost::FIRST_ROWS.size(board, &queens)
             }
-            Self::Border(border) => cost::size(board, &border.queens(board).collect::<Vec<_>>()),
+            Self::Border(border) => {
+                cost::BORDER.size(board, &border.queens(board).collect::<Vec<_>>())
+            }
             Self::Nothing => 0,
         }
     }
@@ -77,9 +70,9 @@ impl Head {
 impl Division {
     pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
         let board = spec.board;
-        let mut heads = match spec.layout {
-            Layout::FirstRows => first_rows(board),
-            Layout::Border => borders(board),
+        let (mut heads, model) = match spec.layout {
+            Layout::FirstRows => (first_rows(board), cost::FIRST_ROWS),
+            Layout::Border => (borders(board), cost::BORDER),
             Layout::Frames => {
                 return Err(BadSpec::Unsupported {
                     layout: spec.layout,
@@ -92,20 +85,35 @@ impl Division {
             heads.push(Weighted {
                 head: Head::Nothing,
                 weight: 0,
-                cost: 1,
+                cost: 0,
             });
         }
         let sizes: Vec<i64> = heads.iter().map(|head| head.head.size(board)).collect();
-        cost::share(board, &mut heads, &sizes);
-        let tail_rows = tail_rows(board, &heads, spec.task_cost);
+        for (head, cost) in heads.iter_mut().zip(model.shares(board, &sizes)) {
+            head.cost = cost;
+        }
+        let mut cost_before = vec![0];
+        cost_before.extend(heads.iter().scan(0, |sum, head| {
+            *sum += head.cost;
+            Some(*sum)
+        }));
+        let whole = cost_before[heads.len()];
+        let tail_rows = tail_rows(board, whole, heads.len(), spec.task_cost);
         let tails = u64::from(board.n()).pow(u32::from(tail_rows));
-        let (runs, tasks) = runs(&heads, tails, spec.task_cost);
+        // No task without a unit: none may cost less than the dearest unit.
+        let dearest = heads
+            .iter()
+            .map(|head| head.cost.div_ceil(tails))
+            .max()
+            .unwrap_or(1);
+        let wanted = whole.saturating_add(spec.task_cost / 2) / spec.task_cost;
+        let tasks = wanted.clamp(1, (whole / dearest).max(1));
         Ok(Self {
             board,
             heads,
+            cost_before,
             tail_rows,
             tails,
-            runs,
             tasks,
         })
     }
@@ -119,21 +127,11 @@ impl Division {
     }
 
     pub(crate) fn task_units(&self, task: TaskId) -> Range<u64> {
-        let run = self.run(task);
-        let first = run.first_head * self.tails;
-        let units = u128::from(run.heads * self.tails);
-        let cut = |tasks: u64| {
-            let units = u128::from(tasks) * units / u128::from(run.tasks);
-            first + u64::try_from(units).expect("no more than the units of the run")
-        };
-        let nth = task.0 - run.first_task;
-        cut(nth)..cut(nth + 1)
+        self.cut(task.0)..self.cut(task.0 + 1)
     }
 
     pub(crate) fn task_cost(&self, task: TaskId) -> u64 {
-        let run = self.run(task);
-        let heads = run.first_head..run.first_head + run.heads;
-        (self.heads_cost(heads) / run.tasks).max(1)
+        (self.cost_at(task.0 + 1) - self.cost_at(task.0)).max(1)
     }
 
     pub(crate) fn task_limit(&self, task: TaskId) -> u64 {
@@ -175,16 +173,28 @@ impl Division {
         self.head(unit / self.tails)
     }
 
-    fn heads_cost(&self, heads: Range<u64>) -> u64 {
-        heads
-            .map(|head| self.head(head).cost)
-            .fold(0, u64::saturating_add)
+    /// The cost of all tasks before `task`.
+    fn cost_at(&self, task: u64) -> u64 {
+        let whole = self.cost_before[self.heads.len()];
+        scale(whole, task, self.tasks)
     }
 
-    fn run(&self, task: TaskId) -> Run {
-        let after = self.runs.partition_point(|run| run.first_task <= task.0);
-        self.runs[after - 1]
+    /// The first unit of `task`, or the number of units for the task after the last.
+    fn cut(&self, task: u64) -> u64 {
+        let cost = self.cost_at(task);
+        let head = self.cost_before.partition_point(|&before| before <= cost) - 1;
+        let Some(Weighted { cost: of_head, .. }) = self.heads.get(head) else {
+            return self.units();
+        };
+        let tail = scale(self.tails, cost - self.cost_before[head], *of_head);
+        head as u64 * self.tails + tail
     }
+}
+
+/// `number * part / whole`, rounded down, for `part <= whole`.
+fn scale(number: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(number) * u128::from(part) / u128::from(whole);
+    u64::try_from(scaled).expect("a part of a number is no larger than it")
 }
 
 /// The first two rows (one where there is only one), of each mirror pair the one whose first queen
@@ -233,65 +243,19 @@ fn borders(board: Board) -> Vec<Weighted> {
         .collect()
 }
 
-/// As many rows as it takes for units to cost, on average, a small part of a task.
-fn tail_rows(board: Board, heads: &[Weighted], task_cost: u64) -> u8 {
-    let total: f64 = heads.iter().map(|head| as_float(head.cost)).sum();
-    let free_rows = board.n().saturating_sub(4);
-    let mut tail_rows = 0;
-    let mut units = as_float(heads.len() as u64);
-    while tail_rows < MOST_TAIL_ROWS.min(free_rows) && total / units * PARTS > as_float(task_cost) {
-        tail_rows += 1;
-        units *= f64::from(board.n());
+/// As many rows as it takes for tasks to come out even: a task has several heads, or else enough
+/// units of a head that attacked ones, which cost nothing, are spread over all tasks alike.
+fn tail_rows(board: Board, whole: u64, heads: usize, task_cost: u64) -> u8 {
+    let n = u64::from(board.n());
+    let most = MOST_TAIL_ROWS.min(board.n().saturating_sub(4));
+    let head = whole / heads as u64;
+    if head.saturating_mul(8) <= task_cost {
+        return 0;
     }
-    tail_rows
+    (1..most)
+        .find(|&rows| head / n.pow(u32::from(rows)) * 4 * n <= task_cost)
+        .unwrap_or(most)
 }
 
 /// N^4 times the number of heads fits 64 bits with room.
 const MOST_TAIL_ROWS: u8 = 4;
-
-/// Units a task should hold at least, so that tasks come out even.
-const PARTS: f64 = 8.0;
-
-#[allow(clippy::cast_precision_loss)]
-fn as_float(number: u64) -> f64 {
-    number as f64
-}
-
-/// Cuts the heads into tasks of about `task_cost`: several cheap heads make one task, a dear one
-/// several.
-fn runs(heads: &[Weighted], tails: u64, task_cost: u64) -> (Vec<Run>, u64) {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut tasks = 0;
-    let mut close = |first_head: usize, end: usize, count: u64| {
-        let (first_head, end) = (first_head as u64, end as u64);
-        runs.push(Run {
-            first_head,
-            heads: end - first_head,
-            first_task: tasks,
-            tasks: count,
-        });
-        tasks += count;
-    };
-    let (mut open, mut gathered) = (0, 0u64);
-    for (at, head) in heads.iter().enumerate() {
-        // Closing early where that leaves the task nearer to its size than going on would.
-        if at > open && gathered.saturating_add(head.cost / 2) >= task_cost {
-            close(open, at, 1);
-            (open, gathered) = (at, 0);
-        }
-        if head.cost > task_cost {
-            if at > open {
-                close(open, at, 1);
-            }
-            let count = (head.cost.saturating_add(task_cost / 2) / task_cost).clamp(1, tails);
-            close(at, at + 1, count);
-            (open, gathered) = (at + 1, 0);
-        } else {
-            gathered = gathered.saturating_add(head.cost);
-        }
-    }
-    if open < heads.len() {
-        close(open, heads.len(), 1);
-    }
-    (runs, tasks)
-}
