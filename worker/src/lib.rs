@@ -105,7 +105,7 @@ pub async fn run(
         threads: config.threads.get(),
         error,
     })?;
-    let link = Link::new(config.coordinator, info, outbox, pool);
+    let link = Link::new(config.coordinator, info, outbox, pool, rand::random);
     let (ended, outbox, summary) = link.run(shutdown).await;
     // Cannot fail: the closure does not panic.
     let _ = tokio::task::spawn_blocking(move || outbox.close()).await;

@@ -1,13 +1,17 @@
 //! What several tests of this crate build on.
 
+use std::sync::{Arc, mpsc};
+
 use common::{
     board::Board,
-    count::Orientation,
+    count::{CountError, Orientation, Setup, SetupError, Watch},
     kernel::KernelName,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
     run::{Epoch, Partial, RunId, TaskRef},
 };
+
+use crate::pool::{CountTask, Job, MakeCounter};
 
 /// The run that all tests speak of.
 pub(crate) const RUN: RunId = RunId(0xa1);
@@ -40,4 +44,40 @@ pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
         orientation: Orientation::Turned,
         duration_us: 12,
     }
+}
+
+/// Counts until it is cancelled; says when it has begun.
+struct Endless(mpsc::Sender<()>);
+
+impl CountTask for Endless {
+    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
+        // Who only wants it to be endless does not listen.
+        let _ = self.0.send(());
+        while job.advance(0).is_continue() {
+            std::thread::yield_now();
+        }
+        Err(CountError::Cancelled)
+    }
+}
+
+/// Counters that never come to an end by themselves, and word of each task that one has begun.
+pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<()>) {
+    let (begun, begins) = mpsc::channel();
+    let make = move |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+        Ok(Box::new(Endless(begun.clone())))
+    };
+    (Arc::new(make), begins)
+}
+
+/// Counters that panic.
+pub(crate) fn panicking() -> Arc<MakeCounter> {
+    struct Panicking;
+    impl CountTask for Panicking {
+        fn count(&mut self, _: &Job) -> Result<u64, CountError> {
+            panic!("no memory is whole")
+        }
+    }
+    Arc::new(
+        |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> { Ok(Box::new(Panicking)) },
+    )
 }

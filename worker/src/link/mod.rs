@@ -59,7 +59,12 @@ pub(crate) struct Link {
     asked: f64,
     panics: u32,
     reported: Instant,
+    /// Draws from 0 to 1.
+    jitter: Jitter,
 }
+
+/// Where the back-off's randomness comes from.
+pub(crate) type Jitter = fn() -> f64;
 
 /// Why the link stopped serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ impl Link {
         info: WorkerInfo,
         outbox: Outbox,
         (pool, left): (Pool, UnboundedReceiver<Left>),
+        jitter: Jitter,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -95,6 +101,7 @@ impl Link {
             asked: 0.0,
             panics: 0,
             reported: now,
+            jitter,
         }
     }
 
@@ -210,7 +217,7 @@ impl Link {
 
     fn failed(&mut self, error: &CallError, now: Instant) {
         self.desk.lost();
-        let wait = self.pace.failed(now, rand::random());
+        let wait = self.pace.failed(now, (self.jitter)());
         tracing::warn!(
             "coordinator {} {error}; attempt {} in {:.1} s; counting goes on with {} tasks, {} \
              results wait",

@@ -1,1 +1,390 @@
-//! Tests
+//! The link against a coordinator in this process, over real connections on loopback.
+
+mod fake;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    board::Board as Side,
+    count::Orientation,
+    kernel::Kernel,
+    method::Layout,
+    plan::{Plan, PlanHash, PlanSpec},
+    run::{Epoch, RunId, SessionId, TaskRef, WorkerId},
+    sync::{Acknowledgement, Revocation, SyncRequest, Verdict},
+};
+use tokio::sync::{mpsc::unbounded_channel, oneshot};
+use tonic::Status;
+
+use super::*;
+use crate::{
+    pool::{MakeCounter, PoolConfig, real_counter},
+    spool::Spool,
+    testing::{RUN, endless, panicking, plan, sample_partial, task_ref},
+};
+use fake::{Board, Fake, accept, grant, quiet, serve};
+use proto::limits;
+
+fn info() -> WorkerInfo {
+    WorkerInfo {
+        id: WorkerId(5),
+        session: SessionId(6),
+        name: "tester".to_owned(),
+        version: "0".to_owned(),
+        kernel: Kernel::SCALAR.name(),
+        threads: 2,
+        memory_bytes_per_thread: 1 << 24,
+    }
+}
+
+/// A running link; dropping `stop` or sending to it begins the drain.
+struct Running {
+    stop: oneshot::Sender<()>,
+    link: tokio::task::JoinHandle<(Ended, Outbox, Summary)>,
+}
+
+impl Running {
+    fn start(fake: &Fake, make: Arc<MakeCounter>, outbox: Outbox) -> Self {
+        let info = info();
+        let config = PoolConfig {
+            threads: info.threads,
+            kernel: Kernel::SCALAR,
+            memory_bytes_per_thread: info.memory_bytes_per_thread,
+        };
+        let (sender, left) = unbounded_channel();
+        let pool = Pool::start(config, make, &sender).unwrap();
+        drop(sender);
+        // No waiting between attempts: the jitter takes nothing of the back-off.
+        let link = Link::new(fake.address.clone(), info, outbox, (pool, left), || 0.0);
+        let (stop, stopped) = oneshot::channel();
+        let link = tokio::spawn(link.run(async {
+            let _ = stopped.await;
+        }));
+        Self { stop, link }
+    }
+
+    async fn stop(self) -> (Ended, Outbox, Summary) {
+        drop(self.stop);
+        self.link.await.unwrap()
+    }
+}
+
+fn in_memory() -> Outbox {
+    Outbox::new(None).unwrap()
+}
+
+fn held(request: &SyncRequest) -> Vec<u64> {
+    request.held.iter().map(|held| held.task.task.0).collect()
+}
+
+/// Waits for the call that fits.
+async fn call_where(fake: &mut Fake, fits: impl Fn(&SyncRequest) -> bool) -> SyncRequest {
+    loop {
+        let request = fake.calls.recv().await.unwrap();
+        if fits(&request) {
+            return request;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
+    let plan = plan(9);
+    let board = Board::new(plan.clone(), 7);
+    let done = board.done();
+    let mut call = 0;
+    let mut last: Option<SyncReply> = None;
+    let mut fake = serve({
+        let board = board.clone();
+        move |request| {
+            call += 1;
+            let reply = board.answer(request);
+            match call % 4 {
+                // Carried out, and the answer is lost.
+                1 => Err(Status::unavailable("lost")),
+                // An old answer comes instead of this one.
+                2 if call > 4 => Ok(last.replace(reply).unwrap_or_else(quiet)),
+                _ => {
+                    last = Some(reply.clone());
+                    Ok(reply)
+                }
+            }
+        }
+    })
+    .await;
+    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    done.await;
+    let (ended, outbox, summary) = running.stop().await;
+    assert_eq!(ended, Ended::Told);
+    assert_eq!(board.total(), 352);
+    assert_eq!(outbox.len(), 0);
+    assert!(summary.counted >= plan.tasks(), "{summary}");
+    assert!(
+        summary.accepted + summary.duplicates <= summary.counted,
+        "{summary}"
+    );
+    let mut last = None;
+    while let Ok(request) = fake.calls.try_recv() {
+        assert_eq!(request.worker, info());
+        last = Some(request);
+    }
+    let last = last.unwrap();
+    assert!(last.draining && last.held.is_empty());
+    assert_eq!(last.seconds_wanted, 0.0);
+}
+
+#[tokio::test]
+async fn a_coordinator_that_is_not_there_yet_is_called_until_it_is() {
+    let mut calls = 0;
+    let mut fake = serve(move |_| {
+        calls += 1;
+        match calls {
+            1 => Err(Status::unavailable("starting")),
+            2 => Err(Status::internal("still starting")),
+            3 => Err(Status::deadline_exceeded("slow")),
+            _ => Ok(quiet()),
+        }
+    })
+    .await;
+    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    for _ in 0..4 {
+        let request = fake.calls.recv().await.unwrap();
+        assert!(request.seconds_wanted > 0.0);
+    }
+    let (ended, ..) = running.stop().await;
+    assert_eq!(ended, Ended::Told);
+}
+
+#[tokio::test]
+async fn what_is_taken_back_stops_at_once_and_is_not_held_any_more() {
+    let plan = plan(10);
+    let (make, begins) = endless();
+    let grants: Vec<_> = (0..4).map(|task| grant(&plan, task)).collect();
+    let mut calls = 0;
+    let mut fake = serve(move |_| {
+        calls += 1;
+        let mut reply = quiet();
+        reply.next_sync_ms = 25;
+        match calls {
+            1 => reply.grants.clone_from(&grants),
+            // One that waits and one that may have begun.
+            2 => {
+                reply.revoked = [0, 3]
+                    .map(|task: usize| Revocation {
+                        task: grants[task].task,
+                        epoch: grants[task].epoch,
+                        reason: "the run is cancelled".to_owned(),
+                    })
+                    .to_vec();
+            }
+            _ => {}
+        }
+        Ok(reply)
+    })
+    .await;
+    let running = Running::start(&fake, make, in_memory());
+    let first = call_where(&mut fake, |request| !request.held.is_empty()).await;
+    assert_eq!(held(&first), [0, 1, 2, 3]);
+    let second = call_where(&mut fake, |request| request.held.len() < 4).await;
+    assert_eq!(held(&second), [1, 2]);
+    // Two threads began two jobs; a third one can begin only because the first was stopped.
+    let begun = tokio::task::spawn_blocking(move || begins.iter().take(3).count());
+    assert_eq!(begun.await.unwrap(), 3);
+    let both = |request: &SyncRequest| request.held.iter().all(|held| held.started);
+    let third = call_where(&mut fake, both).await;
+    assert_eq!(held(&third), [1, 2]);
+    running.link.abort();
+}
+
+#[tokio::test]
+async fn another_plan_is_not_counted_and_its_lease_is_given_back() {
+    let plan = plan(10);
+    let mut strange = grant(&plan, 0);
+    strange.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
+    let beyond = grant(&plan, plan.tasks());
+    let mut calls = 0;
+    let mut fake = serve(move |_| {
+        calls += 1;
+        let mut reply = quiet();
+        if calls == 1 {
+            reply.grants = vec![strange, beyond];
+        }
+        Ok(reply)
+    })
+    .await;
+    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    assert!(fake.calls.recv().await.unwrap().seconds_wanted > 0.0);
+    let second = fake.calls.recv().await.unwrap();
+    assert_eq!(held(&second), [0; 0]);
+    assert_eq!(second.seconds_wanted, 0.0, "it would be the same again");
+    let (_, _, summary) = running.stop().await;
+    assert_eq!(summary.counted, 0);
+}
+
+#[tokio::test]
+async fn a_drain_gives_back_what_waits_and_what_would_take_too_long() {
+    // Tasks of a quarter of an hour each.
+    let spec = PlanSpec {
+        task_cost: 1_000_000_000,
+        ..PlanSpec::new(Side::new(24).unwrap(), Layout::FirstRows)
+    };
+    let plan = Plan::new(spec).unwrap();
+    let (make, begins) = endless();
+    let grants: Vec<_> = (0..5).map(|task| grant(&plan, task)).collect();
+    let mut granted = false;
+    let mut fake = serve(move |_| {
+        let mut reply = quiet();
+        if !std::mem::replace(&mut granted, true) {
+            reply.grants.clone_from(&grants);
+        }
+        Ok(reply)
+    })
+    .await;
+    let running = Running::start(&fake, make, in_memory());
+    let begun = tokio::task::spawn_blocking(move || begins.iter().take(2).count());
+    assert_eq!(begun.await.unwrap(), 2);
+    let (ended, _, summary) = running.stop().await;
+    assert_eq!(ended, Ended::Told);
+    assert_eq!((summary.counted, summary.abandoned), (0, 5));
+    let last = call_where(&mut fake, |request| request.draining).await;
+    assert_eq!(held(&last), [0; 0]);
+}
+
+#[tokio::test]
+async fn after_several_panics_the_worker_ends_and_says_so() {
+    let plan = plan(10);
+    let mut task = 0;
+    let mut fake = serve(move |request| {
+        let mut reply = quiet();
+        if request.seconds_wanted > 0.0 {
+            reply.grants.push(grant(&plan, task));
+            task += 1;
+        }
+        Ok(reply)
+    })
+    .await;
+    let running = Running::start(&fake, panicking(), in_memory());
+    let (ended, _, summary) = running.link.await.unwrap();
+    assert_eq!(ended, Ended::Faulty { panics: 3 });
+    assert_eq!(summary.counted, 0);
+    call_where(&mut fake, |request| {
+        request.draining && request.held.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn results_of_an_earlier_life_are_handed_in() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || Outbox::new(Some(Spool::open(home.path(), WorkerId(5)).unwrap())).unwrap();
+    let mut earlier = open();
+    (0..3).for_each(|task| earlier.put(sample_partial(task, 9)));
+    earlier.close();
+    let mut fake = serve(|request| {
+        let mut reply = quiet();
+        let verdicts = [Verdict::Accepted, Verdict::Conflict, Verdict::Refused];
+        for (partial, verdict) in request.partials.iter().zip(verdicts) {
+            reply.acknowledgements.push(Acknowledgement {
+                verdict,
+                reason: "a reason".to_owned(),
+                ..accept(partial)
+            });
+        }
+        Ok(reply)
+    })
+    .await;
+    let running = Running::start(&fake, Arc::new(real_counter), open());
+    let first = fake.calls.recv().await.unwrap();
+    assert_eq!(
+        first.partials,
+        [0, 1, 2].map(|task| sample_partial(task, 9))
+    );
+    let (_, outbox, summary) = running.stop().await;
+    let verdicts = (summary.accepted, summary.conflicts, summary.refused);
+    assert_eq!(verdicts, (1, 1, 1));
+    outbox.close();
+    assert_eq!(open().len(), 0, "whatever the verdict, none is kept");
+}
+
+#[tokio::test]
+async fn a_worker_without_a_coordinator_stops_and_keeps_its_results_on_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || Outbox::new(Some(Spool::open(home.path(), WorkerId(5)).unwrap())).unwrap();
+    let mut outbox = open();
+    outbox.put(sample_partial(1, 9));
+    let mut fake = serve(|_| Err(Status::unavailable("away"))).await;
+    let running = Running::start(&fake, Arc::new(real_counter), outbox);
+    fake.calls.recv().await.unwrap();
+    let (ended, outbox, _) = running.stop().await;
+    assert_eq!(ended, Ended::Told);
+    outbox.close();
+    assert_eq!(open().len(), 1);
+}
+
+#[test]
+fn many_partials_travel_in_several_calls_and_their_leases_stay_held() {
+    let mut desk = Desk::new(info(), in_memory());
+    let all = limits::PARTIALS as u64 + 100;
+    (0..all).for_each(|task| desk.outbox.put(sample_partial(task, 1)));
+    let mut sizes = Vec::new();
+    while desk.has_news() {
+        let request = desk.request(0.0, false);
+        let partials: BTreeMap<_, _> = request
+            .partials
+            .iter()
+            .map(|p| (LeaseKey::of(p), p))
+            .collect();
+        for lease in &request.held {
+            let lease = LeaseKey {
+                task: lease.task,
+                epoch: lease.epoch,
+            };
+            assert!(!partials.contains_key(&lease));
+        }
+        sizes.push((request.partials.len(), request.held.len()));
+        for partial in &request.partials {
+            desk.acknowledged(&accept(partial));
+        }
+    }
+    assert_eq!(sizes, [(limits::PARTIALS, 100), (100, 0)]);
+    assert_eq!(desk.summary.accepted, all);
+}
+
+#[test]
+fn an_acknowledgement_of_something_else_drops_nothing() {
+    let mut desk = Desk::new(info(), in_memory());
+    let partial = sample_partial(1, 7);
+    desk.outbox.put(partial);
+    desk.request(0.0, false);
+    let other_epoch = Acknowledgement {
+        epoch: Epoch(8),
+        ..accept(&partial)
+    };
+    let other_run = Acknowledgement {
+        task: TaskRef {
+            run: RunId(1),
+            ..partial.task
+        },
+        ..accept(&partial)
+    };
+    desk.acknowledged(&other_epoch);
+    desk.acknowledged(&other_run);
+    assert_eq!(desk.outbox.len(), 1);
+    desk.acknowledged(&accept(&partial));
+    assert_eq!(desk.outbox.len(), 0);
+}
+
+#[test]
+fn a_repeated_grant_is_one_job() {
+    let mut desk = Desk::new(info(), in_memory());
+    let plan = plan(8);
+    let lease = LeaseKey {
+        task: task_ref(&plan, 1),
+        epoch: Epoch(1),
+    };
+    assert_eq!(lease.task.run, RUN);
+    let job = || Job::new(lease, plan.clone(), Orientation::Upright);
+    assert!(desk.take(job()).is_some());
+    assert!(desk.take(job()).is_none());
+    assert_eq!(desk.request(1.0, false).held.len(), 1);
+}

@@ -3,14 +3,14 @@
 use std::sync::mpsc;
 
 use common::{
-    count::{CountError, Orientation, Setup, Watch},
+    count::{CountError, Orientation, Setup},
     plan::Plan,
     run::Epoch,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::testing::{plan, task_ref};
+use crate::testing::{endless, plan, task_ref};
 
 fn config(threads: u32) -> PoolConfig {
     PoolConfig {
@@ -35,27 +35,6 @@ fn job(plan: &Plan, task: u64) -> Arc<Job> {
 
 fn task_of(left: &Left) -> u64 {
     left.job.lease.task.task.0
-}
-
-/// Counts until it is cancelled; says when it has begun.
-struct Endless(mpsc::Sender<()>);
-
-impl CountTask for Endless {
-    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
-        self.0.send(()).unwrap();
-        while job.advance(1).is_continue() {
-            std::thread::yield_now();
-        }
-        Err(CountError::Cancelled)
-    }
-}
-
-fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<()>) {
-    let (begun, begins) = mpsc::channel();
-    let make = move |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
-        Ok(Box::new(Endless(begun.clone())))
-    };
-    (Arc::new(make), begins)
 }
 
 /// Panics on task 1, finds task 2 too large, and counts every other as its number.
