@@ -1,3 +1,6 @@
 //! The cluster harness shared by the integration tests.
 
+pub mod binaries;
+pub mod cluster;
 pub mod face;
+pub mod process;

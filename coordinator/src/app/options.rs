@@ -1,0 +1,274 @@
+//! The command line of `coordinator`.
+
+use std::{num::NonZeroU64, path::PathBuf, str::FromStr};
+
+use clap::Parser;
+use common::{
+    board::Board,
+    kernel::{Kernel, KernelName, MissingKernel},
+    method::{Choice, Layout, Method, UnknownName, auto},
+    plan::{BadSpec, Plan, PlanSpec},
+};
+use worker::{
+    config::{Address, BadAddress, SpoolChoice, Threads, WorkerConfig},
+    memory::MemorySize,
+};
+
+/// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
+/// into tasks, keeps every result on disk, and resumes where it stopped.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "coordinator", version)]
+pub struct Options {
+    /// The board's side, 1 to 32: starts a run, or resumes it from the data directory. Without it
+    /// the runs of the data directory are served
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub n: Option<Board>,
+
+    /// How to count: auto, rows or frames
+    #[arg(long, default_value = "auto", requires = "n")]
+    pub method: MethodChoice,
+
+    /// How method rows divides the board: first-rows or border
+    #[arg(long, value_name = "LAYOUT", requires = "n")]
+    pub prefix: Option<Prefix>,
+
+    /// How much work a task holds, in microseconds of one core [default: by N]
+    #[arg(long, value_name = "MICROSECONDS", requires = "n", value_parser = task_cost)]
+    pub task_cost: Option<NonZeroU64>,
+
+    /// Where runs and results are kept
+    #[arg(long, value_name = "DIR", default_value = "queens-data")]
+    pub data_dir: PathBuf,
+
+    /// Where to serve gRPC; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7171")]
+    pub listen: String,
+
+    /// Also count in this process, and exit when the run is done
+    #[arg(long)]
+    pub local: bool,
+
+    /// Threads that count in this process [default: all cores]
+    #[arg(long, value_name = "T", requires = "local")]
+    pub threads: Option<Threads>,
+
+    /// Memory that counting in this process may use, such as 8GiB [default: 80 % of what is free]
+    #[arg(long, value_name = "BYTES", requires = "local")]
+    pub memory: Option<MemorySize>,
+
+    /// Kernel that counts in this process: auto, scalar, avx2, avx512 or neon
+    #[arg(
+        long,
+        value_name = "KERNEL",
+        default_value = "auto",
+        requires = "local"
+    )]
+    pub kernel: KernelChoice,
+
+    /// Exit when the run is done instead of serving on
+    #[arg(long)]
+    pub exit_when_done: bool,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Allow plain text on addresses that other hosts reach
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// How long a lease lasts after the worker's last call, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "300000", value_parser = clap::value_parser!(u64).range(100..=86_400_000))]
+    pub lease_ms: u64,
+
+    /// The shortest regular time between two calls of a worker, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "15000", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    pub sync_ms: u64,
+}
+
+/// What `--method` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MethodChoice {
+    /// The faster one for the board.
+    Auto,
+    /// This one.
+    Method(Method),
+}
+
+/// What `--kernel` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelChoice {
+    /// The best one that the CPU has.
+    Auto,
+    /// This one.
+    Kernel(KernelName),
+}
+
+/// What `--prefix` takes: a layout of method rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// See [`Layout::FirstRows`].
+    FirstRows,
+    /// See [`Layout::Border`].
+    Border,
+}
+
+/// A run that the command line asks for and that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// A layout of method rows was given with another method.
+    #[error("--prefix divides the board for method rows; leave it out with method frames")]
+    PrefixOfFrames,
+    /// No plan exists for the parameters.
+    #[error(transparent)]
+    Spec(#[from] BadSpec),
+    /// The kernel asked for is not this CPU's.
+    #[error(transparent)]
+    Kernel(#[from] MissingKernel),
+}
+
+impl Options {
+    /// The plan of the run asked for, if one is.
+    pub fn plan(&self) -> Result<Option<Plan>, BadRequest> {
+        let Some(board) = self.n else { return Ok(None) };
+        let choice = choose(board, self.method, self.prefix, self.memory_per_thread())?;
+        if self.method == MethodChoice::Auto {
+            tracing::info!("{}", choice.reason);
+        }
+        let spec = PlanSpec::new(board, choice.layout);
+        let spec = match self.task_cost {
+            Some(cost) => PlanSpec {
+                task_cost: cost.get(),
+                ..spec
+            },
+            None => spec,
+        };
+        Ok(Some(Plan::new(spec)?))
+    }
+
+    /// The kernel that counts in this process, if one is to.
+    pub fn local_kernel(&self) -> Result<Option<Kernel>, MissingKernel> {
+        match (self.local, self.kernel) {
+            (false, _) => Ok(None),
+            (true, KernelChoice::Auto) => Ok(Some(Kernel::best())),
+            (true, KernelChoice::Kernel(name)) => Kernel::new(name).map(Some),
+        }
+    }
+
+    /// The worker of this process, for the coordinator at `url`.
+    pub(super) fn local_worker(
+        &self,
+        url: &str,
+        kernel: Kernel,
+    ) -> Result<WorkerConfig, BadAddress> {
+        // Within this process nothing needs to be encrypted, whatever address it listens on.
+        let usual = WorkerConfig::new(Address::new(url, true)?);
+        Ok(WorkerConfig {
+            threads: self.threads.unwrap_or(usual.threads),
+            memory: self.memory.unwrap_or(usual.memory),
+            kernel,
+            name: Some("local".to_owned()),
+            // It ends with the coordinator, which keeps every result that it acknowledged.
+            spool: SpoolChoice::Memory,
+            ..usual
+        })
+    }
+
+    /// What every thread that counts may hold, in bytes; nobody knows the workers to come.
+    fn memory_per_thread(&self) -> u64 {
+        match self.local {
+            true => {
+                let threads = self.threads.unwrap_or_else(Threads::of_this_machine);
+                let memory = self.memory.unwrap_or_else(MemorySize::of_this_machine);
+                memory.bytes() / u64::from(threads.get())
+            }
+            false => u64::MAX,
+        }
+    }
+
+    /// Whether the process ends with the run.
+    pub fn exits_when_done(&self) -> bool {
+        self.exit_when_done || self.local
+    }
+}
+
+/// How the board is divided for a method and a prefix asked for.
+pub fn choose(
+    board: Board,
+    method: MethodChoice,
+    prefix: Option<Prefix>,
+    memory_per_thread: u64,
+) -> Result<Choice, BadRequest> {
+    let asked = |layout| Choice {
+        layout,
+        reason: "as asked for".to_owned(),
+    };
+    match (method, prefix) {
+        (MethodChoice::Method(Method::Frames), Some(_)) => Err(BadRequest::PrefixOfFrames),
+        (MethodChoice::Auto | MethodChoice::Method(Method::Rows), Some(prefix)) => {
+            Ok(asked(match prefix {
+                Prefix::FirstRows => Layout::FirstRows,
+                Prefix::Border => Layout::Border,
+            }))
+        }
+        (MethodChoice::Method(method), None) => Ok(asked(method.usual_layout())),
+        (MethodChoice::Auto, None) => Ok(auto(board, memory_per_thread)),
+    }
+}
+
+impl FromStr for MethodChoice {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::Method)
+                .map_err(|unknown| UnknownName {
+                    expected: "auto, rows, frames",
+                    ..unknown
+                }),
+        }
+    }
+}
+
+impl FromStr for KernelChoice {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::Kernel)
+                .map_err(|unknown| UnknownName {
+                    expected: "auto, scalar, avx2, avx512, neon",
+                    ..unknown
+                }),
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text {
+            "first-rows" => Ok(Self::FirstRows),
+            "border" => Ok(Self::Border),
+            _ => Err(UnknownName {
+                what: "prefix",
+                given: text.to_owned(),
+                expected: "first-rows, border",
+            }),
+        }
+    }
+}
+
+/// Reads `--task-cost`.
+pub(crate) fn task_cost(text: &str) -> Result<NonZeroU64, String> {
+    text.parse().map_err(|_| {
+        format!("'{text}' is no task cost: give a whole number of microseconds, at least 1")
+    })
+}

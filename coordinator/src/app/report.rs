@@ -1,0 +1,159 @@
+//! The last words of a run, for people and for programs.
+
+use common::{
+    board::Board,
+    method::Method,
+    tally::{Classes, Counts},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    driver::{Known, Outcome},
+    text::{span, thousands},
+};
+
+/// A completed run, ready to be told.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its board.
+    pub board: Board,
+    /// Its method.
+    pub method: Method,
+    /// How many tasks it had.
+    pub tasks: u64,
+    /// What came out.
+    pub outcome: Outcome,
+}
+
+impl Report {
+    /// One line of text.
+    pub fn line(&self) -> String {
+        let Outcome {
+            solutions,
+            counts,
+            known,
+            seconds,
+            ..
+        } = &self.outcome;
+        let classes = match counts {
+            Ok(counts) => classes_text(counts),
+            Err(contradiction) => format!("which cannot be right: {contradiction}"),
+        };
+        let check = match known {
+            Known::Matches => "matches the known count",
+            Known::Differs => "DIFFERS from the known count",
+            Known::Unknown => "no known count to compare with",
+        };
+        format!(
+            "N = {}: {} {}, {classes}, {check}, {}",
+            self.board,
+            thousands(*solutions),
+            if *solutions == 1 {
+                "solution"
+            } else {
+                "solutions"
+            },
+            span(*seconds),
+        )
+    }
+
+    /// The JSON object of `--json`; `unique` and `classes` are null when the counts contradict
+    /// each other.
+    pub fn json(&self) -> Value {
+        let outcome = &self.outcome;
+        let counts = outcome.counts.as_ref().ok();
+        json!({
+            "run": outcome.run.to_string(),
+            "n": self.board.n(),
+            "method": self.method.name(),
+            "solutions": outcome.solutions.to_string(),
+            "unique": counts.map(|counts| counts.unique().to_string()),
+            "classes": counts.map(|counts| classes_json(&counts.classes())),
+            "known": outcome.known.name(),
+            "tasks": self.tasks,
+            "seconds": outcome.seconds,
+        })
+    }
+}
+
+fn classes_text(counts: &Counts) -> String {
+    let Classes {
+        asymmetric,
+        half_turn,
+        quarter_turn,
+    } = counts.classes();
+    format!(
+        "{} unique ({} asymmetric, {} half-turn and {} quarter-turn classes)",
+        thousands(counts.unique()),
+        thousands(asymmetric),
+        thousands(half_turn),
+        thousands(quarter_turn),
+    )
+}
+
+fn classes_json(classes: &Classes) -> Value {
+    json!({
+        "asymmetric": classes.asymmetric.to_string(),
+        "half_turn": classes.half_turn.to_string(),
+        "quarter_turn": classes.quarter_turn.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{run::RunId, tally::Counts};
+
+    use super::*;
+
+    fn report(solutions: u128, known: Known) -> Report {
+        Report {
+            board: Board::new(16).unwrap(),
+            method: Method::Rows,
+            tasks: 40,
+            outcome: Outcome {
+                run: RunId(0xabc),
+                solutions,
+                counts: Counts::new(solutions, 3000, 64),
+                known,
+                seconds: 1.25,
+            },
+        }
+    }
+
+    #[test]
+    fn sixteen_reads_as_promised() {
+        let report = report(14_772_512, Known::Matches);
+        assert_eq!(
+            report.line(),
+            "N = 16: 14,772,512 solutions, 1,846,955 unique (1,846,189 asymmetric, 734 half-turn \
+             and 32 quarter-turn classes), matches the known count, 1.2 s"
+        );
+        let json = report.json().to_string();
+        for part in [
+            r#""run":"0000000000000abc""#,
+            r#""n":16"#,
+            r#""method":"rows""#,
+            r#""solutions":"14772512""#,
+            r#""unique":"1846955""#,
+            r#""asymmetric":"1846189""#,
+            r#""half_turn":"734""#,
+            r#""quarter_turn":"32""#,
+            r#""known":"matches""#,
+            r#""tasks":40"#,
+            r#""seconds":1.25"#,
+        ] {
+            assert!(json.contains(part), "{part} in {json}");
+        }
+    }
+
+    #[test]
+    fn a_contradiction_is_said() {
+        let report = report(14_772_513, Known::Differs);
+        let line = report.line();
+        assert!(
+            line.contains("cannot be right") && line.contains("DIFFERS"),
+            "{line}"
+        );
+        assert_eq!(report.json()["unique"], Value::Null);
+    }
+}

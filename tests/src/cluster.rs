@@ -1,0 +1,162 @@
+//! A cluster of real processes on loopback.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use proto::v1::{GetStatusRequest, Status, runs_client::RunsClient};
+use tempfile::TempDir;
+use tokio::time::sleep;
+use tonic::transport::Endpoint;
+
+use crate::{
+    binaries::binaries,
+    process::{End, PATIENCE, Process},
+};
+
+/// Between two looks at a status.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Leases and calls of a cluster whose members die often.
+const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
+
+/// A data directory, spool directories, and the port of a coordinator that comes and goes.
+pub struct Cluster {
+    dir: TempDir,
+    port: u16,
+    run: Vec<String>,
+}
+
+impl Cluster {
+    /// A cluster whose coordinator will be started with these arguments, such as `--n 16`.
+    pub fn new(run: &[&str]) -> Self {
+        // The port is free now, and nobody else asks the system for this very one.
+        let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let port = free.local_addr().expect("a bound port").port();
+        Self {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            port,
+            run: run.iter().map(|&argument| argument.to_owned()).collect(),
+        }
+    }
+
+    /// The coordinator's data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The coordinator's URL.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts the coordinator and waits until it listens.
+    pub fn coordinator(&self) -> Process {
+        let process = Process::start("the coordinator", &mut self.coordinator_command());
+        process.stderr_line("listening on");
+        process
+    }
+
+    /// The coordinator's command line.
+    pub fn coordinator_command(&self) -> Command {
+        let mut command = Command::new(&binaries().coordinator);
+        command
+            .args(&self.run)
+            .args(["--exit-when-done", "--json", "--listen"])
+            .arg(format!("127.0.0.1:{}", self.port))
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(BRISK);
+        command
+    }
+
+    /// Starts a worker with one thread and the portable kernel, the slowest there is.
+    pub fn worker(&self, name: &str) -> Process {
+        let mut command = Command::new(&binaries().worker);
+        command
+            .args([
+                "--coordinator",
+                &self.url(),
+                "--threads",
+                "1",
+                "--kernel",
+                "scalar",
+            ])
+            .args(["--memory", "1GiB", "--name", name, "--spool"])
+            .arg(self.dir.path().join(name));
+        Process::start(name, &mut command)
+    }
+
+    /// The status of the run, as soon as `wanted` holds for it.
+    ///
+    /// # Panics
+    /// If it does not within [`PATIENCE`].
+    pub async fn status(&self, wanted: impl Fn(&Status) -> bool) -> Status {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = None;
+        while Instant::now() < deadline {
+            if let Ok(status) = self.status_now().await {
+                if wanted(&status) {
+                    return status;
+                }
+                last = Some(status);
+            }
+            sleep(LOOK).await;
+        }
+        panic!("the status never was as wanted, at last: {last:#?}");
+    }
+
+    async fn status_now(&self) -> anyhow::Result<Status> {
+        let channel = Endpoint::from_shared(self.url())?.connect().await?;
+        let request = GetStatusRequest { run: None };
+        Ok(RunsClient::new(channel)
+            .get_status(request)
+            .await?
+            .into_inner())
+    }
+
+    /// `queensctl` with these arguments, to its end.
+    pub fn queensctl(&self, arguments: &[&str]) -> End {
+        let mut command = Command::new(&binaries().queensctl);
+        command.args(["--coordinator", &self.url()]).args(arguments);
+        Process::run("queensctl", &mut command)
+    }
+
+    /// `queensctl verify` of the data directory.
+    pub fn verify(&self) -> End {
+        let dir = self.data_dir();
+        self.queensctl(&["verify", dir.to_str().expect("a plain path")])
+    }
+
+    /// Every file below the data directory whose name ends so.
+    pub fn data_files(&self, ending: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        collect(&self.data_dir(), ending, &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn collect(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a readable directory") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            collect(&path, ending, found);
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+/// The JSON object that a completed run printed.
+///
+/// # Panics
+/// If the program did not end well, or printed something else.
+pub fn result(end: &End) -> serde_json::Value {
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    serde_json::from_str(&end.stdout).unwrap_or_else(|error| panic!("{error}: {end:#?}"))
+}
