@@ -31,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Count a board in this process alone, without a coordinator.
     Count(Count),
+    /// Print the instruction sets that this CPU counts with, one a line, best first.
+    Kernels,
 }
 
 #[derive(Debug, Args)]

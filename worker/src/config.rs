@@ -22,7 +22,13 @@ pub struct WorkerConfig {
     pub name: Option<String>,
     /// Where results wait for their acknowledgement.
     pub spool: SpoolChoice,
+    /// How long a planned stop may take. Tasks get two fifths of it to finish; the rest is for
+    /// handing in their results.
+    pub drain_limit: Duration,
 }
+
+/// The usual [`WorkerConfig::drain_limit`]: service managers kill after 30 seconds.
+const DRAIN_LIMIT: Duration = Duration::from_secs(25);
 
 /// Where results wait for their acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +52,7 @@ impl WorkerConfig {
             kernel: Kernel::best(),
             name: None,
             spool: SpoolChoice::Usual,
+            drain_limit: DRAIN_LIMIT,
         }
     }
 

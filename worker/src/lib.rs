@@ -65,7 +65,7 @@ pub enum WorkerError {
 }
 
 /// Serves a coordinator until `shutdown` resolves, then drains: finishes what takes a few seconds,
-/// gives the rest back and hands in every result, in 30 seconds at most. A coordinator that cannot
+/// gives the rest back and hands in every result, within the drain limit. A coordinator that cannot
 /// be reached is no error: the worker counts on and tries again for ever.
 ///
 /// Needs a Tokio runtime with I/O and time.
@@ -106,7 +106,7 @@ pub async fn run(
         error,
     })?;
     let link = Link::new(config.coordinator, info, outbox, pool, rand::random);
-    let (ended, outbox, summary) = link.run(shutdown).await;
+    let (ended, outbox, summary) = link.run(shutdown, config.drain_limit).await;
     // Cannot fail: the closure does not panic.
     let _ = tokio::task::spawn_blocking(move || outbox.close()).await;
     tracing::info!("stopped: {summary}");

@@ -7,6 +7,7 @@ mod serve_command;
 use std::process::ExitCode;
 
 use clap::Parser;
+use common::kernel::Kernel;
 
 use cli::{Cli, Command};
 
@@ -17,6 +18,12 @@ fn main() -> ExitCode {
     let Cli { command, serve } = Cli::parse();
     match command {
         Some(Command::Count(arguments)) => count_command::run(&arguments),
+        Some(Command::Kernels) => {
+            Kernel::available()
+                .iter()
+                .for_each(|kernel| println!("{kernel}"));
+            ExitCode::SUCCESS
+        }
         None => serve_command::run(&serve),
     }
 }

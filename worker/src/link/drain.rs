@@ -7,12 +7,6 @@ use tokio::time::sleep_until;
 use super::{Link, reply, transport::Call};
 use crate::pool::Job;
 
-/// How long running tasks may take to finish.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// From the first word to the end, whether the coordinator was reached or not.
-const WHOLE: Duration = Duration::from_secs(25);
-
 /// Between two calls that get on.
 const AGAIN: Duration = Duration::from_millis(25);
 
@@ -20,11 +14,12 @@ const AGAIN: Duration = Duration::from_millis(25);
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// Ends within [`WHOLE`]. Leases that nobody began are given back at once, and so are those
-    /// that would outlast the grace; what could not be handed in stays in the outbox.
-    pub(super) async fn drain(&mut self, mut call: Option<Call>) {
+    /// Ends within `limit`. Leases that nobody began are given back at once, and so are
+    /// those that would outlast the grace; what could not be handed in stays in the outbox.
+    pub(super) async fn drain(&mut self, mut call: Option<Call>, limit: Duration) {
         let start = Instant::now();
-        self.give_back_what_takes_too_long(start);
+        let grace = limit * 2 / 5;
+        self.give_back_what_takes_too_long(start, grace);
         tracing::info!(
             "stopping: {} tasks are being finished, {} results wait",
             self.desk.held().count(),
@@ -36,13 +31,13 @@ impl Link {
         let mut due = start;
         while !(self.desk.is_empty() && told) {
             let now = Instant::now();
-            if now >= start + WHOLE {
+            if now >= start + limit {
                 break;
             }
-            if now >= start + GRACE {
+            if now >= start + grace {
                 self.give_up_running(|_| true);
             }
-            let wake = if now < start + GRACE { GRACE } else { WHOLE };
+            let wake = if now < start + grace { grace } else { limit };
             tokio::select! {
                 Some(left) = self.left.recv() => {
                     self.note(&left);
@@ -78,7 +73,7 @@ impl Link {
         !running && (self.desk.outbox.len() == 0 || self.desk.outbox.is_on_disk())
     }
 
-    fn give_back_what_takes_too_long(&mut self, now: Instant) {
+    fn give_back_what_takes_too_long(&mut self, now: Instant, grace: Duration) {
         for job in self.pool.take_all_back() {
             self.desk.give_up(job.lease);
         }
@@ -90,7 +85,7 @@ impl Link {
             let since_start = job
                 .started()
                 .map_or(Duration::ZERO, |started| now - started);
-            left > GRACE.as_secs_f64() || job.cost_done() == 0 && since_start > GRACE
+            left > grace.as_secs_f64() || job.cost_done() == 0 && since_start > grace
         });
     }
 

@@ -110,9 +110,10 @@ impl Link {
     pub(crate) async fn run(
         mut self,
         shutdown: impl Future<Output = ()>,
+        drain_limit: Duration,
     ) -> (Ended, Outbox, Summary) {
         let (ended, call) = self.serve(shutdown).await;
-        self.drain(call).await;
+        self.drain(call, drain_limit).await;
         let Self { desk, pool, .. } = self;
         let mut summary = desk.summary;
         summary.unacknowledged = desk.outbox.len() as u64;

@@ -57,9 +57,12 @@ impl Running {
         // No waiting between attempts: the jitter takes nothing of the back-off.
         let link = Link::new(fake.address.clone(), info, outbox, (pool, left), || 0.0);
         let (stop, stopped) = oneshot::channel();
-        let link = tokio::spawn(link.run(async {
-            let _ = stopped.await;
-        }));
+        let link = tokio::spawn(async move {
+            let shutdown = async {
+                let _ = stopped.await;
+            };
+            link.run(shutdown, Duration::from_secs(25)).await
+        });
         Self { stop, link }
     }
 
