@@ -1,6 +1,7 @@
 //! Method `rows`: backtracking over bitmasks from a prefix of placed queens.
 
 mod border;
+mod classes;
 mod cost;
 mod counter;
 mod division;
@@ -12,6 +13,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use classes::classes;
 pub use counter::Counter;
 pub use division::Division;
 
