@@ -16,3 +16,4 @@ pub mod sample;
 pub mod symmetric;
 pub mod sync;
 pub mod tally;
+pub mod textbook;

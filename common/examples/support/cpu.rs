@@ -4,7 +4,7 @@ use std::{fs, sync::LazyLock, time::Instant};
 
 /// Seconds this thread has run, by the kernel's own account where there is one (Linux), so that
 /// whatever else the machine does is left out; seconds on the clock elsewhere.
-pub fn seconds() -> f64 {
+pub(crate) fn seconds() -> f64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let on_cpu = fs::read_to_string("/proc/thread-self/schedstat").ok();
     on_cpu

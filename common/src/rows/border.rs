@@ -31,7 +31,7 @@ impl Border {
             .map(move |i| all[i])
     }
 
-    /// Whether every side has exactly one queen and none attacks another.
+    /// Whether no queen attacks another, by row or column too: then every side has just one.
     fn is_sound(self, board: Board) -> bool {
         let mut queens = self.queens(board);
         while let Some((row, column)) = queens.next() {
