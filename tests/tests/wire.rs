@@ -1,12 +1,89 @@
 //! Over real TCP: what the coordinator takes, what it refuses, and that refusing changes nothing.
 
-use common::{known::known_counts, method::Layout};
+use common::{
+    known::known_counts,
+    method::Layout,
+    plan::{Plan, TaskId},
+    run::{Epoch, Partial, RunId},
+    sync::{Grant, HeldLease, SyncReply, Verdict},
+};
 use coordinator::{
     driver::Known,
-    sched::Config,
-    store::{MemoryStore, RunState},
+    sched::{Config, TaskNumbers},
+    store::{MemoryStore, RunManifest, RunState},
 };
-use tests::face::{Face, HandWorker, plan};
+use proto::{limits::MESSAGE_BYTES, v1};
+use tests::face::{Face, HandWorker, count, plan};
+use tonic::Code;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+/// A run with one worker that was granted its first tasks.
+struct Scene {
+    face: Face,
+    plan: Plan,
+    manifest: RunManifest,
+    worker: HandWorker,
+    grants: Vec<Grant>,
+}
+
+impl Scene {
+    async fn new() -> anyhow::Result<Self> {
+        let face = Face::start(Box::new(MemoryStore::default()), Config::default())?;
+        let plan = plan(10, Layout::FirstRows, 1);
+        let manifest = face.create(&plan).await?;
+        let mut worker = HandWorker::connect(&face, 7).await?;
+        let grants = worker.sync(worker.request(Vec::new(), 1.0)).await?.grants;
+        assert!(grants.len() > 1 && (grants.len() as u64) < plan.tasks(), "{grants:?}");
+        Ok(Self {
+            face,
+            plan,
+            manifest,
+            worker,
+            grants,
+        })
+    }
+
+    async fn tasks(&self) -> anyhow::Result<(TaskNumbers, u128)> {
+        let report = self.face.driver.status(Some(self.manifest.run)).await?;
+        let status = report.expect("the run is there").status;
+        Ok((status.tasks, status.solutions_so_far))
+    }
+
+    /// One call that keeps all leases and reports one partial.
+    async fn report(&mut self, partial: Partial) -> Result<SyncReply, tonic::Status> {
+        let mut request = self.worker.request(vec![partial], 0.0);
+        request.held = self.grants.iter().map(held).collect();
+        self.worker.sync(request).await
+    }
+
+    /// A partial that must be refused with a reason that holds `why`, changing nothing.
+    async fn refused(&mut self, partial: Partial, why: &str) -> anyhow::Result<()> {
+        let before = self.tasks().await?;
+        let reply = self.report(partial).await?;
+        let [answer] = reply.acknowledgements.as_slice() else {
+            panic!("one answer to one partial: {reply:#?}");
+        };
+        assert_eq!(answer.verdict, Verdict::Refused, "{answer:#?}");
+        assert!(answer.reason.contains(why), "{why}: {}", answer.reason);
+        assert_eq!(self.tasks().await?, before, "{why}");
+        Ok(())
+    }
+}
+
+fn held(grant: &Grant) -> HeldLease {
+    HeldLease {
+        task: grant.task,
+        epoch: grant.epoch,
+        cost_done: 0,
+        started: true,
+    }
+}
 
 #[tokio::test]
 async fn a_worker_written_by_hand_completes_a_run() -> anyhow::Result<()> {
@@ -26,4 +103,259 @@ async fn a_worker_written_by_hand_completes_a_run() -> anyhow::Result<()> {
     let report = face.driver.status(Some(manifest.run)).await?;
     assert_eq!(report.unwrap().status.state, RunState::Complete);
     face.stop().await
+}
+
+#[tokio::test]
+async fn partials_that_cannot_be_are_refused_with_the_reason() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let good = count(&scene.grants[0]);
+    let ours = scene.plan.hash().to_string();
+
+    let mut unknown_run = good;
+    unknown_run.task.run = RunId(0xdead);
+    scene.refused(unknown_run, "no run 000000000000dead").await?;
+
+    let mut other_plan = good;
+    other_plan.task.plan = plan(11, Layout::FirstRows, 100).hash();
+    scene.refused(other_plan, &ours).await?;
+    let theirs = other_plan.task.plan.to_string();
+    scene.refused(other_plan, &theirs).await?;
+
+    let mut no_task = good;
+    no_task.task.task = TaskId(scene.plan.tasks());
+    let last = format!("tasks 0 to {}", scene.plan.tasks() - 1);
+    scene.refused(no_task, &last).await?;
+
+    let mut impossible = good;
+    impossible.count = scene.plan.task_limit(good.task.task) + 1;
+    scene.refused(impossible, "cannot have").await?;
+
+    let mut never_leased = good;
+    never_leased.epoch = Epoch(u64::MAX);
+    scene.refused(never_leased, "never leased under epoch").await?;
+
+    // After all that, the right one is taken, and taken once.
+    for verdict in [Verdict::Accepted, Verdict::Duplicate] {
+        let reply = scene.report(good).await?;
+        assert_eq!(reply.acknowledgements[0].verdict, verdict);
+        let (tasks, solutions) = scene.tasks().await?;
+        assert_eq!((tasks.done, solutions), (1, u128::from(good.count)));
+    }
+    scene.face.stop().await
+}
+
+/// The coordinator takes a late result of any lease that it gave; a lease that it never gave, or
+/// that another worker's count has ended, is not renewed.
+#[tokio::test]
+async fn leases_that_are_not_the_workers_are_taken_back() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut invented = held(&scene.grants[0]);
+    invented.epoch = Epoch(scene.grants[0].epoch.0 + 1_000_000);
+    let ended = held(&scene.grants[1]);
+    let mut other = HandWorker::connect(&scene.face, 8).await?;
+    let late = other.request(vec![count(&scene.grants[1])], 0.0);
+    let answer = other.sync(late).await?.acknowledgements.remove(0);
+    assert_eq!(answer.verdict, Verdict::Accepted, "{answer:#?}");
+
+    for (lease, why) in [(invented, "never leased"), (ended, "")] {
+        let mut request = scene.worker.request(Vec::new(), 0.0);
+        request.held = vec![lease];
+        let reply = scene.worker.sync(request).await?;
+        let [revoked] = reply.revoked.as_slice() else {
+            panic!("one lease is taken back: {reply:#?}");
+        };
+        assert_eq!((revoked.task, revoked.epoch), (lease.task, lease.epoch));
+        assert!(!revoked.reason.is_empty() && revoked.reason.contains(why), "{revoked:#?}");
+    }
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let before = scene.tasks().await?;
+    let sound = v1::SyncRequest::from(
+        scene
+            .worker
+            .request(vec![count(&scene.grants[0])], 0.0),
+    );
+    let protocol = |message: &mut v1::SyncRequest| message.protocol = 99;
+    let no_worker = |message: &mut v1::SyncRequest| message.worker = None;
+    let short_id = |message: &mut v1::SyncRequest| {
+        message.worker.as_mut().unwrap().id = vec![1, 2, 3];
+    };
+    let short_hash = |message: &mut v1::SyncRequest| {
+        message.partials[0].task.as_mut().unwrap().plan_hash = vec![0; 31];
+    };
+    let no_kernel = |message: &mut v1::SyncRequest| message.partials[0].kernel = 0;
+    let not_a_number = |message: &mut v1::SyncRequest| message.seconds_wanted = f64::NAN;
+    let cases: [(&dyn Fn(&mut v1::SyncRequest), Code, &str); 6] = [
+        (&protocol, Code::FailedPrecondition, "protocol version 99"),
+        (&no_worker, Code::InvalidArgument, "worker"),
+        (&short_id, Code::InvalidArgument, "worker.id"),
+        (&short_hash, Code::InvalidArgument, "partials[0].task.plan_hash"),
+        (&no_kernel, Code::InvalidArgument, "partials[0].kernel"),
+        (&not_a_number, Code::InvalidArgument, "seconds_wanted"),
+    ];
+    for (bend, code, field) in cases {
+        let mut message = sound.clone();
+        bend(&mut message);
+        let status = scene.worker.client.sync(message).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(field), "{field}: {status}");
+    }
+    assert_eq!(scene.tasks().await?, before);
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn an_oversize_message_is_refused() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let before = scene.tasks().await?;
+    let mut message = v1::SyncRequest::from(scene.worker.request(Vec::new(), 0.0));
+    message.worker.as_mut().unwrap().name = "x".repeat(MESSAGE_BYTES + 1);
+    let status = scene.worker.client.sync(message).await.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    assert!(status.message().contains("too large"), "{status}");
+    assert_eq!(scene.tasks().await?, before);
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn operators_are_told_what_is_wrong() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut runs = scene.face.runs().await?;
+    let unknown = v1::RunRequest { run: 0xdead };
+    for status in [
+        runs.pause(unknown).await.unwrap_err(),
+        runs.cancel(unknown).await.unwrap_err(),
+        runs.export(unknown).await.unwrap_err(),
+    ] {
+        assert_eq!(status.code(), Code::NotFound);
+        assert!(status.message().contains("000000000000dead"), "{status}");
+    }
+    let spec = |n, layout: v1::Layout, task_cost| v1::SubmitRequest {
+        spec: Some(v1::PlanSpec {
+            n,
+            layout: layout.into(),
+            task_cost,
+        }),
+        priority: 0,
+    };
+    for (request, field) in [
+        (spec(0, v1::Layout::Border, 0), "spec.n"),
+        (spec(33, v1::Layout::Border, 0), "spec.n"),
+        (spec(8, v1::Layout::Unspecified, 0), "spec.layout"),
+        (spec(32, v1::Layout::FirstRows, 1), "spec"),
+        (v1::SubmitRequest::default(), "spec"),
+    ] {
+        let status = runs.submit(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with(field), "{field}: {status}");
+    }
+    assert_eq!(scene.face.driver.runs().await?.len(), 1);
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn runs_are_submitted_paused_resumed_cancelled_and_exported() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut runs = scene.face.runs().await?;
+    scene.report(count(&scene.grants[0])).await?;
+
+    let request = v1::RunRequest {
+        run: scene.manifest.run.0,
+    };
+    let paused = runs.pause(request).await?.into_inner();
+    assert_eq!(paused.state(), v1::RunState::Paused);
+    let mut second = HandWorker::connect(&scene.face, 8).await?;
+    let reply = second.sync(second.request(Vec::new(), 10.0)).await?;
+    assert!(reply.grants.is_empty() && !reply.reason.is_empty(), "{reply:#?}");
+    let resumed = runs.resume(request).await?.into_inner();
+    assert_eq!(resumed.state(), v1::RunState::Running);
+    let reply = second.sync(second.request(Vec::new(), 10.0)).await?;
+    assert!(!reply.grants.is_empty());
+
+    let submitted = runs
+        .submit(v1::SubmitRequest {
+            spec: Some(v1::PlanSpec {
+                n: 8,
+                layout: v1::Layout::Border.into(),
+                task_cost: 0,
+            }),
+            priority: 3,
+        })
+        .await?
+        .into_inner();
+    let listed = runs.list(v1::ListRequest {}).await?.into_inner().runs;
+    assert_eq!(listed.len(), 2);
+    assert!(listed.contains(&submitted));
+
+    let mut records = runs.export(request).await?.into_inner();
+    let record = records.message().await?.expect("one record was accepted");
+    assert_eq!(record.task, scene.grants[0].task.task.0);
+    assert!(record.line.contains("\"count\""), "{}", record.line);
+    assert_eq!(records.message().await?, None);
+
+    let cancelled = runs.cancel(request).await?.into_inner();
+    assert_eq!(cancelled.state(), v1::RunState::Cancelled);
+    let status = runs.resume(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn a_watched_run_is_told_to_its_end() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut runs = scene.face.runs().await?;
+    let request = v1::WatchStatusRequest {
+        run: None,
+        interval_ms: 50,
+    };
+    let mut statuses = runs.watch_status(request).await?.into_inner();
+    let first = statuses.message().await?.expect("the status now");
+    assert_eq!((first.tasks_done, first.result), (0, None));
+    scene.worker.count_all().await?;
+    let mut last = None;
+    while let Some(status) = statuses.message().await? {
+        last = Some(status);
+    }
+    let last = last.expect("the run changed");
+    assert_eq!(last.tasks_done, scene.plan.tasks());
+    assert_eq!(last.run.unwrap().state(), v1::RunState::Complete);
+    assert_eq!(last.result.unwrap().solutions, "724");
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn health_and_reflection_are_served() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut health = HealthClient::new(scene.face.connect().await?);
+    for service in ["", "queens.v1.WorkQueue", "queens.v1.Runs"] {
+        let request = HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        let answer = health.check(request).await?.into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
+    }
+
+    let mut reflection = ServerReflectionClient::new(scene.face.connect().await?);
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let requests = tokio_stream::iter([request]);
+    let mut answers = reflection
+        .server_reflection_info(requests)
+        .await?
+        .into_inner();
+    let answer = answers.message().await?.and_then(|answer| answer.message_response);
+    let Some(MessageResponse::ListServicesResponse(list)) = answer else {
+        panic!("no list of services: {answer:#?}");
+    };
+    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for service in ["queens.v1.WorkQueue", "queens.v1.Runs", "grpc.health.v1.Health"] {
+        assert!(names.contains(&service), "{service} in {names:?}");
+    }
+    scene.face.stop().await
 }
