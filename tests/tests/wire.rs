@@ -1,5 +1,7 @@
 //! Over real TCP: what the coordinator takes, what it refuses, and that refusing changes nothing.
 
+use std::{io::ErrorKind, ops::ControlFlow};
+
 use common::{
     known::known_counts,
     method::Layout,
@@ -10,7 +12,10 @@ use common::{
 use coordinator::{
     driver::Known,
     sched::{Config, TaskNumbers},
-    store::{MemoryStore, RunManifest, RunState},
+    store::{
+        Change, JournalCursor, JournalEntry, MemoryStore, RunManifest, RunState, Store, StoreError,
+        StoredRun, TaskRow,
+    },
 };
 use proto::{limits::MESSAGE_BYTES, v1};
 use tests::face::{Face, HandWorker, count, plan};
@@ -39,7 +44,10 @@ impl Scene {
         let manifest = face.create(&plan).await?;
         let mut worker = HandWorker::connect(&face, 7).await?;
         let grants = worker.sync(worker.request(Vec::new(), 1.0)).await?.grants;
-        assert!(grants.len() > 1 && (grants.len() as u64) < plan.tasks(), "{grants:?}");
+        assert!(
+            grants.len() > 1 && (grants.len() as u64) < plan.tasks(),
+            "{grants:?}"
+        );
         Ok(Self {
             face,
             plan,
@@ -113,7 +121,9 @@ async fn partials_that_cannot_be_are_refused_with_the_reason() -> anyhow::Result
 
     let mut unknown_run = good;
     unknown_run.task.run = RunId(0xdead);
-    scene.refused(unknown_run, "no run 000000000000dead").await?;
+    scene
+        .refused(unknown_run, "no run 000000000000dead")
+        .await?;
 
     let mut other_plan = good;
     other_plan.task.plan = plan(11, Layout::FirstRows, 100).hash();
@@ -132,7 +142,9 @@ async fn partials_that_cannot_be_are_refused_with_the_reason() -> anyhow::Result
 
     let mut never_leased = good;
     never_leased.epoch = Epoch(u64::MAX);
-    scene.refused(never_leased, "never leased under epoch").await?;
+    scene
+        .refused(never_leased, "never leased under epoch")
+        .await?;
 
     // After all that, the right one is taken, and taken once.
     for verdict in [Verdict::Accepted, Verdict::Duplicate] {
@@ -142,6 +154,68 @@ async fn partials_that_cannot_be_are_refused_with_the_reason() -> anyhow::Result
         assert_eq!((tasks.done, solutions), (1, u128::from(good.count)));
     }
     scene.face.stop().await
+}
+
+/// A store whose disk fills up once its run is created.
+struct FullDisk(MemoryStore);
+
+impl Store for FullDisk {
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
+        self.0.runs()
+    }
+
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
+        self.0.create(manifest)
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let record = |change: &Change| matches!(change, Change::Accepted(_));
+        if changes.iter().any(record) {
+            return Err(StoreError::Io {
+                action: "write",
+                path: "journal.jsonl".into(),
+                source: ErrorKind::StorageFull.into(),
+            });
+        }
+        self.0.apply(changes)
+    }
+
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
+        self.0.scan(run, visit)
+    }
+
+    fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError> {
+        self.0.journal(run, from, visit)
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_never_acknowledged() -> anyhow::Result<()> {
+    let store = FullDisk(MemoryStore::default());
+    let mut face = Face::start(Box::new(store), Config::default())?;
+    face.create(&plan(10, Layout::FirstRows, 1)).await?;
+    let mut worker = HandWorker::connect(&face, 7).await?;
+    let grants = worker.sync(worker.request(Vec::new(), 1.0)).await?.grants;
+    let lost = worker
+        .sync(worker.request(vec![count(&grants[0])], 0.0))
+        .await
+        .unwrap_err();
+    assert_eq!(lost.code(), Code::Unavailable, "{lost}");
+    let end = (&mut face.end).await?.unwrap_err().to_string();
+    assert!(end.contains("journal.jsonl"), "{end}");
+    // The driver is gone: nothing is decided any more.
+    let refused = worker
+        .sync(worker.request(Vec::new(), 0.0))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("shutting down"), "{refused}");
+    Ok(())
 }
 
 /// The coordinator takes a late result of any lease that it gave; a lease that it never gave, or
@@ -165,7 +239,10 @@ async fn leases_that_are_not_the_workers_are_taken_back() -> anyhow::Result<()> 
             panic!("one lease is taken back: {reply:#?}");
         };
         assert_eq!((revoked.task, revoked.epoch), (lease.task, lease.epoch));
-        assert!(!revoked.reason.is_empty() && revoked.reason.contains(why), "{revoked:#?}");
+        assert!(
+            !revoked.reason.is_empty() && revoked.reason.contains(why),
+            "{revoked:#?}"
+        );
     }
     scene.face.stop().await
 }
@@ -174,11 +251,7 @@ async fn leases_that_are_not_the_workers_are_taken_back() -> anyhow::Result<()> 
 async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
     let before = scene.tasks().await?;
-    let sound = v1::SyncRequest::from(
-        scene
-            .worker
-            .request(vec![count(&scene.grants[0])], 0.0),
-    );
+    let sound = v1::SyncRequest::from(scene.worker.request(vec![count(&scene.grants[0])], 0.0));
     let protocol = |message: &mut v1::SyncRequest| message.protocol = 99;
     let no_worker = |message: &mut v1::SyncRequest| message.worker = None;
     let short_id = |message: &mut v1::SyncRequest| {
@@ -193,7 +266,11 @@ async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
         (&protocol, Code::FailedPrecondition, "protocol version 99"),
         (&no_worker, Code::InvalidArgument, "worker"),
         (&short_id, Code::InvalidArgument, "worker.id"),
-        (&short_hash, Code::InvalidArgument, "partials[0].task.plan_hash"),
+        (
+            &short_hash,
+            Code::InvalidArgument,
+            "partials[0].task.plan_hash",
+        ),
         (&no_kernel, Code::InvalidArgument, "partials[0].kernel"),
         (&not_a_number, Code::InvalidArgument, "seconds_wanted"),
     ];
@@ -270,7 +347,10 @@ async fn runs_are_submitted_paused_resumed_cancelled_and_exported() -> anyhow::R
     assert_eq!(paused.state(), v1::RunState::Paused);
     let mut second = HandWorker::connect(&scene.face, 8).await?;
     let reply = second.sync(second.request(Vec::new(), 10.0)).await?;
-    assert!(reply.grants.is_empty() && !reply.reason.is_empty(), "{reply:#?}");
+    assert!(
+        reply.grants.is_empty() && !reply.reason.is_empty(),
+        "{reply:#?}"
+    );
     let resumed = runs.resume(request).await?.into_inner();
     assert_eq!(resumed.state(), v1::RunState::Running);
     let reply = second.sync(second.request(Vec::new(), 10.0)).await?;
@@ -349,12 +429,23 @@ async fn health_and_reflection_are_served() -> anyhow::Result<()> {
         .server_reflection_info(requests)
         .await?
         .into_inner();
-    let answer = answers.message().await?.and_then(|answer| answer.message_response);
+    let answer = answers
+        .message()
+        .await?
+        .and_then(|answer| answer.message_response);
     let Some(MessageResponse::ListServicesResponse(list)) = answer else {
         panic!("no list of services: {answer:#?}");
     };
-    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for service in ["queens.v1.WorkQueue", "queens.v1.Runs", "grpc.health.v1.Health"] {
+    let names: Vec<_> = list
+        .service
+        .iter()
+        .map(|service| service.name.as_str())
+        .collect();
+    for service in [
+        "queens.v1.WorkQueue",
+        "queens.v1.Runs",
+        "grpc.health.v1.Health",
+    ] {
         assert!(names.contains(&service), "{service} in {names:?}");
     }
     scene.face.stop().await
