@@ -130,7 +130,7 @@ impl Line {
         let body = format!("{body}}}");
         let fields: Fields =
             serde_json::from_str(&body).map_err(|error| malformed(&error.to_string()))?;
-        fields.line().map_err(|why| BadLine::Malformed(why))
+        fields.line().map_err(BadLine::Malformed)
     }
 }
 
