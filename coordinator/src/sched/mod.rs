@@ -164,16 +164,20 @@ impl Scheduler {
                     self.restore_lease((run, task), worker, epoch);
                 }
             }
-            TaskState::Done { count, worker } => {
+            TaskState::Done {
+                count,
+                worker,
+                confirmed,
+            } => {
                 let worker = self.workers.pinned(worker);
                 let done = Done {
                     count,
                     worker,
                     how: None,
-                    confirmed: false,
+                    confirmed,
                 };
                 in_run.accept(task, done);
-                if in_run.chosen_for_recheck(task, self.config.recheck) {
+                if !confirmed && in_run.chosen_for_recheck(task, self.config.recheck) {
                     in_run.rechecks.insert(task);
                 }
             }

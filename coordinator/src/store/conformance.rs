@@ -244,6 +244,7 @@ fn results_and_leases_are_kept(mut bench: impl Bench) {
     let done = TaskState::Done {
         count: 40,
         worker: worker(1),
+        confirmed: false,
     };
     let expected = vec![
         row(0, 9, done, &[]),
@@ -301,11 +302,18 @@ fn contradictions_are_quarantined_and_resolved(mut bench: impl Bench) {
     let changes = [
         Change::Accepted(record(1, 0, 1, 40)),
         Change::Confirmed(record(1, 0, 2, 40)),
-        Change::Quarantined {
-            second: record(1, 0, 3, 44),
-        },
     ];
     bench.store().apply(&changes).unwrap();
+    bench.reopen();
+    let confirmed = TaskState::Done {
+        count: 40,
+        worker: WorkerId(1),
+        confirmed: true,
+    };
+    assert_eq!(rows(bench.store(), 1).remove(0).state, confirmed);
+    let second = record(1, 0, 3, 44);
+    let contradiction = Change::Quarantined { second };
+    bench.store().apply(&[contradiction]).unwrap();
     let state = rows(bench.store(), 1).remove(0).state;
     let votes = [(40, 1u128), (44, 3)].map(|(count, id)| (count, WorkerId(id), KernelName::Scalar));
     let counts = votes.to_vec();
@@ -315,8 +323,12 @@ fn contradictions_are_quarantined_and_resolved(mut bench: impl Bench) {
     bench.store().apply(&[accepted]).unwrap();
     bench.reopen();
     let state = rows(bench.store(), 1).remove(0).state;
-    let worker = WorkerId(4);
-    assert_eq!(state, TaskState::Done { count: 40, worker });
+    let decided = TaskState::Done {
+        count: 40,
+        worker: WorkerId(4),
+        confirmed: true,
+    };
+    assert_eq!(state, decided);
     let entries: Vec<_> = lines(bench.store(), 1)
         .into_iter()
         .map(|(seq, entry, _)| (seq, entry))

@@ -40,7 +40,11 @@ pub(crate) enum Standing {
         worker: WorkerId,
         until_unix_ms: u64,
     },
-    Done(Vote),
+    /// Whether another lease gave the same count, or this one resolved a quarantine.
+    Done {
+        vote: Vote,
+        confirmed: bool,
+    },
     Quarantined(Vec<Vote>),
     Parked,
 }
@@ -74,7 +78,11 @@ impl Row {
                 worker,
                 until_unix_ms,
             },
-            Standing::Done(Vote { count, worker, .. }) => TaskState::Done { count, worker },
+            Standing::Done { vote, confirmed } => TaskState::Done {
+                count: vote.count,
+                worker: vote.worker,
+                confirmed,
+            },
             Standing::Quarantined(votes) => TaskState::Quarantined {
                 counts: votes
                     .into_iter()
@@ -91,17 +99,18 @@ impl Row {
         }
     }
 
-    /// A lease of a settled task (a recheck, a third count) leaves its standing alone.
+    /// A lease of a settled task (a recheck, a third count) leaves its standing alone, and a parked
+    /// task is unparked first. The epoch may be lower than the highest: an old lease taken up again.
     fn lease(&mut self, worker: WorkerId, epoch: Epoch, until_unix_ms: u64) {
         self.epoch = self.epoch.max(epoch);
         match self.standing {
-            Standing::Pending | Standing::Leased { .. } | Standing::Parked => {
+            Standing::Pending | Standing::Leased { .. } => {
                 self.standing = Standing::Leased {
                     worker,
                     until_unix_ms,
                 };
             }
-            Standing::Done(_) | Standing::Quarantined(_) => {}
+            Standing::Parked | Standing::Done { .. } | Standing::Quarantined(_) => {}
         }
     }
 
@@ -115,7 +124,7 @@ impl Row {
     fn fail(&mut self, worker: WorkerId) {
         let open = match self.standing {
             Standing::Pending | Standing::Leased { .. } | Standing::Parked => true,
-            Standing::Done(_) | Standing::Quarantined(_) => false,
+            Standing::Done { .. } | Standing::Quarantined(_) => false,
         };
         if open && !self.failed.contains(&worker) {
             self.failed.push(worker);
@@ -125,7 +134,7 @@ impl Row {
     fn park(&mut self) {
         match self.standing {
             Standing::Pending | Standing::Leased { .. } => self.standing = Standing::Parked,
-            Standing::Parked | Standing::Done(_) | Standing::Quarantined(_) => {}
+            Standing::Parked | Standing::Done { .. } | Standing::Quarantined(_) => {}
         }
     }
 
@@ -149,7 +158,7 @@ impl Row {
             kernel: record.kernel,
         };
         match (entry, &mut self.standing) {
-            (JournalEntry::Accepted(_), Standing::Done(first)) => {
+            (JournalEntry::Accepted(_), Standing::Done { vote: first, .. }) => {
                 return Err(Refusal::AcceptedTwice {
                     run,
                     task,
@@ -157,12 +166,23 @@ impl Row {
                     worker: first.worker,
                 });
             }
-            (JournalEntry::Accepted(_), standing) => *standing = Standing::Done(vote),
-            (JournalEntry::Confirmed(_), Standing::Done(first)) if first.count == count => {}
+            (JournalEntry::Accepted(_), standing) => {
+                let confirmed = matches!(standing, Standing::Quarantined(_));
+                *standing = Standing::Done { vote, confirmed };
+            }
+            (
+                JournalEntry::Confirmed(_),
+                Standing::Done {
+                    vote: first,
+                    confirmed,
+                },
+            ) if first.count == count => *confirmed = true,
             (JournalEntry::Confirmed(_), _) => {
                 return Err(Refusal::NothingToConfirm { run, task, count });
             }
-            (JournalEntry::Quarantined(_), Standing::Done(first)) if first.count != count => {
+            (JournalEntry::Quarantined(_), Standing::Done { vote: first, .. })
+                if first.count != count =>
+            {
                 self.standing = Standing::Quarantined(vec![*first, vote]);
             }
             (JournalEntry::Quarantined(_), Standing::Quarantined(votes)) => votes.push(vote),

@@ -203,6 +203,8 @@ pub enum TaskState {
         count: u64,
         /// Who counted it.
         worker: WorkerId,
+        /// Another lease gave the same count, or this one resolved a quarantine.
+        confirmed: bool,
     },
     /// Its counts contradict each other; all of them, in the order they came.
     Quarantined {

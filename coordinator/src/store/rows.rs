@@ -166,7 +166,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
 }
 
 /// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 3 quarantined, 4 parked);
-/// leased: worker (16), until in ms (8); done: a vote; quarantined: number of votes (4), votes; then
+/// leased: worker (16), until in ms (8); done: a vote, confirmed (1: 0 or 1); quarantined: number of votes (4), votes; then
 /// the workers that failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1).
 fn encode(row: &Row) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
@@ -182,9 +182,10 @@ fn encode(row: &Row) -> Vec<u8> {
             bytes.extend(worker.0.to_be_bytes());
             bytes.extend(until_unix_ms.to_be_bytes());
         }
-        Standing::Done(vote) => {
+        Standing::Done { vote, confirmed } => {
             bytes.push(2);
             encode_vote(&mut bytes, vote);
+            bytes.push(u8::from(*confirmed));
         }
         Standing::Quarantined(votes) => {
             bytes.push(3);
@@ -223,7 +224,14 @@ fn decode(mut bytes: &[u8]) -> Option<Row> {
             worker: decode_worker(input)?,
             until_unix_ms: u64::from_be_bytes(take(input)?),
         },
-        [2] => Standing::Done(decode_vote(input)?),
+        [2] => Standing::Done {
+            vote: decode_vote(input)?,
+            confirmed: match take::<1>(input)? {
+                [0] => false,
+                [1] => true,
+                _ => return None,
+            },
+        },
         [3] => {
             let votes = u32::from_be_bytes(take(input)?);
             Standing::Quarantined(
@@ -289,7 +297,8 @@ mod tests {
         prop_oneof![
             Just(Standing::Pending),
             Just(Standing::Parked),
-            votes().prop_map(Standing::Done),
+            (votes(), any::<bool>())
+                .prop_map(|(vote, confirmed)| Standing::Done { vote, confirmed }),
             proptest::collection::vec(votes(), 0..4).prop_map(Standing::Quarantined),
             (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| Standing::Leased {
                 worker: WorkerId(worker),
@@ -328,6 +337,10 @@ mod tests {
             worker: WorkerId(0xab),
             kernel,
         };
+        let done = |kernel, confirmed| Standing::Done {
+            vote: vote(5, kernel),
+            confirmed,
+        };
         let row = |standing| Row {
             epoch: Epoch(2),
             sequence: 3,
@@ -346,12 +359,12 @@ mod tests {
             (Standing::Pending, "00".to_owned()),
             (leased, format!("01{worker}0000000000000004")),
             (
-                Standing::Done(vote(5, KernelName::Scalar)),
-                format!("020000000000000005{worker}00"),
+                done(KernelName::Scalar, false),
+                format!("020000000000000005{worker}0000"),
             ),
             (
-                Standing::Done(vote(5, KernelName::Avx2)),
-                format!("020000000000000005{worker}01"),
+                done(KernelName::Avx2, true),
+                format!("020000000000000005{worker}0101"),
             ),
             (
                 Standing::Quarantined(votes),

@@ -234,7 +234,7 @@ impl<'a> Audit<'a> {
         let mut quarantined = Vec::new();
         for (task, row) in &self.rows {
             match &row.standing {
-                Standing::Done(vote) => counts.push(vote.count),
+                Standing::Done { vote, .. } => counts.push(vote.count),
                 Standing::Quarantined(_) => quarantined.push(*task),
                 Standing::Pending | Standing::Leased { .. } | Standing::Parked => {}
             }
