@@ -87,16 +87,13 @@ pub(super) struct Gathered<W>(Vec<W>);
 pub(super) struct Scratch {
     /// Keys by row, their bits in [`Order::sorted`] order.
     by_row: Vec<u64>,
-    /// Where the next key of a cell, or of a row, goes: for each half of the list on its own, so
-    /// that neighbours in the list, which tend to share a cell, do not wait for each other.
-    next: [Vec<u32>; 2],
-    /// Where each row ends.
+    /// Where the next key of each row goes, and in the end, where the row ends.
     ends: Vec<u32>,
 }
 
 /// From this many cells on, a list is sorted by rows first, and then every row on its own in the
 /// caches.
-const MANY_CELLS: usize = 1 << 12;
+const MANY_CELLS: usize = 1 << 16;
 
 /// Takes keys apart, with the CPU's instruction for it or by tables.
 #[derive(Clone, Copy)]
@@ -125,9 +122,14 @@ impl Apart<'_> {
         (sorted >> self.order.rest_bits) as usize
     }
 
+    /// The row alone, of a key as it came.
     #[inline(always)]
-    fn row(self, sorted: u64) -> usize {
-        self.cell(sorted) >> self.order.minor_bits
+    fn row<L: Lanes>(self, key: u64) -> usize {
+        if L::EXTRACTS {
+            self.cell(L::extract(key, self.order.major) << self.order.rest_bits)
+        } else {
+            self.cell(self.tables.sorted(key)) >> self.order.minor_bits
+        }
     }
 
     #[inline(always)]
@@ -153,7 +155,7 @@ impl<W: Rest> Grid<W> {
             self.rests.resize(keys.len() + SLACK, W::default());
         }
         if cells < MANY_CELLS {
-            self.fill_cells::<L>(apart, keys, scratch);
+            self.fill_cells::<L>(apart, keys);
         } else {
             self.fill_rows::<L>(apart, keys, scratch);
         }
@@ -162,74 +164,53 @@ impl<W: Rest> Grid<W> {
 
     /// Sorts in one step.
     #[inline(always)]
-    fn fill_cells<L: Lanes>(&mut self, apart: Apart<'_>, keys: &[u64], scratch: &mut Scratch) {
-        let cell = |key: u64| apart.cell(apart.sorted::<L>(key));
-        scratch.count(&mut self.offsets, keys, cell);
-        let [first, second] = &mut scratch.next;
-        let (left, right) = keys.split_at(keys.len() / 2);
-        let rests = &mut self.rests;
-        let mut place = |key: u64, next: &mut [u32]| {
+    fn fill_cells<L: Lanes>(&mut self, apart: Apart<'_>, keys: &[u64]) {
+        // Counts, then where the next key of each cell goes, and when all are placed, where each
+        // cell ends: which is why it starts at offset 1.
+        let next = &mut self.offsets[1..];
+        count(
+            next,
+            keys.iter().map(|&key| apart.cell(apart.sorted::<L>(key))),
+        );
+        for &key in keys {
             let sorted = apart.sorted::<L>(key);
             let next = &mut next[apart.cell(sorted)];
-            rests[*next as usize] = apart.rest(sorted);
+            self.rests[*next as usize] = apart.rest(sorted);
             *next += 1;
-        };
-        for (&one, &other) in left.iter().zip(right) {
-            place(one, first);
-            place(other, second);
-        }
-        for &key in &right[left.len()..] {
-            place(key, second);
         }
     }
 
     /// Sorts by rows, then the keys of each row by cells.
     #[inline(always)]
     fn fill_rows<L: Lanes>(&mut self, apart: Apart<'_>, keys: &[u64], scratch: &mut Scratch) {
-        let rows = 1 << apart.order.major_bits;
-        let mut ends = std::mem::take(&mut scratch.ends);
-        ends.resize(rows + 1, 0);
-        scratch.count(&mut ends, keys, |key| apart.row(apart.sorted::<L>(key)));
         if scratch.by_row.len() < keys.len() {
             scratch.by_row.resize(keys.len(), 0);
         }
-        let [first, second] = &mut scratch.next;
-        let (left, right) = keys.split_at(keys.len() / 2);
-        let by_row = &mut scratch.by_row;
-        let mut place = |key: u64, next: &mut [u32]| {
+        scratch.ends.resize(1 << apart.order.major_bits, 0);
+        let Scratch { by_row, ends } = scratch;
+        count(ends, keys.iter().map(|&key| apart.row::<L>(key)));
+        for &key in keys {
             let sorted = apart.sorted::<L>(key);
-            let next = &mut next[apart.row(sorted)];
+            let next = &mut ends[apart.cell(sorted) >> apart.order.minor_bits];
             by_row[*next as usize] = sorted;
             *next += 1;
-        };
-        for (&one, &other) in left.iter().zip(right) {
-            place(one, first);
-            place(other, second);
-        }
-        for &key in &right[left.len()..] {
-            place(key, second);
         }
         let columns = 1 << apart.order.minor_bits;
         let in_row = |sorted: u64| apart.cell(sorted) & (columns - 1);
-        // While a row is sorted, `cells[c]` is where the next key of its cell c goes; afterwards
-        // that is where the cell ends, which is why it starts at offset 1.
-        for (row, cells) in self.offsets[1..].chunks_exact_mut(columns).enumerate() {
-            let mut start = ends[row];
-            let keys = &scratch.by_row[start as usize..ends[row + 1] as usize];
-            cells.fill(0);
-            for &sorted in keys {
-                cells[in_row(sorted)] += 1;
-            }
-            for cell in &mut *cells {
-                start += std::mem::replace(cell, start);
-            }
+        let mut start = 0;
+        for (cells, &end) in self.offsets[1..].chunks_exact_mut(columns).zip(&*ends) {
+            let keys = &by_row[start as usize..end as usize];
+            count(cells, keys.iter().map(|&sorted| in_row(sorted)));
             for &sorted in keys {
                 let next = &mut cells[in_row(sorted)];
-                self.rests[*next as usize] = apart.rest(sorted);
+                self.rests[(start + *next) as usize] = apart.rest(sorted);
                 *next += 1;
             }
+            for cell in cells {
+                *cell += start;
+            }
+            start = end;
         }
-        scratch.ends = ends;
     }
 
     /// Forgets the keys.
@@ -315,31 +296,15 @@ impl<W: Rest> Grid<W> {
     }
 }
 
-impl Scratch {
-    /// Counts the keys of each of `offsets.len() - 1` places; sets `offsets` to where each place
-    /// starts and the last one to where all end, and `next` likewise for both halves of the list.
-    #[inline(always)]
-    fn count(&mut self, offsets: &mut [u32], keys: &[u64], place: impl Fn(u64) -> usize) {
-        let places = offsets.len() - 1;
-        for next in &mut self.next {
-            next.clear();
-            next.resize(places, 0);
-        }
-        let [first, second] = &mut self.next;
-        let (left, right) = keys.split_at(keys.len() / 2);
-        for (&one, &other) in left.iter().zip(right) {
-            first[place(one)] += 1;
-            second[place(other)] += 1;
-        }
-        for &key in &right[left.len()..] {
-            second[place(key)] += 1;
-        }
-        let mut start = 0;
-        offsets[0] = 0;
-        for ((first, second), end) in first.iter_mut().zip(second).zip(&mut offsets[1..]) {
-            start += std::mem::replace(first, start);
-            start += std::mem::replace(second, start);
-            *end = start;
-        }
+/// Sets `starts` to where each place's keys start, when sorted by place.
+#[inline(always)]
+fn count(starts: &mut [u32], places: impl Iterator<Item = usize>) {
+    starts.fill(0);
+    for place in places {
+        starts[place] += 1;
+    }
+    let mut sum = 0;
+    for start in starts {
+        sum += std::mem::replace(start, sum);
     }
 }

@@ -225,13 +225,7 @@ impl Order {
     pub(super) fn sorted(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {
         extract(key, self.rest)
             | extract(key, self.minor) << self.rest_bits
-            | self.row(key, extract) << (self.rest_bits + self.minor_bits)
-    }
-
-    /// The major pattern of a key.
-    #[inline(always)]
-    pub(super) fn row(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {
-        extract(key, self.major)
+            | extract(key, self.major) << (self.rest_bits + self.minor_bits)
     }
 }
 

@@ -130,16 +130,25 @@ unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize>(
         } else {
             L::zero()
         };
-        // SAFETY: the caller's tables have room for all groups.
-        unsafe {
-            let table = tables.add(ROWS * group);
-            table.write(outside);
-            for (bit, &plane) in planes.iter().enumerate() {
-                for row in 0..1 << bit {
-                    table
-                        .add(row + (1 << bit))
-                        .write(table.add(row).read().or(plane));
-                }
+        // The rows of the three low planes stay in registers.
+        let mut low = [outside; 8];
+        for row in 1..8_usize {
+            let bit = row.ilog2() as usize;
+            low[row] = low[row ^ 1 << bit].or(planes[bit]);
+        }
+        let mut high = [L::zero(); 8];
+        for row in 0..8_usize {
+            if row > 0 {
+                let bit = row.ilog2() as usize;
+                high[row] = high[row ^ 1 << bit].or(planes[3 + bit]);
+            }
+            for (at, &low) in low.iter().enumerate() {
+                // SAFETY: the caller's tables have room for all groups.
+                unsafe {
+                    tables
+                        .add(ROWS * group + 8 * row + at)
+                        .write(low.or(high[row]))
+                };
             }
         }
     }
