@@ -13,6 +13,8 @@ use super::lanes::Lanes;
 pub(super) struct Avx2(__m256i);
 
 impl Lanes for Avx2 {
+    type Half = Self;
+
     const LANES: usize = 8;
     const CHEAP_ONES: bool = false;
 

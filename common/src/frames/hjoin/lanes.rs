@@ -6,6 +6,9 @@
 /// reached through one outer function that carries its `#[target_feature]`, and everything below
 /// it is inlined into that function.
 pub(super) trait Lanes: Copy {
+    /// A narrower vector for the last block of a list, or the same one.
+    type Half: Lanes;
+
     /// 32-bit lanes in a vector.
     const LANES: usize;
 

@@ -49,20 +49,38 @@ impl Tables {
             return unsafe { few::<L, W>(probes, sliced) };
         }
         const { assert!(GROUPS <= 11) };
-        let tables = self.0.as_mut_ptr().cast::<L>();
-        let block = 32 * L::LANES;
         let mut count = 0;
         let mut at = 0;
         while at < sliced.1 {
-            // SAFETY: at most one block past the end is read, the tables have room for 11 groups of
-            // the widest vectors, and are all written before they are read.
-            unsafe {
-                build::<L, W, GROUPS>(sliced.0.add(at), sliced.1 - at, tables);
-                count += (block * probes.len()) as u64 - ones::<L, W, GROUPS>(probes, tables);
+            let left = sliced.1 - at;
+            let keys = sliced.0.wrapping_add(at);
+            if left > 32 * L::Half::LANES {
+                // SAFETY: at most one block past the end is read.
+                count += unsafe { self.block::<L, W, GROUPS>((keys, left), probes) };
+                at += 32 * L::LANES;
+            } else {
+                // SAFETY: as above.
+                count += unsafe { self.block::<L::Half, W, GROUPS>((keys, left), probes) };
+                at += 32 * L::Half::LANES;
             }
-            at += block;
         }
         count
+    }
+
+    /// The disjoint pairs of one block, of at most `32 * LANES` keys, and all probes.
+    #[inline(always)]
+    unsafe fn block<L: Lanes, W: Rest, const GROUPS: usize>(
+        &mut self,
+        keys: (*const W, usize),
+        probes: &[W],
+    ) -> u64 {
+        let tables = self.0.as_mut_ptr().cast::<L>();
+        // SAFETY: the caller vouches for the keys; the tables have room for 11 groups of the widest
+        // vectors, and are written before they are read.
+        unsafe {
+            build::<L, W, GROUPS>(keys.0, keys.1, tables);
+            (32 * L::LANES * probes.len()) as u64 - ones::<L, W, GROUPS>(probes, tables)
+        }
     }
 }
 

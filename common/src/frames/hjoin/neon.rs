@@ -13,6 +13,8 @@ use super::lanes::Lanes;
 pub(super) struct Neon(uint32x4_t, uint32x4_t);
 
 impl Lanes for Neon {
+    type Half = Self;
+
     const LANES: usize = 8;
     const CHEAP_ONES: bool = false;
 

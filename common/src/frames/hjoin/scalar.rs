@@ -15,6 +15,8 @@ impl Words {
 }
 
 impl Lanes for Words {
+    type Half = Self;
+
     const LANES: usize = 8;
     const CHEAP_ONES: bool = false;
 
