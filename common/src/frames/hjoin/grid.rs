@@ -1,6 +1,7 @@
 //! The two-sided grid: a list of keys sorted by the patterns of its most contested bits.
 
 use super::{
+    gather::{Row, SLACK},
     lanes::Lanes,
     layout::{ByteTables, Order},
 };
@@ -64,10 +65,6 @@ impl Rest for u64 {
     }
 }
 
-/// Rests readable past the end of any slice of a grid or a gathered buffer: leaves read whole
-/// blocks and mask off what they should not see.
-pub(super) const SLACK: usize = 512;
-
 /// A list sorted by cell.
 #[derive(Debug, Default)]
 pub(super) struct Grid<W> {
@@ -75,12 +72,7 @@ pub(super) struct Grid<W> {
     offsets: Vec<u32>,
     /// All rests by cell, then [`SLACK`] more.
     rests: Vec<W>,
-    longest_row: usize,
 }
-
-/// A buffer that one row's compatible cells are gathered into.
-#[derive(Debug, Default)]
-pub(super) struct Gathered<W>(Vec<W>);
 
 /// Memory that sorting a list takes for a while.
 #[derive(Debug, Default)]
@@ -159,7 +151,6 @@ impl<W: Rest> Grid<W> {
         } else {
             self.fill_rows::<L>(apart, keys, scratch);
         }
-        self.measure_rows(order);
     }
 
     /// Sorts in one step.
@@ -222,77 +213,12 @@ impl<W: Rest> Grid<W> {
         self.offsets.last().is_none_or(|&keys| keys == 0)
     }
 
-    /// Whether no key has the major pattern `row`.
+    /// The row of major pattern `major`, whose minor patterns have `minor_bits` bits: as the grid
+    /// was filled.
     #[inline(always)]
-    pub(super) fn row_is_empty(&self, row: usize, minor_bits: u32) -> bool {
-        self.offsets[row << minor_bits] == self.offsets[(row + 1) << minor_bits]
-    }
-
-    fn measure_rows(&mut self, order: Order) {
-        let ends = self.offsets.iter().step_by(1 << order.minor_bits);
-        let lengths = ends
-            .clone()
-            .zip(ends.skip(1))
-            .map(|(start, end)| (end - start) as usize);
-        self.longest_row = lengths.max().unwrap_or(0);
-    }
-
-    /// Room in `buffer` for any row of this grid.
-    pub(super) fn reserve(&self, buffer: &mut Gathered<W>) {
-        let room = self.longest_row + SLACK;
-        if buffer.0.len() < room {
-            buffer.0.resize(room, W::default());
-        }
-    }
-
-    /// The rests in the cells of row `row` whose minor pattern, of `minor_bits` bits, has no bit in
-    /// common with `exclude`; followed by [`SLACK`] readable ones.
-    ///
-    /// # Safety
-    /// `row` and `minor_bits` are of the layout that the grid was filled with, and `buffer` was
-    /// given room by [`Self::reserve`] since.
-    #[inline(always)]
-    pub(super) unsafe fn gather(
-        &self,
-        (row, minor_bits): (usize, u32),
-        exclude: usize,
-        buffer: &mut Gathered<W>,
-    ) -> (*const W, usize) {
-        let base = row << minor_bits;
-        // Below the lowest excluded bit all cells are wanted and lie side by side.
-        let free = exclude.trailing_zeros().min(minor_bits);
-        let slices = !exclude & ((1 << minor_bits) - (1 << free));
-        // SAFETY: every cell below is one of this row, the offsets are within the rests, and the
-        // buffer has room for the whole row and for the last slice's overhang of 16.
-        unsafe {
-            let rests = self.rests.as_ptr();
-            let offsets = self.offsets.as_ptr().add(base);
-            if slices == 0 {
-                let start = *offsets as usize;
-                return (rests.add(start), *offsets.add(1 << free) as usize - start);
-            }
-            let buffer = buffer.0.as_mut_ptr();
-            let mut length = 0;
-            let mut slice = 0;
-            loop {
-                let start = *offsets.add(slice) as usize;
-                let count = *offsets.add(slice + (1 << free)) as usize - start;
-                let mut at = 0;
-                while at < count {
-                    let chunk = rests.add(start + at).cast::<[W; 16]>().read_unaligned();
-                    buffer
-                        .add(length + at)
-                        .cast::<[W; 16]>()
-                        .write_unaligned(chunk);
-                    at += 16;
-                }
-                length += count;
-                if slice == slices {
-                    return (buffer, length);
-                }
-                slice = slice.wrapping_sub(slices) & slices;
-            }
-        }
+    pub(super) fn row(&self, major: usize, minor_bits: u32) -> Row<'_, W> {
+        let offsets = &self.offsets[major << minor_bits..=(major + 1) << minor_bits];
+        Row::new(&self.rests, offsets)
     }
 }
 

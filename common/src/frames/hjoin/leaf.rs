@@ -29,7 +29,7 @@ impl Tables {
     /// `GROUPS` groups of six bits cover all rest bits.
     ///
     /// # Safety
-    /// Both pointers are readable for their length and [`super::grid::SLACK`] more, and the
+    /// Both pointers are readable for their length and [`super::gather::SLACK`] more, and the
     /// instruction set of `L` is there.
     #[inline(always)]
     pub(super) unsafe fn count<L: Lanes, W: Rest, const GROUPS: usize>(

@@ -6,11 +6,13 @@
 //! X2 = g2 and X1 disjoint from g1: every pair that is disjoint in those bits meets in exactly one
 //! leaf, where only the other bits are left to test.
 
+mod gather;
 mod grid;
 mod lanes;
 mod layout;
 mod leaf;
 mod scalar;
+mod walk;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -22,13 +24,15 @@ mod neon;
 #[cfg(test)]
 mod tests;
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use self::{
-    grid::{Gathered, Grid, Rest, SLACK, Scratch},
+    gather::SLACK,
+    grid::{Grid, Rest, Scratch},
     lanes::Lanes,
     layout::{ByteTables, Layout, Order, Side},
     leaf::Tables,
+    walk::{Gathered, Join},
 };
 use crate::{
     count::CountError,
@@ -67,12 +71,8 @@ pub struct HJoin {
 struct Buffers<W> {
     tops: [Grid<W>; 2],
     bottoms: [Grid<W>; 2],
-    from_top: Gathered<W>,
-    from_bottom: Gathered<W>,
+    gathered: Gathered<W>,
 }
-
-/// Pairs between two calls of [`OnProgress`]: a few milliseconds.
-const PAIRS_A_CALL: usize = 1 << 30;
 
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
 const MOST_KEYS: usize = 1 << 31;
@@ -159,31 +159,16 @@ impl HJoin {
         bottom: Part,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        let (kernel, layout, tables) = (self.kernel, self.layout, &mut self.tables);
-        if layout.rest_bits() <= 32 {
-            let (top, bottom) = self.short.take(top, bottom);
-            dispatch(
-                kernel,
-                Join {
-                    layout,
-                    top,
-                    bottom,
-                    tables,
-                    progress,
-                },
-            )
+        if self.layout.rest_bits() <= 32 {
+            let join = self
+                .short
+                .join((top, bottom), self.layout, &mut self.tables, progress);
+            dispatch(self.kernel, join)
         } else {
-            let (top, bottom) = self.long.take(top, bottom);
-            dispatch(
-                kernel,
-                Join {
-                    layout,
-                    top,
-                    bottom,
-                    tables,
-                    progress,
-                },
-            )
+            let join = self
+                .long
+                .join((top, bottom), self.layout, &mut self.tables, progress);
+            dispatch(self.kernel, join)
         }
     }
 
@@ -247,36 +232,23 @@ impl<W: Rest> Buffers<W> {
         }
     }
 
-    fn take(&mut self, top: Part, bottom: Part) -> (Half<'_, W>, Half<'_, W>) {
+    fn join<'a>(
+        &'a mut self,
+        (top, bottom): (Part, Part),
+        layout: Layout,
+        tables: &'a mut Tables,
+        progress: OnProgress<'a>,
+    ) -> Join<'a, W> {
         let (top, bottom) = (&self.tops[top as usize], &self.bottoms[bottom as usize]);
-        top.reserve(&mut self.from_top);
-        bottom.reserve(&mut self.from_bottom);
-        (
-            Half {
-                grid: top,
-                buffer: &mut self.from_top,
-            },
-            Half {
-                grid: bottom,
-                buffer: &mut self.from_bottom,
-            },
-        )
+        Join {
+            layout,
+            top,
+            bottom,
+            gathered: &mut self.gathered,
+            tables,
+            progress,
+        }
     }
-}
-
-/// One side of a join under way.
-struct Half<'a, W> {
-    grid: &'a Grid<W>,
-    buffer: &'a mut Gathered<W>,
-}
-
-/// A join under way.
-struct Join<'a, W> {
-    layout: Layout,
-    top: Half<'a, W>,
-    bottom: Half<'a, W>,
-    tables: &'a mut Tables,
-    progress: OnProgress<'a>,
 }
 
 /// Work whose inner loops are written for any instruction set.
@@ -347,130 +319,5 @@ impl<W: Rest> Work for Fill<'_, W> {
     fn run<L: Lanes>(self) {
         self.grid
             .fill::<L>((self.order, self.apart), self.keys, self.scratch);
-    }
-}
-
-impl<W: Rest> Work for Join<'_, W> {
-    type Result = Result<u64, CountError>;
-
-    #[inline(always)]
-    fn run<L: Lanes>(mut self) -> Result<u64, CountError> {
-        if self.top.grid.is_empty() || self.bottom.grid.is_empty() {
-            let cancelled = (self.progress)(1.0).is_break();
-            return if cancelled {
-                Err(CountError::Cancelled)
-            } else {
-                Ok(0)
-            };
-        }
-        match (W::WORDS, self.layout.rest_bits()) {
-            (1, 0..=24) => self.walk::<L, 4>(),
-            (1, 25..=30) => self.walk::<L, 5>(),
-            (1, _) => self.walk::<L, 6>(),
-            (_, 0..=48) => self.walk::<L, 8>(),
-            (_, _) => self.walk::<L, 11>(),
-        }
-    }
-}
-
-impl<W: Rest> Join<'_, W> {
-    /// Visits every pair of patterns, tile by tile, so that the rows of both grids that a tile
-    /// needs stay in the caches.
-    #[inline(always)]
-    fn walk<L: Lanes, const GROUPS: usize>(&mut self) -> Result<u64, CountError> {
-        let (rows, columns) = (1 << self.layout.x1_bits(), 1 << self.layout.x2_bits());
-        let (mut total, mut pairs, mut told) = (0_u64, 0_usize, 0);
-        let mut visited = 0;
-        for tile in Tiles::new(rows, columns) {
-            for g1 in tile.0.clone() {
-                let (count, tested) = self.row::<L, GROUPS>(g1, tile.1.clone());
-                total = total.checked_add(count).ok_or(CountError::Overflow)?;
-                pairs += tested;
-                visited += tile.1.len();
-                if pairs >= PAIRS_A_CALL || visited == rows * columns {
-                    let done = (visited - told) as f64 / (rows * columns) as f64;
-                    if (self.progress)(done).is_break() {
-                        return Err(CountError::Cancelled);
-                    }
-                    (pairs, told) = (0, visited);
-                }
-            }
-        }
-        Ok(total)
-    }
-
-    /// The disjoint pairs with X1 = `g1` and X2 of a range, and the number of pairs tested.
-    #[inline(always)]
-    fn row<L: Lanes, const GROUPS: usize>(
-        &mut self,
-        g1: usize,
-        columns: Range<usize>,
-    ) -> (u64, usize) {
-        let (x1_bits, x2_bits) = (self.layout.x1_bits(), self.layout.x2_bits());
-        let (mut total, mut pairs) = (0, 0);
-        if self.top.grid.row_is_empty(g1, x2_bits) {
-            return (0, 0);
-        }
-        for g2 in columns {
-            if self.bottom.grid.row_is_empty(g2, x1_bits) {
-                continue;
-            }
-            // SAFETY: both grids were filled with this layout and both buffers given room by them;
-            // leaves read no further than the slack; `dispatch` proved the instruction set.
-            unsafe {
-                let above = self.top.grid.gather((g1, x2_bits), g2, self.top.buffer);
-                if above.1 == 0 {
-                    continue;
-                }
-                let below = self
-                    .bottom
-                    .grid
-                    .gather((g2, x1_bits), g1, self.bottom.buffer);
-                pairs += above.1 * below.1;
-                total += self.tables.count::<L, W, GROUPS>(above, below);
-            }
-        }
-        (total, pairs)
-    }
-}
-
-/// The (X1, X2) patterns in square tiles.
-struct Tiles {
-    rows: usize,
-    columns: usize,
-    next: (usize, usize),
-}
-
-/// Patterns on a tile's side: 16 rows of either grid are a few hundred KiB, a second-level cache.
-const TILE: usize = 16;
-
-impl Tiles {
-    fn new(rows: usize, columns: usize) -> Self {
-        Self {
-            rows,
-            columns,
-            next: (0, 0),
-        }
-    }
-}
-
-impl Iterator for Tiles {
-    type Item = (Range<usize>, Range<usize>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (row, column) = self.next;
-        if row >= self.rows {
-            return None;
-        }
-        let ends = (
-            (row + TILE).min(self.rows),
-            (column + TILE).min(self.columns),
-        );
-        self.next = if ends.1 < self.columns {
-            (row, ends.1)
-        } else {
-            (ends.0, 0)
-        };
-        Some((row..ends.0, column..ends.1))
     }
 }
