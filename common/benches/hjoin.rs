@@ -186,8 +186,6 @@ fn order(n: u32, turned: bool) -> Vec<u32> {
     for c in 1..n {
         order.extend([middle + c, part + middle + c, middle - c, part + middle - c]);
     }
-        order.reverse();
-    }
     if turned {
         for bit in &mut order {
             *bit = if *bit < part {

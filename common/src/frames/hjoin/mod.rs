@@ -71,7 +71,7 @@ pub struct HJoin {
 struct Buffers<W> {
     tops: [Grid<W>; 2],
     bottoms: [Grid<W>; 2],
-    gathered: Gathered<W>,
+    gathered: Box<Gathered<W>>,
 }
 
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
