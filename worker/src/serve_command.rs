@@ -1,7 +1,7 @@
 //! `worker --coordinator URL`.
 
 use std::{
-    io,
+    io::{self, IsTerminal},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .with_target(false)
         .init();

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// Between two calls at least.
 const BUSY: Duration = Duration::from_millis(25);
 
+/// Between two calls of a worker that has work for long, at least.
+const COMFORTABLE: Duration = Duration::from_millis(250);
+
 /// The longest wait between attempts to reach a coordinator.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(100);
 
@@ -59,7 +62,7 @@ impl Pace {
         }
         // A well-supplied worker collects its results for a while, the longer the less often the
         // coordinator wants to hear from it; one that runs dry calls as fast as is decent.
-        let comfortable = (self.period / 15).clamp(BUSY, Duration::from_secs(10));
+        let comfortable = (self.period / 15).clamp(COMFORTABLE, Duration::from_secs(10));
         let wait = (needs.lasts / 4).clamp(BUSY, comfortable);
         self.by.min(self.last + wait)
     }

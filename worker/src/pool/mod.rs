@@ -10,7 +10,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{count::SetupError, kernel::Kernel};
@@ -99,14 +99,21 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job, as soon as there is one; `None` once the pool is closed.
-    fn next(&self) -> Option<Arc<Job>> {
-        let queue = self.queue();
-        let mut queue = self
-            .changed
-            .wait_while(queue, |queue| queue.waiting.is_empty() && !queue.closed)
-            .unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.pop_front()
+    /// The next job, as soon as there is one, and how long there was none; `None` once the pool is
+    /// closed.
+    fn next(&self) -> Option<(Arc<Job>, Duration)> {
+        let mut queue = self.queue();
+        let mut waited = Duration::ZERO;
+        if queue.waiting.is_empty() && !queue.closed {
+            let since = Instant::now();
+            queue = self
+                .changed
+                .wait_while(queue, |queue| queue.waiting.is_empty() && !queue.closed)
+                .unwrap_or_else(PoisonError::into_inner);
+            waited = since.elapsed();
+        }
+        let job = queue.waiting.pop_front()?;
+        Some((job, waited))
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Times {
 pub(crate) struct ThreadTimes {
     /// With jobs.
     pub(crate) busy: Duration,
-    /// Between two jobs; waiting for the first one and after the last one does not count.
+    /// Without one, between two jobs: before the first and after the last does not count.
     pub(crate) idle: Duration,
 }
 
@@ -38,12 +38,12 @@ pub(super) fn work(
 ) {
     let times = &shared.times[index];
     let mut counters = Counters::new(make, config.kernel, config.memory_bytes_per_thread);
-    let mut free_since = None;
-    while let Some(job) = shared.next() {
-        let begun = Instant::now();
-        if let Some(since) = free_since {
-            add(&times.idle_ns, begun.duration_since(since));
+    let mut is_first = true;
+    while let Some((job, waited)) = shared.next() {
+        if !std::mem::replace(&mut is_first, false) {
+            add(&times.idle_ns, waited);
         }
+        let begun = Instant::now();
         job.start(begun);
         // A counter that panicked is thrown away, so that nothing half-changed is seen again.
         let counted = catch_unwind(AssertUnwindSafe(|| count(&mut counters, &job)));
@@ -51,8 +51,7 @@ pub(super) fn work(
             counters.clear();
             Outcome::Failed(Failure::Panic(message(&*panic)))
         });
-        let ended = Instant::now();
-        let duration = ended.duration_since(begun);
+        let duration = begun.elapsed();
         add(&times.busy_ns, duration);
         let told = left.send(Left {
             job,
@@ -63,7 +62,6 @@ pub(super) fn work(
             // Nobody is interested any more.
             return;
         }
-        free_since = Some(ended);
     }
 }
 
