@@ -70,6 +70,12 @@ impl Counter {
         Ok(sum)
     }
 
+    /// Joins in pieces of about so many keys.
+    #[cfg(test)]
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// The weighted count of one frame.
     fn frame(&mut self, frame: Frame, progress: &mut Progress<'_>) -> Result<u64, CountError> {
         let division = self.division.clone();

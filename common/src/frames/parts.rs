@@ -106,6 +106,37 @@ impl Parts {
     }
 }
 
+#[cfg(test)]
+impl Parts {
+    /// These lists with all middle queens left out but those in column x and row y.
+    pub(super) fn with_middle_queens(&self, x: u32, y: u32, a: u32) -> Self {
+        let mut only = Self::new(self.qjoin);
+        only.made_for = self.made_for;
+        (only.q, only.r) = (self.q.clone(), self.r.clone());
+        let odd_one = self
+            .made_for
+            .is_some_and(|(frame, _)| frame.kind == Kind::TypeTwo);
+        if !odd_one {
+            (only.p, only.s, only.belows) = (self.p.clone(), self.s.clone(), self.belows);
+            return only;
+        }
+        for (at, list) in self.p.iter().enumerate() {
+            let wanted = u32::try_from(at) == Ok(y);
+            only.p.push(if wanted {
+                list.clone()
+            } else {
+                Arc::new(list.without_boards())
+            });
+        }
+        let before = elements(!a)
+            .position(|column| column == x)
+            .expect("x is not in A");
+        only.s.push(self.s[before].clone());
+        only.belows = 1;
+        only
+    }
+}
+
 /// The entry at this place, or a new one just after the last.
 fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
     if at == lists.len() {

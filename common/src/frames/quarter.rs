@@ -32,6 +32,15 @@ impl Quarter {
         }
     }
 
+    /// As many row sets, none with a board.
+    #[cfg(test)]
+    pub(super) fn without_boards(&self) -> Self {
+        Self {
+            starts: vec![0; self.starts.len()],
+            keys: Vec::new(),
+        }
+    }
+
     /// Gives back memory that no board is in.
     pub(crate) fn shrink(&mut self) {
         self.starts.shrink_to_fit();
