@@ -127,6 +127,28 @@ impl Costs {
         }
     }
 
+    /// The most quarter boards with `size` queens that any columns have.
+    pub(super) fn quarter_boards(&self, size: u32, sets: &Sets) -> f64 {
+        let orders: f64 = (self.side - size + 1..=self.side).map(f64::from).product();
+        let likely = sets
+            .of_size(size)
+            .iter()
+            .map(|&set| self.within[set as usize]);
+        orders * likely.fold(0.0, f64::max)
+    }
+
+    /// The half boards of one row set of a frame of `row`, on average.
+    pub(super) fn row_set_keys(&self, row: &Row, sets: &Sets) -> f64 {
+        let (top, bottom) = self.lengths(row, row.first_c, sets);
+        let all = |size: u32| self.counts[size as usize];
+        let tops = match row.kind {
+            Kind::Even | Kind::TypeOne => all(row.queens) - row.a,
+            Kind::TypeTwo => all(row.top_queens()),
+        };
+        let bottoms = all(row.queens) - row.first_c;
+        (top * part(1, tops)).max(bottom * part(1, bottoms))
+    }
+
     /// How likely queens in columns `left` of one quadrant and `right` of the other share no diagonal.
     fn quadrants(&self, left: u32, right: u32) -> f64 {
         let across = elements(left).map(|j| self.across[(right * self.side + j) as usize]);

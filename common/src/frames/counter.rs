@@ -9,6 +9,7 @@ use super::{
     geometry::Kind,
     halves::HalfBoards,
     hjoin::HJoin,
+    memory::Budget,
     parts::{Bottoms, Parts, Tops},
     plan::{Division, Frame},
     qjoin::QJoin,
@@ -41,10 +42,11 @@ impl Counter {
             Kind::Even
         };
         let join = HJoin::new(setup.kernel, division.geometry(kind, turned).key_bits());
+        let budget = Budget::new(setup.memory_bytes, &division, &join)?;
         Ok(Self {
             turned,
-            limit: usize::MAX,
-            shelf: Shelf::new(setup.memory_bytes / 4),
+            limit: budget.keys,
+            shelf: Shelf::new(budget.shelf_bytes),
             parts: Parts::new(QJoin::new(setup.kernel)),
             shares: Shares::default(),
             top: HalfBoards::default(),

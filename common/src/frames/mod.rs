@@ -15,6 +15,7 @@ mod counter;
 mod geometry;
 mod halves;
 pub mod hjoin;
+mod memory;
 mod parts;
 mod plan;
 mod qjoin;

@@ -115,7 +115,7 @@ impl Division {
     }
 
     pub(crate) fn task_cost(&self, task: TaskId) -> u64 {
-        micros(self.tasks[place(task)].1)
+        whole(self.tasks[place(task)].1)
     }
 
     /// Queens of the top half take their columns in n! ways at most, so do those of the bottom
@@ -130,6 +130,39 @@ impl Division {
                 .checked_mul(units.end - units.start)
         };
         limit().unwrap_or(u64::MAX)
+    }
+
+    /// Memory for the quarter lists of any frame, in bytes, as estimated.
+    pub(crate) fn quarter_bytes(&self) -> u64 {
+        let lists = |row: &Row| {
+            let list = |size| self.costs.quarter_boards(size, &self.sets);
+            let (upper, lower) = (list(row.top_queens()), list(row.queens));
+            // P and S are held once for each middle queen, and whole while they are made.
+            let (p, s) = match row.kind {
+                Kind::Even | Kind::TypeOne => (1, 1),
+                Kind::TypeTwo => (self.side + 1, self.side + 2 - row.queens),
+            };
+            let q = list(self.side - row.queens);
+            upper * f64::from(p) + q * f64::from(s) + lower + q + 2.0 * lower.max(q)
+        };
+        let mut most = 0.0;
+        for (at, row) in self.rows.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| &self.rows[at]);
+            if before.is_none_or(|before| (before.kind, before.queens) != (row.kind, row.queens)) {
+                most = lists(row).max(most);
+            }
+        }
+        whole(most * 8.0)
+    }
+
+    /// The most half boards of one row set, as estimated.
+    pub(crate) fn row_set_keys(&self) -> usize {
+        let most = self
+            .rows
+            .iter()
+            .map(|row| self.costs.row_set_keys(row, &self.sets));
+        let most = whole(2.0 * most.fold(0.0, f64::max));
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// n, the side of a quadrant.
@@ -164,7 +197,7 @@ impl Division {
     /// The estimated work of a frame in microseconds, at least 1.
     pub(crate) fn unit_cost(&self, unit: u64) -> u64 {
         let (row, c) = self.row_and_c(unit);
-        micros(self.costs.of(row, c, &self.sets))
+        whole(self.costs.of(row, c, &self.sets))
     }
 
     /// The frame with this index.
@@ -278,10 +311,10 @@ fn place(task: TaskId) -> usize {
     usize::try_from(task.0).expect("the caller checked that there is such a task")
 }
 
-/// Whole microseconds, at least 1.
+/// The nearest whole number, at least 1.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
-fn micros(cost: f64) -> u64 {
-    (cost.round() as u64).max(1)
+fn whole(estimate: f64) -> u64 {
+    (estimate.round() as u64).max(1)
 }
 
 /// All rows in natural order, and the number of units.
