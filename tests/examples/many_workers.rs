@@ -72,7 +72,12 @@ fn coordinator(dir: &Path, results: u64) -> (Process, String) {
     let spec = *plan_of(results + results / 10).spec();
     let mut command = Command::new(&binaries().coordinator);
     command
-        .args(["--n", &spec.board.to_string(), "--prefix", spec.layout.name()])
+        .args([
+            "--n",
+            &spec.board.to_string(),
+            "--prefix",
+            spec.layout.name(),
+        ])
         .args(["--task-cost", &spec.task_cost.to_string()])
         .args(["--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir.join("data"));
@@ -98,7 +103,10 @@ struct Member {
 impl Member {
     async fn call(&mut self, request: SyncRequest) -> anyhow::Result<Duration> {
         let start = Instant::now();
-        let reply = self.client.sync(proto::v1::SyncRequest::from(request)).await?;
+        let reply = self
+            .client
+            .sync(proto::v1::SyncRequest::from(request))
+            .await?;
         let took = start.elapsed();
         self.worker.take(&SyncReply::try_from(reply.into_inner())?);
         Ok(took)
@@ -124,7 +132,10 @@ async fn connect(url: &str, workers: u32, process: &Process) -> anyhow::Result<V
         });
     }
     let fleet: anyhow::Result<Vec<_>> = joining.join_all().await.into_iter().collect();
-    println!("{workers} workers connected and leased in {:.2?}", start.elapsed());
+    println!(
+        "{workers} workers connected and leased in {:.2?}",
+        start.elapsed()
+    );
     println!("  coordinator memory: {}", memory(process));
     fleet
 }

@@ -16,7 +16,15 @@ fn main() -> anyhow::Result<()> {
     };
     let (n, method, threads) = (argument(0, "17"), argument(1, "rows"), argument(2, "2"));
     let repeats: u32 = argument(3, "5").parse().context("REPEATS")?;
-    let run = ["--n", &n, "--method", &method, "--threads", &threads, "--json"];
+    let run = [
+        "--n",
+        &n,
+        "--method",
+        &method,
+        "--threads",
+        &threads,
+        "--json",
+    ];
     let (mut alone, mut cluster) = (f64::INFINITY, f64::INFINITY);
     println!("N = {n}, {method}, {threads} threads: seconds");
     println!("{:>12} {:>12}", "alone", "cluster");
@@ -33,7 +41,10 @@ fn main() -> anyhow::Result<()> {
         println!("{one:>12.3} {other:>12.3}");
         (alone, cluster) = (alone.min(one), cluster.min(other));
     }
-    println!("{alone:>12.3} {cluster:>12.3}  minimum: {:+.2} %", (cluster / alone - 1.0) * 100.0);
+    println!(
+        "{alone:>12.3} {cluster:>12.3}  minimum: {:+.2} %",
+        (cluster / alone - 1.0) * 100.0
+    );
     Ok(())
 }
 
@@ -43,5 +54,7 @@ fn seconds(name: &str, command: &mut Command) -> anyhow::Result<f64> {
     let end = Process::run(name, command);
     ensure!(end.code == Some(0), "{end:#?}");
     let result: Value = serde_json::from_str(&end.stdout)?;
-    result["seconds"].as_f64().context("no seconds in the result")
+    result["seconds"]
+        .as_f64()
+        .context("no seconds in the result")
 }

@@ -111,14 +111,20 @@ pub fn plan_of(tasks: u64) -> Plan {
 /// Resident memory of a process, in bytes; `None` where the system does not tell.
 pub fn resident_bytes(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
 
 /// The value at `part` (0 to 1) of sorted values; zero of none.
 pub fn quantile(sorted: &[std::time::Duration], part: f64) -> std::time::Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
     let index = (sorted.len().saturating_sub(1) as f64 * part) as usize;
     sorted.get(index).copied().unwrap_or_default()
 }
