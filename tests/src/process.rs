@@ -144,9 +144,10 @@ impl Process {
         assert!(status.success(), "kill -s {name}");
     }
 
-    /// Its number.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        let status = self.child.try_wait().expect("a child can be waited for");
+        status.is_none()
     }
 }
 

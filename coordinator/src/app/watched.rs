@@ -70,7 +70,8 @@ impl Watched {
         for outcome in all.into_values() {
             if printed.insert(outcome.run) {
                 let report = self.report(outcome).await?;
-                progress.aside(|| self.print(&report))?;
+                progress.clear();
+                self.print(&report)?;
             }
         }
         Ok(())

@@ -58,9 +58,18 @@ pub(super) struct Jitter(pub(super) u64);
 impl Jitter {
     /// `value` ± 20 %.
     pub(super) fn spread(&mut self, value: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let fifth = value / 5;
-        value - fifth + mix(self.0) % (2 * fifth + 1)
+        value - fifth + self.next() % (2 * fifth + 1)
+    }
+
+    /// A number below `bound`.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
     }
 }
 

@@ -76,7 +76,7 @@ impl Default for Config {
             max_step_ms: 60_000,
             sync_floor_ms: 15_000,
             syncs_per_second: 50,
-            dry_sync_ms: 3_000,
+            dry_sync_ms: 1_000,
             least_sync_ms: 500,
             grant_seconds: 300.0,
             first_tasks_per_thread: 4,

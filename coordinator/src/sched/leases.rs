@@ -57,7 +57,7 @@ impl Scheduler {
             run: self.runs[run].manifest.run,
             task: run::id(task),
             worker: self.workers.id(worker),
-            epoch: Epoch(u64::from(lease.epoch)),
+            epoch: Epoch(lease.epoch),
             until_unix_ms: self.clock.wall(until).0,
         };
         let in_run = &mut self.runs[run];
@@ -68,15 +68,14 @@ impl Scheduler {
                 if in_run.tasks.stage(task) != Stage::Leased {
                     in_run.enter(task, Stage::Leased);
                 }
-                self.changes.push_back(change);
             }
-            // What is on disk of a done or quarantined task is worth more than a lease.
             Purpose::Recheck => {
                 in_run.rechecks.remove(&task);
                 in_run.rechecking.insert(task);
             }
             Purpose::Decide => drop(in_run.contested.remove(&task)),
         }
+        self.changes.push_back(change);
         self.unindex_alone(run, task);
         let in_run = &mut self.runs[run];
         in_run.cost_under_way += lease.cost_done;
@@ -94,7 +93,7 @@ impl Scheduler {
         let run = &self.runs[run];
         Grant {
             task: run.task_ref(task),
-            epoch: Epoch(u64::from(lease.epoch)),
+            epoch: Epoch(lease.epoch),
             spec: run.manifest.spec,
             orientation: if lease.turned {
                 Orientation::Turned
@@ -181,11 +180,11 @@ impl Scheduler {
         }
     }
 
-    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseKey, epoch: u32, end: End) {
+    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseKey, epoch: u64, end: End) {
         let name = self.workers.id(worker);
         let in_run = &mut self.runs[run];
         let (run_id, task_id) = (in_run.manifest.run, run::id(task));
-        let epoch = Epoch(u64::from(epoch));
+        let epoch = Epoch(epoch);
         match end {
             End::Released => self.changes.push_back(Change::Released {
                 run: run_id,
@@ -312,15 +311,16 @@ impl Scheduler {
     }
 
     /// The epoch as it was issued for the task, or what is wrong with it.
-    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u32, String> {
-        let highest = self.runs[run].tasks.epoch(task);
-        match u32::try_from(epoch.0) {
-            Ok(epoch) if (1..=highest).contains(&epoch) => Ok(epoch),
-            Ok(_) | Err(_) => Err(format!(
-                "task {task} was never leased under epoch {}: drop it and ask for work",
-                epoch.0
-            )),
+    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u64, String> {
+        let in_run = &self.runs[run];
+        let highest = in_run.tasks.epoch(task).saturating_add(in_run.lost_epochs);
+        if (1..=highest).contains(&epoch.0) {
+            return Ok(epoch.0);
         }
+        Err(format!(
+            "task {task} was never leased under epoch {}: drop it and ask for work",
+            epoch.0
+        ))
     }
 
     /// Renews or takes up a lease that a worker names; an error says why it is not the worker's.
@@ -351,7 +351,7 @@ impl Scheduler {
         &mut self,
         worker: WorkerIx,
         (run, task): LeaseKey,
-        (epoch, held): (u32, &HeldLease),
+        (epoch, held): (u64, &HeldLease),
     ) -> Result<(), String> {
         let known = self.workers.get(worker);
         if known.barred {
@@ -396,7 +396,7 @@ impl Scheduler {
     }
 
     /// Leases found on disk keep their workers for a while.
-    pub(super) fn restore_lease(&mut self, key: LeaseKey, worker: WorkerIx, epoch: u32) {
+    pub(super) fn restore_lease(&mut self, key: LeaseKey, worker: WorkerIx, epoch: u64) {
         let lease = Lease {
             epoch,
             purpose: Purpose::Count,

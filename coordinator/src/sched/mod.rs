@@ -13,6 +13,7 @@
 //! Deliberately absent: running totals (they are folded from the tasks' counts), wall-clock
 //! arithmetic (see `clock`), and work in proportion to the number of tasks in `sync`.
 
+mod audit;
 mod clock;
 mod config;
 mod grants;
@@ -36,7 +37,6 @@ use common::{
 };
 
 pub use config::{Config, Millis};
-pub use rate::Moments;
 pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
 
 use self::{
@@ -47,9 +47,10 @@ use self::{
 };
 use crate::store::{Change, RunManifest, RunState, TaskRow, TaskState};
 
-/// Epochs that may have been issued after the last lease that reached the disk: epochs of a later
-/// life of the coordinator start beyond them, and counts under them are taken.
-const LOST_EPOCHS: u32 = 1 << 10;
+/// A crash may lose the last leases from disk, but not from their workers. Each life of the
+/// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
+/// no epoch names two leases, and takes epochs up to some such leaps ahead for lost ones.
+const EPOCH_LEAP: u64 = 1 << 22;
 
 /// An operator's word on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl Scheduler {
     pub fn restore_task(&mut self, run: RunId, row: TaskRow) {
         let run = self.by_id[&run];
         let task = run::index(row.task);
-        let epoch = u32::try_from(row.epoch.0).unwrap_or(u32::MAX);
+        let epoch = row.epoch.0;
         let failed: Vec<_> = row
             .failed
             .into_iter()
@@ -199,8 +200,10 @@ impl Scheduler {
         for worker in waiting {
             self.workers.expect_by(worker, ticks + self.config.grace_ms);
         }
+        let leap = self.jitter.below(EPOCH_LEAP);
         for run in 0..self.runs.len() {
-            self.runs[run].tasks.raise_epochs(LOST_EPOCHS);
+            self.runs[run].tasks.raise_epochs(leap);
+            self.runs[run].lost_epochs = 4 * EPOCH_LEAP;
             self.announce_if_done(run);
         }
     }
@@ -279,7 +282,9 @@ impl Scheduler {
             reply.reason = format!("{} workers are known already", self.config.workers);
             return reply;
         };
-        let greeting = self.workers.get_mut(worker).greet(&request.worker);
+        let silence = self.clock.ticks() - self.workers.get(worker).seen;
+        let silent = silence > 2 * self.regular_sync_ms();
+        let greeting = self.workers.get_mut(worker).greet(&request.worker, silent);
         for partial in request.partials.iter().take(self.config.partials_per_sync) {
             let acknowledgement = self.report(worker, partial, now);
             reply.acknowledgements.push(acknowledgement);

@@ -1,4 +1,4 @@
-//! How fast results arrive, and the sums an estimate is made from.
+//! How fast results arrive.
 
 use std::collections::VecDeque;
 
@@ -50,37 +50,5 @@ impl Rate {
         let begun = self.begun.unwrap_or(now).max(oldest * BUCKET_MS);
         let seconds = (now.saturating_sub(begun).max(1_000)) as f64 / 1e3;
         (solutions / seconds, cost / seconds)
-    }
-}
-
-/// Sums over the done tasks of a run, in floating point: for estimates, never for the total.
-///
-/// Done tasks are a random sample of all tasks, since tasks are handed out in a pseudo-random order.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
-    /// Done tasks.
-    pub tasks: f64,
-    /// The sum of their counts.
-    pub counts: f64,
-    /// The sum of the squares of their counts.
-    pub counts_squared: f64,
-    /// The sum of their predicted costs.
-    pub costs: f64,
-    /// The sum of the squares of their predicted costs.
-    pub costs_squared: f64,
-    /// The sum of count times predicted cost.
-    pub counts_times_costs: f64,
-}
-
-impl Moments {
-    /// Adds a task (`sign` 1) or takes it out again (`sign` -1).
-    pub(super) fn add(&mut self, count: u64, cost: u64, sign: f64) {
-        let (count, cost) = (count as f64, cost as f64);
-        self.tasks += sign;
-        self.counts += sign * count;
-        self.counts_squared += sign * count * count;
-        self.costs += sign * cost;
-        self.costs_squared += sign * cost * cost;
-        self.counts_times_costs += sign * count * cost;
     }
 }

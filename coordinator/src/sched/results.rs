@@ -164,9 +164,11 @@ impl Scheduler {
         (first, second): (Done, Report),
         record: Record,
     ) -> Ruling {
-        let turned_over = |first: How, second: How| first.orientation != second.orientation;
-        let another_way = first.worker != second.worker
-            || matches!((first.how, second.how), (Some(first), Some(second)) if turned_over(first, second));
+        // Of a count found on disk only the worker is known: it is taken as upright.
+        let orientation =
+            |how: Option<How>| how.map_or(Orientation::Upright, |how| how.orientation);
+        let another_way =
+            first.worker != second.worker || orientation(first.how) != orientation(second.how);
         if another_way && !first.confirmed {
             let cost = self.runs[run].cost(task);
             self.credit(second.worker, run, (cost, record.duration_us));

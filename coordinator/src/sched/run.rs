@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{
     plan::{Plan, TaskId},
     run::TaskRef,
+    sample::Finished,
 };
 
 use super::{
     clock::{Ticks, mix},
-    rate::{Moments, Rate},
+    rate::Rate,
     tasks::{Done, How, Stage, TaskIx, TaskTable},
     workers::WorkerIx,
 };
@@ -41,6 +42,8 @@ pub(super) struct Run {
     pub(super) plan: Plan,
     pub(super) state: RunState,
     pub(super) tasks: TaskTable,
+    /// How far above a task's highest known epoch there may be leases that a crash lost.
+    pub(super) lost_epochs: u64,
     /// Pending tasks at lower positions of the handing-out order are in `returned`.
     cursor: u64,
     pub(super) returned: BTreeSet<TaskIx>,
@@ -63,7 +66,7 @@ pub(super) struct Run {
     pub(super) agreed: u64,
     pub(super) conflicts: u64,
     pub(super) rate: Rate,
-    pub(super) moments: Moments,
+    pub(super) finished: Finished,
     /// Completion was announced and nothing has contradicted it since.
     pub(super) announced: bool,
 }
@@ -76,6 +79,7 @@ impl Run {
             plan,
             state,
             tasks,
+            lost_epochs: 0,
             cursor: 0,
             returned: BTreeSet::new(),
             parked: BTreeSet::new(),
@@ -90,7 +94,7 @@ impl Run {
             agreed: 0,
             conflicts: 0,
             rate: Rate::default(),
-            moments: Moments::default(),
+            finished: Finished::default(),
             announced: false,
         }
     }
@@ -147,7 +151,7 @@ impl Run {
         self.leave(task, self.tasks.stage(task));
         let cost = self.cost(task);
         self.tasks.accept(task, cost, done);
-        self.moments.add(done.count, cost, 1.0);
+        self.finished.add(done.count, cost);
         if let Some(odd) = self.odd.get_mut(&task) {
             odd.reports.clear();
             if odd.failed.is_empty() {
@@ -158,7 +162,7 @@ impl Run {
 
     fn forget_count(&mut self, task: TaskIx) {
         if let Some(done) = self.tasks.done(task) {
-            self.moments.add(done.count, self.cost(task), -1.0);
+            self.finished.remove(done.count, self.cost(task));
         }
     }
 
@@ -172,6 +176,11 @@ impl Run {
             self.cursor += 1;
         }
         None
+    }
+
+    /// The tasks whose turn has not come.
+    pub(super) fn upcoming(&self) -> impl Iterator<Item = TaskIx> + '_ {
+        (self.cursor..self.tasks.len()).map(|position| index(self.plan.task_at(position)))
     }
 
     pub(super) fn failed(&self, task: TaskIx) -> &[WorkerIx] {

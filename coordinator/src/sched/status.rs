@@ -3,14 +3,13 @@
 use common::{
     plan::TaskId,
     run::RunId,
+    sample::Estimate,
     sync::WorkerInfo,
     tally::{self, BadTally},
 };
 
 use super::{
-    Millis, Scheduler,
-    rate::Moments,
-    run,
+    Millis, Scheduler, run,
     tasks::Stage,
     workers::{Worker, WorkerIx},
 };
@@ -66,8 +65,8 @@ pub struct RunStatus {
     pub solutions_per_second: f64,
     /// What is left by predicted cost, at the speed of the last minutes; `None` while that is 0.
     pub eta_seconds: Option<f64>,
-    /// Sums over the done tasks, for an estimate of the total.
-    pub moments: Moments,
+    /// What the done tasks, a random sample, say of the total; `None` before there are enough.
+    pub estimate: Option<Estimate>,
     /// Second counts.
     pub rechecks: Rechecks,
     /// Every live worker.
@@ -167,7 +166,9 @@ impl Scheduler {
             fraction_done,
             solutions_per_second: per_second,
             eta_seconds: moving.then(|| (1.0 - fraction_done) * total / cost_per_second),
-            moments: run.moments,
+            estimate: run
+                .finished
+                .estimate(run.tasks.len(), u128::from(run.tasks.cost_of_all())),
             rechecks: Rechecks {
                 agreed: run.agreed,
                 conflicts: run.conflicts,

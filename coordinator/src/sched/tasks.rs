@@ -1,4 +1,4 @@
-//! One row a task, in as few bytes as can be: a million tasks take 18 MB.
+//! One row a task, in as few bytes as can be: a million tasks take 22 MB.
 
 use common::{
     count::Orientation,
@@ -93,7 +93,7 @@ pub(super) struct TaskTable {
     how: Vec<u8>,
     counts: Vec<u64>,
     workers: Vec<WorkerIx>,
-    epochs: Vec<u32>,
+    epochs: Vec<u64>,
     numbers: [u64; Stage::NUMBER],
     costs: [u64; Stage::NUMBER],
 }
@@ -182,18 +182,18 @@ impl TaskTable {
     }
 
     /// The highest epoch that may ever have been issued for a task; 0 when none was.
-    pub(super) fn epoch(&self, task: TaskIx) -> u32 {
+    pub(super) fn epoch(&self, task: TaskIx) -> u64 {
         self.epochs[task as usize]
     }
 
     /// Counts epochs that may have been issued without a trace as issued.
-    pub(super) fn raise_epochs(&mut self, by: u32) {
+    pub(super) fn raise_epochs(&mut self, by: u64) {
         for epoch in &mut self.epochs {
             *epoch = epoch.saturating_add(by);
         }
     }
 
-    pub(super) fn raise_epoch(&mut self, task: TaskIx, epoch: u32) {
+    pub(super) fn raise_epoch(&mut self, task: TaskIx, epoch: u64) {
         let highest = &mut self.epochs[task as usize];
         *highest = epoch.max(*highest);
     }

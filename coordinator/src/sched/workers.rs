@@ -39,7 +39,7 @@ pub(super) enum Purpose {
 /// A task leased to one worker.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    pub(super) epoch: u32,
+    pub(super) epoch: u64,
     pub(super) purpose: Purpose,
     pub(super) turned: bool,
     /// The worker has named it: it knows that it holds the task.
@@ -123,10 +123,15 @@ impl Worker {
         }
     }
 
-    /// Takes the worker's word about itself.
-    pub(super) fn greet(&mut self, info: &WorkerInfo) -> Greeting {
+    /// Takes the worker's word about itself. `silent`: the present session has not called for so
+    /// long that one thought to be over may take its place.
+    pub(super) fn greet(&mut self, info: &WorkerInfo, silent: bool) -> Greeting {
         if self.past_sessions.contains(&info.session) {
-            return Greeting::Superseded;
+            if !silent {
+                return Greeting::Superseded;
+            }
+            self.past_sessions
+                .retain(|session| *session != info.session);
         }
         let greeting = match self.session {
             Some(session) if session != info.session => {
