@@ -3,5 +3,6 @@
 pub mod binaries;
 pub mod cluster;
 pub mod face;
+pub mod load;
 pub mod process;
 pub mod sim;

@@ -144,10 +144,9 @@ impl Process {
         assert!(status.success(), "kill -s {name}");
     }
 
-    /// Whether it still runs.
-    pub fn runs(&mut self) -> bool {
-        let status = self.child.try_wait().expect("a child can be waited for");
-        status.is_none()
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 

@@ -247,6 +247,9 @@ async fn leases_that_are_not_the_workers_are_taken_back() -> anyhow::Result<()> 
     scene.face.stop().await
 }
 
+/// Makes a sound message unsound.
+type Bend = fn(&mut v1::SyncRequest);
+
 #[tokio::test]
 async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
@@ -262,17 +265,17 @@ async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
     };
     let no_kernel = |message: &mut v1::SyncRequest| message.partials[0].kernel = 0;
     let not_a_number = |message: &mut v1::SyncRequest| message.seconds_wanted = f64::NAN;
-    let cases: [(&dyn Fn(&mut v1::SyncRequest), Code, &str); 6] = [
-        (&protocol, Code::FailedPrecondition, "protocol version 99"),
-        (&no_worker, Code::InvalidArgument, "worker"),
-        (&short_id, Code::InvalidArgument, "worker.id"),
+    let cases: [(Bend, Code, &str); 6] = [
+        (protocol, Code::FailedPrecondition, "protocol version 99"),
+        (no_worker, Code::InvalidArgument, "worker"),
+        (short_id, Code::InvalidArgument, "worker.id"),
         (
-            &short_hash,
+            short_hash,
             Code::InvalidArgument,
             "partials[0].task.plan_hash",
         ),
-        (&no_kernel, Code::InvalidArgument, "partials[0].kernel"),
-        (&not_a_number, Code::InvalidArgument, "seconds_wanted"),
+        (no_kernel, Code::InvalidArgument, "partials[0].kernel"),
+        (not_a_number, Code::InvalidArgument, "seconds_wanted"),
     ];
     for (bend, code, field) in cases {
         let mut message = sound.clone();

@@ -1,6 +1,6 @@
 //! The command line of `coordinator`.
 
-use std::{num::NonZeroU64, path::PathBuf, str::FromStr};
+use std::{num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Parser;
 use common::{
@@ -13,6 +13,10 @@ use worker::{
     config::{Address, BadAddress, SpoolChoice, Threads, WorkerConfig},
     memory::MemorySize,
 };
+
+/// The worker in this process may finish what it counts for so long once it is told to stop: people
+/// wait for it.
+const LOCAL_DRAIN: Duration = Duration::from_secs(2);
 
 /// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
 /// into tasks, keeps every result on disk, and resumes where it stopped.
@@ -170,6 +174,7 @@ impl Options {
             name: Some("local".to_owned()),
             // It ends with the coordinator, which keeps every result that it acknowledged.
             spool: SpoolChoice::Memory,
+            drain_limit: LOCAL_DRAIN,
             ..usual
         })
     }

@@ -50,9 +50,6 @@ impl Progress {
     }
 
     pub(super) fn show(&mut self, report: &StatusReport) {
-        if report.outcome.is_some() {
-            return;
-        }
         let status = &report.status;
         if let Some(bar) = &self.bar {
             // From 0 to 1, so within the steps.
@@ -70,22 +67,28 @@ impl Progress {
         }
     }
 
-    /// Makes room for a line on the terminal.
-    pub(super) fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+    /// Lets `print` write to the terminal where the bar is.
+    pub(super) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.clear();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
 fn words(report: &StatusReport) -> String {
     let status = &report.status;
+    if report.outcome.is_some() {
+        return "done".to_owned();
+    }
     if report.finishing {
         return "all tasks done, counting the symmetric solutions".to_owned();
     }

@@ -70,8 +70,7 @@ impl Watched {
         for outcome in all.into_values() {
             if printed.insert(outcome.run) {
                 let report = self.report(outcome).await?;
-                progress.clear();
-                self.print(&report)?;
+                progress.aside(|| self.print(&report))?;
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The program `queensctl`: asks, and prints what it is told.
 
 mod client;
+mod ladder;
 mod options;
 mod show;
 
@@ -46,6 +47,7 @@ pub async fn main(options: Options) -> Exit {
         Command::Cancel(run) => control(url, Control::Cancel, run.run.0).await,
         Command::Export(run) => export(url, run.run.0).await,
         Command::Verify(verify) => self::verify(&verify.dir),
+        Command::Ladder(ladder) => ladder::climb(&ladder),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {}", one_line(&error));

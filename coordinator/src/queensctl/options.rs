@@ -46,6 +46,9 @@ pub enum Command {
     Export(RunOption),
     /// Checks a data directory, without a coordinator: every line, every sum, every total
     Verify(VerifyOptions),
+    /// Shows how far the textbook techniques get in a given time, beside the methods of this
+    /// program, on one thread
+    Ladder(LadderOptions),
 }
 
 /// Options of `status`.
@@ -111,4 +114,21 @@ pub struct SubmitOptions {
 pub struct VerifyOptions {
     /// The data directory
     pub dir: PathBuf,
+}
+
+/// Options of `ladder`.
+#[derive(Clone, Debug, Args)]
+pub struct LadderOptions {
+    /// The largest board to try
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "20",
+        allow_hyphen_values = true
+    )]
+    pub max_n: Board,
+
+    /// Seconds that a technique may take for one board
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub time_limit: u64,
 }
