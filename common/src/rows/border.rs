@@ -144,3 +144,67 @@ pub(super) fn representatives(board: Board) -> Vec<(Border, u8)> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_orbit_is_represented_once() {
+        for n in 1..=9 {
+            let board = Board::new(n).unwrap();
+            let chosen = representatives(board);
+            assert!(chosen.is_sorted_by_key(|(border, _)| border.key()));
+            let mut sound = 0;
+            for key in 0..u32::from(n).pow(4) {
+                #[allow(clippy::cast_possible_truncation)]
+                let [top, bottom, left, right] =
+                    [0, 1, 2, 3].map(|side| (key / u32::from(n).pow(side) % u32::from(n)) as u8);
+                let border = Border {
+                    top,
+                    bottom,
+                    left,
+                    right,
+                };
+                if !border.is_sound(board) {
+                    continue;
+                }
+                sound += 1;
+                let images = border.images(board);
+                let standing: Vec<_> = chosen
+                    .iter()
+                    .filter(|(other, _)| images.contains(other))
+                    .collect();
+                let [(standing, weight)] = standing[..] else {
+                    panic!(
+                        "N = {n}: {border:?} is represented {} times",
+                        standing.len()
+                    );
+                };
+                let equal = images.iter().filter(|image| *image == standing).count();
+                assert_eq!(usize::from(*weight) * equal, 8, "N = {n}: {border:?}");
+            }
+            // An orbit has as many borders as its weight says, except where a reflection fixes one.
+            let orbits: u32 = chosen.iter().map(|&(_, weight)| u32::from(weight)).sum();
+            assert_eq!(orbits, sound, "N = {n}");
+        }
+    }
+
+    #[test]
+    fn images_are_the_symmetries_of_the_square() {
+        let board = Board::new(8).unwrap();
+        let border = Border {
+            top: 2,
+            bottom: 4,
+            left: 5,
+            right: 3,
+        };
+        let images = border.images(board);
+        for (i, image) in images.iter().enumerate() {
+            assert!(!images[..i].contains(image));
+            assert!(image.images(board).contains(&border));
+        }
+        assert_eq!(images[3].turned(board), border);
+        assert_eq!(images[4].mirrored(board), border);
+    }
+}

@@ -59,6 +59,7 @@ static ORDER: [[u8; 8]; 256] = {
 // Every method: the CPU has the instructions, since an `Avx2` exists.
 impl Lanes for Avx2 {
     const WIDTH: usize = 8;
+    const AHEAD: usize = 2;
     type Vector = __m256i;
     type Mask = Flags;
 

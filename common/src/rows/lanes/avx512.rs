@@ -19,6 +19,7 @@ impl Avx512 {
 // Every method: the CPU has the instructions, since an `Avx512` exists.
 impl Lanes for Avx512 {
     const WIDTH: usize = 16;
+    const AHEAD: usize = 2;
     type Vector = __m512i;
     type Mask = __mmask16;
 

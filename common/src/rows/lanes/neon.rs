@@ -61,6 +61,7 @@ static ORDER: [[u8; 16]; 16] = {
 // Every method: the CPU has the instructions, since a `Neon` exists.
 impl Lanes for Neon {
     const WIDTH: usize = 4;
+    const AHEAD: usize = 2;
     type Vector = uint32x4_t;
     type Mask = Flags;
 

@@ -8,6 +8,7 @@ pub(in crate::rows) struct Scalar;
 
 impl Lanes for Scalar {
     const WIDTH: usize = 1;
+    const AHEAD: usize = 1;
     type Vector = u32;
     type Mask = bool;
 
