@@ -1,7 +1,7 @@
 //! `worker count`.
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
     process::ExitCode,
     sync::{
         Arc,
@@ -13,20 +13,25 @@ use std::{
 use common::{
     known::known_counts,
     method::{self, Layout, Method},
-    plan::{Plan, PlanSpec},
+    plan::{BadSpec, Plan, PlanSpec, TaskId},
     sample::{CONFIDENCE, Sample},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use tokio::runtime;
 use worker::count::{CountConfig, Counted, count};
 
 use crate::{
     INTERRUPTED,
     cli::{Count, MethodChoice},
     fail,
+    serve_command::Signals,
 };
+
+/// A sample is drawn from at least so many tasks, where the board has as many units.
+const TASKS_TO_DRAW_FROM: u64 = 2000;
 
 /// The total contradicts a check.
 const CONTRADICTED: u8 = 3;
@@ -38,7 +43,7 @@ pub(crate) fn run(arguments: &Count) -> ExitCode {
         Ok(layout) => layout,
         Err(error) => return fail(2, error),
     };
-    let plan = match Plan::new(PlanSpec::new(arguments.n, layout)) {
+    let plan = match plan(arguments, layout) {
         Ok(plan) => plan,
         Err(error) => return fail(1, error),
     };
@@ -80,6 +85,21 @@ fn layout(arguments: &Count, memory_bytes_per_thread: u64) -> Result<Layout, &'s
     }
 }
 
+/// The plan that a run of the cluster would have. A sample gets the same units in smaller tasks
+/// where there would be few: whole tasks are drawn.
+fn plan(arguments: &Count, layout: Layout) -> Result<Plan, BadSpec> {
+    let spec = PlanSpec::new(arguments.n, layout);
+    let plan = Plan::new(spec)?;
+    if arguments.sample.is_none() || plan.tasks() >= TASKS_TO_DRAW_FROM {
+        return Ok(plan);
+    }
+    let whole: u64 = (0..plan.tasks())
+        .map(|task| plan.task_cost(TaskId(task)))
+        .sum();
+    let task_cost = (whole / TASKS_TO_DRAW_FROM).clamp(1, spec.task_cost);
+    Plan::new(PlanSpec { task_cost, ..spec })
+}
+
 fn draw(plan: &Plan, fraction: f64, seed: u64) -> Result<Sample, common::sample::BadFraction> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     Sample::draw(plan, fraction, &mut |below| random.random_range(0..below))
@@ -99,29 +119,32 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the program at once.
+/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the program at once. Without it,
+/// they end the program at once and without a result.
 fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let wait = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()?;
-        runtime.block_on(async {
-            let mut signals = crate::serve_command::Signals::new()?;
-            signals.next().await;
-            flag.store(true, Relaxed);
-            signals.next().await;
-            std::process::exit(i32::from(INTERRUPTED));
-        })
-    };
-    thread::spawn(move || {
-        let result: std::io::Result<()> = wait();
-        if let Err(error) = result {
-            eprintln!("warning: Ctrl-C will end the program without a result: {error}");
-        }
-    });
+    if let Err(error) = watch_signals(stop.clone()) {
+        eprintln!("warning: Ctrl-C will end the program without a result: {error}");
+    }
     stop
+}
+
+fn watch_signals(stop: Arc<AtomicBool>) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::new()?
+    };
+    let watch = async move {
+        signals.next().await;
+        stop.store(true, Relaxed);
+        signals.next().await;
+        std::process::exit(i32::from(INTERRUPTED));
+    };
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || runtime.block_on(watch))?;
+    Ok(())
 }
 
 /// The object that `--json` prints. Counts are decimal strings: they pass 2^53.

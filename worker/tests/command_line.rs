@@ -1,6 +1,9 @@
 //! The program as people call it: bad input is one clear line and exit code 2, counts are exact.
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Output, Stdio},
+};
 
 use common::{board::Board, kernel::Kernel, kernel::KernelName, known::known_counts};
 use serde_json::Value;
@@ -119,7 +122,7 @@ fn boards_are_counted_exactly() {
 #[test]
 fn the_json_has_the_promised_members_in_their_types() {
     let report = json("count --n 10 --method rows --kernel scalar --threads 3 --json");
-    let members: Vec<_> = report
+    let mut members: Vec<_> = report
         .as_object()
         .unwrap()
         .keys()
@@ -138,6 +141,7 @@ fn the_json_has_the_promised_members_in_their_types() {
         "solutions_per_second",
     ];
     expected.sort_unstable();
+    members.sort_unstable();
     assert_eq!(members, expected);
     assert_eq!(report["n"], 10);
     assert_eq!(report["method"], "rows");
@@ -153,11 +157,15 @@ fn the_json_has_the_promised_members_in_their_types() {
 fn a_sample_is_reproducible_and_its_interval_holds_the_truth() {
     let call = "count --n 13 --method rows --prefix first-rows --sample 0.3 --json --seed";
     let first = json(&format!("{call} 5"));
+    assert_ne!(first["solutions"], json(&format!("{call} 6"))["solutions"]);
     let again = json(&format!("{call} 5"));
     for member in ["units", "solutions", "estimate"] {
         assert_eq!(first[member], again[member], "{member}");
     }
-    assert!(first["units"].as_u64() <= first["units_total"].as_u64());
+    assert!(
+        first["units"].as_u64() < first["units_total"].as_u64(),
+        "{first}"
+    );
     let number = |name: &str| -> f64 { first["estimate"][name].as_str().unwrap().parse().unwrap() };
     assert_eq!(first["estimate"]["confidence"], 0.95);
     // Seed 5 is no lucky one by more than the confidence says; it is fixed, so this never flickers.
@@ -203,12 +211,88 @@ fn a_spool_has_one_worker() {
     );
     let mut first = worker(&call).stderr(Stdio::piped()).spawn().unwrap();
     // Its first line comes when it has the spool.
-    let mut lines = std::io::BufReader::new(first.stderr.take().unwrap());
+    let mut lines = BufReader::new(first.stderr.take().unwrap());
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    lines.read_line(&mut line).unwrap();
     let second = run(&call);
     first.kill().unwrap();
     first.wait().unwrap();
     assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
     assert!(text(&second.stderr).contains("is in use by another worker"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_a_spool_is_named_and_memory_is_used() {
+    let output = run(
+        "--coordinator http://127.0.0.1:1 --threads 1 --drain-after 1s --spool /dev/null/spool",
+    );
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("spool directory /dev/null/spool: "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("kept in memory alone"), "{stderr}");
+}
+
+fn send(signal: &str, to: &Child) {
+    let pid = to.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn signals_stop_a_worker_in_good_order() {
+    for (signal, code) in [("-TERM", 0), ("-INT", 130)] {
+        let home = tempfile::tempdir().unwrap();
+        let mut worker = worker("--coordinator http://127.0.0.1:1 --threads 1 --spool")
+            .arg(home.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(worker.stderr.take().unwrap());
+        // Signals are watched before the first line is written.
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        send(signal, &worker);
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(
+            worker.wait().unwrap().code(),
+            Some(code),
+            "{signal}: {rest}"
+        );
+        assert!(
+            rest.contains("stopping") && rest.contains("stopped"),
+            "{rest}"
+        );
+    }
+}
+
+/// Whether the process has a handler of its own for SIGINT, signal 2.
+fn catches_interrupts(process: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 1 << 1 != 0
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_count_tells_what_was_done() {
+    // Hours of work.
+    let process = worker("count --n 24 --method rows --threads 1 --json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !catches_interrupts(&process) {
+        std::thread::yield_now();
+    }
+    send("-INT", &process);
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted: "));
+    let report: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    assert!(report["units"].as_u64() < report["units_total"].as_u64());
+    assert_eq!(report["estimate"], Value::Null);
 }

@@ -59,6 +59,7 @@ pub(crate) struct Link {
     asked: f64,
     panics: u32,
     reported: Instant,
+    said_idle: Option<Instant>,
     /// Draws from 0 to 1.
     jitter: Jitter,
 }
@@ -101,6 +102,7 @@ impl Link {
             asked: 0.0,
             panics: 0,
             reported: now,
+            said_idle: None,
             jitter,
         }
     }
@@ -208,12 +210,23 @@ impl Link {
         }
         let starved = self.asked > 0.0 && reply.grants.is_empty();
         if starved {
-            tracing::debug!("no work: {}", reply.reason);
+            self.say_why_idle(&reply.reason, now);
         }
         let next = Duration::from_millis(reply.next_sync_ms);
         self.pace.answered(now, next, starved);
         self.demand.set_period(self.pace.period());
         Some(reply.grants)
+    }
+
+    /// Says at most once a while why there is nothing to do.
+    fn say_why_idle(&mut self, reason: &str, now: Instant) {
+        tracing::debug!("no work: {reason}");
+        let is_idle = self.desk.held().next().is_none();
+        let is_time = self.said_idle.is_none_or(|said| now - said >= REPORT_EVERY);
+        if is_idle && is_time {
+            self.said_idle = Some(now);
+            tracing::info!("waiting for work: {reason}");
+        }
     }
 
     fn failed(&mut self, error: &CallError, now: Instant) {
