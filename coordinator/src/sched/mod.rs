@@ -333,7 +333,13 @@ impl Scheduler {
     /// A run whose tasks are all counted, and that waits for [`Self::conclude`]. A contradicting
     /// count that comes later opens a run again, and it is yielded again.
     pub fn poll_finished(&mut self) -> Option<RunId> {
-        self.finished.pop_front()
+        while let Some(run) = self.finished.pop_front() {
+            let in_run = &self.runs[self.by_id[&run]];
+            if in_run.announced && in_run.all_done() {
+                return Some(run);
+            }
+        }
+        None
     }
 
     /// The owner has checked the total of a run: `agrees` says whether every check holds. Returns

@@ -123,12 +123,8 @@ impl Scenario {
                 worker_freeze: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 worker_drain: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 spool_loss: chance(&mut rng, 1.0),
-                coordinator_crash: if recheck > 0.0 {
-                    between(&mut rng, HOUR, 6 * HOUR)
-                } else {
-                    between(&mut rng, 30 * SECOND, HOUR)
-                },
-                crash_in_message: chance(&mut rng, if recheck > 0.0 { 0.0005 } else { 0.01 }),
+                coordinator_crash: between(&mut rng, 30 * SECOND, HOUR),
+                crash_in_message: chance(&mut rng, 0.01),
                 clock_leap: between(&mut rng, 30 * SECOND, HOUR),
                 pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 liars,

@@ -1,5 +1,10 @@
 //! Each rule of the scheduler, one test.
 
+mod control;
+mod grants;
+mod leases;
+mod results;
+
 use std::sync::LazyLock;
 
 use common::{
@@ -13,7 +18,7 @@ use common::{
 };
 
 use super::*;
-use crate::store::Record;
+use crate::store::{MemoryStore, Record, Store};
 
 const RUN: RunId = RunId(7);
 
@@ -75,8 +80,42 @@ fn scheduler() -> Scheduler {
     scheduler_with(Config::default())
 }
 
+/// The next life of the coordinator, with everything the first one decided on disk.
+fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
+    let mut store = MemoryStore::new();
+    store.create(&manifest(RUN, 0)).unwrap();
+    store.apply(&changes(first)).unwrap();
+    let mut second = Scheduler::new(config, 2);
+    second.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+    store
+        .scan(RUN, &mut |row| second.restore_task(RUN, row))
+        .unwrap();
+    second.restored(Millis(0));
+    second.audit().unwrap();
+    second
+}
+
 fn changes(scheduler: &mut Scheduler) -> Vec<Change> {
     std::iter::from_fn(|| scheduler.poll_change()).collect()
+}
+
+/// Every task done with its true count by as many workers as it takes.
+fn drive(scheduler: &mut Scheduler, workers: &mut [Puppet], mut now: u64) -> u64 {
+    for _ in 0..10_000 {
+        if scheduler.poll_finished().is_some() {
+            return now;
+        }
+        for worker in &mut *workers {
+            worker.finish(scheduler, now);
+            scheduler.audit().unwrap();
+        }
+        now += 1_000;
+    }
+    panic!("no end: {:#?}", scheduler.status(RUN, Millis(now)));
+}
+
+fn numbers(scheduler: &Scheduler) -> TaskNumbers {
+    scheduler.runs()[0].tasks
 }
 
 fn task(task: u64) -> TaskRef {
@@ -206,46 +245,4 @@ fn accepted(changes: &[Change]) -> Vec<&Record> {
             _ => None,
         })
         .collect()
-}
-
-#[test]
-fn one_worker_counts_the_board() {
-    let mut scheduler = scheduler();
-    let mut worker = Puppet::new(1);
-    let mut now = 0;
-    while scheduler.poll_finished().is_none() {
-        assert_eq!(scheduler.total(RUN), None);
-        now += worker.finish(&mut scheduler, now).next_sync_ms;
-        assert!(now < 3_600_000, "an hour for eight queens");
-    }
-    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
-    let changes = changes(&mut scheduler);
-    let records = accepted(&changes);
-    let tasks: std::collections::BTreeSet<_> = records.iter().map(|record| record.task).collect();
-    assert_eq!(
-        (tasks.len(), records.len()),
-        (TRUTH.counts.len(), TRUTH.counts.len())
-    );
-    assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Complete));
-    let reply = worker.sync(&mut scheduler, now);
-    assert!(reply.reason.contains("over"), "{}", reply.reason);
-}
-
-#[test]
-fn a_lost_reply_is_granted_again_with_the_same_epochs() {
-    let mut scheduler = scheduler();
-    let mut worker = Puppet::new(1);
-    let lost = scheduler.sync(&worker.request(), Millis(0));
-    assert!(!lost.grants.is_empty());
-    let again = worker.sync(&mut scheduler, 1_000);
-    let leases = |reply: &SyncReply| {
-        let leases = reply
-            .grants
-            .iter()
-            .map(|grant| (grant.task.task, grant.epoch));
-        leases.collect::<std::collections::BTreeSet<_>>()
-    };
-    assert_eq!(leases(&lost), leases(&again));
-    let leased = changes(&mut scheduler).len();
-    assert_eq!(leased, lost.grants.len());
 }

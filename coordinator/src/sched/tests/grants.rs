@@ -1,0 +1,188 @@
+//! How much a worker gets, and of which run.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn an_unknown_worker_gets_a_few_tasks_a_thread() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 2;
+    assert_eq!(worker.sync(&mut scheduler, 0).grants.len(), 8);
+}
+
+#[test]
+fn a_measured_worker_gets_what_it_wants_in_seconds() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.wants = 2.5;
+    worker.sync(&mut scheduler, 0);
+    // It needs a second for each unit of cost, and every task here costs one.
+    let slow = |worker: &Puppet, grant: &Grant| Partial {
+        duration_us: 1_000_000 * TRUTH.plan.task_cost(grant.task.task),
+        ..worker.partial(grant, truth(grant.task))
+    };
+    let request = SyncRequest {
+        partials: worker
+            .held
+            .iter()
+            .map(|grant| slow(&worker, grant))
+            .collect(),
+        held: Vec::new(),
+        ..worker.request()
+    };
+    let reply = scheduler.sync(&request, Millis(4_000));
+    assert_eq!(reply.grants.len(), 3, "no less than it wants");
+    let speed = scheduler.workers(Millis(4_000))[0].cost_per_second;
+    assert!((speed - 1.0).abs() < 1e-9, "{speed}");
+    assert!(
+        reply.next_sync_ms <= 1_800,
+        "half way through 3 s, {}",
+        reply.next_sync_ms
+    );
+}
+
+#[test]
+fn nothing_is_granted_for_no_reason() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.wants = 0.0;
+    assert!(worker.sync(&mut scheduler, 0).reason.contains("nothing"));
+    worker.wants = f64::NAN;
+    assert!(worker.sync(&mut scheduler, 0).reason.contains("nothing"));
+    let mut empty = Scheduler::new(Config::default(), 0);
+    let reply = Puppet::new(1).sync(&mut empty, 0);
+    assert!(reply.reason.contains("no run"), "{}", reply.reason);
+    assert!(reply.next_sync_ms < 15_000);
+}
+
+#[test]
+fn stragglers_get_one_backup_copy_and_the_first_result_wins() {
+    let mut scheduler = scheduler();
+    let mut slow = Puppet::new(1);
+    slow.info.threads = 100;
+    slow.sync(&mut scheduler, 0);
+    assert_eq!(numbers(&scheduler).pending, 0);
+    let mut quick = Puppet::new(2);
+    let early = quick.sync(&mut scheduler, 1_000);
+    assert!(early.reason.contains("leased"), "{}", early.reason);
+    assert!(early.next_sync_ms <= 1_200, "{}", early.next_sync_ms);
+    quick.sync(&mut scheduler, 20_000);
+    assert_eq!(quick.held.len(), 1);
+    let copied = quick.held[0].task;
+    let mut third = Puppet::new(3);
+    third.sync(&mut scheduler, 21_000);
+    assert_ne!(
+        third.held[0].task, copied,
+        "two copies of a task are enough"
+    );
+    scheduler.audit().unwrap();
+    quick.wants = 0.0;
+    quick.finish(&mut scheduler, 22_000);
+    let reply = slow.sync(&mut scheduler, 23_000);
+    assert_eq!(reply.revoked[0].task, copied);
+    drive(&mut scheduler, &mut [slow, quick, third], 24_000);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn the_last_tasks_go_out_one_a_thread() {
+    let mut scheduler = scheduler();
+    let mut workers = [Puppet::new(1), Puppet::new(2)];
+    let mut now = 0;
+    for worker in &mut workers {
+        worker.sync(&mut scheduler, now);
+    }
+    while scheduler.poll_finished().is_none() {
+        for worker in &mut workers {
+            now += 1_000;
+            let pending = numbers(&scheduler).pending;
+            let reply = worker.finish(&mut scheduler, now);
+            let most = (pending / 2).max(1);
+            assert!(
+                reply.grants.len() as u64 <= most,
+                "{} of {pending}",
+                reply.grants.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_higher_priority_is_served_first_then_the_older_run() {
+    let mut scheduler = scheduler();
+    let (urgent, younger) = (RunId(1), RunId(2));
+    for (run, priority) in [(younger, 0), (urgent, 5)] {
+        let manifest = RunManifest {
+            created_unix_ms: 10,
+            ..manifest(run, priority)
+        };
+        scheduler.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
+    }
+    let served: Vec<_> = scheduler
+        .runs()
+        .iter()
+        .map(|run| run.manifest.run)
+        .collect();
+    assert_eq!(served, [urgent, RUN, younger]);
+    let mut worker = Puppet::new(1);
+    let mut order = Vec::new();
+    for round in 0..2_000 {
+        let reply = worker.finish(&mut scheduler, round * 1_000);
+        for grant in reply.grants {
+            if order.last() != Some(&grant.task.run) {
+                order.push(grant.task.run);
+            }
+        }
+    }
+    assert_eq!(order, [urgent, RUN, younger]);
+}
+
+#[test]
+fn everything_in_a_message_is_bounded() {
+    let mut scheduler = scheduler_with(Config {
+        grants_per_sync: 3,
+        leases_per_worker: 5,
+        workers: 2,
+        ..Config::default()
+    });
+    let mut greedy = Puppet::new(1);
+    greedy.info.threads = 1_000;
+    assert_eq!(greedy.sync(&mut scheduler, 0).grants.len(), 3);
+    assert_eq!(greedy.sync(&mut scheduler, 1_000).grants.len(), 2);
+    let full = greedy.sync(&mut scheduler, 2_000);
+    assert!(full.reason.contains("the most allowed"), "{}", full.reason);
+    Puppet::new(2).sync(&mut scheduler, 3_000);
+    let third = Puppet::new(3).sync(&mut scheduler, 4_000);
+    assert!(third.reason.contains("known already"), "{}", third.reason);
+    // Workers lost long ago make room.
+    for minute in 1..=6 {
+        greedy.sync(&mut scheduler, minute * 60_000);
+    }
+    let third = Puppet::new(3).sync(&mut scheduler, 361_000);
+    assert!(!third.reason.contains("known already"), "{}", third.reason);
+    let ids: BTreeSet<_> = scheduler
+        .workers(Millis(0))
+        .iter()
+        .map(|worker| worker.info.id)
+        .collect();
+    assert_eq!(ids, BTreeSet::from([WorkerId(1), WorkerId(3)]));
+}
+
+#[test]
+fn thousands_of_workers_are_spread_over_time() {
+    let mut scheduler = scheduler();
+    let mut last = SyncReply::default();
+    for id in 0..10_000 {
+        let mut worker = Puppet::new(id);
+        worker.wants = 0.0;
+        last = worker.sync(&mut scheduler, 0);
+    }
+    assert!(
+        (160_000..=240_000).contains(&last.next_sync_ms),
+        "{}",
+        last.next_sync_ms
+    );
+    assert!(last.lease_ms >= 600_000, "{}", last.lease_ms);
+}
