@@ -21,9 +21,15 @@ fn every_seed_ends_in_the_exact_total() {
         eprintln!("{:#?}", run(scenario));
         return;
     }
-    for seed in 0..number("QUEENS_SIM_SEEDS").unwrap_or(SEEDS) {
-        run(Scenario::new(seed));
-    }
+    let seeds = number("QUEENS_SIM_SEEDS").unwrap_or(SEEDS);
+    let outcomes: Vec<_> = (0..seeds).map(|seed| run(Scenario::new(seed))).collect();
+    // Days on which nothing happens would prove nothing.
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(sum(|outcome| outcome.starts) > 3 * seeds, "few crashes");
+    assert!(sum(|outcome| outcome.conflicts) > seeds, "few lies");
+    assert!(sum(|outcome| outcome.confirmed) > seeds, "few rechecks");
+    let wasted = sum(|outcome| outcome.counted - outcome.tasks);
+    assert!(wasted > seeds, "little was counted twice");
 }
 
 #[test]

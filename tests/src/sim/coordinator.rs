@@ -30,7 +30,6 @@ pub(super) struct Coordinator {
 pub(super) struct Crashed;
 
 /// What survives the process, and what watches it.
-#[derive(Debug)]
 pub(super) struct Surroundings {
     pub(super) scenario: Scenario,
     pub(super) disk: Disk,

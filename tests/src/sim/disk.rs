@@ -2,16 +2,43 @@
 //! allows.
 
 use common::run::RunId;
-use coordinator::store::{Change, MemoryStore, RunManifest, Store, StoredRun, TaskRow};
+use coordinator::store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoredRun, TaskRow};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
 
-/// The model store, and changes that it was given since the last flush.
-#[derive(Debug)]
+/// A store, and changes that it was given since the last flush.
 pub(super) struct Disk {
-    flushed: MemoryStore,
+    flushed: Flushed,
     recent: Vec<Change>,
     seed: u64,
+}
+
+/// Where flushed changes are.
+enum Flushed {
+    Model(MemoryStore),
+    /// Files, opened anew after each crash.
+    Files(DiskStore, TempDir),
+}
+
+impl Flushed {
+    fn store(&mut self) -> &mut dyn Store {
+        match self {
+            Self::Model(store) => store,
+            Self::Files(store, _) => store,
+        }
+    }
+
+    fn reopen(self) -> Self {
+        match self {
+            Self::Model(store) => Self::Model(store),
+            Self::Files(store, directory) => {
+                drop(store);
+                let store = DiskStore::open(directory.path()).expect("its own files");
+                Self::Files(store, directory)
+            }
+        }
+    }
 }
 
 fn is_durable(change: &Change) -> bool {
@@ -29,9 +56,15 @@ fn is_durable(change: &Change) -> bool {
 }
 
 impl Disk {
-    pub(super) fn new(manifest: &RunManifest, seed: u64) -> Self {
-        let mut flushed = MemoryStore::new();
-        flushed.create(manifest).expect("an empty store");
+    pub(super) fn new(manifest: &RunManifest, seed: u64, files: bool) -> Self {
+        let mut flushed = if files {
+            let directory = tempfile::tempdir().expect("a directory for temporary files");
+            let store = DiskStore::open(directory.path()).expect("an empty directory");
+            Flushed::Files(store, directory)
+        } else {
+            Flushed::Model(MemoryStore::new())
+        };
+        flushed.store().create(manifest).expect("an empty store");
         Self {
             flushed,
             recent: Vec::new(),
@@ -48,7 +81,7 @@ impl Disk {
     }
 
     fn flush(&mut self) {
-        let result = self.flushed.apply(&self.recent);
+        let result = self.flushed.store().apply(&self.recent);
         assert!(
             result.is_ok(),
             "seed {}: the store refused a group: {result:?}",
@@ -66,20 +99,23 @@ impl Disk {
             place <= kept || is_durable(change)
         });
         self.flush();
+        let before = std::mem::replace(&mut self.flushed, Flushed::Model(MemoryStore::new()));
+        self.flushed = before.reopen();
     }
 
-    pub(super) fn load(&self, run: RunId) -> (StoredRun, Vec<TaskRow>) {
-        let mut runs = self.flushed.runs().expect("in memory");
+    pub(super) fn load(&mut self, run: RunId) -> (StoredRun, Vec<TaskRow>) {
+        let store = self.flushed.store();
+        let mut runs = store.runs().expect("a sound store");
         let mut rows = Vec::new();
-        self.flushed
+        store
             .scan(run, &mut |row| rows.push(row))
-            .expect("in memory");
+            .expect("a sound store");
         (runs.remove(0), rows)
     }
 
     /// The store with everything flushed.
-    pub(super) fn settled(&mut self) -> &MemoryStore {
+    pub(super) fn settled(&mut self) -> &dyn Store {
         self.flush();
-        &self.flushed
+        self.flushed.store()
     }
 }

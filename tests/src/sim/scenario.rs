@@ -48,6 +48,8 @@ pub struct Scenario {
     pub threads: u32,
     /// True milliseconds of a thread of speed 1 for one unit of predicted cost.
     pub ms_per_cost: f64,
+    /// Uses the store of files, and not the model of it.
+    pub files: bool,
     /// The scheduler's limits.
     pub config: Config,
     /// What goes wrong.
@@ -110,6 +112,7 @@ impl Scenario {
             truth,
             workers,
             threads: rng.random_range(1..=8),
+            files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost,
             config: Config {
                 recheck,

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use common::sync::{SyncReply, SyncRequest};
 use coordinator::{
     sched::{Command, Millis},
-    store::{JournalCursor, JournalEntry, RunManifest, RunState, Store},
+    store::{JournalCursor, JournalEntry, RunManifest, RunState},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -150,7 +150,7 @@ impl World {
             ..Outcome::default()
         };
         let around = Surroundings {
-            disk: Disk::new(&manifest, seed),
+            disk: Disk::new(&manifest, seed, scenario.files),
             ledger: Ledger::new(seed, scenario.truth),
             scenario,
             rng,
@@ -473,7 +473,7 @@ impl World {
         };
         store
             .journal(RUN, JournalCursor::default(), &mut visit)
-            .expect("in memory");
+            .expect("a sound store");
         assert_eq!(counts.len(), truth.counts.len(), "seed {seed}: tasks");
         for (task, count) in &counts {
             assert_eq!(*count, truth.count(*task), "seed {seed}: task {task}");
