@@ -186,8 +186,8 @@ impl Estimate {
             (self.gathered.1, self.gathered.0)
         };
         // Part of the last block of a leaf is empty.
-        let blocks = many / 512.0 + 0.25 * self.leaves;
-        let visits = self.pairs / 512.0 + 0.25 * few;
+        let blocks = many / 512.0 + PARTIAL * self.leaves;
+        let visits = self.pairs / 512.0 + PARTIAL * few;
         let sliced = blocks * (BUILD * wide + groups * TABLE) + visits * groups;
         let tested = (self.pairs / 16.0 + 0.5 * few) * TEST * wide;
         sort + gather + sliced.min(tested)
@@ -201,7 +201,9 @@ const CELL: f64 = 4.0;
 /// Cycles to gather a key.
 const GATHER: f64 = 0.6;
 /// Cycles for a leaf on top of those for its keys.
-const LEAF: f64 = 60.0;
+const LEAF: f64 = 100.0;
+/// The share of a block by which a leaf's longer list, cut into blocks, wastes room.
+const PARTIAL: f64 = 0.5;
 /// Cycles to transpose a block, and to build the table of one group of it.
 const BUILD: f64 = 200.0;
 const TABLE: f64 = 140.0;

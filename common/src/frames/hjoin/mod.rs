@@ -57,6 +57,8 @@ pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
     layout: Layout,
+    /// The lengths of the lists that the layout was chosen for.
+    chosen_for: Option<(usize, usize)>,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -89,6 +91,7 @@ impl HJoin {
             kernel,
             key_bits,
             layout: Layout::undivided(key_bits),
+            chosen_for: None,
             short: Buffers::default(),
             long: Buffers::default(),
             tables: Tables::new(),
@@ -126,9 +129,17 @@ impl HJoin {
     /// Empties all parts and chooses the grids for lists like these: the lists themselves, or a
     /// piece of each of the lengths that are going to be joined at a time.
     pub fn start(&mut self, top: &[u64], bottom: &[u64]) {
-        self.layout = Layout::new(self.key_bits, top, bottom);
         self.short.clear();
         self.long.clear();
+        let lengths = (top.len(), bottom.len());
+        if self
+            .chosen_for
+            .is_some_and(|chosen| serves(chosen, lengths))
+        {
+            return;
+        }
+        self.chosen_for = Some(lengths);
+        self.layout = Layout::new(self.key_bits, top, bottom);
         let extracts = match self.kernel.name() {
             KernelName::Avx2 | KernelName::Avx512 => true,
             KernelName::Scalar | KernelName::Neon => false,
@@ -217,6 +228,16 @@ impl HJoin {
         }
     }
 }
+
+/// Whether lists of these lengths can do with a layout that was chosen for others: neighbouring
+/// frames look alike, and for short lists choosing costs more than a better layout gains.
+fn serves(chosen: (usize, usize), lengths: (usize, usize)) -> bool {
+    let near = |one: usize, other: usize| 4 * one <= 5 * other && 4 * other <= 5 * one;
+    lengths.0 + lengths.1 < SHORT && near(chosen.0, lengths.0) && near(chosen.1, lengths.1)
+}
+
+/// Keys, of both lists together, up to which a layout serves several joins.
+const SHORT: usize = 1 << 15;
 
 impl<W: Rest> Buffers<W> {
     fn clear(&mut self) {

@@ -154,6 +154,20 @@ fn parts_are_kept_from_join_to_join() {
     }
 }
 
+#[test]
+fn memory_grows_with_the_lists() {
+    let join = HJoin::new(Kernel::SCALAR, 54);
+    let bytes = |keys| join.memory_bytes(keys, keys);
+    assert!(bytes(0) < 1 << 20);
+    assert!(bytes(1_000) < bytes(100_000) && bytes(100_000) < bytes(10_000_000));
+    // Both lists' rests of four bytes, one list's keys of eight; offsets and slack beside them.
+    assert!(
+        (16..24).contains(&(bytes(10_000_000) / 10_000_000)),
+        "{}",
+        bytes(10_000_000)
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
