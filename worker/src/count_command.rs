@@ -81,7 +81,11 @@ fn layout(arguments: &Count, memory_bytes_per_thread: u64) -> Result<Layout, &'s
         }
         (MethodChoice::Auto | MethodChoice::Fixed(Method::Rows), Some(prefix)) => Ok(prefix),
         (MethodChoice::Fixed(method), None) => Ok(method.usual_layout()),
-        (MethodChoice::Auto, None) => Ok(method::auto(arguments.n, memory_bytes_per_thread).layout),
+        (MethodChoice::Auto, None) => {
+            let choice = method::auto(arguments.n, memory_bytes_per_thread);
+            eprintln!("{}", choice.reason);
+            Ok(choice.layout)
+        }
     }
 }
 
