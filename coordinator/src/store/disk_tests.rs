@@ -48,7 +48,7 @@ fn found(disk: &OnDisk) -> FoundRun {
 }
 
 fn walk(run: &FoundRun) -> Result<End, StoreError> {
-    run.walk(|_| Ok::<_, StoreError>(()))
+    run.check(|_, _| Ok::<_, StoreError>(()))
 }
 
 fn done(store: &impl Store) -> Vec<u64> {
@@ -332,6 +332,16 @@ fn directories_that_are_not_ours_are_refused_untouched() {
     fs::write(dir.path().join("format.tmp"), "{").unwrap();
     fs::create_dir(dir.path().join("runs")).unwrap();
     DiskStore::open(dir.path()).unwrap();
+}
+
+/// Nobody can make directories there, whoever runs the test.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_cannot_be_written_is_named_with_what_to_do() {
+    let dir = Path::new("/sys/queens-data");
+    let error = DiskStore::open(dir).unwrap_err().to_string();
+    assert!(error.contains("cannot create /sys/queens-data"), "{error}");
+    assert!(error.contains("writable for this user"), "{error}");
 }
 
 #[test]

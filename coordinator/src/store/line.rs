@@ -34,7 +34,7 @@ pub(crate) enum BadLine {
     },
 }
 
-/// The fields of a line but for the check sum, in their order.
+/// The fields of a line, in their order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields<'a> {
@@ -53,6 +53,9 @@ struct Fields<'a> {
     duration_us: u64,
     accepted_unix_ms: u64,
     prev: &'a str,
+    /// Written after the rest, of which it is the check sum.
+    #[serde(rename = "crc", skip_serializing)]
+    _crc: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -99,6 +102,7 @@ impl Line {
             duration_us: record.duration_us,
             accepted_unix_ms: record.accepted_unix_ms,
             prev: &self.prev.to_string(),
+            _crc: "",
         };
         let mut text = serde_json::to_string(&fields).expect("strings and numbers become JSON");
         text.pop();
@@ -121,15 +125,14 @@ impl Line {
             .and_then(|tail| tail.strip_suffix("\"}"))
             .ok_or_else(|| malformed("it does not end in a check sum"))?;
         let computed = crc32fast::hash(body.as_bytes());
-        if stated != format!("{computed:08x}") {
+        if digits::<8>(stated) != Some(u128::from(computed)) {
             return Err(BadLine::CheckSum {
                 computed,
                 stated: stated.to_owned(),
             });
         }
-        let body = format!("{body}}}");
         let fields: Fields =
-            serde_json::from_str(&body).map_err(|error| malformed(&error.to_string()))?;
+            serde_json::from_str(text).map_err(|error| malformed(&error.to_string()))?;
         fields.line().map_err(BadLine::Malformed)
     }
 }
@@ -190,13 +193,16 @@ impl std::str::FromStr for Link {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let plain =
-            text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        match u128::from_str_radix(text, 16) {
-            Ok(value) if plain => Ok(Self(value.to_be_bytes())),
-            _ => Err(format!("'{text}' is not 32 hexadecimal digits")),
-        }
+        digits::<32>(text)
+            .map(|value| Self(value.to_be_bytes()))
+            .ok_or_else(|| format!("'{text}' is not 32 hexadecimal digits"))
     }
+}
+
+/// The value of exactly N lower-case hexadecimal digits.
+fn digits<const N: usize>(text: &str) -> Option<u128> {
+    let plain = text.len() == N && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    u128::from_str_radix(text, 16).ok().filter(|_| plain)
 }
 
 const fn orientation_name(orientation: Orientation) -> &'static str {

@@ -1,7 +1,7 @@
 //! From what a crash left to a store that may be written again: read every journal whole, check it,
 //! and bring the rows up to it.
 
-use std::{collections::HashMap, fs, io::ErrorKind, path::Path};
+use std::{collections::HashMap, fs, io::ErrorKind, path::Path, thread};
 
 use common::{
     plan::{Plan, TaskId},
@@ -154,20 +154,35 @@ impl FoundRun {
         })
     }
 
-    /// Reads the whole journal and shows every line to `visit`. A tail without any whole line is
-    /// what a torn write leaves: the end returned is before it. Anything else is damage.
-    pub(crate) fn walk<E: From<StoreError>>(
+    /// Checks the whole journal and shows every line to `visit`; returns where its whole lines end.
+    pub(crate) fn check<E: From<StoreError>>(
         &self,
-        mut visit: impl FnMut(&Line) -> Result<(), E>,
+        mut visit: impl FnMut(&Line, &End) -> Result<(), E>,
+    ) -> Result<End, E> {
+        let start = End::empty(&self.manifest);
+        let mut head = self.head_if_saved_at(&start);
+        let end = self.walk(start, |line, after| {
+            head = head.or(self.head_if_saved_at(after));
+            visit(line, after)
+        })?;
+        self.check_saved(&end, head)?;
+        Ok(end)
+    }
+
+    /// Reads on from `end` and shows every line to `visit`, with where it ends. A tail without any
+    /// whole line is what a torn write leaves: the end returned is before it. Anything else is
+    /// damage.
+    fn walk<E: From<StoreError>>(
+        &self,
+        mut end: End,
+        mut visit: impl FnMut(&Line, &End) -> Result<(), E>,
     ) -> Result<End, E> {
         let path = self.files.journal();
-        let mut reader = Reader::open(&path, 0)?;
-        let mut end = End::empty(&self.manifest);
-        let mut head = self.head_if_saved_at(&end);
+        let mut reader = Reader::open(&path, end.bytes)?;
         let mut bad = None;
         loop {
             match reader.next().map_err(files::failed("read", &path))? {
-                Next::End | Next::Torn => break,
+                Next::End | Next::Torn => return Ok(end),
                 Next::Bad(error) => {
                     let error = bad.get_or_insert(error);
                     if reader.hides_a_line() {
@@ -181,19 +196,16 @@ impl FoundRun {
                         None => self.check_place(&line, &end),
                     };
                     place.map_err(|what| damaged_line(&path, end.lines + 1, what))?;
-                    let link = Link::after(text.as_bytes());
-                    visit(&line)?;
+                    let head = Link::after(text.as_bytes());
                     end = End {
                         bytes: reader.offset(),
                         lines: line.sequence,
-                        head: link,
+                        head,
                     };
-                    head = head.or(self.head_if_saved_at(&end));
+                    visit(&line, &end)?;
                 }
             }
         }
-        self.check_saved(&end, head)?;
-        Ok(end)
     }
 
     pub(crate) fn head_if_saved_at(&self, end: &End) -> Option<Link> {
@@ -270,109 +282,153 @@ fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<End>), 
 }
 
 /// Brings the rows of one run up to its journal and checks that each agrees with it.
+///
+/// The journal and the rows are read at the same time: each takes about a second for a million
+/// tasks. sled stays on this thread.
 fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<End, Trouble> {
-    let run = found.manifest.run;
-    let mut replay = Replay {
-        rows,
-        run,
-        seen: rows.seen(run)?,
-        fresh: rows.seen(run)? == 0,
-        batch: HashMap::new(),
-        last_line: vec![0; usize::try_from(plan.tasks()).expect("tasks fit memory")],
-    };
-    let path = found.files.journal();
-    let end = found.walk(|line| {
-        let record = line.entry.record();
-        fold::check_task(plan, run, record.task)
-            .and_then(|()| fold::check_count(plan, record))
-            .map_err(|refusal| damaged_line(&path, line.sequence, refusal.to_string()))?;
-        replay.line(line, &path)
-    })?;
-    replay.write(end.lines)?;
-    replay.check(end.lines)?;
-    Ok(end)
+    let seen = rows.seen(found.manifest.run)?;
+    let (survey, in_rows) = thread::scope(|scope| {
+        let survey = scope.spawn(|| Survey::of(found, plan, seen));
+        let in_rows = last_lines(rows, found.manifest.run, plan);
+        (survey.join().expect("reading panics nowhere"), in_rows)
+    });
+    let survey = survey?;
+    let mut in_rows = in_rows?;
+    Replay::new(rows, found, seen).run(&survey, &mut in_rows)?;
+    let both = survey.last_lines.iter().zip(&in_rows);
+    match (0u64..)
+        .zip(both)
+        .find(|(_, (journal, row))| journal != row)
+    {
+        None => Ok(survey.end),
+        Some((task, (journal, row))) => Err(Trouble::Rows(BadRows(format!(
+            "run {}, task {task}: the row saw line {row} last, the journal's last is {journal}",
+            found.manifest.run
+        )))),
+    }
 }
 
+/// A journal that was read and checked from end to end.
+struct Survey {
+    end: End,
+    /// After the last line that the rows have seen; none if the journal is shorter.
+    seen: Option<End>,
+    /// By task: the last line about it, 0 for none.
+    last_lines: Vec<u64>,
+}
+
+impl Survey {
+    fn of(found: &FoundRun, plan: &Plan, seen: u64) -> Result<Self, StoreError> {
+        let run = found.manifest.run;
+        let path = found.files.journal();
+        let start = End::empty(&found.manifest);
+        let mut seen_end = (seen == 0).then_some(start);
+        let mut last_lines = no_lines(plan);
+        let end = found.check(|line, after| {
+            let record = line.entry.record();
+            fold::check_task(plan, run, record.task)
+                .and_then(|()| fold::check_count(plan, record))
+                .map_err(|refusal| damaged_line(&path, line.sequence, refusal.to_string()))?;
+            *slot(&mut last_lines, record.task).expect("checked against the plan") = line.sequence;
+            if line.sequence == seen {
+                seen_end = Some(*after);
+            }
+            Ok::<_, StoreError>(())
+        })?;
+        Ok(Self {
+            end,
+            seen: seen_end,
+            last_lines,
+        })
+    }
+}
+
+/// By task: the journal line that its row saw last, 0 for none.
+fn last_lines(rows: &Rows, run: RunId, plan: &Plan) -> Result<Vec<u64>, BadRows> {
+    let mut lines = no_lines(plan);
+    rows.scan(run, &mut |task, row| {
+        let line = slot(&mut lines, task);
+        *line.ok_or_else(|| BadRows(format!("run {run} has a row of task {task}")))? = row.sequence;
+        Ok(())
+    })?;
+    Ok(lines)
+}
+
+fn no_lines(plan: &Plan) -> Vec<u64> {
+    vec![0; usize::try_from(plan.tasks()).expect("tasks fit memory")]
+}
+
+fn slot(lines: &mut [u64], task: TaskId) -> Option<&mut u64> {
+    lines.get_mut(usize::try_from(task.0).ok()?)
+}
+
+/// Brings lines that the rows have not seen into them.
 struct Replay<'a> {
     rows: &'a Rows,
-    run: RunId,
-    /// The lines that the rows had seen before.
+    found: &'a FoundRun,
     seen: u64,
-    /// The rows have seen nothing before: what contradicts them contradicts the journal itself.
-    fresh: bool,
     batch: HashMap<(RunId, TaskId), Row>,
-    /// By task: the last line about it, 0 for none.
-    last_line: Vec<u64>,
 }
 
-impl Replay<'_> {
-    fn line(&mut self, line: &Line, path: &Path) -> Result<(), Trouble> {
-        let task = line.entry.record().task;
-        let index = usize::try_from(task.0).expect("checked against the plan");
-        self.last_line[index] = line.sequence;
-        if line.sequence <= self.seen {
+impl<'a> Replay<'a> {
+    fn new(rows: &'a Rows, found: &'a FoundRun, seen: u64) -> Self {
+        Self {
+            rows,
+            found,
+            seen,
+            batch: HashMap::new(),
+        }
+    }
+
+    fn run(mut self, survey: &Survey, in_rows: &mut [u64]) -> Result<(), Trouble> {
+        let Some(start) = survey.seen else {
+            return Err(Trouble::Rows(BadRows(format!(
+                "run {}: the rows have seen {} lines of a journal of {}: acknowledged results are \
+                 lost, their tasks are counted again",
+                self.found.manifest.run, self.seen, survey.end.lines
+            ))));
+        };
+        if start == survey.end {
             return Ok(());
         }
-        let key = (self.run, task);
-        let mut row = match self.batch.remove(&key) {
+        self.found.walk(start, |line, _| {
+            let task = line.entry.record().task;
+            *slot(in_rows, task).expect("checked against the plan") = line.sequence;
+            self.line(line)
+        })?;
+        Ok(self.write(survey.end.lines)?)
+    }
+
+    fn line(&mut self, line: &Line) -> Result<(), Trouble> {
+        let run = self.found.manifest.run;
+        let task = line.entry.record().task;
+        let mut row = match self.batch.remove(&(run, task)) {
             Some(row) => row,
-            None => self.rows.get(self.run, task)?.unwrap_or(Row::new()),
+            None => self.rows.get(run, task)?.unwrap_or(Row::new()),
         };
         row.settle(&line.entry, line.sequence)
-            .map_err(|refusal| self.contradiction(refusal, line.sequence, path))?;
-        self.batch.insert(key, row);
+            .map_err(|refusal| self.contradiction(&refusal, line.sequence))?;
+        self.batch.insert((run, task), row);
         if self.batch.len() >= REPLAY_LINES {
             self.write(line.sequence)?;
         }
         Ok(())
     }
 
-    fn contradiction(&self, refusal: Refusal, line: u64, path: &Path) -> Trouble {
-        if self.fresh {
-            Trouble::Store(damaged_line(path, line, refusal.to_string()))
+    /// Where the rows had seen nothing before, the journal contradicts itself.
+    fn contradiction(&self, refusal: &Refusal, line: u64) -> Trouble {
+        if self.seen == 0 {
+            let path = self.found.files.journal();
+            Trouble::Store(damaged_line(&path, line, refusal.to_string()))
         } else {
             Trouble::Rows(BadRows(format!("journal line {line}: {refusal}")))
         }
     }
 
     fn write(&mut self, lines: u64) -> Result<(), BadRows> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        self.rows.put(&self.batch, [(self.run, lines)])?;
+        let seen = [(self.found.manifest.run, lines)];
+        self.rows.put(&self.batch, seen)?;
         self.batch.clear();
         self.rows.flush()
-    }
-
-    fn check(&self, lines: u64) -> Result<(), BadRows> {
-        let (run, seen) = (self.run, self.seen);
-        if seen > lines {
-            return Err(BadRows(format!(
-                "run {run}: the rows have seen {seen} lines of a journal of {lines}: acknowledged \
-                 results are lost, their tasks are counted again"
-            )));
-        }
-        let mut settled = 0u64;
-        self.rows.scan(run, &mut |task, row| {
-            let last = usize::try_from(task.0).ok();
-            let last = last.and_then(|task| self.last_line.get(task)).copied();
-            if last != Some(row.sequence) {
-                return Err(BadRows(format!(
-                    "run {run}, task {task}: the row has seen line {}, the journal's last about it \
-                     is {last:?}",
-                    row.sequence
-                )));
-            }
-            settled += u64::from(row.sequence > 0);
-            Ok(())
-        })?;
-        let expected = self.last_line.iter().filter(|line| **line > 0).count();
-        if settled == expected as u64 {
-            Ok(())
-        } else {
-            Err(BadRows(format!(
-                "run {run}: {settled} rows of tasks that the journal names, which are {expected}"
-            )))
-        }
     }
 }

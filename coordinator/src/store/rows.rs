@@ -10,6 +10,8 @@ use std::{
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
+    thread,
+    time::Duration,
 };
 
 use common::{
@@ -28,6 +30,8 @@ const VERSION: u8 = 1;
 const VERSION_KEY: &[u8] = b"v";
 /// sled holds each page that it has touched; the rows of a million tasks fit.
 const CACHE_BYTES: u64 = 64 << 20;
+const OPEN_ATTEMPTS: u32 = 500;
+const OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The database of rows. Used from one thread.
 #[derive(Debug)]
@@ -61,13 +65,7 @@ impl Rows {
     }
 
     fn open_or_panic(dir: &Path) -> Result<Self, BadRows> {
-        let db = sled::Config::default()
-            .path(dir)
-            .cache_capacity(CACHE_BYTES)
-            // Its background flusher stops for good on a write error: we flush ourselves.
-            .flush_every_ms(None)
-            .open()
-            .map_err(BadRows::new)?;
+        let db = Self::open_sled(dir)?;
         match db.get(VERSION_KEY).map_err(BadRows::new)? {
             Some(version) if *version == [VERSION] => {}
             Some(version) => {
@@ -81,6 +79,28 @@ impl Rows {
             None => return Err(BadRows("its rows have no version".to_owned())),
         }
         Ok(Self { db })
+    }
+
+    /// A database that this process has just closed stays locked until sled's own threads let go
+    /// of it, so an error of the system is waited out for a while; damage is not.
+    fn open_sled(dir: &Path) -> Result<sled::Db, BadRows> {
+        let config = sled::Config::default()
+            .path(dir)
+            .cache_capacity(
+                std::env::var("CACHE_MB").map_or(CACHE_BYTES, |m| m.parse::<u64>().unwrap() << 20),
+            )
+            // Its background flusher stops for good on a write error: we flush ourselves.
+            .flush_every_ms(None);
+        let mut attempts = 0;
+        loop {
+            match config.open() {
+                Err(sled::Error::Io(_)) if attempts < OPEN_ATTEMPTS => {
+                    attempts += 1;
+                    thread::sleep(OPEN_PAUSE);
+                }
+                other => return other.map_err(BadRows::new),
+            }
+        }
     }
 
     /// How many lines of the run's journal are in its rows.

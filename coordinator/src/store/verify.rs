@@ -2,7 +2,6 @@
 //! that sled says.
 
 use std::{
-    collections::HashMap,
     fmt,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -131,7 +130,8 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
 struct Audit<'a> {
     found: &'a FoundRun,
     plan: Plan,
-    rows: HashMap<TaskId, Row>,
+    /// By task; boxed, since most of a long run's tasks have none yet.
+    rows: Vec<Option<Box<Row>>>,
     end: End,
     /// After as many lines as the state file says.
     saved_head: Option<Link>,
@@ -145,10 +145,12 @@ struct Audit<'a> {
 impl<'a> Audit<'a> {
     fn new(found: &'a FoundRun) -> Result<Self, StoreError> {
         let end = End::empty(&found.manifest);
+        let plan = fold::plan_of(&found.manifest)?;
+        let tasks = usize::try_from(plan.tasks()).expect("tasks fit memory");
         Ok(Self {
             found,
-            plan: fold::plan_of(&found.manifest)?,
-            rows: HashMap::new(),
+            plan,
+            rows: vec![None; tasks],
             end,
             saved_head: found.head_if_saved_at(&end),
             lost: false,
@@ -221,7 +223,8 @@ impl<'a> Audit<'a> {
         fold::check_task(&self.plan, run, record.task)
             .and_then(|()| fold::check_count(&self.plan, record))
             .and_then(|()| {
-                let row = self.rows.entry(record.task).or_insert(Row::new());
+                let index = usize::try_from(record.task.0).expect("checked against the plan");
+                let row = self.rows[index].get_or_insert_with(|| Box::new(Row::new()));
                 row.settle(&line.entry, line.sequence)
             })
             .map_err(|refusal| refusal.to_string())?;
@@ -232,14 +235,14 @@ impl<'a> Audit<'a> {
     fn report(&mut self) -> RunReport {
         let mut counts = Vec::new();
         let mut quarantined = Vec::new();
-        for (task, row) in &self.rows {
+        for (task, row) in (0..).zip(&self.rows) {
+            let Some(row) = row else { continue };
             match &row.standing {
                 Standing::Done { vote, .. } => counts.push(vote.count),
-                Standing::Quarantined(_) => quarantined.push(*task),
+                Standing::Quarantined(_) => quarantined.push(TaskId(task)),
                 Standing::Pending | Standing::Leased { .. } | Standing::Parked => {}
             }
         }
-        quarantined.sort_unstable();
         let tasks_done = counts.len() as u64;
         let solutions = tally::total(counts).unwrap_or_else(|error| {
             self.flaw(None, error.to_string());
