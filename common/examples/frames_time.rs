@@ -1,4 +1,5 @@
-//! Times method `frames`: `frames_time N [--tasks K] [--kernel NAME] [--memory BYTES] [--turned]`.
+//! Times method `frames`: `frames_time N [--tasks K | --unit U] [--kernel NAME] [--memory BYTES]
+//! [--task-cost MICROSECONDS] [--turned] [--verbose]`.
 //!
 //! Counts all tasks of the board's plan, or the first K in the plan's pseudo-random order, on one
 //! thread, and prints what a run of the whole board would take at that pace.
@@ -37,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut wanted = u64::MAX;
     let mut verbose = false;
+    let mut unit = None;
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{option} needs a value"));
         match option.as_str() {
@@ -45,6 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--memory" => setup.memory_bytes = value()?.parse()?,
             "--task-cost" => spec.task_cost = value()?.parse()?,
             "--turned" => setup.orientation = Orientation::Turned,
+            "--unit" => unit = Some(value()?.parse::<u64>()?),
             "--verbose" => verbose = true,
             _ => return Err(format!("unknown option {option}").into()),
         }
@@ -62,6 +65,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let mut counter = Counter::new(&plan, &setup)?;
     let clock = Instant::now();
+    if let Some(unit) = unit {
+        let count = counter.count(unit..unit + 1, &Unwatched)?;
+        let seconds = cpu_seconds(clock);
+        let rate = count as f64 / seconds;
+        println!("unit {unit}: {count} solutions, {seconds:.3} s, {rate:.3e} solutions/s");
+        return Ok(());
+    }
     let start = cpu_seconds(clock);
     let (mut sum, mut cost, mut tasks) = (0u128, 0u64, 0u64);
     for task in plan.handing_out_order().take(usize::try_from(wanted)?) {
