@@ -44,9 +44,9 @@ const fn bias(kind: Kind) -> (f64, f64) {
 /// Microseconds a frame, whatever its lists.
 const FRAME: f64 = 3.0;
 /// Microseconds a key of either list.
-const KEY: f64 = 0.002;
-/// Microseconds a key, times the number of pairs to the power 5/32.
-const JOIN: f64 = 0.001_2;
+const KEY: f64 = 0.009;
+/// Microseconds a key, times the fourth root of the number of pairs.
+const JOIN: f64 = 0.000_02;
 
 impl Costs {
     #[allow(clippy::cast_precision_loss)] // small numbers
@@ -84,8 +84,7 @@ impl Costs {
     /// Microseconds of the frame of `row` with columns `c` of R, of rank `c_rank`.
     pub(super) fn of(&self, row: &Row, c_rank: usize, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(row, c_rank, sets);
-        let eighth_root = (top * bottom).sqrt().sqrt().sqrt();
-        FRAME + (top + bottom) * (KEY + JOIN * eighth_root * eighth_root.sqrt().sqrt())
+        FRAME + (top + bottom) * (KEY + JOIN * (top * bottom).sqrt().sqrt())
     }
 
     /// Estimated lengths of the lists of half boards.

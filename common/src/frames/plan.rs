@@ -366,6 +366,7 @@ mod tests {
     use super::*;
     use crate::method::Layout;
     use proptest::prelude::*;
+    use std::fmt::Write;
 
     fn division(n: u8) -> Division {
         Division::new(&PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap()
@@ -425,4 +426,27 @@ mod tests {
             assert_eq!(next, division.units(), "N = {n}");
         }
     }
+
+    #[test]
+    fn the_plan_is_frozen() {
+        let mut found = String::new();
+        for n in [4, 13, 16, 19, 20] {
+            let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap();
+            let starts = [0, 1, plan.tasks() / 3, plan.tasks() / 2, plan.tasks() - 1];
+            let starts = starts.map(|task| plan.task_units(TaskId(task % plan.tasks())).start);
+            let (hash, units, tasks) = (plan.hash(), plan.units(), plan.tasks());
+            writeln!(found, "{n}: {hash} {units} {tasks} {starts:?}").unwrap();
+        }
+        assert_eq!(found, FROZEN);
+    }
+
+    /// Board: hash, units, tasks and where some tasks begin, as the first version of this file had
+    /// them; other numbers need a new plan version.
+    const FROZEN: &str = "\
+4: a4296f9f1a0460b5db16c08cfca561ee87fa7df42d17d7c42c3290e2814a4d6f 2 1 [0, 0, 0, 0, 0]
+13: 0b68e4fbaf6f3510a44a580df0a11409c10dd8f34b6db787af64792855194b59 1043 9 [0, 141, 407, 527, 1025]
+16: 50608446aa3706785e44cf224e7e796959e210b933b9c3e8eeef76a264ac6d7d 3298 35 [0, 142, 910, 1510, 3188]
+19: 46e6825e9ee15ef4ebccc2fc949c1f12bffbaadb13611ea4d4587704e55de75f 56040 92 [0, 2850, 23073, 29877, 55734]
+20: a9213503b0c9fd5a2b4e6aa9f7d94ad92518398c5cd87f022774200b0737796d 46507 329 [0, 270, 13937, 21325, 45907]
+";
 }
