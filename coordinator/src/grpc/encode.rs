@@ -9,8 +9,8 @@ use crate::{
     store::{JournalEntry, RunManifest, RunState},
 };
 
-/// Workers named in one status: more would not fit a message; `Workers` has them all.
-const NAMED_WORKERS: usize = 10_000;
+/// Workers named in one message: more might not fit it.
+pub(super) const NAMED_WORKERS: usize = 10_000;
 
 pub(super) fn run(summary: &RunSummary) -> v1::Run {
     manifest(&summary.manifest, summary.state)

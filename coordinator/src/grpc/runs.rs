@@ -112,7 +112,8 @@ impl Runs for RunsService {
         _request: Request<v1::WorkersRequest>,
     ) -> Result<Response<v1::WorkersResponse>, Status> {
         let workers = self.driver.workers().await?;
-        let workers = workers.iter().map(encode::worker).collect();
+        let workers = workers.iter().take(encode::NAMED_WORKERS);
+        let workers = workers.map(encode::worker).collect();
         Ok(Response::new(v1::WorkersResponse { workers }))
     }
 

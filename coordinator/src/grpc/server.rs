@@ -99,6 +99,12 @@ impl Server {
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let closed = async {
             shutdown.await;
+            self.health
+                .set_not_serving::<WorkQueueServer<WorkQueueService>>()
+                .await;
+            self.health
+                .set_not_serving::<RunsServer<RunsService>>()
+                .await;
             self.closing.send_replace(true);
         };
         tonic::transport::Server::builder()

@@ -95,7 +95,7 @@ pub(super) fn climb(options: &LadderOptions) -> anyhow::Result<Exit> {
         .collect();
     let names: Vec<_> = techniques
         .iter()
-        .map(|(technique, _)| format!("{:>16}", technique.name()))
+        .map(|(technique, _)| format!("{:>18}", technique.name()))
         .collect();
     print(&format!("{:>2} {:>20}{}", "N", "SOLUTIONS", names.concat()))?;
     for n in FIRST..=options.max_n.n() {
@@ -109,10 +109,10 @@ pub(super) fn climb(options: &LadderOptions) -> anyhow::Result<Exit> {
             };
             *climbs = climbed.is_some();
             match climbed {
-                None => row += &format!("{:>16}", "-"),
+                None => row += &format!("{:>18}", "-"),
                 Some((count, took)) => {
                     check(board, technique.name(), count, &mut solutions)?;
-                    row += &format!("{:>16.6}", took.as_secs_f64());
+                    row += &format!("{:>18.6}", took.as_secs_f64());
                 }
             }
         }
