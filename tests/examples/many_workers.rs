@@ -18,7 +18,7 @@ use proto::v1::{
 };
 use tests::{
     binaries::binaries,
-    load::{IdleWorker, plan_of, quantile, resident_bytes},
+    load::{IdleWorker, core_seconds, plan_of, quantile, resident_bytes},
     process::Process,
 };
 use tokio::{
@@ -57,7 +57,11 @@ async fn main() -> anyhow::Result<()> {
 
     let start = Instant::now();
     let (process, url) = coordinator(dir.path(), results);
-    println!("served again {:.2?} after a kill -9", start.elapsed());
+    println!(
+        "served again {:.2?} after a kill -9, {:.2} s of one core",
+        start.elapsed(),
+        core_seconds(process.id()).map_or(f64::NAN, |(own, _)| own)
+    );
     let status = status(&url).await?;
     println!(
         "  {} of {} tasks done; coordinator memory: {}",

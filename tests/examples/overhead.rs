@@ -2,11 +2,14 @@
 //!
 //! `cargo run --release -p tests --example overhead -- [N] [METHOD] [THREADS] [REPEATS]`
 
-use std::{env, process::Command};
+use std::{
+    env,
+    process::{self, Command},
+};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use tests::{binaries::binaries, process::Process};
+use tests::{binaries::binaries, load::core_seconds, process::Process};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -25,36 +28,55 @@ fn main() -> anyhow::Result<()> {
         &threads,
         "--json",
     ];
-    let (mut alone, mut cluster) = (f64::INFINITY, f64::INFINITY);
-    println!("N = {n}, {method}, {threads} threads: seconds");
-    println!("{:>12} {:>12}", "alone", "cluster");
+    println!("N = {n}, {method}, {threads} threads");
+    println!("{:>24} {:>24}", "seconds", "seconds of one core");
+    println!(
+        "{:>12}{:>12} {:>12}{:>12}",
+        "alone", "cluster", "alone", "cluster"
+    );
+    let mut least = [f64::INFINITY; 4];
     for _ in 0..repeats {
         let mut count = Command::new(&binaries().worker);
-        let one = seconds("worker count", count.arg("count").args(run))?;
+        let alone = seconds("worker count", count.arg("count").args(run))?;
         let dir = tempfile::tempdir()?;
         let mut local = Command::new(&binaries().coordinator);
         local
             .args(run)
             .args(["--local", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(dir.path().join("data"));
-        let other = seconds("coordinator --local", &mut local)?;
-        println!("{one:>12.3} {other:>12.3}");
-        (alone, cluster) = (alone.min(one), cluster.min(other));
+        let cluster = seconds("coordinator --local", &mut local)?;
+        let row = [alone.0, cluster.0, alone.1, cluster.1];
+        print_row(row);
+        for (least, new) in least.iter_mut().zip(row) {
+            *least = least.min(new);
+        }
     }
+    println!("minimum:");
+    print_row(least);
+    let [alone, cluster, alone_core, cluster_core] = least;
     println!(
-        "{alone:>12.3} {cluster:>12.3}  minimum: {:+.2} %",
-        (cluster / alone - 1.0) * 100.0
+        "{:>23.2}% {:>23.2}%",
+        (cluster / alone - 1.0) * 100.0,
+        (cluster_core / alone_core - 1.0) * 100.0
     );
     Ok(())
 }
 
-/// What the program says it took, without its start: in a cluster from the creation of the run to
-/// its last accepted record.
-fn seconds(name: &str, command: &mut Command) -> anyhow::Result<f64> {
+fn print_row([alone, cluster, alone_core, cluster_core]: [f64; 4]) {
+    println!("{alone:>12.3}{cluster:>12.3} {alone_core:>12.2}{cluster_core:>12.2}");
+}
+
+/// What the program says it took, without its start (in a cluster from the creation of the run to
+/// its last accepted record), and the time of one core that it used in all.
+fn seconds(name: &str, command: &mut Command) -> anyhow::Result<(f64, f64)> {
+    let of_children = || core_seconds(process::id()).map_or(f64::NAN, |(_, children)| children);
+    let before = of_children();
     let end = Process::run(name, command);
     ensure!(end.code == Some(0), "{end:#?}");
     let result: Value = serde_json::from_str(&end.stdout)?;
-    result["seconds"]
-        .as_f64()
-        .context("no seconds in the result")
+    let seconds = result["seconds"].as_f64();
+    Ok((
+        seconds.context("no seconds in the result")?,
+        of_children() - before,
+    ))
 }

@@ -118,6 +118,23 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
+/// Time of one core that a process has used, and that its ended children have, in seconds; `None`
+/// where the system does not tell. To be compared on a machine that does other things too.
+pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
+    /// Ticks a second, the same on every Linux.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is a name in parentheses that may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<f64>().ok();
+    let (user, system, of_children_user, of_children_system) = (next()?, next()?, next()?, next()?);
+    Some((
+        (user + system) / TICKS,
+        (of_children_user + of_children_system) / TICKS,
+    ))
+}
+
 /// The value at `part` (0 to 1) of sorted values; zero of none.
 pub fn quantile(sorted: &[std::time::Duration], part: f64) -> std::time::Duration {
     #[expect(

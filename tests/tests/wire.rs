@@ -404,6 +404,16 @@ async fn a_watched_run_is_told_to_its_end() -> anyhow::Result<()> {
         last = Some(status);
     }
     let last = last.expect("the run changed");
+    // Once every task is done, the estimate is the total and its interval is that point.
+    let estimate = last
+        .estimate
+        .as_ref()
+        .expect("enough tasks for an estimate");
+    assert_eq!(estimate.solutions, "724");
+    assert_eq!(
+        (&estimate.low, &estimate.high),
+        (&estimate.solutions, &estimate.solutions)
+    );
     assert_eq!(last.tasks_done, scene.plan.tasks());
     assert_eq!(last.run.unwrap().state(), v1::RunState::Complete);
     assert_eq!(last.result.unwrap().solutions, "724");

@@ -98,6 +98,9 @@ fn words(report: &StatusReport) -> String {
         thousands(status.tasks.total.into()),
         status.workers.len(),
     );
+    if let Some(estimate) = status.estimate {
+        words += &format!(", about {} solutions", thousands(estimate.solutions));
+    }
     if let Some(seconds) = status.eta_seconds {
         words += &format!(", {} left", span(seconds));
     }

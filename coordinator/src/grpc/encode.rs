@@ -1,6 +1,9 @@
 //! What the driver tells, as messages.
 
-use common::tally::{Classes, Counts};
+use common::{
+    sample::{CONFIDENCE, Estimate},
+    tally::{Classes, Counts},
+};
 use proto::v1;
 
 use crate::{
@@ -56,7 +59,7 @@ pub(super) fn status(report: &StatusReport) -> v1::Status {
         tasks_pending: status.tasks.pending,
         tasks_parked: status.tasks.parked,
         solutions_so_far: status.solutions_so_far.to_string(),
-        estimate: None,
+        estimate: status.estimate.map(estimate),
         eta_seconds: status.eta_seconds,
         solutions_per_second: status.solutions_per_second,
         fraction_done: status.fraction_done,
@@ -73,6 +76,15 @@ pub(super) fn status(report: &StatusReport) -> v1::Status {
         }),
         result: outcome.as_ref().map(result),
         reason,
+    }
+}
+
+fn estimate(estimate: Estimate) -> v1::Estimate {
+    v1::Estimate {
+        solutions: estimate.solutions.to_string(),
+        low: estimate.low.to_string(),
+        high: estimate.high.to_string(),
+        confidence: CONFIDENCE,
     }
 }
 
