@@ -113,12 +113,14 @@ impl Counter {
         let mut bottoms = share.bottom.clone();
         while !bottoms.is_empty() {
             let maker = Bottoms::new(&self.parts, &self.division);
-            let bottom = self.bottom.hold(&bottoms, &maker);
+            let bottom = self
+                .bottom
+                .hold(&bottoms, &maker, || progress.advance(0.0))?;
             bottoms.start = bottom.end;
             let mut tops = share.top.clone();
             while !tops.is_empty() {
                 let maker = Tops::new(&self.parts, &self.division);
-                let top = self.top.hold(&tops, &maker);
+                let top = self.top.hold(&tops, &maker, || progress.advance(0.0))?;
                 tops.start = top.end;
                 progress.piece = top.len() as f64 * bottom.len() as f64 / share.pairs();
                 let more = self.piece(&top, &bottom, progress)?;

@@ -1,8 +1,12 @@
 //! Half boards of a frame, by row set.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::hjoin::Part;
+use crate::count::CountError;
+
+/// Keys between two questions whether to go on: some milliseconds.
+const KEYS_A_CALL: usize = 1 << 22;
 
 /// The half boards of consecutive row sets of a frame.
 #[derive(Debug, Default)]
@@ -37,18 +41,22 @@ impl HalfBoards {
 
     /// Makes sure that the boards of the first of `ranks` are held, and says of which ranks among
     /// them they are.
+    ///
+    /// # Errors
+    /// `Cancelled` when `go_on`, which is asked now and then, breaks.
     pub(crate) fn hold(
         &mut self,
         ranks: &Range<usize>,
         maker: &impl HalfBoardMaker,
-    ) -> Range<usize> {
+        mut go_on: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Range<usize>, CountError> {
         if self.ranks.is_empty() {
-            self.fill(self.whole.clone(), maker);
+            self.fill(self.whole.clone(), maker, &mut go_on)?;
         }
         if !self.ranks.contains(&ranks.start) {
-            self.fill(ranks.start..self.whole.end, maker);
+            self.fill(ranks.start..self.whole.end, maker, &mut go_on)?;
         }
-        ranks.start..ranks.end.min(self.ranks.end)
+        Ok(ranks.start..ranks.end.min(self.ranks.end))
     }
 
     /// Whether no boards of this frame were sorted yet.
@@ -78,11 +86,17 @@ impl HalfBoards {
         part
     }
 
-    fn fill(&mut self, ranks: Range<usize>, maker: &impl HalfBoardMaker) {
+    fn fill(
+        &mut self,
+        ranks: Range<usize>,
+        maker: &impl HalfBoardMaker,
+        go_on: &mut impl FnMut() -> ControlFlow<()>,
+    ) -> Result<(), CountError> {
         self.keys.clear();
         self.starts.clear();
         self.starts.push(0);
         self.ranks = ranks.start..ranks.start;
+        let mut asked = 0;
         for rank in ranks {
             maker.join(rank, &mut self.keys);
             self.starts.push(self.keys.len());
@@ -90,7 +104,14 @@ impl HalfBoards {
             if self.keys.len() >= self.limit {
                 break;
             }
+            if self.keys.len() - asked >= KEYS_A_CALL {
+                asked = self.keys.len();
+                if go_on().is_break() {
+                    return Err(CountError::Cancelled);
+                }
+            }
         }
+        Ok(())
     }
 }
 
