@@ -152,12 +152,7 @@ impl Run {
         let cost = self.cost(task);
         self.tasks.accept(task, cost, done);
         self.finished.add(done.count, cost);
-        if let Some(odd) = self.odd.get_mut(&task) {
-            odd.reports.clear();
-            if odd.failed.is_empty() {
-                self.odd.remove(&task);
-            }
-        }
+        self.odd.remove(&task);
     }
 
     fn forget_count(&mut self, task: TaskIx) {
