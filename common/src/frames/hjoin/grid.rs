@@ -114,6 +114,18 @@ impl Apart<'_> {
         (sorted >> self.order.rest_bits) as usize
     }
 
+    /// The cell alone, of a key as it came.
+    #[inline(always)]
+    fn cell_of<L: Lanes>(self, key: u64) -> usize {
+        if L::EXTRACTS {
+            let minor = L::extract(key, self.order.minor) << self.order.rest_bits;
+            let above = self.order.rest_bits + self.order.minor_bits;
+            self.cell(minor | L::extract(key, self.order.major) << above)
+        } else {
+            self.cell(self.tables.sorted(key))
+        }
+    }
+
     /// The row alone, of a key as it came.
     #[inline(always)]
     fn row<L: Lanes>(self, key: u64) -> usize {
@@ -159,10 +171,7 @@ impl<W: Rest> Grid<W> {
         // Counts, then where the next key of each cell goes, and when all are placed, where each
         // cell ends: which is why it starts at offset 1.
         let next = &mut self.offsets[1..];
-        count(
-            next,
-            keys.iter().map(|&key| apart.cell(apart.sorted::<L>(key))),
-        );
+        count(next, keys.iter().map(|&key| apart.cell_of::<L>(key)));
         for &key in keys {
             let sorted = apart.sorted::<L>(key);
             let next = &mut next[apart.cell(sorted)];
