@@ -2,7 +2,7 @@
 //! misbehave as a seed says. No threads, no sockets, no sleeping: a faulty day takes milliseconds.
 //!
 //! Whatever happens, a run ends in the exact total with each task counted once; [`run`] asserts that
-//! and, after every message, the invariants of [`ledger`].
+//! and, after every message, the invariants of `ledger`.
 
 mod coordinator;
 mod disk;
