@@ -137,13 +137,18 @@ impl Server {
         let health = tonic_health::pb::health_server::HealthServer::new(
             tonic_health::server::HealthService::from_health_reporter(self.health.clone()),
         );
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()?;
         Ok(Routes::new(work_queue)
             .add_service(runs)
             .add_service(health)
-            .add_service(reflection))
+            .add_service(reflection().build_v1()?)
+            // What many a client still asks for, Python's among them.
+            .add_service(reflection().build_v1alpha()?))
     }
+}
+
+/// What both versions of the reflection service tell.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
