@@ -171,5 +171,8 @@ async fn a_completed_run_says_its_result_again_and_a_changed_digit_is_found() {
     fs::write(journal, changed).unwrap();
     let verified = cluster.verify();
     assert_eq!(verified.code, Some(3), "{verified:#?}");
-    assert!(verified.stderr.contains("journal.jsonl, line 1:"), "{verified:#?}");
+    assert!(
+        verified.stderr.contains("journal.jsonl, line 1:"),
+        "{verified:#?}"
+    );
 }
