@@ -4,6 +4,7 @@ use super::{
     gather::{Row, SLACK},
     lanes::Lanes,
     layout::{ByteTables, Order},
+    split,
 };
 
 /// The rest bits of a key: four bytes where they suffice, eight otherwise.
@@ -16,6 +17,9 @@ pub(super) trait Rest: Copy + Default {
 
     /// The value of the six bits from bit `from` on.
     fn six_bits(self, from: usize) -> usize;
+
+    /// All bits.
+    fn bits(self) -> u64;
 
     /// Word `at` of the rest, the lowest first.
     fn word(self, at: usize) -> u32;
@@ -39,6 +43,11 @@ impl Rest for u32 {
     }
 
     #[inline(always)]
+    fn bits(self) -> u64 {
+        self.into()
+    }
+
+    #[inline(always)]
     fn word(self, _at: usize) -> u32 {
         self
     }
@@ -56,6 +65,11 @@ impl Rest for u64 {
     #[expect(clippy::cast_possible_truncation, reason = "masked to six bits")]
     fn six_bits(self, from: usize) -> usize {
         (self >> from) as usize & 63
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self
     }
 
     #[inline(always)]
@@ -81,6 +95,7 @@ pub(super) struct Scratch {
     by_row: Vec<u64>,
     /// Where the next key of each row goes, and in the end, where the row ends.
     ends: Vec<u32>,
+    split: split::Scratch,
 }
 
 /// From this many cells on, a list is sorted by rows first, and then every row on its own in the
@@ -158,7 +173,11 @@ impl<W: Rest> Grid<W> {
         if self.rests.len() < keys.len() + SLACK {
             self.rests.resize(keys.len() + SLACK, W::default());
         }
-        if cells < MANY_CELLS {
+        if L::SPLITS && split::pays(cells, keys.len()) {
+            let to = (&mut self.offsets[..], &mut self.rests[..]);
+            // SAFETY: the kernel that got us here proves the instruction set.
+            unsafe { split::sort::<L, W>(order, keys, to, &mut scratch.split) };
+        } else if cells < MANY_CELLS {
             self.fill_cells::<L>(apart, keys);
         } else {
             self.fill_rows::<L>(apart, keys, scratch);
@@ -187,7 +206,7 @@ impl<W: Rest> Grid<W> {
             scratch.by_row.resize(keys.len(), 0);
         }
         scratch.ends.resize(1 << apart.order.major_bits, 0);
-        let Scratch { by_row, ends } = scratch;
+        let Scratch { by_row, ends, .. } = scratch;
         count(ends, keys.iter().map(|&key| apart.row::<L>(key)));
         for &key in keys {
             let sorted = apart.sorted::<L>(key);

@@ -1,5 +1,7 @@
 //! What the leaves need from an instruction set.
 
+use super::{grid::Rest, split::Split};
+
 /// A vector of 32-bit lanes with the bitwise operations of a bit-sliced leaf.
 ///
 /// The methods are safe to call only where the instruction set is there: each implementation is
@@ -18,6 +20,9 @@ pub(super) trait Lanes: Copy {
 
     /// Whether [`Self::extract`] is one instruction.
     const EXTRACTS: bool = false;
+
+    /// Whether [`Self::split`] is fast.
+    const SPLITS: bool = false;
 
     /// All bits zero.
     fn zero() -> Self;
@@ -68,6 +73,32 @@ pub(super) trait Lanes: Copy {
     /// Adds one to each 32-bit lane of `counts` whose lane in `self` has no bit in common with that
     /// of `other`.
     fn add_disjoint(self, other: Self, counts: Self) -> Self;
+
+    /// Splits a list, keeping the order, and returns how many keys are without the bit.
+    ///
+    /// # Safety
+    /// `keys` is readable for `length`, `without` writable for as much, and `with` for 64 bytes
+    /// more. `without` may start where `keys` does; else the three do not overlap. The keys without
+    /// the bit fit in a `T`.
+    #[inline(always)]
+    unsafe fn split<F: Rest, T: Rest>(split: Split<F, T>) -> usize {
+        let low = (1 << split.bit) - 1;
+        let mut without = 0;
+        for at in 0..split.length {
+            // SAFETY: the caller vouches for the lists; what is written in place was read before.
+            unsafe {
+                let key = split.keys.add(at).read().bits();
+                let to = if key >> split.bit & 1 == 0 {
+                    without += 1;
+                    split.without.add(without - 1)
+                } else {
+                    split.with.add(at - without)
+                };
+                to.write(T::new(key & low | key >> 1 & !low));
+            }
+        }
+        without
+    }
 
     /// The bits of `word` under `mask`, moved together.
     #[inline(always)]

@@ -106,16 +106,7 @@ impl Layout {
             Side::Top => (self.x1, self.x2),
             Side::Bottom => (self.x2, self.x1),
         };
-        let rest = ((1 << self.key_bits) - 1) & !(major | minor);
-        let (rest_bits, minor_bits) = (rest.count_ones(), minor.count_ones());
-        Order {
-            rest,
-            minor,
-            major,
-            rest_bits,
-            minor_bits,
-            major_bits: major.count_ones(),
-        }
+        Order::of_masks(self.key_bits, major, minor)
     }
 }
 
@@ -222,6 +213,19 @@ pub(super) struct Order {
 }
 
 impl Order {
+    /// Of keys with `key_bits` bits, where these choose the major and the minor pattern.
+    pub(super) fn of_masks(key_bits: u32, major: u64, minor: u64) -> Self {
+        let rest = ((1 << key_bits) - 1) & !(major | minor);
+        Self {
+            rest,
+            minor,
+            major,
+            rest_bits: rest.count_ones(),
+            minor_bits: minor.count_ones(),
+            major_bits: major.count_ones(),
+        }
+    }
+
     /// The bits of a key in order: the rest lowest, then the minor pattern, then the major one.
     #[inline(always)]
     pub(super) fn sorted(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {

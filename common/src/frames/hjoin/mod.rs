@@ -12,6 +12,7 @@ mod lanes;
 mod layout;
 mod leaf;
 mod scalar;
+mod split;
 mod walk;
 
 #[cfg(target_arch = "x86_64")]
@@ -192,9 +193,12 @@ impl HJoin {
         } else {
             4
         };
-        // The rests, buffers for a quarter of them, sorting by rows, offsets of both parts.
+        // The rests, buffers for a quarter of them, sorting by rows, splitting, offsets of both parts.
         let rests = rest * (both + both / 4 + 4 * SLACK as u64);
-        rests + 8 * longer + 4 * Layout::most_offset_bytes(top, bottom)
+        rests
+            + 8 * longer
+            + split::memory_bytes(top.max(bottom))
+            + 4 * Layout::most_offset_bytes(top, bottom)
     }
 
     fn set(&mut self, side: Side, part: Part, keys: &[u64]) {
