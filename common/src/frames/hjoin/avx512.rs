@@ -141,7 +141,7 @@ lanes! {
     _mm256_testn_epi32_mask, _mm256_mask_add_epi32
 }
 
-/// A split between known types.
+/// The same split, of the types that its words are known to have.
 #[inline(always)]
 fn cast<F, T, G, U>(split: Split<F, T>) -> Split<G, U> {
     Split {
