@@ -4,7 +4,10 @@
 //! Counts all tasks of the board's plan, or the first K in the plan's pseudo-random order, on one
 //! thread, and prints what a run of the whole board would take at that pace.
 
-use std::{fs, time::Instant};
+#[path = "support/cpu.rs"]
+mod cpu;
+
+use std::time::Instant;
 
 use common::{
     board::Board,
@@ -13,15 +16,6 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec},
 };
-
-/// Seconds that this thread has run on a CPU, which other programs disturb less than the clock; by the
-/// clock where the system does not tell.
-#[allow(clippy::cast_precision_loss)]
-fn cpu_seconds(start: Instant) -> f64 {
-    let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    nanos.map_or_else(|| start.elapsed().as_secs_f64(), |nanos| nanos as f64 / 1e9)
-}
 
 #[allow(clippy::cast_precision_loss)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,21 +58,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         plan.tasks()
     );
     let mut counter = Counter::new(&plan, &setup)?;
-    let clock = Instant::now();
     if let Some(unit) = unit {
+        let start = cpu::seconds();
         let count = counter.count(unit..unit + 1, &Unwatched)?;
-        let seconds = cpu_seconds(clock);
+        let seconds = cpu::seconds() - start;
         let rate = count as f64 / seconds;
         println!("unit {unit}: {count} solutions, {seconds:.3} s, {rate:.3e} solutions/s");
         return Ok(());
     }
-    let start = cpu_seconds(clock);
+    let start = cpu::seconds();
     let (mut sum, mut cost, mut tasks) = (0u128, 0u64, 0u64);
     for task in plan.handing_out_order().take(usize::try_from(wanted)?) {
-        let before = cpu_seconds(clock);
+        let before = cpu::seconds();
         let count = counter.count(plan.task_units(task), &Unwatched)?;
         if verbose {
-            let (micros, cost) = ((cpu_seconds(clock) - before) * 1e6, plan.task_cost(task));
+            let (micros, cost) = ((cpu::seconds() - before) * 1e6, plan.task_cost(task));
             println!(
                 "{task} {:?} {count} {micros:.0} {cost}",
                 plan.task_units(task)
@@ -88,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cost += plan.task_cost(task);
         tasks += 1;
     }
-    let seconds = cpu_seconds(clock) - start;
+    let seconds = cpu::seconds() - start;
     println!(
         "{tasks} tasks, {sum} solutions, {seconds:.3} s, {:.3e} solutions/s, cost model {:.3}, \
          whole board {:.1} s by cost",
