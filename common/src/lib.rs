@@ -4,6 +4,7 @@
 //! whoever needs one of those passes its result in.
 
 pub mod board;
+pub mod choice;
 pub mod count;
 pub mod frames;
 pub mod kernel;

@@ -2,13 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    board::Board,
-    count::{Counter, Orientation, Setup},
-    kernel::Kernel,
-    plan::{Plan, PlanSpec},
-};
-
 /// A way of counting. Both give the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
@@ -59,48 +52,6 @@ impl Layout {
         }
     }
 }
-
-/// A layout that was chosen for the user, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The layout.
-    pub layout: Layout,
-    /// The reason, for one line of a log.
-    pub reason: String,
-}
-
-/// The layout that counts `board` soonest on workers with this much memory a thread.
-///
-/// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
-/// grows with N (`docs/benchmarks.md`); but `frames` needs room for its lists.
-pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Choice {
-    let rows = |reason| Choice {
-        layout: Method::Rows.usual_layout(),
-        reason,
-    };
-    if board.n() < FRAMES_FROM {
-        return rows(format!(
-            "method rows: the faster one below N = {FRAMES_FROM}"
-        ));
-    }
-    let setup = Setup {
-        kernel: Kernel::best(),
-        memory_bytes: memory_bytes_per_thread,
-        orientation: Orientation::Upright,
-    };
-    let plan = Plan::new(PlanSpec::new(board, Layout::Frames));
-    match plan.map(|plan| Counter::new(&plan, &setup)) {
-        Ok(Ok(_)) => Choice {
-            layout: Layout::Frames,
-            reason: format!("method frames: the faster one from N = {FRAMES_FROM} on"),
-        },
-        Ok(Err(error)) => rows(format!("method rows: {error} for method frames")),
-        Err(error) => rows(format!("method rows: {error}")),
-    }
-}
-
-/// From this N on `frames` is the faster method.
-const FRAMES_FROM: u8 = 16;
 
 impl Method {
     /// The layout that the method uses when its user names none.
@@ -162,19 +113,5 @@ impl FromStr for Layout {
                 expected: "first-rows, border, frames",
             }),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_needs_memory_for_frames() {
-        let choose = |n, memory| auto(Board::new(n).unwrap(), memory).layout;
-        assert_eq!(choose(8, u64::MAX), Layout::Border);
-        assert_eq!(choose(20, u64::MAX), Layout::Frames);
-        assert_eq!(choose(20, 1 << 10), Layout::Border);
-        assert_eq!(choose(32, u64::MAX), Layout::Frames);
     }
 }

@@ -5,8 +5,9 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use common::{
     board::Board,
-    kernel::{Kernel, KernelName},
-    method::{Layout, Method, UnknownName},
+    choice::{KernelChoice, MethodChoice, Prefix},
+    kernel::Kernel,
+    method::UnknownName,
 };
 use worker::{
     config::{Threads, duration},
@@ -89,11 +90,11 @@ pub(crate) struct Count {
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) n: Board,
     /// How to count: auto, rows or frames.
-    #[arg(long, value_parser = method, default_value = "auto")]
+    #[arg(long, default_value = "auto")]
     pub(crate) method: MethodChoice,
     /// How `rows` divides the board: first-rows or border.
-    #[arg(long, value_parser = prefix)]
-    pub(crate) prefix: Option<Layout>,
+    #[arg(long)]
+    pub(crate) prefix: Option<Prefix>,
     #[command(flatten)]
     pub(crate) resources: Resources,
     /// Count only this part of the work, above 0 and at most 1, drawn at random, and estimate the
@@ -108,47 +109,11 @@ pub(crate) struct Count {
     pub(crate) json: bool,
 }
 
-/// A method, or the choice of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MethodChoice {
-    Auto,
-    Fixed(Method),
-}
-
-fn method(text: &str) -> Result<MethodChoice, UnknownName> {
-    if text == "auto" {
-        return Ok(MethodChoice::Auto);
-    }
-    let fixed = text.parse().map(MethodChoice::Fixed);
-    fixed.map_err(|unknown: UnknownName| UnknownName {
-        expected: "auto, rows, frames",
-        ..unknown
-    })
-}
-
-fn prefix(text: &str) -> Result<Layout, UnknownName> {
-    match text.parse() {
-        Ok(layout @ (Layout::FirstRows | Layout::Border)) => Ok(layout),
-        Ok(Layout::Frames) | Err(_) => Err(UnknownName {
-            what: "prefix",
-            given: text.to_owned(),
-            expected: "first-rows, border",
-        }),
-    }
-}
-
 fn kernel(text: &str) -> Result<Kernel, String> {
-    if text == "auto" {
-        return Ok(Kernel::best());
-    }
-    let name: KernelName = text.parse().map_err(|unknown: UnknownName| {
-        let unknown = UnknownName {
-            expected: "auto, scalar, avx2, avx512, neon",
-            ..unknown
-        };
-        unknown.to_string()
-    })?;
-    Kernel::new(name).map_err(|missing| missing.to_string())
+    let choice: KernelChoice = text
+        .parse()
+        .map_err(|unknown: UnknownName| unknown.to_string())?;
+    choice.kernel().map_err(|missing| missing.to_string())
 }
 
 fn fraction(text: &str) -> Result<f64, String> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
 
-use common::kernel::{Kernel, KernelName, MissingKernel};
+use common::kernel::Kernel;
 use tonic::transport::Uri;
 
 use crate::memory::MemorySize;
@@ -172,11 +172,6 @@ impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// The kernel that the command line asks for; `None` is `auto`.
-pub fn choose_kernel(asked: Option<KernelName>) -> Result<Kernel, MissingKernel> {
-    asked.map_or_else(|| Ok(Kernel::best()), Kernel::new)
 }
 
 /// This CPU's kernels, best first, for people.

@@ -11,8 +11,9 @@ use std::{
 };
 
 use common::{
+    choice::{MethodChoice, PrefixOfFrames, choose},
     known::known_counts,
-    method::{self, Layout, Method},
+    method::Layout,
     plan::{BadSpec, Plan, PlanSpec, TaskId},
     sample::{CONFIDENCE, Sample},
 };
@@ -23,12 +24,7 @@ use serde::Serialize;
 use tokio::runtime;
 use worker::count::{CountConfig, Counted, count};
 
-use crate::{
-    INTERRUPTED,
-    cli::{Count, MethodChoice},
-    fail,
-    serve_command::Signals,
-};
+use crate::{INTERRUPTED, cli::Count, fail, serve_command::Signals};
 
 /// A sample is drawn from at least so many tasks, where the board has as many units.
 const TASKS_TO_DRAW_FROM: u64 = 2000;
@@ -74,19 +70,15 @@ pub(crate) fn run(arguments: &Count) -> ExitCode {
     }
 }
 
-fn layout(arguments: &Count, memory_bytes_per_thread: u64) -> Result<Layout, &'static str> {
-    match (arguments.method, arguments.prefix) {
-        (MethodChoice::Fixed(Method::Frames), Some(_)) => {
-            Err("--prefix divides boards for --method rows: leave it out, or give --method rows")
-        }
-        (MethodChoice::Auto | MethodChoice::Fixed(Method::Rows), Some(prefix)) => Ok(prefix),
-        (MethodChoice::Fixed(method), None) => Ok(method.usual_layout()),
-        (MethodChoice::Auto, None) => {
-            let choice = method::auto(arguments.n, memory_bytes_per_thread);
-            eprintln!("{}", choice.reason);
-            Ok(choice.layout)
-        }
+fn layout(arguments: &Count, memory_bytes_per_thread: u64) -> Result<Layout, PrefixOfFrames> {
+    let Count {
+        n, method, prefix, ..
+    } = *arguments;
+    let choice = choose(n, method, prefix, memory_bytes_per_thread)?;
+    if (method, prefix) == (MethodChoice::Auto, None) {
+        eprintln!("{}", choice.reason);
     }
+    Ok(choice.layout)
 }
 
 /// The plan that a run of the cluster would have. A sample gets the same units in smaller tasks

@@ -69,7 +69,7 @@ fn bad_input_is_named_and_ends_with_2() {
         ),
         (
             "count --n 8 --method frames --prefix border",
-            "--prefix divides boards for --method rows",
+            "--prefix divides the board for method rows",
         ),
         ("count --n 8 --threads 0", "'0' is no number of threads"),
         ("count --n 8 --memory lots", "'lots' is no amount of memory"),

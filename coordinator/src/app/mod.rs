@@ -17,7 +17,7 @@ pub(crate) use self::options::task_cost;
 pub use self::{
     address::BadAddress,
     data::Foreign,
-    options::{BadRequest, KernelChoice, MethodChoice, Options, Prefix, choose},
+    options::{BadRequest, Options},
     progress::LogWriter,
     report::Report,
 };

@@ -1,12 +1,12 @@
 //! The command line of `coordinator`.
 
-use std::{num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
+use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use common::{
     board::Board,
-    kernel::{Kernel, KernelName, MissingKernel},
-    method::{Choice, Layout, Method, UnknownName, auto},
+    choice::{KernelChoice, MethodChoice, Prefix, PrefixOfFrames, choose},
+    kernel::{Kernel, MissingKernel},
     plan::{BadSpec, Plan, PlanSpec},
 };
 use worker::{
@@ -90,39 +90,12 @@ pub struct Options {
     pub sync_ms: u64,
 }
 
-/// What `--method` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MethodChoice {
-    /// The faster one for the board.
-    Auto,
-    /// This one.
-    Method(Method),
-}
-
-/// What `--kernel` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelChoice {
-    /// The best one that the CPU has.
-    Auto,
-    /// This one.
-    Kernel(KernelName),
-}
-
-/// What `--prefix` takes: a layout of method rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefix {
-    /// See [`Layout::FirstRows`].
-    FirstRows,
-    /// See [`Layout::Border`].
-    Border,
-}
-
 /// A run that the command line asks for and that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// A layout of method rows was given with another method.
-    #[error("--prefix divides the board for method rows; leave it out with method frames")]
-    PrefixOfFrames,
+    #[error(transparent)]
+    Prefix(#[from] PrefixOfFrames),
     /// No plan exists for the parameters.
     #[error(transparent)]
     Spec(#[from] BadSpec),
@@ -152,11 +125,7 @@ impl Options {
 
     /// The kernel that counts in this process, if one is to.
     pub fn local_kernel(&self) -> Result<Option<Kernel>, MissingKernel> {
-        match (self.local, self.kernel) {
-            (false, _) => Ok(None),
-            (true, KernelChoice::Auto) => Ok(Some(Kernel::best())),
-            (true, KernelChoice::Kernel(name)) => Kernel::new(name).map(Some),
-        }
+        self.local.then(|| self.kernel.kernel()).transpose()
     }
 
     /// The worker of this process, for the coordinator at `url`.
@@ -194,80 +163,6 @@ impl Options {
     /// Whether the process ends with the run.
     pub fn exits_when_done(&self) -> bool {
         self.exit_when_done || self.local
-    }
-}
-
-/// How the board is divided for a method and a prefix asked for.
-pub fn choose(
-    board: Board,
-    method: MethodChoice,
-    prefix: Option<Prefix>,
-    memory_per_thread: u64,
-) -> Result<Choice, BadRequest> {
-    let asked = |layout| Choice {
-        layout,
-        reason: "as asked for".to_owned(),
-    };
-    match (method, prefix) {
-        (MethodChoice::Method(Method::Frames), Some(_)) => Err(BadRequest::PrefixOfFrames),
-        (MethodChoice::Auto | MethodChoice::Method(Method::Rows), Some(prefix)) => {
-            Ok(asked(match prefix {
-                Prefix::FirstRows => Layout::FirstRows,
-                Prefix::Border => Layout::Border,
-            }))
-        }
-        (MethodChoice::Method(method), None) => Ok(asked(method.usual_layout())),
-        (MethodChoice::Auto, None) => Ok(auto(board, memory_per_thread)),
-    }
-}
-
-impl FromStr for MethodChoice {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::Method)
-                .map_err(|unknown| UnknownName {
-                    expected: "auto, rows, frames",
-                    ..unknown
-                }),
-        }
-    }
-}
-
-impl FromStr for KernelChoice {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::Kernel)
-                .map_err(|unknown| UnknownName {
-                    expected: "auto, scalar, avx2, avx512, neon",
-                    ..unknown
-                }),
-        }
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        match text {
-            "first-rows" => Ok(Self::FirstRows),
-            "border" => Ok(Self::Border),
-            _ => Err(UnknownName {
-                what: "prefix",
-                given: text.to_owned(),
-                expected: "first-rows, border",
-            }),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use common::plan::PlanSpec;
+use common::{choice::choose, plan::PlanSpec};
 use proto::v1::{
     self, GetStatusRequest, ListRequest, RunRequest, RunState, SubmitRequest, WatchStatusRequest,
     WorkersRequest,
@@ -25,7 +25,6 @@ use self::{
     options::{StatusOptions, SubmitOptions},
 };
 use crate::{
-    app,
     exit::Exit,
     store::{self, VerifyError},
     text::one_line,
@@ -175,7 +174,7 @@ async fn runs(url: &str, json: bool) -> anyhow::Result<Exit> {
 }
 
 async fn submit(url: &str, options: &SubmitOptions) -> anyhow::Result<Exit> {
-    let layout = match app::choose(options.n, options.method, options.prefix, u64::MAX) {
+    let layout = match choose(options.n, options.method, options.prefix, u64::MAX) {
         Ok(choice) => choice.layout,
         Err(bad) => {
             eprintln!("error: {bad}");

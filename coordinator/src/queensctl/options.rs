@@ -3,9 +3,13 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use common::{board::Board, run::RunId};
+use common::{
+    board::Board,
+    choice::{MethodChoice, Prefix},
+    run::RunId,
+};
 
-use crate::app::{MethodChoice, Prefix, task_cost};
+use crate::app::task_cost;
 
 /// Looks after the runs of a coordinator.
 #[derive(Clone, Debug, Parser)]
