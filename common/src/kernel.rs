@@ -11,7 +11,7 @@ pub enum KernelName {
     Scalar,
     /// 256-bit vectors on x86-64.
     Avx2,
-    /// 512-bit vectors on x86-64 (F, BW, DQ, VL and VPOPCNTDQ).
+    /// 512-bit vectors on x86-64 (F, BW, DQ and VL).
     Avx512,
     /// 128-bit vectors on aarch64.
     Neon,
@@ -62,7 +62,6 @@ impl KernelName {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vpopcntdq")
             }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),

@@ -16,7 +16,6 @@ impl Lanes for Avx2 {
     type Half = Self;
 
     const LANES: usize = 8;
-    const CHEAP_ONES: bool = false;
 
     const EXTRACTS: bool = true;
 

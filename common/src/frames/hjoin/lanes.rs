@@ -14,10 +14,6 @@ pub(super) trait Lanes: Copy {
     /// 32-bit lanes in a vector.
     const LANES: usize;
 
-    /// Whether [`Self::add_ones`] is cheap enough to be called for every vector; otherwise the
-    /// leaves add vectors up bit by bit first (carry-save).
-    const CHEAP_ONES: bool;
-
     /// Whether [`Self::extract`] is one instruction.
     const EXTRACTS: bool = false;
 

@@ -234,11 +234,7 @@ fn swap_halves<L: Lanes, const BY: i32>(rows: &mut [L; 32], low: u32) {
 #[inline(always)]
 unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize>(probes: &[W], tables: *const L) -> u64 {
     let mut sums = L::zero();
-    let (eights, single) = if L::CHEAP_ONES {
-        (&[] as &[_], probes)
-    } else {
-        probes.as_chunks::<8>()
-    };
+    let (eights, single) = probes.as_chunks::<8>();
     let (mut one, mut two, mut four) = (L::zero(), L::zero(), L::zero());
     for probes in eights {
         // SAFETY: the caller filled the tables.
@@ -253,12 +249,10 @@ unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize>(probes: &[W], tables: *co
         (one, two, four) = (sum, pair, quad);
         sums = eight.add_ones(sums);
     }
-    let mut total = 8 * sum_of(sums);
-    if !L::CHEAP_ONES {
-        total += 4 * sum_of(four.add_ones(L::zero()))
-            + 2 * sum_of(two.add_ones(L::zero()))
-            + sum_of(one.add_ones(L::zero()));
-    }
+    let total = 8 * sum_of(sums)
+        + 4 * sum_of(four.add_ones(L::zero()))
+        + 2 * sum_of(two.add_ones(L::zero()))
+        + sum_of(one.add_ones(L::zero()));
     let mut sums = L::zero();
     for &probe in single {
         // SAFETY: the caller filled the tables.

@@ -316,7 +316,7 @@ fn on_avx2<W: Work>(work: W) -> W::Result {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn on_avx512<W: Work>(work: W) -> W::Result {
     work.run::<avx512::Avx512>()

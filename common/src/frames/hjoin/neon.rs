@@ -16,7 +16,6 @@ impl Lanes for Neon {
     type Half = Self;
 
     const LANES: usize = 8;
-    const CHEAP_ONES: bool = false;
 
     #[inline(always)]
     fn zero() -> Self {

@@ -18,7 +18,6 @@ impl Lanes for Words {
     type Half = Self;
 
     const LANES: usize = 8;
-    const CHEAP_ONES: bool = false;
 
     #[inline(always)]
     fn zero() -> Self {
