@@ -6,7 +6,7 @@ use super::grid::Rest;
 
 /// Rests readable past the end of any list that a leaf is given: leaves read whole blocks and mask
 /// off what they should not see.
-pub(super) const SLACK: usize = 512;
+pub(super) const SLACK: usize = 1024;
 
 /// Rests that are copied at a time, most lists being short: room for as many past the end.
 const CHUNK: usize = 16;

@@ -5,6 +5,13 @@ use super::{grid::Rest, lanes::Lanes};
 /// Rows of the table of one group of six bits: the OR of every subset of its planes.
 const ROWS: usize = 64;
 
+/// Groups of the longest rests.
+const MOST_GROUPS: usize = 11;
+
+/// Blocks of the longer list that are matched at a time: finding a probe's rows takes as many
+/// instructions as looking into them.
+const ABREAST: usize = 2;
+
 /// Below this many pairs the tables of a bit-sliced leaf do not pay.
 const FEW_PAIRS: usize = 6_400;
 /// Below this many keys on one side the tables do not pay either.
@@ -21,7 +28,7 @@ pub(super) struct Tables(Box<[Row]>);
 
 impl Tables {
     pub(super) fn new() -> Self {
-        Self(vec![Row([0; 8]); ROWS * 11].into_boxed_slice())
+        Self(vec![Row([0; 8]); ROWS * MOST_GROUPS * ABREAST].into_boxed_slice())
     }
 
     /// The number of pairs, one from each list, that have no bit in common.
@@ -48,40 +55,59 @@ impl Tables {
             // SAFETY: as above.
             return unsafe { few::<L, W>(probes, sliced) };
         }
-        const { assert!(GROUPS <= 11) };
+        const { assert!(GROUPS <= MOST_GROUPS) };
         let mut count = 0;
         let mut at = 0;
         while at < sliced.1 {
-            let left = sliced.1 - at;
-            let keys = sliced.0.wrapping_add(at);
-            if left > 32 * L::Half::LANES {
-                // SAFETY: at most one block past the end is read.
-                count += unsafe { self.block::<L, W, GROUPS>((keys, left), probes) };
-                at += 32 * L::LANES;
-            } else {
-                // SAFETY: as above.
-                count += unsafe { self.block::<L::Half, W, GROUPS>((keys, left), probes) };
-                at += 32 * L::Half::LANES;
-            }
+            let rest = (sliced.0.wrapping_add(at), sliced.1 - at);
+            // SAFETY: at most the blocks past the end are read.
+            let (counted, keys) = unsafe {
+                if rest.1 > keys_a_block::<L>() {
+                    self.blocks::<L, W, GROUPS, ABREAST>(rest, probes)
+                } else if rest.1 > keys_a_block::<L::Half>() {
+                    self.blocks::<L, W, GROUPS, 1>(rest, probes)
+                } else {
+                    self.blocks::<L::Half, W, GROUPS, 1>(rest, probes)
+                }
+            };
+            count += counted;
+            at += keys;
         }
         count
     }
 
-    /// The disjoint pairs of one block, of at most `32 * LANES` keys, and all probes.
+    /// The disjoint pairs of the first `BLOCKS` blocks of `keys` and all probes, and how many keys
+    /// that were, or would have been if there were as many.
     #[inline(always)]
-    unsafe fn block<L: Lanes, W: Rest, const GROUPS: usize>(
+    unsafe fn blocks<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
         &mut self,
         keys: (*const W, usize),
         probes: &[W],
-    ) -> u64 {
-        let tables = self.0.as_mut_ptr().cast::<L>();
-        // SAFETY: the caller vouches for the keys; the tables have room for 11 groups of the widest
-        // vectors, and are written before they are read.
-        unsafe {
-            build::<L, W, GROUPS>(keys.0, keys.1, tables);
-            (32 * L::LANES * probes.len()) as u64 - ones::<L, W, GROUPS>(probes, tables)
+    ) -> (u64, usize) {
+        let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
+        for block in 0..BLOCKS {
+            let before = block * keys_a_block::<L>();
+            let left = keys.1.saturating_sub(before);
+            // SAFETY: the caller vouches for the keys; the tables have room for all groups of so
+            // many blocks of the widest vectors.
+            unsafe {
+                build::<L, W, GROUPS, BLOCKS>(
+                    keys.0.add(before),
+                    left,
+                    tables.cast::<L>().add(block),
+                );
+            }
         }
+        // SAFETY: the tables were written just now.
+        let ones = unsafe { ones::<L, W, GROUPS, BLOCKS>(probes, tables) };
+        let keys = BLOCKS * keys_a_block::<L>();
+        ((keys * probes.len()) as u64 - ones, keys)
     }
+}
+
+/// A bit plane of a block is one vector.
+const fn keys_a_block<L: Lanes>() -> usize {
+    32 * L::LANES
 }
 
 /// Tests every pair, a vector of the long list at a time.
@@ -125,8 +151,9 @@ unsafe fn few<L: Lanes, W: Rest>(short: &[W], long: (*const W, usize)) -> u64 {
 ///
 /// Row i of the table of group g is the OR of the planes 6g + b over the bits b set in i; a plane
 /// has one bit a key. The bits of keys past the end are one in every row of the first table.
+/// A row is `BLOCKS` vectors after the one before it.
 #[inline(always)]
-unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize>(
+unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
     keys: *const W,
     length: usize,
     tables: *mut L,
@@ -164,7 +191,7 @@ unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize>(
                 // SAFETY: the caller's tables have room for all groups.
                 unsafe {
                     tables
-                        .add(ROWS * group + 8 * row + at)
+                        .add((ROWS * group + 8 * row + at) * BLOCKS)
                         .write(low.or(high[row]))
                 };
             }
@@ -232,13 +259,19 @@ fn swap_halves<L: Lanes, const BY: i32>(rows: &mut [L; 32], low: u32) {
 
 /// The number of one bits in the ORs of the table rows that each probe picks.
 #[inline(always)]
-unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize>(probes: &[W], tables: *const L) -> u64 {
+unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
+    probes: &[W],
+    tables: *const [L; BLOCKS],
+) -> u64 {
     let mut sums = L::zero();
-    let (eights, single) = probes.as_chunks::<8>();
     let (mut one, mut two, mut four) = (L::zero(), L::zero(), L::zero());
-    for probes in eights {
+    let mut eights = probes.chunks_exact(8 / BLOCKS);
+    for probes in &mut eights {
+        let tables = opaque(tables);
         // SAFETY: the caller filled the tables.
-        let at = |at: usize| unsafe { picked::<L, W, GROUPS>(probes[at], tables) };
+        let at = |at: usize| unsafe {
+            picked::<L, W, GROUPS, BLOCKS>(probes[at / BLOCKS], tables.cast::<L>().add(at % BLOCKS))
+        };
         let (carry, sum) = L::carry_save(one, at(0), at(1));
         let (carry2, sum) = L::carry_save(sum, at(2), at(3));
         let (carry4, pair) = L::carry_save(two, carry, carry2);
@@ -249,24 +282,31 @@ unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize>(probes: &[W], tables: *co
         (one, two, four) = (sum, pair, quad);
         sums = eight.add_ones(sums);
     }
-    let total = 8 * sum_of(sums)
+    let counted = 8 * sum_of(sums)
         + 4 * sum_of(four.add_ones(L::zero()))
-        + 2 * sum_of(two.add_ones(L::zero()))
-        + sum_of(one.add_ones(L::zero()));
-    let mut sums = L::zero();
-    for &probe in single {
-        // SAFETY: the caller filled the tables.
-        sums = unsafe { picked::<L, W, GROUPS>(probe, tables) }.add_ones(sums);
+        + 2 * sum_of(two.add_ones(L::zero()));
+    let mut sums = one.add_ones(L::zero());
+    for &probe in eights.remainder() {
+        for block in 0..BLOCKS {
+            // SAFETY: as above.
+            let any =
+                unsafe { picked::<L, W, GROUPS, BLOCKS>(probe, tables.cast::<L>().add(block)) };
+            sums = any.add_ones(sums);
+        }
     }
-    total + sum_of(sums)
+    counted + sum_of(sums)
 }
 
-/// The OR of the rows that a probe picks: its zeros are the keys disjoint from it.
+/// The OR of the rows that a probe picks, each `BLOCKS` vectors after the one before it: its zeros
+/// are the keys disjoint from it.
 #[inline(always)]
-unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize>(probe: W, tables: *const L) -> L {
+unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
+    probe: W,
+    tables: *const L,
+) -> L {
     // SAFETY: six bits pick one of the rows of each group.
     unsafe {
-        let row = |group: usize| *tables.add(ROWS * group + probe.six_bits(6 * group));
+        let row = |group: usize| *tables.add((ROWS * group + probe.six_bits(6 * group)) * BLOCKS);
         let mut any = row(0);
         let mut group = 1;
         while group + 1 < GROUPS {
@@ -279,6 +319,23 @@ unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize>(probe: W, tables: *cons
             any
         }
     }
+}
+
+/// The same pointer, of which the compiler knows nothing: it would keep the address of every
+/// group's table in a register of its own, and there are not enough.
+#[inline(always)]
+fn opaque<T>(pointer: *const T) -> *const T {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    {
+        let mut pointer = pointer;
+        // SAFETY: no instruction.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pointer
 }
 
 #[inline(always)]
