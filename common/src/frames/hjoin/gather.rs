@@ -150,7 +150,7 @@ pub(super) struct Buffer<W> {
 impl<W: Rest> Buffer<W> {
     /// Empties it and makes room for `keys` keys, which [`Self::append`] relies on.
     #[inline(always)]
-    fn clear(&mut self, keys: usize) {
+    pub(super) fn clear(&mut self, keys: usize) {
         self.length = 0;
         if self.rests.len() < keys + SLACK {
             self.rests.resize(keys + SLACK, W::default());
@@ -177,8 +177,16 @@ impl<W: Rest> Buffer<W> {
         }
     }
 
+    /// Adds a rest if it is wanted, for which there must be room.
     #[inline(always)]
-    fn list(&self) -> List<W> {
+    pub(super) fn push_if(&mut self, rest: W, wanted: bool) {
+        self.rests[self.length] = rest;
+        self.length += usize::from(wanted);
+    }
+
+    /// The rests.
+    #[inline(always)]
+    pub(super) fn list(&self) -> List<W> {
         (self.rests.as_ptr(), self.length)
     }
 

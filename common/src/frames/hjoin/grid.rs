@@ -104,14 +104,14 @@ const MANY_CELLS: usize = 1 << 16;
 
 /// Takes keys apart, with the CPU's instruction for it or by tables.
 #[derive(Clone, Copy)]
-struct Apart<'a> {
-    order: Order,
-    tables: &'a ByteTables,
+pub(super) struct Apart<'a> {
+    pub(super) order: Order,
+    pub(super) tables: &'a ByteTables,
 }
 
 impl Apart<'_> {
     #[inline(always)]
-    fn sorted<L: Lanes>(self, key: u64) -> u64 {
+    pub(super) fn sorted<L: Lanes>(self, key: u64) -> u64 {
         if L::EXTRACTS {
             self.order.sorted(key, L::extract)
         } else {
@@ -125,7 +125,7 @@ impl Apart<'_> {
         clippy::cast_possible_truncation,
         reason = "a layout has at most 2^28 cells"
     )]
-    fn cell(self, sorted: u64) -> usize {
+    pub(super) fn cell(self, sorted: u64) -> usize {
         (sorted >> self.order.rest_bits) as usize
     }
 
@@ -152,7 +152,7 @@ impl Apart<'_> {
     }
 
     #[inline(always)]
-    fn rest<W: Rest>(self, sorted: u64) -> W {
+    pub(super) fn rest<W: Rest>(self, sorted: u64) -> W {
         W::new(sorted & ((1 << self.order.rest_bits) - 1))
     }
 }

@@ -1,6 +1,6 @@
 //! Counting the disjoint pairs of two short lists of rests.
 
-use super::{grid::Rest, lanes::Lanes};
+use super::{grid::Rest, lanes::Lanes, layout::Layout};
 
 /// Rows of the table of one group of six bits: the OR of every subset of its planes.
 const ROWS: usize = 64;
@@ -33,14 +33,13 @@ impl Tables {
 
     /// The number of pairs, one from each list, that have no bit in common.
     ///
-    /// `GROUPS` groups of six bits cover all rest bits.
-    ///
     /// # Safety
-    /// Both pointers are readable for their length and [`super::gather::SLACK`] more, and the
-    /// instruction set of `L` is there.
+    /// Both pointers are readable for their length and [`super::gather::SLACK`] more, their rests
+    /// are as long as `layout` says, and the instruction set of `L` is there.
     #[inline(always)]
-    pub(super) unsafe fn count<L: Lanes, W: Rest, const GROUPS: usize>(
+    pub(super) unsafe fn count<L: Lanes, W: Rest>(
         &mut self,
+        layout: Layout,
         one: (*const W, usize),
         other: (*const W, usize),
     ) -> u64 {
@@ -51,10 +50,28 @@ impl Tables {
         };
         // SAFETY: the caller vouches for the lists.
         let probes = unsafe { std::slice::from_raw_parts(probes.0, probes.1) };
-        if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
-            // SAFETY: as above.
-            return unsafe { few::<L, W>(probes, sliced) };
+        // SAFETY: as above; there are groups for all rest bits.
+        unsafe {
+            if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
+                return few::<L, W>(probes, sliced);
+            }
+            match (W::WORDS, layout.rest_bits()) {
+                (1, 0..=24) => self.sliced::<L, W, 4>(sliced, probes),
+                (1, 25..=30) => self.sliced::<L, W, 5>(sliced, probes),
+                (1, _) => self.sliced::<L, W, 6>(sliced, probes),
+                (_, 0..=48) => self.sliced::<L, W, 8>(sliced, probes),
+                (_, _) => self.sliced::<L, W, MOST_GROUPS>(sliced, probes),
+            }
         }
+    }
+
+    /// As [`Self::count`], `GROUPS` groups of six bits covering all rest bits.
+    #[inline(always)]
+    unsafe fn sliced<L: Lanes, W: Rest, const GROUPS: usize>(
+        &mut self,
+        sliced: (*const W, usize),
+        probes: &[W],
+    ) -> u64 {
         const { assert!(GROUPS <= MOST_GROUPS) };
         let mut count = 0;
         let mut at = 0;

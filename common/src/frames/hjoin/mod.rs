@@ -12,6 +12,7 @@ mod lanes;
 mod layout;
 mod leaf;
 mod scalar;
+mod sparse;
 mod split;
 mod walk;
 
@@ -28,11 +29,12 @@ mod tests;
 use std::ops::ControlFlow;
 
 use self::{
-    gather::SLACK,
+    gather::{Buffer, SLACK},
     grid::{Grid, Rest, Scratch},
     lanes::Lanes,
     layout::{ByteTables, Layout, Order, Side},
     leaf::Tables,
+    sparse::{Sparse, SparseJoin, SparsePairs},
     walk::{Gathered, Join},
 };
 use crate::{
@@ -43,12 +45,16 @@ use crate::{
 /// Told the fraction of a join done since the call before (they add up to one); `Break` stops it.
 pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
 
+/// Pairs between two calls of [`OnProgress`]: a few milliseconds.
+const PAIRS_A_CALL: usize = 1 << 30;
+
 /// One of the two lists that a half of a frame is divided into, each weighted on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Half boards whose row set lies strictly inside its bounds: nearly all of them.
+    /// Half boards whose row set lies strictly inside its bounds: nearly all of them, kept in a
+    /// grid.
     Inner,
-    /// Half boards whose row set lies on a bound: few, or none.
+    /// Half boards whose row set lies on a bound: few, or none, kept in a plain list.
     Bound,
 }
 
@@ -72,9 +78,12 @@ pub struct HJoin {
 
 #[derive(Debug, Default)]
 struct Buffers<W> {
-    tops: [Grid<W>; 2],
-    bottoms: [Grid<W>; 2],
+    /// The inner parts, by side.
+    grids: [Grid<W>; 2],
+    /// The parts on a bound, by side.
+    bounds: [Sparse<W>; 2],
     gathered: Box<Gathered<W>>,
+    candidates: [Buffer<W>; 2],
 }
 
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
@@ -171,16 +180,12 @@ impl HJoin {
         bottom: Part,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        if self.layout.rest_bits() <= 32 {
-            let join = self
-                .short
-                .join((top, bottom), self.layout, &mut self.tables, progress);
-            dispatch(self.kernel, join)
+        let parts = (top, bottom);
+        let (kernel, layout, tables) = (self.kernel, self.layout, &mut self.tables);
+        if layout.rest_bits() <= 32 {
+            self.short.join(kernel, parts, layout, tables, progress)
         } else {
-            let join = self
-                .long
-                .join((top, bottom), self.layout, &mut self.tables, progress);
-            dispatch(self.kernel, join)
+            self.long.join(kernel, parts, layout, tables, progress)
         }
     }
 
@@ -193,42 +198,22 @@ impl HJoin {
         } else {
             4
         };
-        // The rests, buffers for a quarter of them, sorting by rows, splitting, offsets of both parts.
+        // The rests, buffers for a quarter of them, sorting by rows, splitting, offsets.
         let rests = rest * (both + both / 4 + 4 * SLACK as u64);
         rests
             + 8 * longer
             + split::memory_bytes(top.max(bottom))
-            + 4 * Layout::most_offset_bytes(top, bottom)
+            + 2 * Layout::most_offset_bytes(top, bottom)
     }
 
     fn set(&mut self, side: Side, part: Part, keys: &[u64]) {
         assert!(keys.len() <= MOST_KEYS, "{} keys in one list", keys.len());
-        let order = self.layout.order(side);
-        let (apart, scratch) = (&self.apart[side as usize], &mut self.scratch);
+        let order = (self.layout.order(side), &self.apart[side as usize]);
+        let scratch = &mut self.scratch;
         if self.layout.rest_bits() <= 32 {
-            let grid = self.short.grid(side, part);
-            dispatch(
-                self.kernel,
-                Fill {
-                    grid,
-                    order,
-                    apart,
-                    keys,
-                    scratch,
-                },
-            );
+            self.short.set(self.kernel, side, part, (order, keys, scratch));
         } else {
-            let grid = self.long.grid(side, part);
-            dispatch(
-                self.kernel,
-                Fill {
-                    grid,
-                    order,
-                    apart,
-                    keys,
-                    scratch,
-                },
-            );
+            self.long.set(self.kernel, side, part, (order, keys, scratch));
         }
     }
 }
@@ -245,34 +230,68 @@ const SHORT: usize = 1 << 15;
 
 impl<W: Rest> Buffers<W> {
     fn clear(&mut self) {
-        for grid in self.tops.iter_mut().chain(&mut self.bottoms) {
-            grid.clear();
-        }
+        self.grids.iter_mut().for_each(Grid::clear);
+        self.bounds.iter_mut().for_each(Sparse::clear);
     }
 
-    fn grid(&mut self, side: Side, part: Part) -> &mut Grid<W> {
-        match side {
-            Side::Top => &mut self.tops[part as usize],
-            Side::Bottom => &mut self.bottoms[part as usize],
-        }
+    fn set(
+        &mut self,
+        kernel: Kernel,
+        side: Side,
+        part: Part,
+        (order, keys, scratch): ((Order, &ByteTables), &[u64], &mut Scratch),
+    ) {
+        let to = match part {
+            Part::Inner => Sorted::Grid(&mut self.grids[side as usize], scratch),
+            Part::Bound => Sorted::Sparse(&mut self.bounds[side as usize]),
+        };
+        dispatch(kernel, Fill { to, order, keys });
     }
 
-    fn join<'a>(
-        &'a mut self,
-        (top, bottom): (Part, Part),
+    fn join(
+        &mut self,
+        kernel: Kernel,
+        parts: (Part, Part),
         layout: Layout,
-        tables: &'a mut Tables,
-        progress: OnProgress<'a>,
-    ) -> Join<'a, W> {
-        let (top, bottom) = (&self.tops[top as usize], &self.bottoms[bottom as usize]);
-        Join {
+        tables: &mut Tables,
+        progress: OnProgress<'_>,
+    ) -> Result<u64, CountError> {
+        let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
+        let (side, few, many) = match parts {
+            (Part::Inner, Part::Inner) => {
+                let gathered = &mut self.gathered;
+                let join = Join {
+                    layout,
+                    top,
+                    bottom,
+                    gathered,
+                    tables,
+                    progress,
+                };
+                return dispatch(kernel, join);
+            }
+            (Part::Bound, Part::Bound) => {
+                let (top, bottom) = (few_tops, few_bottoms);
+                let join = SparsePairs {
+                    top,
+                    bottom,
+                    progress,
+                };
+                return dispatch(kernel, join);
+            }
+            (Part::Bound, Part::Inner) => (Side::Top, few_tops, bottom),
+            (Part::Inner, Part::Bound) => (Side::Bottom, few_bottoms, top),
+        };
+        let join = SparseJoin {
             layout,
-            top,
-            bottom,
-            gathered: &mut self.gathered,
+            side,
+            few,
+            many,
+            gathered: &mut self.candidates,
             tables,
             progress,
-        }
+        };
+        dispatch(kernel, join)
     }
 }
 
@@ -328,13 +347,17 @@ fn on_neon<W: Work>(work: W) -> W::Result {
     work.run::<neon::Neon>()
 }
 
-/// Sorting a list into a grid.
+/// Taking the keys of a list apart.
 struct Fill<'a, W> {
-    grid: &'a mut Grid<W>,
-    order: Order,
-    apart: &'a ByteTables,
+    to: Sorted<'a, W>,
+    order: (Order, &'a ByteTables),
     keys: &'a [u64],
-    scratch: &'a mut Scratch,
+}
+
+/// Where the keys go.
+enum Sorted<'a, W> {
+    Grid(&'a mut Grid<W>, &'a mut Scratch),
+    Sparse(&'a mut Sparse<W>),
 }
 
 impl<W: Rest> Work for Fill<'_, W> {
@@ -342,7 +365,9 @@ impl<W: Rest> Work for Fill<'_, W> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        self.grid
-            .fill::<L>((self.order, self.apart), self.keys, self.scratch);
+        match self.to {
+            Sorted::Grid(grid, scratch) => grid.fill::<L>(self.order, self.keys, scratch),
+            Sorted::Sparse(list) => list.fill::<L>(self.order, self.keys),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    OnProgress, Work,
+    OnProgress, PAIRS_A_CALL, Work,
     gather::{Buffer, Row, TILE, TILE_BITS},
     grid::{Grid, Rest},
     lanes::Lanes,
@@ -31,9 +31,6 @@ pub(super) struct Gathered<W> {
     leaf_bottom: Buffer<W>,
 }
 
-/// Pairs between two calls of [`OnProgress`]: a few milliseconds.
-const PAIRS_A_CALL: usize = 1 << 30;
-
 impl<W: Rest> Work for Join<'_, W> {
     type Result = Result<u64, CountError>;
 
@@ -47,13 +44,7 @@ impl<W: Rest> Work for Join<'_, W> {
                 Ok(0)
             };
         }
-        match (W::WORDS, self.layout.rest_bits()) {
-            (1, 0..=24) => self.walk::<L, 4>(),
-            (1, 25..=30) => self.walk::<L, 5>(),
-            (1, _) => self.walk::<L, 6>(),
-            (_, 0..=48) => self.walk::<L, 8>(),
-            (_, _) => self.walk::<L, 11>(),
-        }
+        self.walk::<L>()
     }
 }
 
@@ -61,14 +52,14 @@ impl<W: Rest> Join<'_, W> {
     /// Visits every pair of patterns, tile by tile, so that the rows of both grids that a tile
     /// needs stay in the caches, and are narrowed to what it needs of them only once.
     #[inline(always)]
-    fn walk<L: Lanes, const GROUPS: usize>(&mut self) -> Result<u64, CountError> {
+    fn walk<L: Lanes>(&mut self) -> Result<u64, CountError> {
         let (x1, x2) = (1 << self.layout.x1_bits(), 1 << self.layout.x2_bits());
         let (mut total, mut pairs) = (0_u64, 0);
         let (mut visited, mut told) = (0, 0);
         for tile1 in tiles(x1) {
             for tile2 in tiles(x2) {
                 visited += tile1.len() * tile2.len();
-                let count = self.tile::<L, GROUPS>((tile1.clone(), tile2), &mut pairs);
+                let count = self.tile::<L>((tile1.clone(), tile2), &mut pairs);
                 total = total.checked_add(count).ok_or(CountError::Overflow)?;
                 if pairs >= PAIRS_A_CALL || visited == x1 * x2 {
                     if (self.progress)((visited - told) as f64 / (x1 * x2) as f64).is_break() {
@@ -83,7 +74,7 @@ impl<W: Rest> Join<'_, W> {
 
     /// The disjoint pairs with X1 and X2 in these ranges; adds the pairs tested to `pairs`.
     #[inline(always)]
-    fn tile<L: Lanes, const GROUPS: usize>(
+    fn tile<L: Lanes>(
         &mut self,
         (tile1, tile2): (Range<usize>, Range<usize>),
         pairs: &mut usize,
@@ -120,10 +111,13 @@ impl<W: Rest> Join<'_, W> {
                     continue;
                 }
                 let below = bottom.gather(g1 % TILE, leaf_bottom);
+                if below.1 == 0 {
+                    continue;
+                }
                 *pairs += above.1 * below.1;
                 // SAFETY: gathered lists have the slack that leaves read; the instruction set is
                 // there, since the kernel got us here.
-                total += unsafe { self.tables.count::<L, W, GROUPS>(above, below) };
+                total += unsafe { self.tables.count::<L, W>(self.layout, above, below) };
             }
         }
         total
