@@ -211,9 +211,11 @@ impl HJoin {
         let order = (self.layout.order(side), &self.apart[side as usize]);
         let scratch = &mut self.scratch;
         if self.layout.rest_bits() <= 32 {
-            self.short.set(self.kernel, side, part, (order, keys, scratch));
+            self.short
+                .set(self.kernel, side, part, (order, keys, scratch));
         } else {
-            self.long.set(self.kernel, side, part, (order, keys, scratch));
+            self.long
+                .set(self.kernel, side, part, (order, keys, scratch));
         }
     }
 }

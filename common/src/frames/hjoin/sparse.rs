@@ -93,7 +93,11 @@ impl<W: Rest> Work for SparseJoin<'_, W> {
                 (pairs, told) = (0, pattern + 1);
             }
         }
-        let left = if rows == 0 { 1.0 } else { f64::from(rows - told) / f64::from(rows) };
+        let left = if rows == 0 {
+            1.0
+        } else {
+            f64::from(rows - told) / f64::from(rows)
+        };
         if (self.progress)(left).is_break() {
             return Err(CountError::Cancelled);
         }
