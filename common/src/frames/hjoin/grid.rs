@@ -15,8 +15,8 @@ pub(super) trait Rest: Copy + Default {
     /// The low bits of `bits`, which has no others.
     fn new(bits: u64) -> Self;
 
-    /// The value of the six bits from bit `from` on.
-    fn six_bits(self, from: usize) -> usize;
+    /// The value of the `BITS` bits from bit `from` on.
+    fn field<const BITS: usize>(self, from: usize) -> usize;
 
     /// All bits.
     fn bits(self) -> u64;
@@ -38,8 +38,8 @@ impl Rest for u32 {
     }
 
     #[inline(always)]
-    fn six_bits(self, from: usize) -> usize {
-        (self >> from) as usize & 63
+    fn field<const BITS: usize>(self, from: usize) -> usize {
+        (self >> from) as usize & ((1 << BITS) - 1)
     }
 
     #[inline(always)]
@@ -62,9 +62,9 @@ impl Rest for u64 {
     }
 
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to six bits")]
-    fn six_bits(self, from: usize) -> usize {
-        (self >> from) as usize & 63
+    #[expect(clippy::cast_possible_truncation, reason = "a few bits are wanted")]
+    fn field<const BITS: usize>(self, from: usize) -> usize {
+        (self >> from) as usize & ((1 << BITS) - 1)
     }
 
     #[inline(always)]

@@ -167,7 +167,7 @@ impl Estimate {
 
     /// Predicted time, in cycles of the machine that the constants were fitted on.
     fn cycles(self, layout: Layout) -> f64 {
-        let groups = f64::from(layout.rest_bits().div_ceil(6).max(4));
+        let groups = f64::from(layout.rest_bits().div_ceil(5).max(5));
         let wide = if layout.rest_bits() > 32 { 2.0 } else { 1.0 };
         let sort = self.keys * SORT * wide + self.leaves * CELL;
         let gather = (self.gathered.0 + self.gathered.1) * GATHER * wide + self.leaves * LEAF;

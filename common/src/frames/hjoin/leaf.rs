@@ -2,11 +2,15 @@
 
 use super::{grid::Rest, lanes::Lanes, layout::Layout};
 
-/// Rows of the table of one group of six bits: the OR of every subset of its planes.
-const ROWS: usize = 64;
+/// Bits of a group, each of which has a table. One more would spare a look into every sixth table,
+/// but tables of two blocks would no longer fit in a first-level cache.
+const GROUP_BITS: usize = 5;
+
+/// Rows of the table of a group: the OR of every subset of its planes.
+const ROWS: usize = 1 << GROUP_BITS;
 
 /// Groups of the longest rests.
-const MOST_GROUPS: usize = 11;
+const MOST_GROUPS: usize = 13;
 
 /// Blocks of the longer list that are matched at a time: finding a probe's rows takes as many
 /// instructions as looking into them.
@@ -56,16 +60,16 @@ impl Tables {
                 return few::<L, W>(probes, sliced);
             }
             match (W::WORDS, layout.rest_bits()) {
-                (1, 0..=24) => self.sliced::<L, W, 4>(sliced, probes),
-                (1, 25..=30) => self.sliced::<L, W, 5>(sliced, probes),
-                (1, _) => self.sliced::<L, W, 6>(sliced, probes),
-                (_, 0..=48) => self.sliced::<L, W, 8>(sliced, probes),
+                (1, 0..=25) => self.sliced::<L, W, 5>(sliced, probes),
+                (1, 26..=30) => self.sliced::<L, W, 6>(sliced, probes),
+                (1, _) => self.sliced::<L, W, 7>(sliced, probes),
+                (_, 0..=45) => self.sliced::<L, W, 9>(sliced, probes),
                 (_, _) => self.sliced::<L, W, MOST_GROUPS>(sliced, probes),
             }
         }
     }
 
-    /// As [`Self::count`], `GROUPS` groups of six bits covering all rest bits.
+    /// As [`Self::count`], `GROUPS` groups covering all rest bits.
     #[inline(always)]
     unsafe fn sliced<L: Lanes, W: Rest, const GROUPS: usize>(
         &mut self,
@@ -166,7 +170,7 @@ unsafe fn few<L: Lanes, W: Rest>(short: &[W], long: (*const W, usize)) -> u64 {
 
 /// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
 ///
-/// Row i of the table of group g is the OR of the planes 6g + b over the bits b set in i; a plane
+/// Row i of the table of group g is the OR of the planes 5g + b over the bits b set in i; a plane
 /// has one bit a key. The bits of keys past the end are one in every row of the first table.
 /// A row is `BLOCKS` vectors after the one before it.
 #[inline(always)]
@@ -175,7 +179,7 @@ unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
     length: usize,
     tables: *mut L,
 ) {
-    let mut planes = [L::zero(); 66];
+    let mut planes = [L::zero(); GROUP_BITS * MOST_GROUPS];
     for word in 0..W::WORDS {
         let mut rows = [L::zero(); 32];
         for (at, row) in rows.iter_mut().enumerate() {
@@ -186,7 +190,7 @@ unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
         planes[32 * word..32 * word + 32].copy_from_slice(&rows);
     }
     for group in 0..GROUPS {
-        let planes = &planes[6 * group..6 * group + 6];
+        let planes = &planes[GROUP_BITS * group..GROUP_BITS * (group + 1)];
         let outside = if group == 0 {
             past_end::<L>(length)
         } else {
@@ -198,8 +202,8 @@ unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
             let bit = row.ilog2() as usize;
             low[row] = low[row ^ 1 << bit].or(planes[bit]);
         }
-        let mut high = [L::zero(); 8];
-        for row in 0..8_usize {
+        let mut high = [L::zero(); ROWS / 8];
+        for row in 0..high.len() {
             if row > 0 {
                 let bit = row.ilog2() as usize;
                 high[row] = high[row ^ 1 << bit].or(planes[3 + bit]);
@@ -280,62 +284,96 @@ unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
     probes: &[W],
     tables: *const [L; BLOCKS],
 ) -> u64 {
-    let mut sums = L::zero();
-    let (mut one, mut two, mut four) = (L::zero(), L::zero(), L::zero());
+    let mut counts = Counts([L::zero(); 4]);
     let mut eights = probes.chunks_exact(8 / BLOCKS);
     for probes in &mut eights {
         let tables = opaque(tables);
-        // SAFETY: the caller filled the tables.
-        let at = |at: usize| unsafe {
-            picked::<L, W, GROUPS, BLOCKS>(probes[at / BLOCKS], tables.cast::<L>().add(at % BLOCKS))
-        };
-        let (carry, sum) = L::carry_save(one, at(0), at(1));
-        let (carry2, sum) = L::carry_save(sum, at(2), at(3));
-        let (carry4, pair) = L::carry_save(two, carry, carry2);
-        let (carry, sum) = L::carry_save(sum, at(4), at(5));
-        let (carry2, sum) = L::carry_save(sum, at(6), at(7));
-        let (carry4b, pair) = L::carry_save(pair, carry, carry2);
-        let (eight, quad) = L::carry_save(four, carry4, carry4b);
-        (one, two, four) = (sum, pair, quad);
-        sums = eight.add_ones(sums);
+        let mut any = [L::zero(); 8];
+        for (at, any) in any.iter_mut().enumerate() {
+            // SAFETY: the caller filled the tables.
+            *any =
+                unsafe { picked::<L, W, GROUPS, BLOCKS>(probes[at / BLOCKS], tables, at % BLOCKS) };
+        }
+        counts.add(any);
     }
-    let counted = 8 * sum_of(sums)
-        + 4 * sum_of(four.add_ones(L::zero()))
-        + 2 * sum_of(two.add_ones(L::zero()));
-    let mut sums = one.add_ones(L::zero());
+    let mut sums = L::zero();
     for &probe in eights.remainder() {
         for block in 0..BLOCKS {
             // SAFETY: as above.
-            let any =
-                unsafe { picked::<L, W, GROUPS, BLOCKS>(probe, tables.cast::<L>().add(block)) };
+            let any = unsafe { picked::<L, W, GROUPS, BLOCKS>(probe, tables, block) };
             sums = any.add_ones(sums);
         }
     }
-    counted + sum_of(sums)
+    counts.total() + sum_of(sums)
 }
 
-/// The OR of the rows that a probe picks, each `BLOCKS` vectors after the one before it: its zeros
-/// are the keys disjoint from it.
+/// Numbers of one bits: in every bit position of the first three vectors so many ones, twos and
+/// fours, and in every 64-bit lane of the last so many eights.
+struct Counts<L>([L; 4]);
+
+impl<L: Lanes> Counts<L> {
+    #[inline(always)]
+    fn add(&mut self, bits: [L; 8]) {
+        let Self([ones, twos, fours, eights]) = *self;
+        let (two0, ones) = L::carry_save(ones, bits[0], bits[1]);
+        let (two1, ones) = L::carry_save(ones, bits[2], bits[3]);
+        let (four0, twos) = L::carry_save(twos, two0, two1);
+        let (two0, ones) = L::carry_save(ones, bits[4], bits[5]);
+        let (two1, ones) = L::carry_save(ones, bits[6], bits[7]);
+        let (four1, twos) = L::carry_save(twos, two0, two1);
+        let (eight, fours) = L::carry_save(fours, four0, four1);
+        self.0 = [ones, twos, fours, eight.add_ones(eights)];
+    }
+
+    #[inline(always)]
+    fn total(self) -> u64 {
+        let Self([ones, twos, fours, eights]) = self;
+        sum_of(ones.add_ones(L::zero()))
+            + 2 * sum_of(twos.add_ones(L::zero()))
+            + 4 * sum_of(fours.add_ones(L::zero()))
+            + 8 * sum_of(eights)
+    }
+}
+
+/// The OR of the rows that a probe picks in the tables of a block: its zeros are the keys disjoint
+/// from it.
 #[inline(always)]
 unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
     probe: W,
-    tables: *const L,
+    tables: *const [L; BLOCKS],
+    block: usize,
 ) -> L {
-    // SAFETY: six bits pick one of the rows of each group.
+    // SAFETY: the bits of a group pick one of its rows.
     unsafe {
-        let row = |group: usize| *tables.add((ROWS * group + probe.six_bits(6 * group)) * BLOCKS);
-        let mut any = row(0);
+        let mut any = row(probe, tables, 0, block);
         let mut group = 1;
         while group + 1 < GROUPS {
-            any = L::or3(any, row(group), row(group + 1));
+            let (one, other) = (
+                row(probe, tables, group, block),
+                row(probe, tables, group + 1, block),
+            );
+            any = L::or3(any, one, other);
             group += 2;
         }
         if group < GROUPS {
-            any.or(row(group))
+            any.or(row(probe, tables, group, block))
         } else {
             any
         }
     }
+}
+
+/// The row that a probe picks in the table of a group.
+#[inline(always)]
+unsafe fn row<L: Lanes, W: Rest, const BLOCKS: usize>(
+    probe: W,
+    tables: *const [L; BLOCKS],
+    group: usize,
+    block: usize,
+) -> L {
+    let row = ROWS * group + probe.field::<GROUP_BITS>(GROUP_BITS * group);
+    // SAFETY: the caller filled the tables.
+    unsafe { *tables.add(row).cast::<L>().add(block) }
 }
 
 /// The same pointer, of which the compiler knows nothing: it would keep the address of every
