@@ -134,38 +134,46 @@ const fn keys_a_block<L: Lanes>() -> usize {
 /// Tests every pair, a vector of the long list at a time.
 #[inline(always)]
 unsafe fn few<L: Lanes, W: Rest>(short: &[W], long: (*const W, usize)) -> u64 {
-    let mut count = 0;
+    let mut counts = L::zero();
     let mut at = 0;
-    while at < long.1 {
-        let mut words = [[0; 16]; 2];
-        for lane in 0..L::LANES {
-            // SAFETY: less than a block past the end.
-            let rest = unsafe { *long.0.add(at + lane) };
-            for (word, lanes) in words.iter_mut().enumerate().take(W::WORDS) {
-                lanes[lane] = rest.word(word);
-            }
-        }
-        // SAFETY: 16 lanes are the most there are.
-        let keys = words.map(|lanes| unsafe { L::load(lanes.as_ptr()) });
-        let mut counts = L::zero();
-        for probe in short {
-            let mut meet = keys[0].and(L::splat(probe.word(0)));
-            if W::WORDS == 2 {
-                meet = meet.or(keys[1].and(L::splat(probe.word(1))));
-            }
-            counts = meet.add_disjoint(meet, counts);
-        }
-        let mut lanes = [0_u32; 16];
-        // SAFETY: as above.
-        unsafe { counts.store(lanes.as_mut_ptr()) };
-        let here = L::LANES.min(long.1 - at);
-        count += lanes[..here]
-            .iter()
-            .map(|&count| u64::from(count))
-            .sum::<u64>();
+    while at + L::LANES <= long.1 {
+        // SAFETY: the caller vouches for the list.
+        counts = unsafe { add_disjoint(short, long.0.add(at), counts) };
         at += L::LANES;
     }
-    count
+    let mut lanes = [0_u32; 16];
+    // SAFETY: 16 lanes are the most there are; less than a vector past the end of the list is read.
+    unsafe {
+        counts.store(lanes.as_mut_ptr());
+        let mut last = [0_u32; 16];
+        add_disjoint::<L, W>(short, long.0.add(at), L::zero()).store(last.as_mut_ptr());
+        for (lane, last) in lanes.iter_mut().zip(&last[..long.1 - at]) {
+            *lane += last;
+        }
+    }
+    lanes.iter().map(|&count| u64::from(count)).sum()
+}
+
+/// Adds to each lane of `counts` how many of `probes` have no bit in common with its key.
+#[inline(always)]
+unsafe fn add_disjoint<L: Lanes, W: Rest>(probes: &[W], keys: *const W, mut counts: L) -> L {
+    // SAFETY: the caller vouches for a vector of keys.
+    let (low, high) = unsafe {
+        let high = if W::WORDS == 2 {
+            load_words::<L, W>(keys, 1)
+        } else {
+            L::zero()
+        };
+        (load_words::<L, W>(keys, 0), high)
+    };
+    for probe in probes {
+        let mut meet = low.and(L::splat(probe.word(0)));
+        if W::WORDS == 2 {
+            meet = meet.or(high.and(L::splat(probe.word(1))));
+        }
+        counts = meet.add_disjoint(meet, counts);
+    }
+    counts
 }
 
 /// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
