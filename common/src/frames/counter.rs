@@ -23,8 +23,7 @@ use crate::count::{CountError, Orientation, Setup, SetupError, Watch};
 pub struct Counter {
     division: Arc<Division>,
     turned: bool,
-    /// The most keys in a list of half boards.
-    limit: usize,
+    budget: Budget,
     shelf: Shelf,
     parts: Parts,
     shares: Shares,
@@ -45,8 +44,8 @@ impl Counter {
         let budget = Budget::new(setup.memory_bytes, &division, &join)?;
         Ok(Self {
             turned,
-            limit: budget.keys,
             shelf: Shelf::new(budget.shelf_bytes),
+            budget,
             parts: Parts::new(QJoin::new(setup.kernel)),
             shares: Shares::default(),
             top: HalfBoards::default(),
@@ -75,7 +74,7 @@ impl Counter {
     /// Joins in pieces of about so many keys.
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
+        self.budget.set_limit(limit);
     }
 
     /// The weighted count of one frame.
@@ -94,8 +93,9 @@ impl Counter {
         let geometry = division.geometry(kind, self.turned);
         self.parts.set(frame, geometry, &division, &mut self.shelf);
         let (tops, bottoms) = self.shares.whole();
-        self.top.begin(tops, self.limit);
-        self.bottom.begin(bottoms, self.limit);
+        let limit = self.budget.keys((kind, queens));
+        self.top.begin(tops, limit);
+        self.bottom.begin(bottoms, limit);
         let all_pairs: f64 = self.shares.iter().map(Share::pairs).sum();
         let mut sum = 0i128;
         for at in 0..self.shares.len() {

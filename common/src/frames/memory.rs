@@ -1,15 +1,16 @@
 //! How a thread's memory budget is divided.
 
-use super::{hjoin::HJoin, plan::Division};
+use super::{geometry::Kind, hjoin::HJoin, plan::Division};
 use crate::count::SetupError;
 
 /// What one thread may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Quarter lists kept for later frames, in bytes.
     pub(super) shelf_bytes: u64,
-    /// Half boards of one half held at a time, in keys; one row set's more for the last.
-    pub(super) keys: usize,
+    /// By class of frames: half boards of one half held at a time, in keys; one row set's more for
+    /// the last.
+    keys: Vec<((Kind, u32), usize)>,
 }
 
 /// Pieces so small that a join would be mostly overhead.
@@ -24,28 +25,75 @@ impl Budget {
     /// # Errors
     /// If not even the smallest pieces fit.
     pub(super) fn new(given: u64, division: &Division, join: &HJoin) -> Result<Self, SetupError> {
-        let quarters = division.quarter_bytes();
-        let row_set = division.row_set_keys();
-        // A list of half boards is written before it is sorted, and may pass its limit by a row set.
-        let needed = |keys: usize| {
-            let lists = 2 * size_of::<u64>() as u64 * (keys + row_set) as u64;
-            quarters + lists + join.memory_bytes(keys + row_set, keys + row_set)
-        };
-        let least_keys = LEAST_KEYS.max(4 * row_set);
-        let least = needed(least_keys);
+        let needs: Vec<Need> = division
+            .classes()
+            .map(|class| Need::new(class, division))
+            .collect();
+        let least = needs.iter().map(|need| need.bytes(need.least_keys(), join));
+        let least = least.max().unwrap_or(0);
         if given < least {
             return Err(SetupError::Memory { given, least });
         }
         let shelf_bytes = (given / SHELF_PART).min(given - least);
-        // The most keys that fit, between this many and twice as many again and again.
-        let fits = |keys: usize| needed(keys) <= given - shelf_bytes;
-        let mut keys = least_keys;
+        let keys = |need: &Need| (need.class, need.most_keys(given - shelf_bytes, join));
+        Ok(Self {
+            shelf_bytes,
+            keys: needs.iter().map(keys).collect(),
+        })
+    }
+
+    /// Gives every class this limit.
+    #[cfg(test)]
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        for (_, keys) in &mut self.keys {
+            *keys = limit;
+        }
+    }
+
+    /// The most half boards of one half of a frame of `class` to hold at a time.
+    pub(super) fn keys(&self, class: (Kind, u32)) -> usize {
+        let known = self.keys.iter().find(|known| known.0 == class);
+        known.expect("every class has its share").1
+    }
+}
+
+/// What the frames of a class need.
+struct Need {
+    class: (Kind, u32),
+    quarter_bytes: u64,
+    row_set_keys: usize,
+}
+
+impl Need {
+    fn new(class: (Kind, u32), division: &Division) -> Self {
+        Self {
+            class,
+            quarter_bytes: division.quarter_bytes(class),
+            row_set_keys: division.row_set_keys(class),
+        }
+    }
+
+    fn least_keys(&self) -> usize {
+        LEAST_KEYS.max(4 * self.row_set_keys)
+    }
+
+    /// Memory in bytes for holding so many half boards of either half.
+    fn bytes(&self, keys: usize, join: &HJoin) -> u64 {
+        // A list of half boards is written before it is sorted, and may pass its limit by a row set.
+        let keys = keys.saturating_add(self.row_set_keys);
+        let lists = 2 * size_of::<u64>() as u64 * keys as u64;
+        self.quarter_bytes + lists + join.memory_bytes(keys, keys)
+    }
+
+    /// The most half boards that fit in so many bytes, where the least do.
+    fn most_keys(&self, bytes: u64, join: &HJoin) -> usize {
+        let mut keys = self.least_keys();
         for step in (0..40).rev().map(|bit| 1usize << bit) {
-            if fits(keys.saturating_add(step)) {
+            if self.bytes(keys.saturating_add(step), join) <= bytes {
                 keys += step;
             }
         }
-        Ok(Self { shelf_bytes, keys })
+        keys
     }
 }
 
@@ -72,9 +120,11 @@ mod tests {
                 panic!("N = {n} in one byte");
             };
             let smallest = Budget::new(least, &division, &join).unwrap();
-            assert!(smallest.keys >= LEAST_KEYS);
             let larger = Budget::new(10 * least, &division, &join).unwrap();
-            assert!(larger.keys > smallest.keys, "N = {n}");
+            for class in division.classes() {
+                let (few, many) = (smallest.keys(class), larger.keys(class));
+                assert!(LEAST_KEYS <= few && few < many, "N = {n}, {class:?}");
+            }
         }
     }
 }

@@ -36,6 +36,11 @@ impl Frame {
 }
 
 impl Row {
+    /// What decides the sizes of a frame's lists but for the columns themselves.
+    fn class(&self) -> (Kind, u32) {
+        (self.kind, self.queens)
+    }
+
     /// #A, the number of queens in quadrant P.
     pub(super) fn top_queens(&self) -> u32 {
         top_queens(self.kind, self.queens)
@@ -132,8 +137,14 @@ impl Division {
         limit().unwrap_or(u64::MAX)
     }
 
-    /// Memory for the quarter lists of any frame, in bytes, as estimated.
-    pub(crate) fn quarter_bytes(&self) -> u64 {
+    /// The kinds of frames and their numbers of queens: each has its own sizes of lists.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (Kind, u32)> {
+        let alike = self.rows.chunk_by(|a, b| a.class() == b.class());
+        alike.map(|rows| rows[0].class())
+    }
+
+    /// Memory for the quarter lists of any frame of a class, in bytes, as estimated.
+    pub(crate) fn quarter_bytes(&self, class: (Kind, u32)) -> u64 {
         let lists = |row: &Row| {
             let list = |size| self.costs.quarter_boards(size, &self.sets);
             let (upper, lower) = (list(row.top_queens()), list(row.queens));
@@ -145,24 +156,20 @@ impl Division {
             let q = list(self.side - row.queens);
             upper * f64::from(p) + q * f64::from(s) + lower + q + 2.0 * lower.max(q)
         };
-        let mut most = 0.0;
-        for (at, row) in self.rows.iter().enumerate() {
-            let before = at.checked_sub(1).map(|at| &self.rows[at]);
-            if before.is_none_or(|before| (before.kind, before.queens) != (row.kind, row.queens)) {
-                most = lists(row).max(most);
-            }
-        }
-        whole(most * 8.0)
+        whole(self.rows_of(class).take(1).map(lists).sum::<f64>() * 8.0)
     }
 
-    /// The most half boards of one row set, as estimated.
-    pub(crate) fn row_set_keys(&self) -> usize {
+    /// The most half boards of one row set in frames of a class, as estimated.
+    pub(crate) fn row_set_keys(&self, class: (Kind, u32)) -> usize {
         let most = self
-            .rows
-            .iter()
+            .rows_of(class)
             .map(|row| self.costs.row_set_keys(row, &self.sets));
         let most = whole(2.0 * most.fold(0.0, f64::max));
         usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
+    fn rows_of(&self, class: (Kind, u32)) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.class() == class)
     }
 
     /// n, the side of a quadrant.
