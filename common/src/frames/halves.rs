@@ -97,11 +97,12 @@ impl HalfBoards {
         self.starts.push(0);
         self.ranks = ranks.start..ranks.start;
         let mut asked = 0;
-        for rank in ranks {
+        for rank in ranks.clone() {
             maker.join(rank, &mut self.keys);
             self.starts.push(self.keys.len());
             self.ranks.end = rank + 1;
             if self.keys.len() >= self.limit {
+                self.even_out(ranks.len());
                 break;
             }
             if self.keys.len() - asked >= KEYS_A_CALL {
@@ -112,6 +113,16 @@ impl HalfBoards {
             }
         }
         Ok(())
+    }
+
+    /// Gives back so many of the boards held that all pieces of `left` row sets will be of about the
+    /// same length: a short piece joined with a long one takes far more than its share of the time.
+    fn even_out(&mut self, left: usize) {
+        let pieces = left.div_ceil(self.ranks.len());
+        let even = left.div_ceil(pieces);
+        self.ranks.end = self.ranks.start + even;
+        self.starts.truncate(even + 1);
+        self.keys.truncate(self.starts[even]);
     }
 }
 
