@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Line};
 
 /// Eight 32-bit lanes.
 #[derive(Clone, Copy)]
@@ -23,6 +23,29 @@ impl Lanes for Avx2 {
     fn extract(word: u64, mask: u64) -> u64 {
         // SAFETY: see the module.
         unsafe { _pext_u64(word, mask) }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(of: *const T) {
+        // SAFETY: see the module; any address may be prefetched.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(of.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(line: &Line, to: &mut Line) {
+        let (from, to): (*const __m256i, *mut __m256i) =
+            ((&raw const *line).cast(), (&raw mut *to).cast());
+        // SAFETY: see the module; lines are aligned, and the caller vouches for the order.
+        unsafe {
+            _mm256_stream_si256(to, _mm256_load_si256(from));
+            _mm256_stream_si256(to.add(1), _mm256_load_si256(from.add(1)));
+        }
+    }
+
+    #[inline(always)]
+    fn end_streams() {
+        // SAFETY: see the module.
+        unsafe { _mm_sfence() }
     }
 
     #[inline(always)]

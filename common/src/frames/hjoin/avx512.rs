@@ -5,7 +5,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{grid::Rest, lanes::Lanes, split::Split};
+use super::{
+    grid::Rest,
+    lanes::{Lanes, Line},
+    split::Split,
+};
 
 /// Implements [`Lanes`] for one width; the intrinsics differ in their names alone.
 macro_rules! lanes {
@@ -43,6 +47,27 @@ macro_rules! lanes {
                         (_, _) => split_long(cast(split)),
                     }
                 }
+            }
+
+            #[inline(always)]
+            fn prefetch<T>(of: *const T) {
+                // SAFETY: see the module; any address may be prefetched.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(of.cast()) }
+            }
+
+            #[inline(always)]
+            unsafe fn stream(line: &Line, to: &mut Line) {
+                // SAFETY: see the module; lines are aligned, and the caller vouches for the order.
+                unsafe {
+                    let words = _mm512_load_si512((&raw const *line).cast());
+                    _mm512_stream_si512((&raw mut *to).cast(), words);
+                }
+            }
+
+            #[inline(always)]
+            fn end_streams() {
+                // SAFETY: see the module.
+                unsafe { _mm_sfence() }
             }
 
             #[inline(always)]

@@ -2,6 +2,22 @@
 
 use super::{grid::Rest, split::Split};
 
+/// A line of the caches.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u64; Line::WORDS]);
+
+impl Line {
+    /// 64-bit words in a line.
+    pub(super) const WORDS: usize = 8;
+
+    /// The words of consecutive lines.
+    pub(super) fn words(lines: &[Self]) -> &[u64] {
+        // SAFETY: a line is its words and nothing else, and aligned to more than a word.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), Self::WORDS * lines.len()) }
+    }
+}
+
 /// A vector of 32-bit lanes with the bitwise operations of a bit-sliced leaf.
 ///
 /// The methods are safe to call only where the instruction set is there: each implementation is
@@ -96,9 +112,27 @@ pub(super) trait Lanes: Copy {
         without
     }
 
-    /// The bits of `word` under `mask`, moved together.
+    /// The bits of `word` under `mask`, moved together: below 2^ones of `mask`. Where that [is not one
+    /// instruction](Self::EXTRACTS), `mask` must be a range of bits.
     #[inline(always)]
     fn extract(word: u64, mask: u64) -> u64 {
-        super::layout::extract(word, mask)
+        (word & mask).unbounded_shr(mask.trailing_zeros())
     }
+
+    /// Asks for a line of memory that is written to soon.
+    #[inline(always)]
+    fn prefetch<T>(_of: *const T) {}
+
+    /// Writes a line that is not read soon.
+    ///
+    /// # Safety
+    /// [`Self::end_streams`] comes before any other access to what is written.
+    #[inline(always)]
+    unsafe fn stream(line: &Line, to: &mut Line) {
+        *to = *line;
+    }
+
+    /// Makes the written lines readable.
+    #[inline(always)]
+    fn end_streams() {}
 }

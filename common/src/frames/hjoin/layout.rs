@@ -226,6 +226,17 @@ impl Order {
         }
     }
 
+    /// The order of words that are [`Self::sorted`] already.
+    pub(super) fn of_sorted(self) -> Self {
+        let bits = |number: u32| (1 << number) - 1;
+        Self {
+            rest: bits(self.rest_bits),
+            minor: bits(self.minor_bits) << self.rest_bits,
+            major: bits(self.major_bits) << (self.rest_bits + self.minor_bits),
+            ..self
+        }
+    }
+
     /// The bits of a key in order: the rest lowest, then the minor pattern, then the major one.
     #[inline(always)]
     pub(super) fn sorted(self, key: u64, extract: impl Fn(u64, u64) -> u64) -> u64 {

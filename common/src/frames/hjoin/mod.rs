@@ -12,6 +12,7 @@ mod lanes;
 mod layout;
 mod leaf;
 mod scalar;
+mod sort;
 mod sparse;
 mod split;
 mod walk;
@@ -30,10 +31,11 @@ use std::ops::ControlFlow;
 
 use self::{
     gather::{Buffer, SLACK},
-    grid::{Grid, Rest, Scratch},
+    grid::{Grid, Rest},
     lanes::Lanes,
     layout::{ByteTables, Layout, Order, Side},
     leaf::Tables,
+    sort::Scratch,
     sparse::{Sparse, SparseJoin, SparsePairs},
     walk::{Gathered, Join},
 };
@@ -198,12 +200,9 @@ impl HJoin {
         } else {
             4
         };
-        // The rests, buffers for a quarter of them, sorting by rows, splitting, offsets.
+        // The rests, buffers for a quarter of them, sorting, offsets.
         let rests = rest * (both + both / 4 + 4 * SLACK as u64);
-        rests
-            + 8 * longer
-            + split::memory_bytes(top.max(bottom))
-            + 2 * Layout::most_offset_bytes(top, bottom)
+        rests + sort::memory_bytes(longer) + 2 * Layout::most_offset_bytes(top, bottom)
     }
 
     fn set(&mut self, side: Side, part: Part, keys: &[u64]) {

@@ -4,10 +4,11 @@
 use super::{
     OnProgress, Work,
     gather::{Buffer, Row},
-    grid::{Apart, Grid, Rest},
+    grid::{Grid, Rest},
     lanes::Lanes,
     layout::{ByteTables, Layout, Order, Side},
     leaf::Tables,
+    sort::Apart,
 };
 use crate::count::CountError;
 
@@ -32,24 +33,20 @@ impl<W: Rest> Sparse<W> {
     }
 
     #[inline(always)]
-    pub(super) fn fill<L: Lanes>(&mut self, (order, tables): (Order, &ByteTables), keys: &[u64]) {
-        let apart = Apart { order, tables };
+    pub(super) fn fill<L: Lanes>(&mut self, order: (Order, &ByteTables), keys: &[u64]) {
+        let apart = Apart::new::<L>(order);
         self.keys.clear();
-        self.keys.extend(keys.iter().map(|&key| {
-            let sorted = apart.sorted::<L>(key);
-            let cell = apart.cell(sorted);
-            SparseKey {
-                major: pattern(cell >> order.minor_bits),
-                minor: pattern(cell & ((1 << order.minor_bits) - 1)),
-                rest: apart.rest(sorted),
-            }
+        self.keys.extend(keys.iter().map(|&key| SparseKey {
+            major: pattern(apart.major::<L>(key)),
+            minor: pattern(apart.minor::<L>(key)),
+            rest: apart.rest::<L, W>(key),
         }));
         self.keys.sort_unstable_by_key(|key| key.major);
     }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "patterns have few bits")]
-fn pattern(bits: usize) -> u32 {
+fn pattern(bits: u64) -> u32 {
     bits as u32
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Scratch {
 const VECTOR: usize = 8;
 
 /// Cells up to which splitting is faster than counting: every bit is a pass over the keys.
-const FEW_CELLS: usize = 1 << 9;
+const FEW_CELLS: usize = 1 << 4;
 /// Keys a cell from which on it is: every part costs some cycles.
 const KEYS_A_CELL: usize = 32;
 /// The longest list to split, so that the memory for it stays small.
@@ -44,8 +44,8 @@ pub(super) fn pays(cells: usize, keys: usize) -> bool {
 }
 
 /// The most memory, in bytes, that splitting a list of this length takes.
-pub(super) fn memory_bytes(keys: usize) -> u64 {
-    16 * (keys.min(MOST_KEYS) + VECTOR) as u64
+pub(super) fn memory_bytes(keys: u64) -> u64 {
+    16 * (keys.min(MOST_KEYS as u64) + VECTOR as u64)
 }
 
 /// The bits that choose a cell, the first to split by first, and each at its place once those
