@@ -1,7 +1,7 @@
 //! Sorting into few cells, bit by bit: a list is split into the keys without a bit and those with
 //! it, then each part again. Where one instruction packs the chosen lanes of a vector, a bit costs
 //! less than a cycle a key, while counters of few cells, each waiting for its last change to
-//! reach memory and come back, cost a dozen.
+//! reach memory and come back, cost several.
 
 use std::cmp::Ordering;
 
