@@ -1,16 +1,13 @@
 //! Counting the disjoint pairs of two short lists of rests.
 
-use super::{grid::Rest, lanes::Lanes, layout::Layout};
-
-/// Bits of a group, each of which has a table. One more would spare a look into every sixth table,
-/// but tables of two blocks would no longer fit in a first-level cache.
-const GROUP_BITS: usize = 5;
+use super::{
+    grid::Rest,
+    lanes::Lanes,
+    layout::{GROUP_BITS, Layout, MOST_GROUPS},
+};
 
 /// Rows of the table of a group: the OR of every subset of its planes.
 const ROWS: usize = 1 << GROUP_BITS;
-
-/// Groups of the longest rests.
-const MOST_GROUPS: usize = 13;
 
 /// Blocks of the longer list that are matched at a time: finding a probe's rows takes as many
 /// instructions as looking into them.
@@ -59,11 +56,11 @@ impl Tables {
             if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
                 return few::<L, W>(probes, sliced);
             }
-            match (W::WORDS, layout.rest_bits()) {
-                (1, 0..=25) => self.sliced::<L, W, 5>(sliced, probes),
-                (1, 26..=30) => self.sliced::<L, W, 6>(sliced, probes),
+            match (W::WORDS, layout.groups()) {
+                (1, 5) => self.sliced::<L, W, 5>(sliced, probes),
+                (1, 6) => self.sliced::<L, W, 6>(sliced, probes),
                 (1, _) => self.sliced::<L, W, 7>(sliced, probes),
-                (_, 0..=45) => self.sliced::<L, W, 9>(sliced, probes),
+                (_, 9) => self.sliced::<L, W, 9>(sliced, probes),
                 (_, _) => self.sliced::<L, W, MOST_GROUPS>(sliced, probes),
             }
         }
@@ -295,7 +292,6 @@ unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
     let mut counts = Counts([L::zero(); 4]);
     let mut eights = probes.chunks_exact(8 / BLOCKS);
     for probes in &mut eights {
-        let tables = opaque(tables);
         let mut any = [L::zero(); 8];
         for (at, any) in any.iter_mut().enumerate() {
             // SAFETY: the caller filled the tables.
@@ -382,23 +378,6 @@ unsafe fn row<L: Lanes, W: Rest, const BLOCKS: usize>(
     let row = ROWS * group + probe.field::<GROUP_BITS>(GROUP_BITS * group);
     // SAFETY: the caller filled the tables.
     unsafe { *tables.add(row).cast::<L>().add(block) }
-}
-
-/// The same pointer, of which the compiler knows nothing: it would keep the address of every
-/// group's table in a register of its own, and there are not enough.
-#[inline(always)]
-fn opaque<T>(pointer: *const T) -> *const T {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    {
-        let mut pointer = pointer;
-        // SAFETY: no instruction.
-        unsafe {
-            std::arch::asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
-        }
-        pointer
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pointer
 }
 
 #[inline(always)]
