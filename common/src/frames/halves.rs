@@ -65,9 +65,9 @@ impl HalfBoards {
     }
 
     /// Makes sure that `set` sorted the boards of these ranks, and says into which part: a
-    /// single row set is one on a bound of A.
+    /// single row set is one on a bound of A, and has few boards unless there are few row sets.
     pub(crate) fn sort(&mut self, ranks: &Range<usize>, set: impl FnOnce(Part, &[u64])) -> Part {
-        let part = if ranks.len() > 1 {
+        let part = if ranks.len() > 1 || self.keys(ranks).len() > Part::MOST_BOUND_KEYS {
             Part::Inner
         } else {
             Part::Bound

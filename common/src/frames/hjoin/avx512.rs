@@ -144,8 +144,8 @@ macro_rules! lanes {
             #[inline(always)]
             fn add_ones(self, sums: Self) -> Self {
                 // SAFETY: see the module. A table of 16 nibble counts, looked up for both nibbles:
-                // half of the CPUs with 512-bit vectors have no instruction that counts ones, and
-                // after carry-save addition it would gain nothing.
+                // some CPUs with 512-bit vectors lack the instruction that counts ones (VPOPCNTDQ),
+                // and after carry-save addition one vector in eight is counted.
                 unsafe {
                     let counts = $counts(_mm_setr_epi8(
                         0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,

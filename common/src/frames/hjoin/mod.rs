@@ -60,6 +60,12 @@ pub enum Part {
     Bound,
 }
 
+impl Part {
+    /// So many keys that going through them once for every row of a grid takes a fraction of a
+    /// second; a longer list belongs into a grid, whatever it is of.
+    pub const MOST_BOUND_KEYS: usize = 1 << 16;
+}
+
 /// Joins lists of keys on one thread; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {

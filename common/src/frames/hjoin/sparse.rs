@@ -130,6 +130,9 @@ impl<W: Rest> SparseJoin<'_, W> {
     }
 }
 
+/// Keys of the top half between two calls of [`OnProgress`] where every pair is looked at.
+const TOPS_A_CALL: usize = 1 << 10;
+
 /// A join of two short lists, pair by pair.
 pub(super) struct SparsePairs<'a, W> {
     pub(super) top: &'a Sparse<W>,
@@ -146,12 +149,18 @@ impl<W: Rest> Work for SparsePairs<'_, W> {
             // X1 is the major pattern of one and the minor one of the other.
             (u.major & v.minor) | (u.minor & v.major) == 0 && u.rest.bits() & v.rest.bits() == 0
         };
-        let count = self.top.keys.iter().map(|u| {
-            let below = self.bottom.keys.iter().filter(|v| disjoint(u, v));
-            below.count() as u64
-        });
-        let count = count.sum();
-        if (self.progress)(1.0).is_break() {
+        let mut count = 0;
+        for tops in self.top.keys.chunks(TOPS_A_CALL) {
+            for u in tops {
+                let below = self.bottom.keys.iter().filter(|v| disjoint(u, v));
+                count += below.count() as u64;
+            }
+            let done = tops.len() as f64 / self.top.keys.len() as f64;
+            if (self.progress)(done).is_break() {
+                return Err(CountError::Cancelled);
+            }
+        }
+        if self.top.keys.is_empty() && (self.progress)(1.0).is_break() {
             return Err(CountError::Cancelled);
         }
         Ok(count)
