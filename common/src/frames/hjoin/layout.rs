@@ -264,6 +264,21 @@ impl Order {
     }
 }
 
+#[cfg(test)]
+impl Order {
+    /// What sorting by cell must come to: where each cell starts, and the end, and the rests of
+    /// `keys` by cell, those of one cell in the order of the list.
+    pub(super) fn sort_plainly(self, keys: &[u64]) -> (Vec<u32>, Vec<u64>) {
+        let mut sorted: Vec<u64> = keys.iter().map(|&k| self.sorted(k, extract)).collect();
+        sorted.sort_by_key(|&key| key >> self.rest_bits);
+        let before = |cell: u64| sorted.partition_point(|&key| key >> self.rest_bits < cell);
+        let cells = 1 << (self.major_bits + self.minor_bits);
+        let offsets = (0..=cells).map(|cell| u32::try_from(before(cell)).unwrap());
+        let rest = |key: &u64| key & ((1 << self.rest_bits) - 1);
+        (offsets.collect(), sorted.iter().map(rest).collect())
+    }
+}
+
 /// What a key's bytes contribute to [`Order::sorted`], for CPUs without an instruction for it.
 #[derive(Clone, Debug)]
 pub(super) struct ByteTables(Box<[[u64; 256]; 8]>);

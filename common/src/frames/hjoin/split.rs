@@ -154,7 +154,7 @@ fn offset(keys: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::layout::extract, *};
+    use super::*;
     use crate::{
         frames::hjoin::{Work, dispatch, scalar::Words},
         kernel::Kernel,
@@ -171,17 +171,6 @@ mod tests {
             unsafe { sort::<L, W>(self.0, self.1, lists, &mut Scratch::default()) };
             (offsets, rests.into_iter().map(W::bits).collect())
         }
-
-        fn expected(&self) -> (Vec<u32>, Vec<u64>) {
-            let Self(order, keys) = self;
-            let mut sorted: Vec<u64> = keys.iter().map(|&k| order.sorted(k, extract)).collect();
-            sorted.sort_by_key(|&key| key >> order.rest_bits);
-            let before = |cell: u64| sorted.partition_point(|&key| key >> order.rest_bits < cell);
-            let cells = 1 << (order.major_bits + order.minor_bits);
-            let offsets = (0..=cells).map(|cell| offset(before(cell))).collect();
-            let rest = |key: &u64| key & ((1 << order.rest_bits) - 1);
-            (offsets, sorted.iter().map(rest).collect())
-        }
     }
 
     impl Work for Sort<'_> {
@@ -189,7 +178,7 @@ mod tests {
 
         #[inline(always)]
         fn run<L: Lanes>(self) {
-            let expected = self.expected();
+            let expected = self.0.sort_plainly(self.1);
             assert_eq!(self.sorted::<L, u64>(), expected);
             if self.0.rest_bits <= 32 {
                 assert_eq!(self.sorted::<L, u32>(), expected);
