@@ -138,6 +138,7 @@ impl Counter {
         progress: &mut Progress<'_>,
     ) -> Result<u64, CountError> {
         let Self {
+            parts,
             join,
             top,
             bottom,
@@ -151,7 +152,7 @@ impl Counter {
             (top, tops, bottom, bottoms)
         };
         if top.is_unsorted() && bottom.is_unsorted() {
-            join.start(top.keys(tops), bottom.keys(bottoms));
+            join.start(parts.contested(), top.keys(tops), bottom.keys(bottoms));
         }
         let top = top.sort(tops, |part, keys| join.set_top(part, keys));
         let bottom = bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys));

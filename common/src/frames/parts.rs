@@ -82,6 +82,20 @@ impl Parts {
         self.made_for = Some((frame, geometry));
     }
 
+    /// The bits of a half board's key that half boards of both halves may have: all others match
+    /// whatever they are. How many they are depends on the frame; an eighth of all bits is usual.
+    pub(crate) fn contested(&self) -> u64 {
+        let (frame, geometry) = self.made_for.expect("the frame was set");
+        let p = match frame.kind {
+            Kind::Even | Kind::TypeOne => &self.p[..1],
+            Kind::TypeTwo => &self.p,
+        };
+        let any = |lists: &[Arc<Quarter>]| lists.iter().fold(0, |any, list| any | list.attacked());
+        let above = any(p) | self.q.attacked();
+        let below = any(&self.s[..self.belows]) | self.r.attacked();
+        above & below & geometry.key_mask()
+    }
+
     fn set_beside_queens(
         &mut self,
         geometry: Geometry,

@@ -12,9 +12,16 @@ pub(crate) struct Quarter {
     /// Where the boards of each row set begin, by rank of the row set; one more entry at the end.
     starts: Vec<u32>,
     keys: Vec<u64>,
+    /// The bits that any key has.
+    attacked: u64,
 }
 
 impl Quarter {
+    /// The bits of the key that some board has: the diagonals that any of them attacks.
+    pub(crate) fn attacked(&self) -> u64 {
+        self.attacked
+    }
+
     /// The boards whose row set has this rank.
     pub(crate) fn rows(&self, rank: usize) -> &[u64] {
         &self.keys[self.starts[rank] as usize..self.starts[rank + 1] as usize]
@@ -30,6 +37,7 @@ impl Quarter {
             self.starts
                 .push(u32::try_from(self.keys.len()).expect("no more than before"));
         }
+        self.attacked = any(&self.keys);
     }
 
     /// As many row sets, none with a board.
@@ -37,7 +45,7 @@ impl Quarter {
     pub(super) fn without_boards(&self) -> Self {
         Self {
             starts: vec![0; self.starts.len()],
-            keys: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -119,7 +127,11 @@ impl QuarterMaker {
 
     /// Sorts what was found by row set, counting.
     fn group(&self, sets: &Sets, size: u32, out: &mut Quarter) {
-        let Quarter { starts, keys } = out;
+        let Quarter {
+            starts,
+            keys,
+            attacked,
+        } = out;
         starts.clear();
         starts.resize(sets.count(size) + 1, 0);
         for &(rows, _) in &self.found {
@@ -138,7 +150,13 @@ impl QuarterMaker {
             *place -= 1;
             keys[*place as usize] = key;
         }
+        *attacked = any(keys);
     }
+}
+
+/// The bits that any of `keys` has.
+fn any(keys: &[u64]) -> u64 {
+    keys.iter().fold(0, |any, key| any | key)
 }
 
 /// A column to fill: how far it is from the one before, and where queens may stand.

@@ -7,7 +7,8 @@ use std::arch::x86_64::*;
 
 use super::{
     grid::Rest,
-    lanes::{Lanes, Line},
+    lanes::{Lanes, Line, Rotation, low_halves},
+    rotate,
     split::Split,
 };
 
@@ -122,6 +123,28 @@ macro_rules! lanes {
             fn shr<const BY: i32>(self) -> Self {
                 // SAFETY: see the module.
                 Self(unsafe { $srl(self.0, _mm_cvtsi32_si128(BY)) })
+            }
+
+            #[inline(always)]
+            fn rotate32<R: Rotation>(word: u32) -> u32 {
+                rotate::rotate32::<R>(word)
+            }
+
+            #[inline(always)]
+            fn rotate64<R: Rotation>(word: u64) -> u64 {
+                rotate::rotate64::<R>(word)
+            }
+
+            #[inline(always)]
+            fn exchange<const BY: i32>(a: Self, b: Self) -> (Self, Self) {
+                // SAFETY: see the module. The first operand chooses between the others.
+                unsafe {
+                    let low = Self::splat(low_halves(BY)).0;
+                    (
+                        Self($ternary::<0xca>(low, a.0, b.shl::<BY>().0)),
+                        Self($ternary::<0xca>(low, a.shr::<BY>().0, b.0)),
+                    )
+                }
             }
 
             #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::{
     gather::{Row, SLACK},
-    lanes::Lanes,
+    lanes::{Lanes, Rotation},
     layout::{ByteTables, Order},
     sort::{self, Scratch},
 };
@@ -15,8 +15,8 @@ pub(super) trait Rest: Copy + Default {
     /// The low bits of `bits`, which has no others.
     fn new(bits: u64) -> Self;
 
-    /// The value of the `BITS` bits from bit `from` on.
-    fn field<const BITS: usize>(self, from: usize) -> usize;
+    /// The bits rotated right, and some of them.
+    fn rotated<L: Lanes, R: Rotation>(self) -> usize;
 
     /// All bits.
     fn bits(self) -> u64;
@@ -38,8 +38,8 @@ impl Rest for u32 {
     }
 
     #[inline(always)]
-    fn field<const BITS: usize>(self, from: usize) -> usize {
-        (self >> from) as usize & ((1 << BITS) - 1)
+    fn rotated<L: Lanes, R: Rotation>(self) -> usize {
+        L::rotate32::<R>(self) as usize & R::MASK
     }
 
     #[inline(always)]
@@ -63,8 +63,8 @@ impl Rest for u64 {
 
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a few bits are wanted")]
-    fn field<const BITS: usize>(self, from: usize) -> usize {
-        (self >> from) as usize & ((1 << BITS) - 1)
+    fn rotated<L: Lanes, R: Rotation>(self) -> usize {
+        (L::rotate64::<R>(self) & R::MASK as u64) as usize
     }
 
     #[inline(always)]

@@ -1,19 +1,68 @@
 //! Which bits of a key choose its cell in the grid, and on which side.
 
-/// Which bits of a key do what: those of `x1` and `x2` choose its cell, the others are its rest.
+/// Which bits of a key do what: those of `x1` and `x2` choose its cell, the other contested ones are
+/// its rest. Bits that are not contested, never set in both lists, decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    key_bits: u32,
+    contested: u64,
     x1: u64,
     x2: u64,
 }
 
-/// Bits of a rest that a leaf looks up in one table. With one more, every sixth look would be spared,
-/// but the tables of two blocks would no longer fit in a first-level cache.
-pub(super) const GROUP_BITS: usize = 5;
+/// How the bits of a rest are looked up in tables, from bit 0 on: `wide` groups of `base` + 1 bits,
+/// then groups of `base` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Groups {
+    pub(super) number: usize,
+    base: usize,
+    wide: usize,
+}
 
-/// Groups of the longest rests.
-pub(super) const MOST_GROUPS: usize = 13;
+impl Groups {
+    /// The most rows that the tables of one block have.
+    pub(super) const MOST_ROWS: usize = 13 * 32;
+
+    /// The groups for rests of so many bits: for long ones, which are rare, one of two choices.
+    ///
+    /// One group fewer is one look fewer a probe, but more rows: tables that crowd each other out of the
+    /// first-level cache are slow to write and to look into.
+    pub(super) const fn of(rest_bits: u32) -> Self {
+        let (bits, number) = match rest_bits as usize {
+            0..=16 => (16, 4),
+            bits @ 17..=32 => (bits, bits.div_ceil(5)),
+            33..=45 => (45, 9),
+            _ => (65, 13),
+        };
+        let base = bits / number;
+        let wide = bits - base * number;
+        Self { number, base, wide }
+    }
+
+    /// How many of the groups before group `at` are wide.
+    const fn wide_before(self, at: usize) -> usize {
+        if at < self.wide { at } else { self.wide }
+    }
+
+    /// The lowest bit of group `at`.
+    pub(super) const fn first_bit(self, at: usize) -> usize {
+        self.base * at + self.wide_before(at)
+    }
+
+    /// How many bits group `at` has.
+    pub(super) const fn bits(self, at: usize) -> usize {
+        self.first_bit(at + 1) - self.first_bit(at)
+    }
+
+    /// The first row of the table of group `at`: a table has one for each value of the bits.
+    pub(super) const fn first_row(self, at: usize) -> usize {
+        (at + self.wide_before(at)) << self.base
+    }
+
+    /// The rows of all tables.
+    const fn rows(self) -> usize {
+        self.first_row(self.number)
+    }
+}
 
 /// Which of the two lists a grid holds: the top one is sorted by (X1, X2), the bottom one by
 /// (X2, X1), so that one row of either grid shares the pattern that the leaf fixes for it.
@@ -34,9 +83,9 @@ const MOST_SAMPLES: usize = 1024;
 
 impl Layout {
     /// One cell for all keys.
-    pub(super) fn undivided(key_bits: u32) -> Self {
+    pub(super) fn undivided(contested: u64) -> Self {
         Self {
-            key_bits,
+            contested,
             x1: 0,
             x2: 0,
         }
@@ -46,19 +95,17 @@ impl Layout {
     ///
     /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is
     /// what the cost model says, so that lists of different lengths get leaves of similar ones.
-    pub(super) fn new(key_bits: u32, top: &[u64], bottom: &[u64]) -> Self {
-        let (above, below) = (shares(key_bits, top), shares(key_bits, bottom));
+    pub(super) fn new(contested: u64, top: &[u64], bottom: &[u64]) -> Self {
+        let (above, below) = (shares(top), shares(bottom));
         let mut bits: [usize; 64] = std::array::from_fn(|bit| bit);
-        let bits = &mut bits[..key_bits as usize];
         let contest = |bit: usize| above[bit] * below[bit];
         bits.sort_unstable_by(|&a, &b| contest(b).total_cmp(&contest(a)));
-        let mut layout = Self::undivided(key_bits);
+        let is_contested = |bit: &&usize| contested >> **bit & 1 == 1;
+        let mut layout = Self::undivided(contested);
         let mut join = Estimate::undivided(top.len(), bottom.len());
         let (mut best, mut least) = (layout, join.cycles(layout));
-        for &mut bit in bits
-            .iter_mut()
-            .take(most_cell_bits(top.len(), bottom.len()))
-        {
+        let most = most_cell_bits(top.len(), bottom.len());
+        for &bit in bits.iter().filter(is_contested).take(most) {
             let (p, q) = (above[bit], below[bit]);
             let (by_x1, by_x2) = (
                 join.split(1.0, 2.0 - q, p * q),
@@ -94,18 +141,7 @@ impl Layout {
     }
 
     pub(super) fn rest_bits(self) -> u32 {
-        self.key_bits - self.x1_bits() - self.x2_bits()
-    }
-
-    /// Groups of bits in a rest, as many as there is code for.
-    pub(super) fn groups(self) -> usize {
-        match self.rest_bits() {
-            0..=25 => 5,
-            26..=30 => 6,
-            31..=32 => 7,
-            33..=45 => 9,
-            _ => MOST_GROUPS,
-        }
+        (self.contested & !(self.x1 | self.x2)).count_ones()
     }
 
     /// Bits of X1.
@@ -124,7 +160,7 @@ impl Layout {
             Side::Top => (self.x1, self.x2),
             Side::Bottom => (self.x2, self.x1),
         };
-        Order::of_masks(self.key_bits, major, minor)
+        Order::of_masks(self.contested, major, minor)
     }
 }
 
@@ -136,15 +172,23 @@ fn most_cell_bits(top: usize, bottom: usize) -> usize {
 }
 
 /// The share of the keys that have each bit, from a sample.
-fn shares(key_bits: u32, keys: &[u64]) -> [f64; 64] {
+fn shares(keys: &[u64]) -> [f64; 64] {
     let samples = (keys.len() / 32).clamp(64, MOST_SAMPLES);
     let step = (keys.len() / samples).max(1);
     let mut ones = [0_u32; 64];
     let mut sampled = 0_u32;
-    for key in keys.iter().step_by(step) {
-        sampled += 1;
-        for (bit, ones) in ones[..key_bits as usize].iter_mut().enumerate() {
-            *ones += u32::from(key >> bit & 1 == 1);
+    let mut keys = keys.iter().step_by(step).peekable();
+    while keys.peek().is_some() {
+        // Counted in bytes, eight bits of the key side by side.
+        let mut bytes = [0_u64; 8];
+        for &key in keys.by_ref().take(usize::from(u8::MAX)) {
+            sampled += 1;
+            for (shift, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += key >> shift & 0x0101_0101_0101_0101;
+            }
+        }
+        for (bit, ones) in ones.iter_mut().enumerate() {
+            *ones += u32::from(bytes[bit % 8].to_le_bytes()[bit / 8]);
         }
     }
     ones.map(|ones| f64::from(ones) / f64::from(sampled.max(1)))
@@ -185,7 +229,8 @@ impl Estimate {
 
     /// Predicted time, in cycles of the machine that the constants were fitted on.
     fn cycles(self, layout: Layout) -> f64 {
-        let groups = layout.groups() as f64;
+        let groups = Groups::of(layout.rest_bits());
+        let (groups, rows) = (groups.number as f64, groups.rows() as f64);
         let wide = if layout.rest_bits() > 32 { 2.0 } else { 1.0 };
         let sort = self.keys * SORT * wide + self.leaves * CELL;
         let gather = (self.gathered.0 + self.gathered.1) * GATHER * wide + self.leaves * LEAF;
@@ -197,7 +242,7 @@ impl Estimate {
         // Part of the last block of a leaf is empty.
         let blocks = many / 512.0 + PARTIAL * self.leaves;
         let visits = self.pairs / 512.0 + PARTIAL * few;
-        let sliced = blocks * (BUILD * wide + groups * TABLE) + visits * groups;
+        let sliced = blocks * (BUILD * wide + rows * ROW) + visits * groups;
         let tested = (self.pairs / 16.0 + 0.5 * few) * TEST * wide;
         sort + gather + sliced.min(tested)
     }
@@ -213,9 +258,9 @@ const GATHER: f64 = 0.6;
 const LEAF: f64 = 100.0;
 /// The share of a block by which a leaf's longer list, cut into blocks, wastes room.
 const PARTIAL: f64 = 0.5;
-/// Cycles to transpose a block, and to build the table of one group of it.
+/// Cycles to transpose a block, and to make a row of its tables.
 const BUILD: f64 = 200.0;
-const TABLE: f64 = 140.0;
+const ROW: f64 = 4.4;
 /// Cycles to test 16 pairs one by one.
 const TEST: f64 = 1.5;
 
@@ -231,9 +276,9 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Of keys with `key_bits` bits, where these choose the major and the minor pattern.
-    pub(super) fn of_masks(key_bits: u32, major: u64, minor: u64) -> Self {
-        let rest = ((1 << key_bits) - 1) & !(major | minor);
+    /// Of keys whose `contested` bits matter, where these choose the major and the minor pattern.
+    pub(super) fn of_masks(contested: u64, major: u64, minor: u64) -> Self {
+        let rest = contested & !(major | minor);
         Self {
             rest,
             minor,
@@ -241,6 +286,18 @@ impl Order {
             rest_bits: rest.count_ones(),
             minor_bits: minor.count_ones(),
             major_bits: major.count_ones(),
+        }
+    }
+
+    /// The order of what is left of keys when these bits of them are moved together, all that it
+    /// speaks of among them.
+    pub(super) fn within(self, bits: u64) -> Self {
+        let moved = |mask| extract(mask, bits);
+        Self {
+            rest: moved(self.rest),
+            minor: moved(self.minor),
+            major: moved(self.major),
+            ..self
         }
     }
 
@@ -331,7 +388,7 @@ mod tests {
     #[test]
     fn a_key_is_taken_apart() {
         let layout = Layout {
-            key_bits: 8,
+            contested: 0xff,
             x1: 0b0101_0000,
             x2: 0b0000_1100,
         };
@@ -354,7 +411,8 @@ mod tests {
         // Lists long enough for tables: pairs of shorter ones are tested one by one, where every bit
         // of the grid spares tests.
         for length in [1_000, 3_000, 10_000, 50_000, 200_000] {
-            let layout = Layout::new(46, &keys[..length], &keys[..length]);
+            let contested = (1 << 46) - 1;
+            let layout = Layout::new(contested, &keys[..length], &keys[..length]);
             let bits = layout.x1_bits() + layout.x2_bits();
             assert!(bits >= cells, "{length} keys: {layout:?}");
             assert_eq!(layout.rest_bits() + bits, 46);

@@ -1,13 +1,13 @@
 //! Counting the disjoint pairs of two short lists of rests.
 
+use std::marker::PhantomData;
+
 use super::{
     grid::Rest,
-    lanes::Lanes,
-    layout::{GROUP_BITS, Layout, MOST_GROUPS},
+    lanes::{Lanes, Rotation},
+    layout::{Groups, Layout},
+    planes::build,
 };
-
-/// Rows of the table of a group: the OR of every subset of its planes.
-const ROWS: usize = 1 << GROUP_BITS;
 
 /// Blocks of the longer list that are matched at a time: finding a probe's rows takes as many
 /// instructions as looking into them.
@@ -29,10 +29,10 @@ pub(super) struct Tables(Box<[Row]>);
 
 impl Tables {
     pub(super) fn new() -> Self {
-        Self(vec![Row([0; 8]); ROWS * MOST_GROUPS * ABREAST].into_boxed_slice())
+        Self(vec![Row([0; 8]); Groups::MOST_ROWS * ABREAST].into_boxed_slice())
     }
 
-    /// The number of pairs, one from each list, that have no bit in common.
+    /// Adds the number of pairs, one from each list, that have no bit in common to `tally`.
     ///
     /// # Safety
     /// Both pointers are readable for their length and [`super::gather::SLACK`] more, their rests
@@ -43,7 +43,8 @@ impl Tables {
         layout: Layout,
         one: (*const W, usize),
         other: (*const W, usize),
-    ) -> u64 {
+        tally: &mut Tally<L>,
+    ) {
         let (sliced, probes) = if one.1 >= other.1 {
             (one, other)
         } else {
@@ -51,183 +52,177 @@ impl Tables {
         };
         // SAFETY: the caller vouches for the lists.
         let probes = unsafe { std::slice::from_raw_parts(probes.0, probes.1) };
-        // SAFETY: as above; there are groups for all rest bits.
-        unsafe {
-            if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
-                return few::<L, W>(probes, sliced);
-            }
-            match (W::WORDS, layout.groups()) {
-                (1, 5) => self.sliced::<L, W, 5>(sliced, probes),
-                (1, 6) => self.sliced::<L, W, 6>(sliced, probes),
-                (1, _) => self.sliced::<L, W, 7>(sliced, probes),
-                (_, 9) => self.sliced::<L, W, 9>(sliced, probes),
-                (_, _) => self.sliced::<L, W, MOST_GROUPS>(sliced, probes),
-            }
+        if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
+            // SAFETY: as above.
+            tally.pairs += unsafe { few::<L, W>(probes, sliced) };
+            return;
         }
-    }
-
-    /// As [`Self::count`], `GROUPS` groups covering all rest bits.
-    #[inline(always)]
-    unsafe fn sliced<L: Lanes, W: Rest, const GROUPS: usize>(
-        &mut self,
-        sliced: (*const W, usize),
-        probes: &[W],
-    ) -> u64 {
-        const { assert!(GROUPS <= MOST_GROUPS) };
-        let mut count = 0;
         let mut at = 0;
         while at < sliced.1 {
             let rest = (sliced.0.wrapping_add(at), sliced.1 - at);
             // SAFETY: at most the blocks past the end are read.
-            let (counted, keys) = unsafe {
+            at += unsafe {
                 if rest.1 > keys_a_block::<L>() {
-                    self.blocks::<L, W, GROUPS, ABREAST>(rest, probes)
+                    self.blocks::<L, W, ABREAST>(layout, rest, probes, &mut tally.whole)
                 } else if rest.1 > keys_a_block::<L::Half>() {
-                    self.blocks::<L, W, GROUPS, 1>(rest, probes)
+                    self.blocks::<L, W, 1>(layout, rest, probes, &mut tally.whole)
                 } else {
-                    self.blocks::<L::Half, W, GROUPS, 1>(rest, probes)
+                    self.blocks::<L::Half, W, 1>(layout, rest, probes, &mut tally.half)
                 }
             };
-            count += counted;
-            at += keys;
         }
-        count
     }
 
-    /// The disjoint pairs of the first `BLOCKS` blocks of `keys` and all probes, and how many keys
-    /// that were, or would have been if there were as many.
+    /// Adds the disjoint pairs of the first `BLOCKS` blocks of `keys` and all probes, and returns how
+    /// many keys those are, or would be if there were as many.
     #[inline(always)]
-    unsafe fn blocks<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
+    unsafe fn blocks<L: Lanes, W: Rest, const BLOCKS: usize>(
         &mut self,
+        layout: Layout,
         keys: (*const W, usize),
         probes: &[W],
-    ) -> (u64, usize) {
+        zeros: &mut Zeros<L>,
+    ) -> usize {
         let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
         for block in 0..BLOCKS {
             let before = block * keys_a_block::<L>();
-            let left = keys.1.saturating_sub(before);
             // SAFETY: the caller vouches for the keys; the tables have room for all groups of so
             // many blocks of the widest vectors.
             unsafe {
-                build::<L, W, GROUPS, BLOCKS>(
+                build::<L, W, BLOCKS>(
+                    Groups::of(layout.rest_bits()),
                     keys.0.add(before),
-                    left,
+                    keys.1.saturating_sub(before),
                     tables.cast::<L>().add(block),
                 );
             }
         }
         // SAFETY: the tables were written just now.
-        let ones = unsafe { ones::<L, W, GROUPS, BLOCKS>(probes, tables) };
-        let keys = BLOCKS * keys_a_block::<L>();
-        ((keys * probes.len()) as u64 - ones, keys)
+        let added = unsafe { zeros_by_groups::<L, W, BLOCKS>(layout, probes, tables, zeros) };
+        // Every key is disjoint from a probe without bits.
+        let all = BLOCKS * keys_a_block::<L>();
+        zeros.too_many += (added * keys.1.min(all)) as u64;
+        all
+    }
+}
+
+/// Numbers of disjoint pairs.
+pub(super) struct Tally<L: Lanes> {
+    /// Of those that were counted one by one.
+    pairs: u64,
+    /// Of the others.
+    whole: Zeros<L>,
+    half: Zeros<L::Half>,
+}
+
+impl<L: Lanes> Tally<L> {
+    pub(super) fn new() -> Self {
+        let (whole, half) = (Zeros::new(), Zeros::new());
+        Self {
+            pairs: 0,
+            whole,
+            half,
+        }
+    }
+
+    /// The number of all.
+    pub(super) fn total(self) -> u64 {
+        self.pairs + self.whole.total() + self.half.total()
     }
 }
 
 /// A bit plane of a block is one vector.
-const fn keys_a_block<L: Lanes>() -> usize {
+pub(super) const fn keys_a_block<L: Lanes>() -> usize {
     32 * L::LANES
 }
 
-/// Tests every pair, a vector of the long list at a time.
+/// The number of disjoint pairs, every pair tested.
 #[inline(always)]
-unsafe fn few<L: Lanes, W: Rest>(short: &[W], long: (*const W, usize)) -> u64 {
-    let mut counts = L::zero();
+unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: (*const W, usize)) -> u64 {
+    let mut counts = [L::zero(); 4];
     let mut at = 0;
-    while at + L::LANES <= long.1 {
-        // SAFETY: the caller vouches for the list.
-        counts = unsafe { add_disjoint(short, long.0.add(at), counts) };
-        at += L::LANES;
+    while at < keys.1 {
+        let left = (keys.0.wrapping_add(at), keys.1 - at);
+        // SAFETY: the caller vouches for the list, and for some vectors after it.
+        at += unsafe {
+            if left.1 > 2 * L::LANES {
+                add_disjoint::<L, W, 4>(probes, left, &mut counts)
+            } else if left.1 > L::LANES {
+                add_disjoint::<L, W, 2>(probes, left, &mut counts)
+            } else {
+                add_disjoint::<L, W, 1>(probes, left, &mut counts)
+            }
+        };
     }
-    let mut lanes = [0_u32; 16];
-    // SAFETY: 16 lanes are the most there are; less than a vector past the end of the list is read.
-    unsafe {
-        counts.store(lanes.as_mut_ptr());
-        let mut last = [0_u32; 16];
-        add_disjoint::<L, W>(short, long.0.add(at), L::zero()).store(last.as_mut_ptr());
-        for (lane, last) in lanes.iter_mut().zip(&last[..long.1 - at]) {
-            *lane += last;
-        }
+    let mut lanes = [[0_u32; 16]; 4];
+    for (lanes, counts) in lanes.iter_mut().zip(counts) {
+        // SAFETY: 16 lanes are the most there are.
+        unsafe { counts.store(lanes.as_mut_ptr()) };
     }
-    lanes.iter().map(|&count| u64::from(count)).sum()
+    let counted: u64 = lanes
+        .as_flattened()
+        .iter()
+        .map(|&count| u64::from(count))
+        .sum();
+    // Lanes past the end have no bits.
+    counted - ((at - keys.1) * probes.len()) as u64
 }
 
-/// Adds to each lane of `counts` how many of `probes` have no bit in common with its key.
+/// Adds to each lane of each of `counts` how many of `probes` have no bit in common with its key;
+/// returns how many keys have a lane.
 #[inline(always)]
-unsafe fn add_disjoint<L: Lanes, W: Rest>(probes: &[W], keys: *const W, mut counts: L) -> L {
-    // SAFETY: the caller vouches for a vector of keys.
-    let (low, high) = unsafe {
-        let high = if W::WORDS == 2 {
-            load_words::<L, W>(keys, 1)
-        } else {
-            L::zero()
-        };
-        (load_words::<L, W>(keys, 0), high)
-    };
+unsafe fn add_disjoint<L: Lanes, W: Rest, const VECTORS: usize>(
+    probes: &[W],
+    keys: (*const W, usize),
+    counts: &mut [L; 4],
+) -> usize {
+    let mut words = [[L::zero(); 2]; VECTORS];
+    for (at, words) in words.iter_mut().enumerate() {
+        let before = at * L::LANES;
+        let own = lanes_below::<L>(keys.1.saturating_sub(before));
+        for (word, to) in words[..W::WORDS].iter_mut().enumerate() {
+            // SAFETY: the caller vouches for the keys.
+            *to = unsafe { load_words::<L, W>(keys.0.add(before), word) }.and(own);
+        }
+    }
+    let mut sums = *counts;
     for probe in probes {
-        let mut meet = low.and(L::splat(probe.word(0)));
-        if W::WORDS == 2 {
-            meet = meet.or(high.and(L::splat(probe.word(1))));
+        let low = L::splat(probe.word(0));
+        if W::WORDS == 1 {
+            for (words, sum) in words.iter().zip(&mut sums) {
+                *sum = low.add_disjoint(words[0], *sum);
+            }
+        } else {
+            let high = L::splat(probe.word(1));
+            for (words, sum) in words.iter().zip(&mut sums) {
+                let meet = low.and(words[0]).or(high.and(words[1]));
+                *sum = meet.add_disjoint(meet, *sum);
+            }
         }
-        counts = meet.add_disjoint(meet, counts);
     }
-    counts
+    *counts = sums;
+    VECTORS * L::LANES
 }
 
-/// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
-///
-/// Row i of the table of group g is the OR of the planes 5g + b over the bits b set in i; a plane
-/// has one bit a key. The bits of keys past the end are one in every row of the first table.
-/// A row is `BLOCKS` vectors after the one before it.
+/// All bits of the first `lanes` lanes.
 #[inline(always)]
-unsafe fn build<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
-    keys: *const W,
-    length: usize,
-    tables: *mut L,
-) {
-    let mut planes = [L::zero(); GROUP_BITS * MOST_GROUPS];
-    for word in 0..W::WORDS {
-        let mut rows = [L::zero(); 32];
-        for (at, row) in rows.iter_mut().enumerate() {
-            // SAFETY: the caller's slack covers a whole block.
-            *row = unsafe { load_words::<L, W>(keys.add(at * L::LANES), word) };
+fn lanes_below<L: Lanes>(lanes: usize) -> L {
+    const EDGE: [u32; 32] = {
+        let mut edge = [0; 32];
+        let mut lane = 0;
+        while lane < 16 {
+            edge[lane] = u32::MAX;
+            lane += 1;
         }
-        transpose(&mut rows);
-        planes[32 * word..32 * word + 32].copy_from_slice(&rows);
-    }
-    for group in 0..GROUPS {
-        let planes = &planes[GROUP_BITS * group..GROUP_BITS * (group + 1)];
-        let outside = if group == 0 {
-            past_end::<L>(length)
-        } else {
-            L::zero()
-        };
-        // The rows of the three low planes stay in registers.
-        let mut low = [outside; 8];
-        for row in 1..8_usize {
-            let bit = row.ilog2() as usize;
-            low[row] = low[row ^ 1 << bit].or(planes[bit]);
-        }
-        let mut high = [L::zero(); ROWS / 8];
-        for row in 0..high.len() {
-            if row > 0 {
-                let bit = row.ilog2() as usize;
-                high[row] = high[row ^ 1 << bit].or(planes[3 + bit]);
-            }
-            for (at, &low) in low.iter().enumerate() {
-                // SAFETY: the caller's tables have room for all groups.
-                unsafe {
-                    tables
-                        .add((ROWS * group + 8 * row + at) * BLOCKS)
-                        .write(low.or(high[row]))
-                };
-            }
-        }
-    }
+        edge
+    };
+    // SAFETY: 16 lanes are the most there are.
+    unsafe { L::load(EDGE.as_ptr().add(16 - lanes.min(16))) }
 }
 
 /// Word `word` of the next `LANES` keys.
 #[inline(always)]
-unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) -> L {
+pub(super) unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) -> L {
     if W::WORDS == 1 {
         // SAFETY: the caller vouches for the keys.
         return unsafe { L::load(keys.cast()) };
@@ -241,81 +236,122 @@ unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) -> L {
     unsafe { L::load(lanes.as_ptr()) }
 }
 
-/// Bit i of lane j is one where key `i * LANES + j` is not among the first `length`.
+/// [`add_zeros`] for rests of so many bits.
 #[inline(always)]
-fn past_end<L: Lanes>(length: usize) -> L {
-    if length >= 32 * L::LANES {
-        return L::zero();
-    }
-    let (full, part) = (length / L::LANES, length % L::LANES);
-    let lanes: [u32; 16] =
-        std::array::from_fn(|lane| u32::MAX.checked_shl(shift(full, lane < part)).unwrap_or(0));
-    // SAFETY: 16 lanes are the most there are.
-    unsafe { L::load(lanes.as_ptr()) }
-}
-
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "at most 32 keys a lane")]
-fn shift(full: usize, one_more: bool) -> u32 {
-    full as u32 + u32::from(one_more)
-}
-
-/// Transposes the 32 x 32 bits of every lane: bit i of row b becomes what bit b of row i was.
-#[inline(always)]
-fn transpose<L: Lanes>(rows: &mut [L; 32]) {
-    swap_halves::<L, 16>(rows, 0x0000_ffff);
-    swap_halves::<L, 8>(rows, 0x00ff_00ff);
-    swap_halves::<L, 4>(rows, 0x0f0f_0f0f);
-    swap_halves::<L, 2>(rows, 0x3333_3333);
-    swap_halves::<L, 1>(rows, 0x5555_5555);
-}
-
-/// Exchanges the high bits of each row with the low bits of the row `BY` after it.
-#[inline(always)]
-fn swap_halves<L: Lanes, const BY: i32>(rows: &mut [L; 32], low: u32) {
-    let low = L::splat(low);
-    let by = BY.unsigned_abs() as usize;
-    for pair in 0..16 {
-        let first = pair / by * by * 2 + pair % by;
-        let change = rows[first].shr::<BY>().xor(rows[first + by]).and(low);
-        rows[first + by] = rows[first + by].xor(change);
-        rows[first] = rows[first].xor(change.shl::<BY>());
-    }
-}
-
-/// The number of one bits in the ORs of the table rows that each probe picks.
-#[inline(always)]
-unsafe fn ones<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
+unsafe fn zeros_by_groups<L: Lanes, W: Rest, const BLOCKS: usize>(
+    layout: Layout,
     probes: &[W],
     tables: *const [L; BLOCKS],
-) -> u64 {
-    let mut counts = Counts([L::zero(); 4]);
-    let mut eights = probes.chunks_exact(8 / BLOCKS);
-    for probes in &mut eights {
-        let mut any = [L::zero(); 8];
-        for (at, any) in any.iter_mut().enumerate() {
-            // SAFETY: the caller filled the tables.
-            *any =
-                unsafe { picked::<L, W, GROUPS, BLOCKS>(probes[at / BLOCKS], tables, at % BLOCKS) };
-        }
-        counts.add(any);
+    zeros: &mut Zeros<L>,
+) -> usize {
+    macro_rules! zeros {
+        ($bits:literal) => {
+            // SAFETY: the caller filled the tables for these groups.
+            unsafe { add_zeros::<L, W, $bits, BLOCKS>(probes, tables, zeros) }
+        };
     }
-    let mut sums = L::zero();
-    for &probe in eights.remainder() {
-        for block in 0..BLOCKS {
-            // SAFETY: as above.
-            let any = unsafe { picked::<L, W, GROUPS, BLOCKS>(probe, tables, block) };
-            sums = any.add_ones(sums);
+    match (W::WORDS, layout.rest_bits()) {
+        (1, ..=16) => zeros!(16),
+        (1, 17) => zeros!(17),
+        (1, 18) => zeros!(18),
+        (1, 19) => zeros!(19),
+        (1, 20) => zeros!(20),
+        (1, 21) => zeros!(21),
+        (1, 22) => zeros!(22),
+        (1, 23) => zeros!(23),
+        (1, 24) => zeros!(24),
+        (1, 25) => zeros!(25),
+        (1, 26) => zeros!(26),
+        (1, 27) => zeros!(27),
+        (1, 28) => zeros!(28),
+        (1, 29) => zeros!(29),
+        (1, 30) => zeros!(30),
+        (1, 31) => zeros!(31),
+        (1, _) => zeros!(32),
+        (_, ..=45) => zeros!(45),
+        (_, _) => zeros!(62),
+    }
+}
+
+/// Adds up the zero bits in the ORs of the table rows that each probe picks; rests have `BITS` bits,
+/// or fewer in as many groups. So many at a time are added that some probes without bits may join
+/// them: returns how many.
+#[inline(always)]
+unsafe fn add_zeros<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
+    probes: &[W],
+    tables: *const [L; BLOCKS],
+    zeros: &mut Zeros<L>,
+) -> usize {
+    let at_a_time = 8 / BLOCKS;
+    let mut ones = zeros.ones;
+    let mut all = probes.chunks_exact(at_a_time);
+    for probes in &mut all {
+        // SAFETY: the caller filled the tables.
+        ones.add(unsafe { picked_by_all::<L, W, BITS, BLOCKS>(probes, tables) });
+    }
+    let left = all.remainder();
+    let added = if left.is_empty() {
+        0
+    } else {
+        at_a_time - left.len()
+    };
+    if added != 0 {
+        let mut last = [W::default(); 8];
+        for (to, &probe) in last.iter_mut().zip(left) {
+            *to = probe;
+        }
+        // SAFETY: as above.
+        ones.add(unsafe { picked_by_all::<L, W, BITS, BLOCKS>(&last, tables) });
+    }
+    zeros.ones = ones;
+    zeros.bits += ((probes.len() + added) * BLOCKS * keys_a_block::<L>()) as u64;
+    added
+}
+
+/// What each of `8 / BLOCKS` probes picks in the tables of each block.
+#[inline(always)]
+unsafe fn picked_by_all<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
+    probes: &[W],
+    tables: *const [L; BLOCKS],
+) -> [L; 8] {
+    let mut any = [L::zero(); 8];
+    for (at, any) in any.iter_mut().enumerate() {
+        // SAFETY: the caller filled the tables.
+        *any = unsafe { picked::<L, W, BITS, BLOCKS>(probes[at / BLOCKS], tables, at % BLOCKS) };
+    }
+    any
+}
+
+/// The zero bits of many vectors.
+struct Zeros<L> {
+    /// All bits.
+    bits: u64,
+    ones: Ones<L>,
+    /// Zero bits that do not count.
+    too_many: u64,
+}
+
+impl<L: Lanes> Zeros<L> {
+    fn new() -> Self {
+        let ones = Ones([L::zero(); 4]);
+        Self {
+            bits: 0,
+            ones,
+            too_many: 0,
         }
     }
-    counts.total() + sum_of(sums)
+
+    fn total(self) -> u64 {
+        self.bits - self.ones.total() - self.too_many
+    }
 }
 
 /// Numbers of one bits: in every bit position of the first three vectors so many ones, twos and
 /// fours, and in every 64-bit lane of the last so many eights.
-struct Counts<L>([L; 4]);
+#[derive(Clone, Copy)]
+struct Ones<L>([L; 4]);
 
-impl<L: Lanes> Counts<L> {
+impl<L: Lanes> Ones<L> {
     #[inline(always)]
     fn add(&mut self, bits: [L; 8]) {
         let Self([ones, twos, fours, eights]) = *self;
@@ -342,42 +378,61 @@ impl<L: Lanes> Counts<L> {
 /// The OR of the rows that a probe picks in the tables of a block: its zeros are the keys disjoint
 /// from it.
 #[inline(always)]
-unsafe fn picked<L: Lanes, W: Rest, const GROUPS: usize, const BLOCKS: usize>(
+unsafe fn picked<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
     probe: W,
     tables: *const [L; BLOCKS],
     block: usize,
 ) -> L {
-    // SAFETY: the bits of a group pick one of its rows.
-    unsafe {
-        let mut any = row(probe, tables, 0, block);
-        let mut group = 1;
-        while group + 1 < GROUPS {
-            let (one, other) = (
-                row(probe, tables, group, block),
-                row(probe, tables, group + 1, block),
-            );
-            any = L::or3(any, one, other);
-            group += 2;
-        }
-        if group < GROUPS {
-            any.or(row(probe, tables, group, block))
-        } else {
-            any
-        }
+    macro_rules! row {
+        ($group:literal) => {
+            // SAFETY: the bits of a group pick one of its rows.
+            unsafe { row::<L, W, BITS, BLOCKS, $group>(probe, tables, block) }
+        };
     }
+    let number = const { Groups::of(BITS).number };
+    let mut any = row!(0);
+    macro_rules! or_rows {
+        ($(($one:literal, $other:literal))*) => { $(
+            if $other < number {
+                any = L::or3(any, row!($one), row!($other));
+            } else if $one < number {
+                any = any.or(row!($one));
+            }
+        )* };
+    }
+    or_rows!((1, 2)(3, 4)(5, 6)(7, 8)(9, 10)(11, 12));
+    any
+}
+
+/// Group `GROUP` of a rest of `BITS` bits, for tables of `BLOCKS` blocks.
+struct Group<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize>(PhantomData<L>);
+
+impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Group<L, BITS, BLOCKS, GROUP> {
+    /// The row of the first block's table where no bit is set, in vectors.
+    const FIRST_ROW: usize = Groups::of(BITS).first_row(GROUP) * BLOCKS;
+    /// The bit of the distance in bytes, between two rows that differ in the group's lowest bit.
+    const ROW_BIT: usize = size_of::<[L; BLOCKS]>().ilog2() as usize;
+}
+
+impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Rotation
+    for Group<L, BITS, BLOCKS, GROUP>
+{
+    const FROM: usize = Groups::of(BITS).first_bit(GROUP);
+    const TO: usize = Self::ROW_BIT;
+    const BITS: usize = Groups::of(BITS).bits(GROUP);
 }
 
 /// The row that a probe picks in the table of a group.
 #[inline(always)]
-unsafe fn row<L: Lanes, W: Rest, const BLOCKS: usize>(
+unsafe fn row<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize, const GROUP: usize>(
     probe: W,
     tables: *const [L; BLOCKS],
-    group: usize,
     block: usize,
 ) -> L {
-    let row = ROWS * group + probe.field::<GROUP_BITS>(GROUP_BITS * group);
+    let first = Group::<L, BITS, BLOCKS, GROUP>::FIRST_ROW + block;
+    let row = probe.rotated::<L, Group<L, BITS, BLOCKS, GROUP>>();
     // SAFETY: the caller filled the tables.
-    unsafe { *tables.add(row).cast::<L>().add(block) }
+    unsafe { *tables.cast::<L>().add(first).byte_add(row) }
 }
 
 #[inline(always)]

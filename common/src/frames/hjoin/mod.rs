@@ -11,6 +11,7 @@ mod grid;
 mod lanes;
 mod layout;
 mod leaf;
+mod planes;
 mod scalar;
 mod sort;
 mod sparse;
@@ -23,6 +24,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(target_arch = "x86_64")]
+mod rotate;
 
 #[cfg(test)]
 mod tests;
@@ -72,8 +75,8 @@ pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
     layout: Layout,
-    /// The lengths of the lists that the layout was chosen for.
-    chosen_for: Option<(usize, usize)>,
+    /// The contested bits and the lengths of the lists that the layout was chosen for.
+    chosen_for: Option<(u64, (usize, usize))>,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -108,7 +111,7 @@ impl HJoin {
         Self {
             kernel,
             key_bits,
-            layout: Layout::undivided(key_bits),
+            layout: Layout::undivided((1 << key_bits) - 1),
             chosen_for: None,
             short: Buffers::default(),
             long: Buffers::default(),
@@ -128,7 +131,8 @@ impl HJoin {
         bottom: &[u64],
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        self.start(top, bottom);
+        let any = |keys: &[u64]| keys.iter().fold(0, |any, key| any | key);
+        self.start(any(top) & any(bottom), top, bottom);
         let pairs = top.len() as f64 * bottom.len() as f64;
         let mut total = 0_u64;
         for top in top.chunks(MOST_KEYS) {
@@ -145,19 +149,20 @@ impl HJoin {
     }
 
     /// Empties all parts and chooses the grids for lists like these: the lists themselves, or a
-    /// piece of each of the lengths that are going to be joined at a time.
-    pub fn start(&mut self, top: &[u64], bottom: &[u64]) {
+    /// piece of each of the lengths that are going to be joined at a time. Only `contested` bits may
+    /// be set in both a key of one half and one of the other.
+    pub fn start(&mut self, contested: u64, top: &[u64], bottom: &[u64]) {
         self.short.clear();
         self.long.clear();
         let lengths = (top.len(), bottom.len());
         if self
             .chosen_for
-            .is_some_and(|chosen| serves(chosen, lengths))
+            .is_some_and(|(bits, chosen)| bits == contested && serves(chosen, lengths))
         {
             return;
         }
-        self.chosen_for = Some(lengths);
-        self.layout = Layout::new(self.key_bits, top, bottom);
+        self.chosen_for = Some((contested, lengths));
+        self.layout = Layout::new(contested, top, bottom);
         let extracts = match self.kernel.name() {
             KernelName::Avx2 | KernelName::Avx512 => true,
             KernelName::Scalar | KernelName::Neon => false,

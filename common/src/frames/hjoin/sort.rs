@@ -399,7 +399,7 @@ mod tests {
             (62, 0, 0x3fff << 48),
             (62, 0x7fff << 10, 0),
         ] {
-            let order = Order::of_masks(key_bits, major, minor);
+            let order = Order::of_masks((1 << key_bits) - 1, major, minor);
             for length in [0, 1, 2, 3, 100, 1001, 20_000] {
                 // Often the same bits, as half boards have.
                 let keys: Vec<u64> = (0..length)

@@ -7,7 +7,7 @@ use super::{
     grid::{Grid, Rest},
     lanes::Lanes,
     layout::{ByteTables, Layout, Order, Side},
-    leaf::Tables,
+    leaf::{Tables, Tally},
     sort::Apart,
 };
 use crate::count::CountError;
@@ -110,7 +110,7 @@ impl<W: Rest> SparseJoin<'_, W> {
             return 0;
         }
         let [short, long] = &mut *self.gathered;
-        let mut total = 0;
+        let mut tally = Tally::<L>::new();
         for alike in self.few.keys.chunk_by(|a, b| a.major == b.major) {
             short.clear(alike.len());
             for key in alike {
@@ -124,9 +124,12 @@ impl<W: Rest> SparseJoin<'_, W> {
             *pairs += probes.1 * candidates.1;
             // SAFETY: gathered lists have the slack that leaves read; the instruction set is
             // there, since the kernel got us here.
-            total += unsafe { self.tables.count::<L, W>(self.layout, probes, candidates) };
+            unsafe {
+                self.tables
+                    .count(self.layout, probes, candidates, &mut tally)
+            };
         }
-        total
+        tally.total()
     }
 }
 

@@ -73,9 +73,10 @@ pub(super) unsafe fn sort<L: Lanes, W: Rest>(
     (offsets, rests): (&mut [u32], &mut [W]),
     scratch: &mut Scratch,
 ) {
+    let contested = order.rest | order.minor | order.major;
     let mut levels = [0; 64];
     let mut depth = 0;
-    for (level, bit) in levels.iter_mut().zip(bits_of_cell(order)) {
+    for (level, bit) in levels.iter_mut().zip(bits_of_cell(order.within(contested))) {
         *level = bit;
         depth += 1;
     }
@@ -87,9 +88,16 @@ pub(super) unsafe fn sort<L: Lanes, W: Rest>(
         long.resize(room, 0);
         with.resize(room, 0);
     }
-    let (long, rests) = (long.as_mut_ptr(), rests.as_mut_ptr());
-    let (with, keys_end) = (with.as_mut_ptr(), offset(keys.len()));
-    let keys = keys.as_ptr();
+    let keys_end = offset(keys.len());
+    let keys = if contested & (contested + 1) == 0 {
+        keys.as_ptr()
+    } else {
+        for (long, &key) in long.iter_mut().zip(keys) {
+            *long = L::extract(key, contested);
+        }
+        long.as_ptr()
+    };
+    let (long, with, rests) = (long.as_mut_ptr(), with.as_mut_ptr(), rests.as_mut_ptr());
     (offsets[0], offsets[cells]) = (0, keys_end);
     // The level whose split leaves keys that fit in a rest.
     let fit = (order.rest_bits as usize + depth - 1).saturating_sub(32 * W::WORDS);
@@ -196,7 +204,7 @@ mod tests {
             (31, 1 << 30, 1),
             (60, 0, 0b11 << 30),
         ] {
-            let order = Order::of_masks(key_bits, x1, x2);
+            let order = Order::of_masks((1 << key_bits) - 1, x1, x2);
             for length in [0, 1, 7, 8, 9, 15, 16, 17, 100, 1000] {
                 let keys: Vec<u64> = (0..length)
                     .map(|i| random(i) & ((1 << key_bits) - 1))

@@ -130,7 +130,7 @@ fn parts_are_kept_from_join_to_join() {
     let bottoms = [list(3, 8_000, shape), list(4, 40, shape)];
     for kernel in Kernel::available() {
         let mut join = HJoin::new(kernel, 46);
-        join.start(&tops[0], &bottoms[0]);
+        join.start((1 << 46) - 1, &tops[0], &bottoms[0]);
         for (part, (top, bottom)) in parts.into_iter().zip(tops.iter().zip(&bottoms)) {
             join.set_top(part, top);
             join.set_bottom(part, bottom);
@@ -145,7 +145,7 @@ fn parts_are_kept_from_join_to_join() {
                 );
             }
         }
-        join.start(&tops[0], &bottoms[0]);
+        join.start((1 << 46) - 1, &tops[0], &bottoms[0]);
         assert_eq!(
             join.join(Part::Inner, Part::Inner, &mut on),
             Ok(0),

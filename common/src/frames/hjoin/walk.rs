@@ -8,7 +8,7 @@ use super::{
     grid::{Grid, Rest},
     lanes::Lanes,
     layout::Layout,
-    leaf::Tables,
+    leaf::{Tables, Tally},
 };
 use crate::count::CountError;
 
@@ -93,7 +93,7 @@ impl<W: Rest> Join<'_, W> {
             let row = self.top.row(g1, x2_bits);
             *top = row.narrow((tile2.start >> TILE_BITS, TILE_BITS), offsets, buffer);
         }
-        let mut total = 0;
+        let mut tally = Tally::<L>::new();
         for g2 in tile2 {
             let row = self.bottom.row(g2, x1_bits);
             if row.len() == 0 {
@@ -117,10 +117,10 @@ impl<W: Rest> Join<'_, W> {
                 *pairs += above.1 * below.1;
                 // SAFETY: gathered lists have the slack that leaves read; the instruction set is
                 // there, since the kernel got us here.
-                total += unsafe { self.tables.count::<L, W>(self.layout, above, below) };
+                unsafe { self.tables.count(self.layout, above, below, &mut tally) };
             }
         }
-        total
+        tally.total()
     }
 }
 
