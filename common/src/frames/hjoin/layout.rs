@@ -255,7 +255,7 @@ const CELL: f64 = 4.0;
 /// Cycles to gather a key.
 const GATHER: f64 = 0.6;
 /// Cycles for a leaf on top of those for its keys.
-const LEAF: f64 = 100.0;
+const LEAF: f64 = 200.0;
 /// The share of a block by which a leaf's longer list, cut into blocks, wastes room.
 const PARTIAL: f64 = 0.5;
 /// Cycles to transpose a block, and to make a row of its tables.

@@ -49,8 +49,7 @@ unsafe fn write_tables<L: Lanes, const BLOCKS: usize>(
             let table = tables.add(groups.first_row(group) * BLOCKS);
             match groups.bits(group) {
                 4 => write_table::<L, 4, 2, BLOCKS>(outside, planes, table),
-                5 => write_table::<L, 5, 4, BLOCKS>(outside, planes, table),
-                _ => write_table::<L, 6, 8, BLOCKS>(outside, planes, table),
+                _ => write_table::<L, 5, 4, BLOCKS>(outside, planes, table),
             }
         }
     }
