@@ -82,8 +82,8 @@ impl Parts {
         self.made_for = Some((frame, geometry));
     }
 
-    /// The bits of a half board's key that half boards of both halves may have: all others match
-    /// whatever they are. How many they are depends on the frame; an eighth of all bits is usual.
+    /// The bits of a half board's key that half boards of both halves may have: all others decide
+    /// nothing. How many others there are depends on the frame: up to a fifth of all.
     pub(crate) fn contested(&self) -> u64 {
         let (frame, geometry) = self.made_for.expect("the frame was set");
         let p = match frame.kind {

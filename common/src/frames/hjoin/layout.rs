@@ -135,6 +135,14 @@ impl Layout {
         best
     }
 
+    /// The same cells for lists with these contested bits.
+    pub(super) fn with_rest_of(self, contested: u64) -> Self {
+        Self {
+            contested: contested | self.x1 | self.x2,
+            ..self
+        }
+    }
+
     /// Bytes for the offsets of one list's cells, at most, when lists have these lengths.
     pub(super) fn most_offset_bytes(top: usize, bottom: usize) -> u64 {
         4 << most_cell_bits(top, bottom)

@@ -75,8 +75,8 @@ pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
     layout: Layout,
-    /// The contested bits and the lengths of the lists that the layout was chosen for.
-    chosen_for: Option<(u64, (usize, usize))>,
+    /// The lengths of the lists that the layout was chosen for.
+    chosen_for: Option<(usize, usize)>,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -155,14 +155,17 @@ impl HJoin {
         self.short.clear();
         self.long.clear();
         let lengths = (top.len(), bottom.len());
-        if self
-            .chosen_for
-            .is_some_and(|(bits, chosen)| bits == contested && serves(chosen, lengths))
-        {
-            return;
+        let same_cells = self.layout.with_rest_of(contested);
+        let near = |chosen| serves(chosen, lengths) && same_cells.rest_bits() <= 32;
+        if self.chosen_for.is_some_and(near) {
+            if same_cells == self.layout {
+                return;
+            }
+            self.layout = same_cells;
+        } else {
+            self.layout = Layout::new(contested, top, bottom);
+            self.chosen_for = Some(lengths);
         }
-        self.chosen_for = Some((contested, lengths));
-        self.layout = Layout::new(contested, top, bottom);
         let extracts = match self.kernel.name() {
             KernelName::Avx2 | KernelName::Avx512 => true,
             KernelName::Scalar | KernelName::Neon => false,
