@@ -5,7 +5,11 @@
 
 use std::cmp::Ordering;
 
-use super::{grid::Rest, lanes::Lanes, layout::Order};
+use super::{
+    grid::Rest,
+    lanes::Lanes,
+    layout::{Order, extract},
+};
 
 /// A list to split by one bit, which leaves its keys: the bits above it move down.
 #[derive(Clone, Copy)]
@@ -93,7 +97,11 @@ pub(super) unsafe fn sort<L: Lanes, W: Rest>(
         keys.as_ptr()
     } else {
         for (long, &key) in long.iter_mut().zip(keys) {
-            *long = L::extract(key, contested);
+            *long = if L::EXTRACTS {
+                L::extract(key, contested)
+            } else {
+                extract(key, contested)
+            };
         }
         long.as_ptr()
     };
@@ -204,14 +212,18 @@ mod tests {
             (31, 1 << 30, 1),
             (60, 0, 0b11 << 30),
         ] {
-            let order = Order::of_masks((1 << key_bits) - 1, x1, x2);
+            let all = (1 << key_bits) - 1;
+            // All bits contested, and all but some.
+            let orders = [all, all & !0x1_0010_8000 | x1 | x2].map(|c| Order::of_masks(c, x1, x2));
             for length in [0, 1, 7, 8, 9, 15, 16, 17, 100, 1000] {
                 let keys: Vec<u64> = (0..length)
                     .map(|i| random(i) & ((1 << key_bits) - 1))
                     .collect();
-                Sort(order, &keys).run::<Words>();
-                for kernel in Kernel::available() {
-                    dispatch(kernel, Sort(order, &keys));
+                for order in orders {
+                    Sort(order, &keys).run::<Words>();
+                    for kernel in Kernel::available() {
+                        dispatch(kernel, Sort(order, &keys));
+                    }
                 }
             }
         }
