@@ -83,7 +83,7 @@ impl Parts {
     }
 
     /// The bits of a half board's key that half boards of both halves may have: all others decide
-    /// nothing. How many others there are depends on the frame: up to a fifth of all.
+    /// nothing. How many others there are depends on the frame: up to a quarter of all.
     pub(crate) fn contested(&self) -> u64 {
         let (frame, geometry) = self.made_for.expect("the frame was set");
         let p = match frame.kind {

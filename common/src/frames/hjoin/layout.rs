@@ -20,7 +20,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// The most rows that the tables of one block have.
-    pub(super) const MOST_ROWS: usize = 13 * 32;
+    pub(super) const MOST_ROWS: usize = Self::of(u32::MAX).rows();
 
     /// The groups for rests of so many bits: for long ones, which are rare, one of two choices.
     ///

@@ -1,7 +1,7 @@
 //! Rotation by the one instruction of x86-64 that leaves its operand as it is (BMI2).
 //!
 //! Written out since the compiler would make three of it, a copy, a shift and a mask, where only some
-//! of the rotated bits are used: a sixth of the time of a leaf.
+//! of the rotated bits are used: a tenth of the time of a large frame.
 //!
 //! SAFETY, for every block below: kernels that call these have BMI2 among their features; nothing but
 //! the operands is touched.
