@@ -5,10 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{
-    lanes::{Lanes, Line, Rotation},
-    rotate,
-};
+use super::lanes::{Lanes, Line};
 
 /// Eight 32-bit lanes.
 #[derive(Clone, Copy)]
@@ -103,16 +100,6 @@ impl Lanes for Avx2 {
     fn shr<const BY: i32>(self) -> Self {
         // SAFETY: see the module.
         Self(unsafe { _mm256_srli_epi32::<BY>(self.0) })
-    }
-
-    #[inline(always)]
-    fn rotate32<R: Rotation>(word: u32) -> u32 {
-        rotate::rotate32::<R>(word)
-    }
-
-    #[inline(always)]
-    fn rotate64<R: Rotation>(word: u64) -> u64 {
-        rotate::rotate64::<R>(word)
     }
 
     #[inline(always)]

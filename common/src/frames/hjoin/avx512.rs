@@ -7,8 +7,7 @@ use std::arch::x86_64::*;
 
 use super::{
     grid::Rest,
-    lanes::{Lanes, Line, Rotation, low_halves},
-    rotate,
+    lanes::{Lanes, Line, low_halves},
     split::Split,
 };
 
@@ -123,16 +122,6 @@ macro_rules! lanes {
             fn shr<const BY: i32>(self) -> Self {
                 // SAFETY: see the module.
                 Self(unsafe { $srl(self.0, _mm_cvtsi32_si128(BY)) })
-            }
-
-            #[inline(always)]
-            fn rotate32<R: Rotation>(word: u32) -> u32 {
-                rotate::rotate32::<R>(word)
-            }
-
-            #[inline(always)]
-            fn rotate64<R: Rotation>(word: u64) -> u64 {
-                rotate::rotate64::<R>(word)
             }
 
             #[inline(always)]

@@ -2,8 +2,9 @@
 
 use super::{
     gather::{Row, SLACK},
-    lanes::{Lanes, Rotation},
+    lanes::Lanes,
     layout::{ByteTables, Order},
+    rotate::{Rotation, rotate},
     sort::{self, Scratch},
 };
 
@@ -39,7 +40,7 @@ impl Rest for u32 {
 
     #[inline(always)]
     fn rotated<L: Lanes, R: Rotation>(self) -> usize {
-        L::rotate32::<R>(self) as usize & R::MASK
+        rotate::<L, R>(self) as usize & R::MASK
     }
 
     #[inline(always)]
@@ -64,7 +65,7 @@ impl Rest for u64 {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a few bits are wanted")]
     fn rotated<L: Lanes, R: Rotation>(self) -> usize {
-        (L::rotate64::<R>(self) & R::MASK as u64) as usize
+        (self.rotate_right(R::BY) & R::MASK as u64) as usize
     }
 
     #[inline(always)]

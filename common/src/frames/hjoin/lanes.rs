@@ -74,18 +74,6 @@ pub(super) trait Lanes: Copy {
         (a.xor(change.shl::<BY>()), b.xor(change))
     }
 
-    /// `word` rotated right by [`Rotation::BY`].
-    #[inline(always)]
-    fn rotate32<R: Rotation>(word: u32) -> u32 {
-        word.rotate_right(R::BY)
-    }
-
-    /// As [`Self::rotate32`].
-    #[inline(always)]
-    fn rotate64<R: Rotation>(word: u64) -> u64 {
-        word.rotate_right(R::BY)
-    }
-
     /// `a | b | c`.
     #[inline(always)]
     fn or3(a: Self, b: Self, c: Self) -> Self {
@@ -155,21 +143,6 @@ pub(super) trait Lanes: Copy {
     /// Makes the written lines readable.
     #[inline(always)]
     fn end_streams() {}
-}
-
-/// Which bits of a rest make up an index, and where to.
-pub(super) trait Rotation {
-    /// The lowest of them.
-    const FROM: usize;
-    /// Where it goes.
-    const TO: usize;
-    /// How many they are.
-    const BITS: usize;
-    /// How far right the rest is rotated, modulo its length.
-    #[expect(clippy::cast_possible_truncation, reason = "numbers of bits")]
-    const BY: u32 = (64 + Self::FROM - Self::TO) as u32;
-    /// Where the bits are then.
-    const MASK: usize = ((1 << Self::BITS) - 1) << Self::TO;
 }
 
 /// The low `by` of every 2 * `by` bits, `by` a power of two up to 16.

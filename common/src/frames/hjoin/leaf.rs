@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 
 use super::{
     grid::Rest,
-    lanes::{Lanes, Rotation},
+    lanes::Lanes,
     layout::{Groups, Layout},
     planes::build,
+    rotate::Rotation,
 };
 
 /// Blocks of the longer list that are matched at a time: finding a probe's rows takes as many
@@ -101,7 +102,7 @@ impl Tables {
         let added = unsafe { zeros_by_groups::<L, W, BLOCKS>(layout, probes, tables, zeros) };
         // Every key is disjoint from a probe without bits.
         let all = BLOCKS * keys_a_block::<L>();
-        zeros.too_many += (added * keys.1.min(all)) as u64;
+        zeros.bits -= (added * keys.1.min(all)) as u64;
         all
     }
 }
@@ -324,25 +325,19 @@ unsafe fn picked_by_all<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>
 
 /// The zero bits of many vectors.
 struct Zeros<L> {
-    /// All bits.
+    /// All bits, less the zero bits that do not count.
     bits: u64,
     ones: Ones<L>,
-    /// Zero bits that do not count.
-    too_many: u64,
 }
 
 impl<L: Lanes> Zeros<L> {
     fn new() -> Self {
         let ones = Ones([L::zero(); 4]);
-        Self {
-            bits: 0,
-            ones,
-            too_many: 0,
-        }
+        Self { bits: 0, ones }
     }
 
     fn total(self) -> u64 {
-        self.bits - self.ones.total() - self.too_many
+        self.bits - self.ones.total()
     }
 }
 
@@ -410,15 +405,14 @@ struct Group<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize>(Phanto
 impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Group<L, BITS, BLOCKS, GROUP> {
     /// The row of the first block's table where no bit is set, in vectors.
     const FIRST_ROW: usize = Groups::of(BITS).first_row(GROUP) * BLOCKS;
-    /// The bit of the distance in bytes, between two rows that differ in the group's lowest bit.
-    const ROW_BIT: usize = size_of::<[L; BLOCKS]>().ilog2() as usize;
 }
 
 impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Rotation
     for Group<L, BITS, BLOCKS, GROUP>
 {
     const FROM: usize = Groups::of(BITS).first_bit(GROUP);
-    const TO: usize = Self::ROW_BIT;
+    // The distance in bytes between two rows that differ in the group's lowest bit.
+    const TO: usize = size_of::<[L; BLOCKS]>().ilog2() as usize;
     const BITS: usize = Groups::of(BITS).bits(GROUP);
 }
 

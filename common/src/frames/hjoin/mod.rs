@@ -12,6 +12,7 @@ mod lanes;
 mod layout;
 mod leaf;
 mod planes;
+mod rotate;
 mod scalar;
 mod sort;
 mod sparse;
@@ -24,8 +25,6 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-#[cfg(target_arch = "x86_64")]
-mod rotate;
 
 #[cfg(test)]
 mod tests;

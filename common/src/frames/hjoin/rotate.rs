@@ -1,45 +1,44 @@
-//! Rotation by the one instruction of x86-64 that leaves its operand as it is (BMI2).
-//!
-//! Written out since the compiler would make three of it, a copy, a shift and a mask, where only some
-//! of the rotated bits are used: a tenth of the time of a large frame.
-//!
-//! SAFETY, for every block below: kernels that call these have BMI2 among their features; nothing but
-//! the operands is touched.
+//! The index of a table's row among the bits of a rest.
 
-use std::arch::asm;
+use super::lanes::Lanes;
 
-use super::lanes::Rotation;
-
-/// `word` rotated right.
-#[inline(always)]
-pub(super) fn rotate32<R: Rotation>(word: u32) -> u32 {
-    let rotated;
-    // SAFETY: see the module.
-    unsafe {
-        asm!(
-            "rorx {rotated:e}, {word:e}, {by}",
-            rotated = lateout(reg) rotated,
-            word = in(reg) word,
-            by = const R::BY % 32,
-            options(pure, nomem, nostack, preserves_flags)
-        );
-    }
-    rotated
+/// Which bits of a rest make up an index, and where to.
+pub(super) trait Rotation {
+    /// The lowest of them.
+    const FROM: usize;
+    /// Where it goes.
+    const TO: usize;
+    /// How many they are.
+    const BITS: usize;
+    /// How far right the rest is rotated, modulo its length.
+    #[expect(clippy::cast_possible_truncation, reason = "numbers of bits")]
+    const BY: u32 = (64 + Self::FROM - Self::TO) as u32;
+    /// Where the bits are then.
+    const MASK: usize = ((1 << Self::BITS) - 1) << Self::TO;
 }
 
-/// As [`rotate32`].
+/// `word` rotated right.
+///
+/// On x86-64 by the one instruction that leaves its operand as it is (BMI2), written out since the
+/// compiler would make three of it, a copy, a shift and a mask, where only some of the rotated bits
+/// are used: a tenth of the time of a large frame.
 #[inline(always)]
-pub(super) fn rotate64<R: Rotation>(word: u64) -> u64 {
-    let rotated;
-    // SAFETY: see the module.
-    unsafe {
-        asm!(
-            "rorx {rotated}, {word}, {by}",
-            rotated = lateout(reg) rotated,
-            word = in(reg) word,
-            by = const R::BY % 64,
-            options(pure, nomem, nostack, preserves_flags)
-        );
+pub(super) fn rotate<L: Lanes, R: Rotation>(word: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if L::EXTRACTS {
+        let rotated;
+        // SAFETY: extraction is one instruction on x86-64 by BMI2 only; nothing but the operands is
+        // touched.
+        unsafe {
+            std::arch::asm!(
+                "rorx {rotated:e}, {word:e}, {by}",
+                rotated = lateout(reg) rotated,
+                word = in(reg) word,
+                by = const R::BY % u32::BITS,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        return rotated;
     }
-    rotated
+    word.rotate_right(R::BY)
 }
