@@ -1,9 +1,10 @@
 //! What a frame costs: an estimate from its columns alone.
 //!
 //! Queens of a half board take its n rows in n! ways, and two of them in columns at distance d < n
-//! then share a diagonal with probability 2 (n − d) / (n (n − 1)). Taking pairs for independent gives
-//! the length of a half's list within a factor of 1.5 for most frames; corrections by kind take out
-//! the bias. Time follows from both lengths.
+//! then share a diagonal with probability 2 (n − d) / (n (n − 1)). Pairs are not independent: that
+//! no two share one is about as likely as the product over all pairs, raised to 5/4, says. How many of
+//! a half's boards have one of the row sets that are wanted is estimated in the same way, by the pairs
+//! of rows. Time follows from the lengths of both lists.
 //!
 //! Only additions, multiplications, divisions and square roots: every machine must come to the same
 //! costs, because they decide where tasks begin.
@@ -28,25 +29,34 @@ pub(super) struct Costs {
     /// By set X on one side and column j on the other, at X n + j: how likely a queen in j shares no
     /// diagonal with those in X.
     across: Vec<f64>,
-    /// How many sets there are of each size.
-    counts: Vec<usize>,
+    /// By size and rank: the share of a half's boards whose row set, on one side, is of this size and
+    /// has this rank or a higher one.
+    ranked_from: Vec<Vec<f64>>,
+    /// At k: how likely k queens share no diagonal with the middle-row queen, each attacked in one of
+    /// its n rows.
+    beside_middle: Vec<f64>,
 }
 
 /// Of the estimated lengths that the true ones have, (top, bottom).
 const fn bias(kind: Kind) -> (f64, f64) {
     match kind {
-        Kind::Even => (0.67, 0.58),
-        Kind::TypeOne => (0.23, 0.20),
-        Kind::TypeTwo => (0.65, 0.30),
+        Kind::Even => (1.8, 1.69),
+        Kind::TypeOne => (0.54, 0.49),
+        Kind::TypeTwo => (1.75, 1.99),
     }
 }
 
+/// The probability that no pair of many meets, from the product over the pairs.
+fn none(product: f64) -> f64 {
+    product * product.sqrt().sqrt()
+}
+
 /// Microseconds a frame, whatever its lists.
-const FRAME: f64 = 3.0;
+const FRAME: f64 = 20.0;
 /// Microseconds a key of either list.
-const KEY: f64 = 0.009;
-/// Microseconds a key, times the fourth root of the number of pairs.
-const JOIN: f64 = 0.000_02;
+const KEY: f64 = 0.007;
+/// Microseconds, times the number of pairs to the power of 3/4.
+const JOIN: f64 = 0.000_09;
 
 impl Costs {
     #[allow(clippy::cast_precision_loss)] // small numbers
@@ -63,7 +73,8 @@ impl Costs {
             within: vec![1.0; all],
             with_middle: vec![1.0; all],
             across: vec![1.0; all * n],
-            counts: (0..=side).map(|size| sets.count(size)).collect(),
+            ranked_from: Vec::new(),
+            beside_middle: Vec::new(),
         };
         for set in 1..all {
             // One column more than a smaller set.
@@ -78,13 +89,39 @@ impl Costs {
                 costs.across[set * n + j] = costs.across[rest * n + j] * safe(distance);
             }
         }
+        let not_attacked = 1.0 - 1.0 / f64::from(side);
+        let likely = std::iter::successors(Some(1.0), |likely| Some(likely * not_attacked));
+        costs.beside_middle = likely.take(n + 1).collect();
+        costs.ranked_from = (0..=side).map(|size| costs.shares(size, sets)).collect();
         costs
+    }
+
+    /// [`Self::ranked_from`] for one size.
+    fn shares(&self, size: u32, sets: &Sets) -> Vec<f64> {
+        let full = (1 << self.side) - 1;
+        let squares = f64::from(self.side * self.side);
+        // Rows at distance d of different quadrants: their queens share a diagonal if their columns,
+        // too, are at distance d.
+        let apart = |i: u32, j: u32| 1.0 - f64::from(i.abs_diff(j)) / squares;
+        let mut sum = 0.0;
+        let mut shares = vec![sum];
+        for &rows in sets.of_size(size).iter().rev() {
+            let others = full & !rows;
+            let across = elements(rows).flat_map(|i| elements(others).map(move |j| apart(i, j)));
+            let within = self.within[rows as usize] * self.within[others as usize];
+            sum += none(within * across.product::<f64>());
+            shares.push(sum);
+        }
+        shares.iter_mut().for_each(|share| *share /= sum);
+        shares.reverse();
+        shares
     }
 
     /// Microseconds of the frame of `row` with columns `c` of R, of rank `c_rank`.
     pub(super) fn of(&self, row: &Row, c_rank: usize, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(row, c_rank, sets);
-        FRAME + (top + bottom) * (KEY + JOIN * (top * bottom).sqrt().sqrt())
+        let pairs = (top * bottom).sqrt();
+        FRAME + KEY * (top + bottom) + JOIN * pairs * pairs.sqrt()
     }
 
     /// Estimated lengths of the lists of half boards.
@@ -94,36 +131,34 @@ impl Costs {
         let a = sets.of_size(top_queens)[row.a];
         let c = sets.of_size(row.queens)[c_rank];
         let (not_a, not_c) = (full & !a, full & !c);
-        let top = self.orders * self.quadrants(a, not_c);
-        let bottom = self.orders * self.quadrants(not_a, c);
-        let bias = bias(row.kind);
-        match row.kind {
+        let (top, bottom) = (self.quadrants(a, not_c), self.quadrants(not_a, c));
+        let from = &self.ranked_from[row.queens as usize];
+        let (top, bottom) = match row.kind {
             Kind::Even | Kind::TypeOne => {
-                let count = self.counts[row.queens as usize];
-                let low = if 2 * row.queens == self.side {
-                    2 * row.a
-                } else {
-                    row.a
-                };
-                let wanted = part(count - low, count);
-                (top * wanted * bias.0, bottom * wanted * bias.1)
+                let halves = 2 * row.queens == self.side;
+                let end = from.len() - 1 - if halves { row.a } else { 0 };
+                let wanted = from[row.a] - from[end];
+                (none(top) * wanted, none(bottom) * wanted)
             }
             Kind::TypeTwo => {
                 let middle = self.with_middle[a as usize] * self.with_middle[not_c as usize];
-                let count = self.counts[row.queens as usize];
-                // S lacks one of the columns ~A: what the queen there excluded comes back.
+                // S lacks one of the columns ~A: what the queen there excluded comes back. The
+                // middle-row queen there reaches all of S, and of R columns at a distance up to n.
                 let without = |x: u32| {
-                    let others = self.within[(not_a & !(1 << x)) as usize];
-                    others / self.across[(c * self.side + x) as usize]
+                    let others = self.within[(not_a & !(1 << x)) as usize]
+                        / self.across[(c * self.side + x) as usize];
+                    let near = self.side - row.queens + (c >> (self.side - x)).count_ones();
+                    none(
+                        bottom * others / self.within[not_a as usize]
+                            * self.beside_middle[near as usize],
+                    )
                 };
                 let lists: f64 = elements(not_a).map(without).sum();
-                let bottom = bottom / self.within[not_a as usize] * lists;
-                (
-                    top * middle * bias.0,
-                    bottom * part(count - c_rank, count) * bias.1,
-                )
+                (none(top * middle), lists * from[c_rank])
             }
-        }
+        };
+        let bias = bias(row.kind);
+        (self.orders * top * bias.0, self.orders * bottom * bias.1)
     }
 
     /// The most quarter boards with `size` queens that any columns have.
@@ -139,7 +174,7 @@ impl Costs {
     /// The half boards of one row set of a frame of `row`, on average.
     pub(super) fn row_set_keys(&self, row: &Row, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(row, row.first_c, sets);
-        let all = |size: u32| self.counts[size as usize];
+        let all = |size: u32| sets.count(size);
         let tops = match row.kind {
             Kind::Even | Kind::TypeOne => all(row.queens) - row.a,
             Kind::TypeTwo => all(row.top_queens()),

@@ -29,7 +29,7 @@ pub use plan::Division;
 
 use crate::board::Board;
 
-pub(crate) const PLAN_VERSION: u16 = 1;
+pub(crate) const PLAN_VERSION: u16 = 2;
 
 /// The cost of a task in microseconds unless the user says otherwise: thousands of tasks where
 /// that does not make them smaller than a few milliseconds, and at most some minutes each.

@@ -447,13 +447,13 @@ mod tests {
         assert_eq!(found, FROZEN);
     }
 
-    /// Board: hash, units, tasks and where some tasks begin, as the first version of this file had
-    /// them; other numbers need a new plan version.
+    /// Board: hash, units, tasks and where some tasks begin, as this version of the plan has
+    /// them; other numbers need a new one.
     const FROZEN: &str = "\
-4: a4296f9f1a0460b5db16c08cfca561ee87fa7df42d17d7c42c3290e2814a4d6f 2 1 [0, 0, 0, 0, 0]
-13: 0b68e4fbaf6f3510a44a580df0a11409c10dd8f34b6db787af64792855194b59 1043 9 [0, 141, 407, 527, 1025]
-16: 50608446aa3706785e44cf224e7e796959e210b933b9c3e8eeef76a264ac6d7d 3298 35 [0, 142, 910, 1510, 3188]
-19: 46e6825e9ee15ef4ebccc2fc949c1f12bffbaadb13611ea4d4587704e55de75f 56040 92 [0, 2850, 23073, 29877, 55734]
-20: a9213503b0c9fd5a2b4e6aa9f7d94ad92518398c5cd87f022774200b0737796d 46507 329 [0, 270, 13937, 21325, 45907]
+4: 272e5181868483e9db2f48f600f7cb8ff805fd870f2417d616128544ea8f8235 2 1 [0, 0, 0, 0, 0]
+13: 2f2bbc7150616dcc8a2af017611402d19422cdd61069fe04cf0a2ceb3a73eecc 1043 59 [0, 21, 332, 527, 1025]
+16: 83d4dd87d5ac6288eec08101e5bf47967791cba97c37213fc51ce62636c65136 3298 64 [0, 64, 1092, 1510, 3226]
+19: 425b0d7a721afc4f027cde0e76705b8f09ca3d925b1f52c71a917cda4f347d50 56040 108 [0, 2003, 23325, 30255, 54843]
+20: bbba70926b31900264d56699bec153eac649992668b56976d47fcc8576ebbc15 46507 401 [0, 310, 15105, 21859, 45907]
 ";
 }

@@ -119,14 +119,13 @@ impl Layout {
                 x2: layout.x2 | 1 << bit,
                 ..layout
             };
-            (layout, join) = if by_x1.cycles(with_x1) <= by_x2.cycles(with_x2) {
-                (with_x1, by_x1)
-            } else {
-                (with_x2, by_x2)
+            let x1_is_better = by_x1.cycles(with_x1) <= by_x2.cycles(with_x2);
+            let has_room = |bits: u32| bits < MOST_ROW_BITS;
+            (layout, join) = match (has_room(layout.x1_bits()), has_room(layout.x2_bits())) {
+                (true, other) if x1_is_better || !other => (with_x1, by_x1),
+                (_, true) => (with_x2, by_x2),
+                _ => break,
             };
-            if layout.x1_bits().max(layout.x2_bits()) > MOST_ROW_BITS {
-                break;
-            }
             let cycles = join.cycles(layout);
             if cycles < least {
                 (best, least) = (layout, cycles);
@@ -408,6 +407,27 @@ mod tests {
         tables.set(order);
         for key in 0..256 {
             assert_eq!(tables.sorted(key), order.sorted(key, extract), "{key}");
+        }
+    }
+
+    #[test]
+    fn groups_hold_all_bits_in_tables_side_by_side() {
+        for rest_bits in 0..=62 {
+            let groups = Groups::of(rest_bits);
+            let (mut bit, mut row) = (0, 0);
+            for at in 0..groups.number {
+                assert_eq!(groups.first_bit(at), bit, "{rest_bits} bits, group {at}");
+                assert_eq!(groups.first_row(at), row, "{rest_bits} bits, group {at}");
+                assert!(
+                    (4..=5).contains(&groups.bits(at)),
+                    "{rest_bits} bits, group {at}"
+                );
+                bit += groups.bits(at);
+                row += 1 << groups.bits(at);
+            }
+            assert!(bit >= rest_bits as usize, "{rest_bits} bits");
+            assert_eq!(groups.rows(), row, "{rest_bits} bits");
+            assert!(row <= Groups::MOST_ROWS, "{rest_bits} bits");
         }
     }
 
