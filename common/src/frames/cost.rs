@@ -176,12 +176,11 @@ impl Costs {
     /// The half boards of one row set of a frame of `row`, on average.
     pub(super) fn row_set_keys(&self, row: &Row, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(row, row.first_c, sets);
-        let all = |size: u32| sets.count(size);
         let tops = match row.kind {
-            Kind::Even | Kind::TypeOne => all(row.queens) - row.a,
-            Kind::TypeTwo => all(row.top_queens()),
+            Kind::Even | Kind::TypeOne => sets.count(row.queens) - row.a,
+            Kind::TypeTwo => sets.count(row.top_queens()),
         };
-        let bottoms = all(row.queens) - row.first_c;
+        let bottoms = sets.count(row.queens) - row.first_c;
         (top * part(1, tops)).max(bottom * part(1, bottoms))
     }
 

@@ -122,7 +122,7 @@ impl Layout {
             let x1_is_better = by_x1.cycles(with_x1) <= by_x2.cycles(with_x2);
             let has_room = |bits: u32| bits < MOST_ROW_BITS;
             (layout, join) = match (has_room(layout.x1_bits()), has_room(layout.x2_bits())) {
-                (true, other) if x1_is_better || !other => (with_x1, by_x1),
+                (true, x2_has_room) if x1_is_better || !x2_has_room => (with_x1, by_x1),
                 (_, true) => (with_x2, by_x2),
                 _ => break,
             };
