@@ -5,7 +5,29 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, Line};
+use super::{
+    Work,
+    bands::Sixteen,
+    lanes::{Lanes, Line, low_half},
+};
+
+/// For every set of lanes, these lanes one after the other.
+static PACKED: [[u8; 8]; 256] = {
+    let mut packed = [[0; 8]; 256];
+    let mut lanes = 0;
+    while lanes < 256 {
+        let (mut lane, mut at) = (0, 0);
+        while lane < 8 {
+            if lanes >> lane & 1 == 1 {
+                packed[lanes][at] = lane;
+                at += 1;
+            }
+            lane += 1;
+        }
+        lanes += 1;
+    }
+    packed
+};
 
 /// Eight 32-bit lanes.
 #[derive(Clone, Copy)]
@@ -18,6 +40,11 @@ impl Lanes for Avx2 {
     const LANES: usize = 8;
 
     const EXTRACTS: bool = true;
+
+    fn apart<W: Work>(work: W) -> W::Result {
+        // SAFETY: see the module.
+        unsafe { super::on_avx2(work) }
+    }
 
     #[inline(always)]
     fn extract(word: u64, mask: u64) -> u64 {
@@ -100,6 +127,43 @@ impl Lanes for Avx2 {
     fn shr<const BY: i32>(self) -> Self {
         // SAFETY: see the module.
         Self(unsafe { _mm256_srli_epi32::<BY>(self.0) })
+    }
+
+    #[inline(always)]
+    fn is_full(self) -> bool {
+        // SAFETY: see the module.
+        unsafe { _mm256_testc_si256(self.0, _mm256_set1_epi32(-1)) == 1 }
+    }
+
+    #[inline(always)]
+    unsafe fn divide(sixteen: Sixteen) -> u16 {
+        let Sixteen { keys, bit, .. } = sixteen;
+        let (mut without, mut with) = (sixteen.without, sixteen.with);
+        let mut ones = 0;
+        for at in [0, 8] {
+            // SAFETY: see the module; the caller vouches for the lists. Eight keys are read before any
+            // are written over them.
+            unsafe {
+                let keys = _mm256_loadu_si256(keys.add(at).cast());
+                let below = _mm256_set1_epi32(((1_u32 << bit) - 1).cast_signed());
+                let sign = _mm_cvtsi32_si128(31 - bit.cast_signed());
+                let signs = _mm256_castsi256_ps(_mm256_sll_epi32(keys, sign));
+                let set = _mm256_movemask_ps(signs).cast_unsigned();
+                let above = _mm256_andnot_si256(below, _mm256_srli_epi32::<1>(keys));
+                let keys = _mm256_or_si256(_mm256_and_si256(keys, below), above);
+                let parked = _mm256_or_si256(keys, _mm256_set1_epi32(i32::MIN));
+                let packed = |keys, lanes: u32| {
+                    let order = _mm_loadl_epi64(PACKED[lanes as usize].as_ptr().cast());
+                    _mm256_permutevar8x32_epi32(keys, _mm256_cvtepu8_epi32(order))
+                };
+                _mm256_storeu_si256(without.cast(), packed(keys, set ^ 0xff));
+                _mm256_storeu_si256(with.cast(), packed(parked, set));
+                without = without.add(8 - set.count_ones() as usize);
+                with = with.add(set.count_ones() as usize);
+                ones |= set << at;
+            }
+        }
+        low_half(ones)
     }
 
     #[inline(always)]

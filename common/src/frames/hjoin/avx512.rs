@@ -6,6 +6,8 @@
 use std::arch::x86_64::*;
 
 use super::{
+    Work,
+    bands::Sixteen,
     grid::Rest,
     lanes::{Lanes, Line, low_halves},
     split::Split,
@@ -17,7 +19,8 @@ macro_rules! lanes {
         $(#[$doc:meta])* $name:ident($vector:ty), $lanes:literal lanes, half $half:ident,
         $zero:ident, $splat:ident, $load:ident, $store:ident, $or:ident, $and:ident, $xor:ident,
         $sll:ident, $srl:ident, $ternary:ident, $testn:ident, $add_if:ident,
-        $counts:ident, $bytes:ident, $srl16:ident, $shuffle:ident, $add8:ident, $sad:ident, $add:ident
+        $counts:ident, $bytes:ident, $srl16:ident, $shuffle:ident, $add8:ident, $sad:ident, $add:ident,
+        $differ:ident
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
@@ -30,6 +33,11 @@ macro_rules! lanes {
             const LANES: usize = $lanes;
             const EXTRACTS: bool = true;
             const SPLITS: bool = true;
+
+            fn apart<W: Work>(work: W) -> W::Result {
+                // SAFETY: see the module.
+                unsafe { super::on_avx512(work) }
+            }
 
             #[inline(always)]
             fn extract(word: u64, mask: u64) -> u64 {
@@ -154,6 +162,18 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn is_full(self) -> bool {
+                // SAFETY: see the module.
+                unsafe { $differ(self.0, Self::splat(u32::MAX).0) == 0 }
+            }
+
+            #[inline(always)]
+            unsafe fn divide(sixteen: Sixteen) -> u16 {
+                // SAFETY: see the module; the caller vouches for the lists.
+                unsafe { divide(sixteen) }
+            }
+
+            #[inline(always)]
             fn add_ones(self, sums: Self) -> Self {
                 // SAFETY: see the module. A table of 16 nibble counts, looked up for both nibbles:
                 // some CPUs with 512-bit vectors lack the instruction that counts ones (VPOPCNTDQ),
@@ -189,7 +209,8 @@ lanes! {
     _mm512_or_si512, _mm512_and_si512, _mm512_xor_si512, _mm512_sll_epi32, _mm512_srl_epi32,
     _mm512_ternarylogic_epi64, _mm512_testn_epi32_mask, _mm512_mask_add_epi32,
     _mm512_broadcast_i32x4, _mm512_set1_epi8, _mm512_srli_epi16, _mm512_shuffle_epi8,
-    _mm512_add_epi8, _mm512_sad_epu8, _mm512_add_epi64
+    _mm512_add_epi8, _mm512_sad_epu8, _mm512_add_epi64,
+    _mm512_cmpneq_epi32_mask
 }
 
 lanes! {
@@ -199,7 +220,30 @@ lanes! {
     _mm256_or_si256, _mm256_and_si256, _mm256_xor_si256, _mm256_sll_epi32, _mm256_srl_epi32,
     _mm256_ternarylogic_epi64, _mm256_testn_epi32_mask, _mm256_mask_add_epi32,
     _mm256_broadcastsi128_si256, _mm256_set1_epi8, _mm256_srli_epi16, _mm256_shuffle_epi8,
-    _mm256_add_epi8, _mm256_sad_epu8, _mm256_add_epi64
+    _mm256_add_epi8, _mm256_sad_epu8, _mm256_add_epi64,
+    _mm256_cmpneq_epi32_mask
+}
+
+/// As [`Lanes::divide`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn divide(sixteen: Sixteen) -> u16 {
+    let bit = 1_u32 << sixteen.bit;
+    let below = _mm512_set1_epi32((bit - 1).cast_signed());
+    // SAFETY: the caller vouches for the keys.
+    let keys = unsafe { _mm512_loadu_si512(sixteen.keys.cast()) };
+    let ones = _mm512_test_epi32_mask(keys, _mm512_set1_epi32(bit.cast_signed()));
+    // What `below` has is kept, the other bits come from above.
+    let keys = _mm512_ternarylogic_epi32::<0xca>(below, keys, _mm512_srli_epi32::<1>(keys));
+    let parked = _mm512_or_si512(keys, _mm512_set1_epi32(i32::MIN));
+    // SAFETY: the caller vouches for the places.
+    unsafe {
+        let without = _mm512_maskz_compress_epi32(!ones, keys);
+        _mm512_storeu_si512(sixteen.without.cast(), without);
+        let with = _mm512_maskz_compress_epi32(ones, parked);
+        _mm512_storeu_si512(sixteen.with.cast(), with);
+    }
+    ones
 }
 
 /// The same split, of the types that its words are known to have.

@@ -73,26 +73,82 @@ impl<'a, W: Rest> Row<'a, W> {
         }
     }
 
+    /// The number of cells.
+    #[inline(always)]
+    pub(super) fn number_of_cells(self) -> usize {
+        self.cells
+    }
+
+    /// All keys.
+    #[inline(always)]
+    pub(super) fn list(self) -> List<W> {
+        // SAFETY: there are so many cells.
+        unsafe { self.cells(0, self.cells) }
+    }
+
+    /// Where each cell starts in [`Self::list`], and the end.
+    #[inline(always)]
+    pub(super) fn offsets_from_zero(self, offsets: &mut [u32]) {
+        for (cell, offset) in offsets.iter_mut().enumerate().take(self.cells + 1) {
+            // SAFETY: there is one more offset than cells.
+            *offset = unsafe { *self.offsets.add(cell) - *self.offsets };
+        }
+    }
+
     /// The rests of the cells whose pattern has no bit in common with `exclude`.
     #[inline(always)]
     pub(super) fn gather(self, exclude: usize, buffer: &mut Buffer<W>) -> List<W> {
-        // Below the lowest excluded bit all cells are wanted and lie side by side.
-        let side_by_side = (exclude & exclude.wrapping_neg())
-            .wrapping_sub(1)
-            .min(self.cells - 1)
-            + 1;
-        let slices = !exclude & (self.cells - side_by_side);
+        let (side_by_side, slices) = self.slices(exclude);
         if slices == 0 {
             // SAFETY: these are the first cells.
             return unsafe { self.cells(0, side_by_side) };
         }
         buffer.clear(self.len());
+        // SAFETY: the buffer has room for the whole row.
+        unsafe { self.append_to(exclude, buffer) };
+        buffer.list()
+    }
+
+    /// Appends what [`Self::gather`] gathers.
+    ///
+    /// # Safety
+    /// There is room for it.
+    #[inline(always)]
+    pub(super) unsafe fn append_to(self, exclude: usize, buffer: &mut Buffer<W>) {
+        let (side_by_side, slices) = self.slices(exclude);
         let mut slice = 0;
         loop {
-            // SAFETY: the buffer has room for the whole row.
+            // SAFETY: the caller vouches for the room.
             unsafe { buffer.append(self.cells(slice, slice + side_by_side)) };
             if slice == slices {
-                return buffer.list();
+                break;
+            }
+            slice = slice.wrapping_sub(slices) & slices;
+        }
+    }
+
+    /// How many cells lie side by side below the lowest bit of `exclude`, where all are wanted, and
+    /// the bits that tell such slices of cells apart and are not excluded.
+    #[inline(always)]
+    fn slices(self, exclude: usize) -> (usize, usize) {
+        let side_by_side = (exclude & exclude.wrapping_neg())
+            .wrapping_sub(1)
+            .min(self.cells - 1)
+            + 1;
+        (side_by_side, !exclude & (self.cells - side_by_side))
+    }
+
+    /// How many keys [`Self::narrow`] leaves.
+    #[inline(always)]
+    pub(super) fn narrowed_len(self, (exclude, low_bits): (usize, u32)) -> usize {
+        let low = self.cells.min(1 << low_bits);
+        let slices = !(exclude << low_bits) & (self.cells - low);
+        let (mut slice, mut length) = (0, 0);
+        loop {
+            // SAFETY: a slice starts at a multiple of its length below the number of cells.
+            length += unsafe { self.cells(slice, slice + low) }.1;
+            if slice == slices {
+                return length;
             }
             slice = slice.wrapping_sub(slices) & slices;
         }
@@ -152,9 +208,28 @@ impl<W: Rest> Buffer<W> {
     #[inline(always)]
     pub(super) fn clear(&mut self, keys: usize) {
         self.length = 0;
+        self.room(keys);
+    }
+
+    /// Makes room for `keys` keys, and returns where they go.
+    #[inline(always)]
+    pub(super) fn room(&mut self, keys: usize) -> *mut W {
         if self.rests.len() < keys + SLACK {
             self.rests.resize(keys + SLACK, W::default());
         }
+        self.rests.as_mut_ptr()
+    }
+
+    /// Says how many keys there are.
+    #[inline(always)]
+    pub(super) fn set_len(&mut self, keys: usize) {
+        self.length = keys;
+    }
+
+    /// The rests, and those to spare.
+    #[inline(always)]
+    pub(super) fn rests(&self) -> &[W] {
+        &self.rests
     }
 
     /// # Safety

@@ -1,6 +1,6 @@
 //! What the leaves need from an instruction set.
 
-use super::{grid::Rest, split::Split};
+use super::{Work, bands::Sixteen, grid::Rest, split::Split};
 
 /// A line of the caches.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +35,13 @@ pub(super) trait Lanes: Copy {
 
     /// Whether [`Self::split`] is fast.
     const SPLITS: bool = false;
+
+    /// Does work on vectors like these in a function of its own: in one with more work it would take the
+    /// compiler minutes.
+    #[inline(never)]
+    fn apart<W: Work>(work: W) -> W::Result {
+        work.run::<Self>()
+    }
 
     /// All bits zero.
     fn zero() -> Self;
@@ -87,6 +94,9 @@ pub(super) trait Lanes: Copy {
         (a.and(b).or(half.and(c)), half.xor(c))
     }
 
+    /// Whether all bits are one.
+    fn is_full(self) -> bool;
+
     /// Adds to the 64-bit lanes of `sums` the number of one bits in those of `self`.
     fn add_ones(self, sums: Self) -> Self;
 
@@ -120,6 +130,34 @@ pub(super) trait Lanes: Copy {
         without
     }
 
+    /// Divides sixteen keys, keeping the order, and returns which of them have the bit.
+    ///
+    /// # Safety
+    /// Sixteen keys are readable, and writable in both places. `without` may start where `keys` does
+    /// or before; else the three do not overlap.
+    #[inline(always)]
+    unsafe fn divide(sixteen: Sixteen) -> u16 {
+        let Sixteen { keys, bit, .. } = sixteen;
+        // SAFETY: the caller vouches for the keys.
+        let keys = unsafe { keys.cast::<[u32; 16]>().read_unaligned() };
+        let low = (1 << bit) - 1;
+        let (mut ones, mut clear, mut set) = (0, 0, 0);
+        for (at, key) in keys.into_iter().enumerate() {
+            let one = key >> bit & 1;
+            let key = key & low | key >> 1 & !low;
+            // SAFETY: the caller vouches for the places. The second is of use only where the key has
+            // the bit, else it is written over.
+            unsafe {
+                sixteen.without.add(clear).write(key);
+                sixteen.with.add(set).write(key | 1 << 31);
+            }
+            clear += 1 - one as usize;
+            set += one as usize;
+            ones |= one << at;
+        }
+        low_half(ones)
+    }
+
     /// The bits of `word` under `mask`, moved together: below 2^ones of `mask`. Where that [is not one
     /// instruction](Self::EXTRACTS), `mask` must be a range of bits.
     #[inline(always)]
@@ -143,6 +181,12 @@ pub(super) trait Lanes: Copy {
     /// Makes the written lines readable.
     #[inline(always)]
     fn end_streams() {}
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "there is nothing above")]
+pub(super) fn low_half(ones: u32) -> u16 {
+    ones as u16
 }
 
 /// The low `by` of every 2 * `by` bits, `by` a power of two up to 16.

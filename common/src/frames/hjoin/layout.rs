@@ -1,12 +1,15 @@
 //! Which bits of a key choose its cell in the grid, and on which side.
 
+use super::bands::{Limits, Places, X3};
+
 /// Which bits of a key do what: those of `x1` and `x2` choose its cell, the other contested ones are
-/// its rest. Bits that are not contested, never set in both lists, decide nothing.
+/// its rest, and some of those its X3. Bits that are not contested, never set in both lists, decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     contested: u64,
     x1: u64,
     x2: u64,
+    x3: X3,
 }
 
 /// How the bits of a rest are looked up in tables, from bit 0 on: `wide` groups of `base` + 1 bits,
@@ -88,6 +91,7 @@ impl Layout {
             contested,
             x1: 0,
             x2: 0,
+            x3: X3::default(),
         }
     }
 
@@ -95,7 +99,7 @@ impl Layout {
     ///
     /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is
     /// what the cost model says, so that lists of different lengths get leaves of similar ones.
-    pub(super) fn new(contested: u64, top: &[u64], bottom: &[u64]) -> Self {
+    pub(super) fn new(contested: u64, top: &[u64], bottom: &[u64], limits: Limits) -> Self {
         let (above, below) = (shares(top), shares(bottom));
         let mut bits: [usize; 64] = std::array::from_fn(|bit| bit);
         let contest = |bit: usize| above[bit] * below[bit];
@@ -131,13 +135,17 @@ impl Layout {
                 (best, least) = (layout, cycles);
             }
         }
+        if best.rest_bits() <= 32 && top.len().saturating_mul(bottom.len()) >= limits.join {
+            let bits = (best.x1 | best.x2, best.rest());
+            best.x3 = X3::choose(bits, (top, &above), (bottom, &below));
+        }
         best
     }
 
     /// The same cells for lists with these contested bits.
     pub(super) fn with_rest_of(self, contested: u64) -> Self {
         Self {
-            contested: contested | self.x1 | self.x2,
+            contested: contested | self.x1 | self.x2 | self.x3.mask(),
             ..self
         }
     }
@@ -147,8 +155,23 @@ impl Layout {
         4 << most_cell_bits(top, bottom)
     }
 
+    fn rest(self) -> u64 {
+        self.contested & !(self.x1 | self.x2)
+    }
+
+    /// Bits of the rest, X3 among them.
     pub(super) fn rest_bits(self) -> u32 {
-        (self.contested & !(self.x1 | self.x2)).count_ones()
+        self.rest().count_ones()
+    }
+
+    /// Whether leaves are large enough somewhere for X3 to be of use.
+    pub(super) fn has_x3(self) -> bool {
+        self.x3 != X3::default()
+    }
+
+    /// Where the first `number` bits of X3 are in a rest.
+    pub(super) fn x3_places(self, number: usize) -> Places {
+        self.x3.within(self.rest(), number)
     }
 
     /// Bits of X1.
@@ -398,6 +421,7 @@ mod tests {
             contested: 0xff,
             x1: 0b0101_0000,
             x2: 0b0000_1100,
+            x3: X3::default(),
         };
         let order = layout.order(Side::Top);
         assert_eq!(order.sorted(0b0001_1011, extract), 0b0110_0011);
@@ -440,7 +464,12 @@ mod tests {
         // of the grid spares tests.
         for length in [1_000, 3_000, 10_000, 50_000, 200_000] {
             let contested = (1 << 46) - 1;
-            let layout = Layout::new(contested, &keys[..length], &keys[..length]);
+            let layout = Layout::new(
+                contested,
+                &keys[..length],
+                &keys[..length],
+                Limits::MEASURED,
+            );
             let bits = layout.x1_bits() + layout.x2_bits();
             assert!(bits >= cells, "{length} keys: {layout:?}");
             assert_eq!(layout.rest_bits() + bits, 46);

@@ -3,9 +3,11 @@
 use std::marker::PhantomData;
 
 use super::{
+    bands::{Banded, MOST_BANDS},
+    gather::List,
     grid::Rest,
     lanes::Lanes,
-    layout::{Groups, Layout},
+    layout::Groups,
     planes::build,
     rotate::Rotation,
 };
@@ -24,51 +26,63 @@ const FEW_PROBES: usize = 32;
 #[repr(C, align(64))]
 struct Row([u64; 8]);
 
-/// Scratch memory of the leaves.
+/// Scratch memory of the leaves: the tables, then the masks.
 #[derive(Debug)]
 pub(super) struct Tables(Box<[Row]>);
 
+/// Where the masks start.
+const MASKS: usize = Groups::MOST_ROWS * ABREAST;
+
 impl Tables {
     pub(super) fn new() -> Self {
-        Self(vec![Row([0; 8]); Groups::MOST_ROWS * ABREAST].into_boxed_slice())
+        Self(vec![Row([0; 8]); MASKS + MOST_BANDS * ABREAST].into_boxed_slice())
     }
 
-    /// Adds the number of pairs, one from each list, that have no bit in common to `tally`.
+    /// Adds the number of pairs, one from each list, that have no bit in common to `tally`. Rests have
+    /// `rest_bits` bits, of which `x3_bits` are on top: none unless `BANDED`.
     ///
     /// # Safety
-    /// Both pointers are readable for their length and [`super::gather::SLACK`] more, their rests
-    /// are as long as `layout` says, and the instruction set of `L` is there.
+    /// Both lists are readable for their length and [`super::gather::SLACK`] more, their rests and
+    /// bands are as told, and the instruction set of `L` is there.
     #[inline(always)]
-    pub(super) unsafe fn count<L: Lanes, W: Rest>(
+    pub(super) unsafe fn count<L: Lanes, W: Rest, const BANDED: bool>(
         &mut self,
-        layout: Layout,
-        one: (*const W, usize),
-        other: (*const W, usize),
+        (rest_bits, x3_bits): (u32, usize),
+        one: Banded<W>,
+        other: Banded<W>,
         tally: &mut Tally<L>,
     ) {
-        let (sliced, probes) = if one.1 >= other.1 {
-            (one, other)
+        let (sliced, probes) = if one.list.1 >= other.list.1 {
+            (one.list, other)
         } else {
-            (other, one)
+            (other.list, one)
         };
         // SAFETY: the caller vouches for the lists.
-        let probes = unsafe { std::slice::from_raw_parts(probes.0, probes.1) };
-        if probes.len() < FEW_PROBES || probes.len() * sliced.1 < FEW_PAIRS {
+        let all = unsafe { std::slice::from_raw_parts(probes.list.0, probes.list.1) };
+        if all.len() < FEW_PROBES || all.len() * sliced.1 < FEW_PAIRS {
             // SAFETY: as above.
-            tally.pairs += unsafe { few::<L, W>(probes, sliced) };
+            tally.pairs += unsafe { few::<L, W>(all, sliced) };
             return;
         }
         let mut at = 0;
         while at < sliced.1 {
             let rest = (sliced.0.wrapping_add(at), sliced.1 - at);
-            // SAFETY: at most the blocks past the end are read.
+            // SAFETY: at most the blocks past the end are read; the bits of X3 are on top.
             at += unsafe {
-                if rest.1 > keys_a_block::<L>() {
-                    self.blocks::<L, W, ABREAST>(layout, rest, probes, &mut tally.whole)
+                let (whole, half) = (&mut tally.whole, &mut tally.half);
+                if BANDED {
+                    let bits = (rest_bits, x3_bits);
+                    if rest.1 > keys_a_block::<L::Half>() {
+                        self.banded_blocks::<L, W, ABREAST>(bits, rest, &probes, whole)
+                    } else {
+                        self.banded_blocks::<L::Half, W, 1>(bits, rest, &probes, half)
+                    }
+                } else if rest.1 > keys_a_block::<L>() {
+                    self.blocks::<L, W, ABREAST>(rest_bits, rest, all, whole)
                 } else if rest.1 > keys_a_block::<L::Half>() {
-                    self.blocks::<L, W, 1>(layout, rest, probes, &mut tally.whole)
+                    self.blocks::<L, W, 1>(rest_bits, rest, all, whole)
                 } else {
-                    self.blocks::<L::Half, W, 1>(layout, rest, probes, &mut tally.half)
+                    self.blocks::<L::Half, W, 1>(rest_bits, rest, all, half)
                 }
             };
         }
@@ -79,31 +93,75 @@ impl Tables {
     #[inline(always)]
     unsafe fn blocks<L: Lanes, W: Rest, const BLOCKS: usize>(
         &mut self,
-        layout: Layout,
-        keys: (*const W, usize),
+        bits: u32,
+        keys: List<W>,
         probes: &[W],
         zeros: &mut Zeros<L>,
     ) -> usize {
         let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
         for block in 0..BLOCKS {
             let before = block * keys_a_block::<L>();
+            let keys = (keys.0.wrapping_add(before), keys.1.saturating_sub(before));
             // SAFETY: the caller vouches for the keys; the tables have room for all groups of so
             // many blocks of the widest vectors.
             unsafe {
-                build::<L, W, BLOCKS>(
-                    Groups::of(layout.rest_bits()),
-                    keys.0.add(before),
-                    keys.1.saturating_sub(before),
-                    tables.cast::<L>().add(block),
-                );
+                let tables = tables.cast::<L>().add(block);
+                build::<L, W, BLOCKS>(Groups::of(bits), keys, tables, None);
             }
         }
+        let tables = (tables.cast_const(), [L::zero(); BLOCKS]);
         // SAFETY: the tables were written just now.
-        let added = unsafe { zeros_by_groups::<L, W, BLOCKS>(layout, probes, tables, zeros) };
+        let added =
+            unsafe { zeros_by_groups::<L, W, BLOCKS, BLOCKS, false>(bits, probes, tables, zeros) };
         // Every key is disjoint from a probe without bits.
         let all = BLOCKS * keys_a_block::<L>();
         zeros.bits -= (added * keys.1.min(all)) as u64;
         all
+    }
+
+    /// As [`Self::blocks`], band by band.
+    #[inline(always)]
+    unsafe fn banded_blocks<L: Lanes, W: Rest, const BLOCKS: usize>(
+        &mut self,
+        (rest_bits, x3_bits): (u32, usize),
+        keys: List<W>,
+        probes: &Banded<W>,
+        zeros: &mut Zeros<L>,
+    ) -> usize {
+        let bits = banded_bits(rest_bits - u32::try_from(x3_bits).expect("a few"));
+        let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
+        // SAFETY: the masks come after the tables.
+        let masks = unsafe { self.0.as_mut_ptr().add(MASKS) }.cast::<[L; BLOCKS]>();
+        for block in 0..BLOCKS {
+            let before = block * keys_a_block::<L>();
+            let keys = (keys.0.wrapping_add(before), keys.1.saturating_sub(before));
+            // SAFETY: the caller vouches for the keys; there is room for the tables of all groups and
+            // for the masks of so many blocks of the widest vectors.
+            unsafe {
+                let tables = tables.cast::<L>().add(block);
+                let masks = masks.cast::<L>().add(block);
+                if keys.1 > 0 {
+                    let masks = Some((masks, x3_bits));
+                    build::<L, W, BLOCKS>(Groups::of(bits), keys, tables, masks);
+                } else {
+                    for pattern in 0..1 << x3_bits {
+                        masks.add(pattern * BLOCKS).write(L::splat(u32::MAX));
+                    }
+                }
+            }
+        }
+        let mut start = 0;
+        for (pattern, end) in probes.bands() {
+            // SAFETY: the caller vouches for the probes, and bands end one after the other; the masks
+            // and the tables were written just now.
+            unsafe {
+                let band = std::slice::from_raw_parts(probes.list.0.add(start), end - start);
+                let masks = *masks.add(pattern.into());
+                add_band::<L, W, BLOCKS>(bits, band, (tables.cast_const(), masks), zeros);
+            }
+            start = end;
+        }
+        BLOCKS * keys_a_block::<L>()
     }
 }
 
@@ -237,21 +295,77 @@ pub(super) unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) 
     unsafe { L::load(lanes.as_ptr()) }
 }
 
-/// [`add_zeros`] for rests of so many bits.
+/// Adds up what a band's probes leave of the blocks, whose keys they all conflict with in X3 where the
+/// masks have a one: nothing of a block whose mask is full.
 #[inline(always)]
-unsafe fn zeros_by_groups<L: Lanes, W: Rest, const BLOCKS: usize>(
-    layout: Layout,
+unsafe fn add_band<L: Lanes, W: Rest, const BLOCKS: usize>(
+    bits: u32,
+    band: &[W],
+    (tables, masks): (*const [L; BLOCKS], [L; BLOCKS]),
+    zeros: &mut Zeros<L>,
+) {
+    let (first, last) = (masks[0].is_full(), masks[BLOCKS - 1].is_full());
+    if band.is_empty() || first && last {
+        return;
+    }
+    let unmasked = |mask: L| keys_a_block::<L>() as u64 - sum_of(mask.add_ones(L::zero()));
+    // SAFETY: the caller filled the tables.
+    let added = unsafe {
+        if BLOCKS > 1 && (first || last) {
+            let block = usize::from(first);
+            let tables = (tables.cast::<L>().add(block).cast(), [masks[block]]);
+            zeros_by_groups::<L, W, BLOCKS, 1, true>(bits, band, tables, zeros)
+        } else {
+            zeros_by_groups::<L, W, BLOCKS, BLOCKS, true>(bits, band, (tables, masks), zeros)
+        }
+    };
+    if added > 0 {
+        // A probe without bits is disjoint from every key that the masks leave.
+        let unmasked: u64 = masks.into_iter().map(unmasked).sum();
+        zeros.bits -= added as u64 * unmasked;
+    }
+}
+
+/// How many bits are looked up where so many bits of a rest are not on top: more of them, without a one
+/// or on top, change nothing, and fewer cases are compiled sooner.
+fn banded_bits(bits: u32) -> u32 {
+    let cases = [16, 20, 22, 24, 25, 27, 30];
+    cases.into_iter().find(|&case| bits <= case).unwrap_or(32)
+}
+
+/// [`add_zeros`] for so many bits.
+#[inline(always)]
+unsafe fn zeros_by_groups<
+    L: Lanes,
+    W: Rest,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+>(
+    bits: u32,
     probes: &[W],
-    tables: *const [L; BLOCKS],
+    tables: (*const [L; STRIDE], [L; BLOCKS]),
     zeros: &mut Zeros<L>,
 ) -> usize {
     macro_rules! zeros {
         ($bits:literal) => {
             // SAFETY: the caller filled the tables for these groups.
-            unsafe { add_zeros::<L, W, $bits, BLOCKS>(probes, tables, zeros) }
+            unsafe { add_zeros::<L, W, $bits, STRIDE, BLOCKS, MASKED>(probes, tables, zeros) }
         };
     }
-    match (W::WORDS, layout.rest_bits()) {
+    if MASKED {
+        return match bits {
+            16 => zeros!(16),
+            20 => zeros!(20),
+            22 => zeros!(22),
+            24 => zeros!(24),
+            25 => zeros!(25),
+            27 => zeros!(27),
+            30 => zeros!(30),
+            _ => zeros!(32),
+        };
+    }
+    match (W::WORDS, bits) {
         (1, ..=16) => zeros!(16),
         (1, 17) => zeros!(17),
         (1, 18) => zeros!(18),
@@ -274,13 +388,21 @@ unsafe fn zeros_by_groups<L: Lanes, W: Rest, const BLOCKS: usize>(
     }
 }
 
-/// Adds up the zero bits in the ORs of the table rows that each probe picks; rests have `BITS` bits,
-/// or fewer in as many groups. So many at a time are added that some probes without bits may join
-/// them: returns how many.
+/// Adds up the zero bits in the ORs of the table rows that each probe picks, and of the mask if
+/// `MASKED`, for `BLOCKS` of the `STRIDE` blocks that the tables are of; `BITS` bits are looked up, or
+/// fewer in as many groups. So many probes at a time are added that some without bits may join them:
+/// returns how many.
 #[inline(always)]
-unsafe fn add_zeros<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
+unsafe fn add_zeros<
+    L: Lanes,
+    W: Rest,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+>(
     probes: &[W],
-    tables: *const [L; BLOCKS],
+    tables: (*const [L; STRIDE], [L; BLOCKS]),
     zeros: &mut Zeros<L>,
 ) -> usize {
     let at_a_time = 8 / BLOCKS;
@@ -288,7 +410,7 @@ unsafe fn add_zeros<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
     let mut all = probes.chunks_exact(at_a_time);
     for probes in &mut all {
         // SAFETY: the caller filled the tables.
-        ones.add(unsafe { picked_by_all::<L, W, BITS, BLOCKS>(probes, tables) });
+        ones.add(unsafe { picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(probes, tables) });
     }
     let left = all.remainder();
     let added = if left.is_empty() {
@@ -302,7 +424,7 @@ unsafe fn add_zeros<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
             *to = probe;
         }
         // SAFETY: as above.
-        ones.add(unsafe { picked_by_all::<L, W, BITS, BLOCKS>(&last, tables) });
+        ones.add(unsafe { picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(&last, tables) });
     }
     zeros.ones = ones;
     zeros.bits += ((probes.len() + added) * BLOCKS * keys_a_block::<L>()) as u64;
@@ -311,16 +433,31 @@ unsafe fn add_zeros<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
 
 /// What each of `8 / BLOCKS` probes picks in the tables of each block.
 #[inline(always)]
-unsafe fn picked_by_all<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
+unsafe fn picked_by_all<
+    L: Lanes,
+    W: Rest,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+>(
     probes: &[W],
-    tables: *const [L; BLOCKS],
+    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
 ) -> [L; 8] {
-    let mut any = [L::zero(); 8];
-    for (at, any) in any.iter_mut().enumerate() {
-        // SAFETY: the caller filled the tables.
-        *any = unsafe { picked::<L, W, BITS, BLOCKS>(probes[at / BLOCKS], tables, at % BLOCKS) };
+    macro_rules! picked {
+        ($($at:literal)*) => {
+            [$({
+                let (probe, block) = ($at / BLOCKS, $at % BLOCKS);
+                let mask = if MASKED { Some(masks[block]) } else { None };
+                // SAFETY: the caller filled the tables.
+                unsafe {
+                    picked::<L, W, BITS, STRIDE>(probes[probe], (tables, block), mask)
+                }
+            }),*]
+        };
     }
-    any
+    // Written out: the compiler leaves some of the loops.
+    picked!(0 1 2 3 4 5 6 7)
 }
 
 /// The zero bits of many vectors.
@@ -370,13 +507,13 @@ impl<L: Lanes> Ones<L> {
     }
 }
 
-/// The OR of the rows that a probe picks in the tables of a block: its zeros are the keys disjoint
-/// from it.
+/// The OR of the rows that a probe picks in the tables of a block, and of the mask: its zeros are the
+/// keys disjoint from it.
 #[inline(always)]
 unsafe fn picked<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
     probe: W,
-    tables: *const [L; BLOCKS],
-    block: usize,
+    (tables, block): (*const [L; BLOCKS], usize),
+    mask: Option<L>,
 ) -> L {
     macro_rules! row {
         ($group:literal) => {
@@ -385,18 +522,23 @@ unsafe fn picked<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
         };
     }
     let number = const { Groups::of(BITS).number };
-    let mut any = row!(0);
     macro_rules! or_rows {
-        ($(($one:literal, $other:literal))*) => { $(
-            if $other < number {
-                any = L::or3(any, row!($one), row!($other));
-            } else if $one < number {
-                any = any.or(row!($one));
-            }
-        )* };
+        ($any:expr, $(($one:literal, $other:literal))*) => {{
+            let mut any = $any;
+            $(
+                if $other < number {
+                    any = L::or3(any, row!($one), row!($other));
+                } else if $one < number {
+                    any = any.or(row!($one));
+                }
+            )*
+            any
+        }};
     }
-    or_rows!((1, 2)(3, 4)(5, 6)(7, 8)(9, 10)(11, 12));
-    any
+    match mask {
+        Some(mask) => or_rows!(mask, (0, 1)(2, 3)(4, 5)(6, 7)(8, 9)(10, 11)(12, 13)),
+        None => or_rows!(row!(0), (1, 2)(3, 4)(5, 6)(7, 8)(9, 10)(11, 12)),
+    }
 }
 
 /// Group `GROUP` of a rest of `BITS` bits, for tables of `BLOCKS` blocks.

@@ -6,6 +6,7 @@
 //! X2 = g2 and X1 disjoint from g1: every pair that is disjoint in those bits meets in exactly one
 //! leaf, where only the other bits are left to test.
 
+mod bands;
 mod gather;
 mod grid;
 mod lanes;
@@ -32,6 +33,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 use self::{
+    bands::Limits,
     gather::{Buffer, SLACK},
     grid::{Grid, Rest},
     lanes::Lanes,
@@ -73,6 +75,7 @@ impl Part {
 pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
+    limits: Limits,
     layout: Layout,
     /// The lengths of the lists that the layout was chosen for.
     chosen_for: Option<(usize, usize)>,
@@ -110,6 +113,7 @@ impl HJoin {
         Self {
             kernel,
             key_bits,
+            limits: Limits::MEASURED,
             layout: Layout::undivided((1 << key_bits) - 1),
             chosen_for: None,
             short: Buffers::default(),
@@ -162,7 +166,7 @@ impl HJoin {
             }
             self.layout = same_cells;
         } else {
-            self.layout = Layout::new(contested, top, bottom);
+            self.layout = Layout::new(contested, top, bottom, self.limits);
             self.chosen_for = Some(lengths);
         }
         let extracts = match self.kernel.name() {
@@ -197,7 +201,8 @@ impl HJoin {
     ) -> Result<u64, CountError> {
         let parts = (top, bottom);
         let (kernel, layout, tables) = (self.kernel, self.layout, &mut self.tables);
-        if layout.rest_bits() <= 32 {
+        let layout = (layout, self.limits);
+        if layout.0.rest_bits() <= 32 {
             self.short.join(kernel, parts, layout, tables, progress)
         } else {
             self.long.join(kernel, parts, layout, tables, progress)
@@ -266,7 +271,7 @@ impl<W: Rest> Buffers<W> {
         &mut self,
         kernel: Kernel,
         parts: (Part, Part),
-        layout: Layout,
+        (layout, limits): (Layout, Limits),
         tables: &mut Tables,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
@@ -276,6 +281,7 @@ impl<W: Rest> Buffers<W> {
                 let gathered = &mut self.gathered;
                 let join = Join {
                     layout,
+                    limits,
                     top,
                     bottom,
                     gathered,
@@ -344,6 +350,7 @@ fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+#[inline(never)]
 fn on_avx2<W: Work>(work: W) -> W::Result {
     work.run::<avx2::Avx2>()
 }
@@ -351,12 +358,14 @@ fn on_avx2<W: Work>(work: W) -> W::Result {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+#[inline(never)]
 fn on_avx512<W: Work>(work: W) -> W::Result {
     work.run::<avx512::Avx512>()
 }
 
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
+#[inline(never)]
 fn on_neon<W: Work>(work: W) -> W::Result {
     work.run::<neon::Neon>()
 }

@@ -74,6 +74,12 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn is_full(self) -> bool {
+        // SAFETY: see the module.
+        unsafe { vminvq_u32(vandq_u32(self.0, self.1)) == u32::MAX }
+    }
+
+    #[inline(always)]
     fn add_ones(self, sums: Self) -> Self {
         // SAFETY: see the module. At most 16 ones a byte after adding both halves.
         unsafe {

@@ -7,14 +7,15 @@ use super::{grid::Rest, lanes::Lanes, layout::Groups, leaf::load_words};
 /// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
 ///
 /// Row i of the table of a group is the OR of the planes of those of its bits that are set in i; a
-/// plane has one bit a key. The bits of keys past the end are one in every row of the first table.
-/// A row is `BLOCKS` vectors after the one before it.
+/// plane has one bit a key. A row is `BLOCKS` vectors after the one before it. The bits of keys past
+/// the end are one in every row of the first table, unless there are `masks`: these are such a table
+/// of so many bits of X3, on top of the rests, and have them in every row.
 #[inline(always)]
 pub(super) unsafe fn build<L: Lanes, W: Rest, const BLOCKS: usize>(
     groups: Groups,
-    keys: *const W,
-    length: usize,
+    (keys, length): (*const W, usize),
     tables: *mut L,
+    masks: Option<(*mut L, usize)>,
 ) {
     let mut planes = [const { MaybeUninit::uninit() }; 65];
     // SAFETY: the caller's slack covers a whole block; the words of a rest have all its bits.
@@ -29,7 +30,30 @@ pub(super) unsafe fn build<L: Lanes, W: Rest, const BLOCKS: usize>(
             65
         };
         let planes = std::slice::from_raw_parts(planes.as_ptr().cast(), bits);
-        write_tables::<L, BLOCKS>(groups, past_end::<L>(length), planes, tables);
+        let outside = past_end::<L>(length);
+        if let Some((masks, x3_bits)) = masks {
+            write_masks::<L, BLOCKS>(outside, &planes[32 - x3_bits..32], masks);
+            write_tables::<L, BLOCKS>(groups, L::zero(), planes, tables);
+        } else {
+            write_tables::<L, BLOCKS>(groups, outside, planes, tables);
+        }
+    }
+}
+
+/// Writes a mask for every pattern of these planes' bits; all have `outside`.
+#[inline(always)]
+unsafe fn write_masks<L: Lanes, const BLOCKS: usize>(outside: L, planes: &[L], masks: *mut L) {
+    // SAFETY: the caller has room for so many.
+    unsafe {
+        masks.write(outside);
+        for (bit, &plane) in planes.iter().enumerate() {
+            for pattern in 0..1 << bit {
+                let without = masks.add(pattern * BLOCKS).read();
+                masks
+                    .add((pattern | 1 << bit) * BLOCKS)
+                    .write(without.or(plane));
+            }
+        }
     }
 }
 

@@ -67,6 +67,11 @@ impl Lanes for Words {
     }
 
     #[inline(always)]
+    fn is_full(self) -> bool {
+        self.0 == [u64::MAX; 4]
+    }
+
+    #[inline(always)]
     fn add_ones(self, sums: Self) -> Self {
         self.zip(sums, |word, sum| sum + u64::from(word.count_ones()))
     }

@@ -3,6 +3,7 @@
 
 use super::{
     OnProgress, Work,
+    bands::Banded,
     gather::{Buffer, Row},
     grid::{Grid, Rest},
     lanes::Lanes,
@@ -125,8 +126,10 @@ impl<W: Rest> SparseJoin<'_, W> {
             // SAFETY: gathered lists have the slack that leaves read; the instruction set is
             // there, since the kernel got us here.
             unsafe {
+                let lists = (Banded::one(probes), Banded::one(candidates));
+                let rest = (self.layout.rest_bits(), 0);
                 self.tables
-                    .count(self.layout, probes, candidates, &mut tally)
+                    .count::<L, W, false>(rest, lists.0, lists.1, &mut tally)
             };
         }
         tally.total()

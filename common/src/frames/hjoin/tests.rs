@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::{HJoin, Part};
+use super::{HJoin, Part, bands::Limits};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -52,6 +52,18 @@ fn check(bits: u32, top: &[u64], bottom: &[u64]) {
             Ok(expected),
             "{kernel}, {bits} bits, swapped"
         );
+        for x3_bits in 1..=3 {
+            let mut join = HJoin::new(kernel, bits);
+            join.limits = Limits {
+                join: 0,
+                tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
+            };
+            assert_eq!(
+                join.count(top, bottom, &mut on),
+                Ok(expected),
+                "{kernel}, {bits} bits, {lengths:?} keys, {x3_bits} bits of X3"
+            );
+        }
     }
 }
 

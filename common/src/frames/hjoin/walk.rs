@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{
     OnProgress, PAIRS_A_CALL, Work,
-    gather::{Buffer, Row, TILE, TILE_BITS},
+    bands::{BandedRow, Bands, Limits, Marks, Places},
+    gather::{Buffer, TILE, TILE_BITS},
     grid::{Grid, Rest},
     lanes::Lanes,
     layout::Layout,
@@ -15,6 +16,7 @@ use crate::count::CountError;
 /// A join under way.
 pub(super) struct Join<'a, W> {
     pub(super) layout: Layout,
+    pub(super) limits: Limits,
     pub(super) top: &'a Grid<W>,
     pub(super) bottom: &'a Grid<W>,
     pub(super) gathered: &'a mut Gathered<W>,
@@ -25,8 +27,9 @@ pub(super) struct Join<'a, W> {
 /// Keys gathered for one tile, and for one leaf of it.
 #[derive(Debug, Default)]
 pub(super) struct Gathered<W> {
-    tile_tops: [Buffer<W>; TILE],
-    tile_bottom: Buffer<W>,
+    tile_tops: [Bands<W>; TILE],
+    tile_bottom: Bands<W>,
+    marks: Marks,
     leaf_top: Buffer<W>,
     leaf_bottom: Buffer<W>,
 }
@@ -59,7 +62,19 @@ impl<W: Rest> Join<'_, W> {
         for tile1 in tiles(x1) {
             for tile2 in tiles(x2) {
                 visited += tile1.len() * tile2.len();
-                let count = self.tile::<L>((tile1.clone(), tile2), &mut pairs);
+                let tile = (tile1.clone(), tile2);
+                let x3 = self.x3(&tile);
+                let count = if W::WORDS == 1 && x3.number > 0 {
+                    let (join, pairs) = (&mut *self, &mut pairs);
+                    L::apart(BandedTile {
+                        join,
+                        tile,
+                        x3,
+                        pairs,
+                    })
+                } else {
+                    self.tile::<L, false>(tile, x3, &mut pairs)
+                };
                 total = total.checked_add(count).ok_or(CountError::Overflow)?;
                 if pairs >= PAIRS_A_CALL || visited == x1 * x2 {
                     if (self.progress)((visited - told) as f64 / (x1 * x2) as f64).is_break() {
@@ -72,26 +87,29 @@ impl<W: Rest> Join<'_, W> {
         Ok(total)
     }
 
-    /// The disjoint pairs with X1 and X2 in these ranges; adds the pairs tested to `pairs`.
+    /// The disjoint pairs with X1 and X2 in these ranges, in leaves that are banded if there are bits of
+    /// X3; adds the pairs tested to `pairs`.
     #[inline(always)]
-    fn tile<L: Lanes>(
+    fn tile<L: Lanes, const BANDED: bool>(
         &mut self,
         (tile1, tile2): (Range<usize>, Range<usize>),
+        x3: Places,
         pairs: &mut usize,
     ) -> u64 {
         let (x1_bits, x2_bits) = (self.layout.x1_bits(), self.layout.x2_bits());
+        let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
+        let rest = (self.layout.rest_bits(), x3.number);
         let Gathered {
             tile_tops,
             tile_bottom,
+            marks,
             leaf_top,
             leaf_bottom,
         } = &mut *self.gathered;
-        let mut offsets = [[0; TILE + 1]; TILE];
-        let mut tops = [Row::empty(); TILE];
-        let buffers = tile_tops.iter_mut().zip(&mut offsets);
-        for ((g1, top), (buffer, offsets)) in tile1.clone().zip(&mut tops).zip(buffers) {
+        let mut tops = [BandedRow::empty(); TILE];
+        for ((g1, top), bands) in tile1.clone().zip(&mut tops).zip(tile_tops) {
             let row = self.top.row(g1, x2_bits);
-            *top = row.narrow((tile2.start >> TILE_BITS, TILE_BITS), offsets, buffer);
+            *top = bands.narrow::<L>(row, (high2, TILE_BITS), x3, marks);
         }
         let mut tally = Tally::<L>::new();
         for g2 in tile2 {
@@ -99,28 +117,65 @@ impl<W: Rest> Join<'_, W> {
             if row.len() == 0 {
                 continue;
             }
-            let mut offsets = [0; TILE + 1];
-            let bottom = row.narrow(
-                (tile1.start >> TILE_BITS, TILE_BITS),
-                &mut offsets,
-                tile_bottom,
-            );
+            let bottom = tile_bottom.narrow::<L>(row, (high1, TILE_BITS), x3, marks);
             for (g1, top) in tile1.clone().zip(&tops) {
                 let above = top.gather(g2 % TILE, leaf_top);
-                if above.1 == 0 {
+                if above.list.1 == 0 {
                     continue;
                 }
                 let below = bottom.gather(g1 % TILE, leaf_bottom);
-                if below.1 == 0 {
+                if below.list.1 == 0 {
                     continue;
                 }
-                *pairs += above.1 * below.1;
+                *pairs += above.list.1 * below.list.1;
                 // SAFETY: gathered lists have the slack that leaves read; the instruction set is
                 // there, since the kernel got us here.
-                unsafe { self.tables.count(self.layout, above, below, &mut tally) };
+                unsafe {
+                    self.tables
+                        .count::<L, W, BANDED>(rest, above, below, &mut tally);
+                };
             }
         }
         tally.total()
+    }
+
+    /// The bits of X3 for a tile: the more, the longer the lists of its leaves are.
+    #[inline(always)]
+    fn x3(&self, (tile1, tile2): &(Range<usize>, Range<usize>)) -> Places {
+        if !self.layout.has_x3() {
+            return Places::default();
+        }
+        let (x1_bits, x2_bits) = (self.layout.x1_bits(), self.layout.x2_bits());
+        let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
+        let above = |g1| {
+            let row = self.top.row(g1, x2_bits);
+            row.narrowed_len((high2, TILE_BITS))
+        };
+        let below = |g2| {
+            let row = self.bottom.row(g2, x1_bits);
+            row.narrowed_len((high1, TILE_BITS))
+        };
+        let above: usize = tile1.clone().map(above).sum();
+        let below: usize = tile2.clone().map(below).sum();
+        let pairs = (above / tile1.len()) * (below / tile2.len());
+        self.layout.x3_places(self.limits.bits(pairs))
+    }
+}
+
+/// A tile whose leaves are banded.
+struct BandedTile<'a, 'b, W> {
+    join: &'a mut Join<'b, W>,
+    tile: (Range<usize>, Range<usize>),
+    x3: Places,
+    pairs: &'a mut usize,
+}
+
+impl<W: Rest> Work for BandedTile<'_, '_, W> {
+    type Result = u64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> u64 {
+        self.join.tile::<L, true>(self.tile, self.x3, self.pairs)
     }
 }
 

@@ -1,0 +1,505 @@
+//! Bands: a leaf's two lists are sorted by X3, the bits that rule out most of the pairs that meet in
+//! leaves. Keys whose patterns of X3 have a bit in common lie side by side then, so that whole blocks
+//! of them are passed over; and X3 need not be looked up in tables.
+//!
+//! The rows of a tile are sorted when they are narrowed, once for all leaves of the tile. Where
+//! leaves are small this costs more than it saves, so a tile uses as many bits of X3 as its leaves
+//! are large.
+
+use super::{
+    gather::{Buffer, List, Row, TILE},
+    grid::Rest,
+    lanes::Lanes,
+    layout::extract,
+};
+
+/// The most bits of X3.
+pub(super) const MOST_BITS: usize = 3;
+
+/// The most bands of a list: the keys with one pattern of X3 each.
+pub(super) const MOST_BANDS: usize = 1 << MOST_BITS;
+
+/// The patterns of so many bits of X3, in the order of the bands in a list: those that are compatible
+/// with a pattern are next to each other, as far as three bits allow it.
+const ORDERS: [[u8; MOST_BANDS]; MOST_BITS + 1] = [
+    [0; MOST_BANDS],
+    [0, 1, 0, 0, 0, 0, 0, 0],
+    [1, 0, 2, 3, 0, 0, 0, 0],
+    [5, 1, 3, 2, 0, 4, 6, 7],
+];
+
+/// Keys that the share of ones among those that meet is taken from.
+const MOST_SAMPLES: usize = 256;
+
+/// From which numbers of pairs on leaves are banded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Pairs of keys of both lists.
+    pub(super) join: usize,
+    /// Of an average row of the one and the other side of a tile, narrowed, for one, two and three
+    /// bits of X3. A leaf has about a fifth of these pairs.
+    pub(super) tile: [usize; MOST_BITS],
+}
+
+impl Limits {
+    /// Where more bits were found to be faster on an Intel Xeon (Cascade Lake), at N = 24 to 28.
+    pub(super) const MEASURED: Self = Self {
+        join: 100_000_000_000,
+        tile: [3_500_000, 3_500_000, 56_000_000],
+    };
+
+    /// The number of bits for a tile with so many pairs.
+    #[inline(always)]
+    pub(super) fn bits(self, pairs: usize) -> usize {
+        self.tile.iter().filter(|&&limit| pairs >= limit).count()
+    }
+}
+
+/// The bits of a key that make up X3, those that rule out most pairs first; zeros where there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct X3([u64; MOST_BITS]);
+
+impl X3 {
+    /// Those of the bits `rest` that are set in both lists most often among keys that meet in a leaf;
+    /// `cells` are the bits that choose the leaf. Of each list, with the share of its keys that have
+    /// each bit.
+    pub(super) fn choose(
+        (cells, rest): (u64, u64),
+        (top, above): (&[u64], &[f64; 64]),
+        (bottom, below): (&[u64], &[f64; 64]),
+    ) -> Self {
+        let (above, below) = (met(top, cells, below), met(bottom, cells, above));
+        let contest = |bit: usize| above[bit] * below[bit];
+        let mut best: [Option<usize>; MOST_BITS] = [None; MOST_BITS];
+        for bit in bits(rest) {
+            let mut next = Some(bit);
+            for place in &mut best {
+                let is_better = |next: usize| place.is_none_or(|p| contest(next) > contest(p));
+                if next.is_some_and(is_better) {
+                    std::mem::swap(place, &mut next);
+                }
+            }
+        }
+        Self(best.map(|bit| bit.map_or(0, |bit| 1 << bit)))
+    }
+
+    pub(super) fn mask(self) -> u64 {
+        self.0.iter().fold(0, |all, bit| all | bit)
+    }
+
+    /// The first `number` of them, where the bits of a rest are `rest`.
+    pub(super) fn within(self, rest: u64, number: usize) -> Places {
+        let mask = self.0[..number].iter().fold(0, |all, bit| all | bit);
+        let mut left = extract(mask, rest);
+        let mut places = Places::default();
+        while left != 0 {
+            // Those taken out before were below it.
+            places.bits[places.number] = left.trailing_zeros() - places.number_u32();
+            places.number += 1;
+            left &= left - 1;
+        }
+        places
+    }
+}
+
+/// The share of the keys that have each bit, each key counted as often as it meets one of the other
+/// list, if the `other` shares of its bits were independent.
+fn met(keys: &[u64], cells: u64, other: &[f64; 64]) -> [f64; 64] {
+    let samples = (keys.len() / 32).clamp(64, MOST_SAMPLES);
+    let step = (keys.len() / samples).max(1);
+    let (mut ones, mut all) = ([0.0; 64], f64::MIN_POSITIVE);
+    for &key in keys.iter().step_by(step) {
+        let meets: f64 = bits(key & cells).map(|bit| 1.0 - other[bit]).product();
+        all += meets;
+        for bit in bits(key & !cells) {
+            ones[bit] += meets;
+        }
+    }
+    ones.map(|ones| ones / all)
+}
+
+/// The numbers of the bits of a key.
+fn bits(key: u64) -> impl Iterator<Item = usize> {
+    let some = |left: u64| (left != 0).then_some(left);
+    std::iter::successors(some(key), move |left| some(left & (left - 1)))
+        .map(|left| left.trailing_zeros() as usize)
+}
+
+/// Where bits of X3 are in a rest, each once those before it were taken out and put on top.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    bits: [u32; MOST_BITS],
+    pub(super) number: usize,
+}
+
+impl Places {
+    #[expect(clippy::cast_possible_truncation, reason = "at most three")]
+    pub(super) fn number_u32(self) -> u32 {
+        self.number as u32
+    }
+}
+
+/// Sixteen keys to divide by a bit, which is taken out and put on top: the bits above it move down.
+#[derive(Clone, Copy)]
+pub(super) struct Sixteen {
+    pub(super) keys: *const u32,
+    pub(super) bit: u32,
+    /// Where the keys without the bit go.
+    pub(super) without: *mut u32,
+    /// Where the keys with the bit go.
+    pub(super) with: *mut u32,
+}
+
+/// A row of a grid narrowed for a tile, band by band.
+#[derive(Clone, Copy)]
+pub(super) struct BandedRow<'a, W> {
+    /// The only band, or the one without any bit of X3.
+    first: Row<'a, W>,
+    others: Option<&'a Bands<W>>,
+    x3_bits: usize,
+}
+
+/// Memory for a row's bands, by pattern.
+#[derive(Debug, Default)]
+pub(super) struct Bands<W> {
+    buffers: [Buffer<W>; MOST_BANDS],
+    offsets: [[u32; TILE + 1]; MOST_BANDS],
+}
+
+/// For every 16 keys that were divided, how many before them have the bit, and which of them.
+pub(super) type Marks = Vec<(u32, u16)>;
+
+/// Keys that are divided at a time.
+const AT_A_TIME: usize = 16;
+
+impl<W: Rest> Bands<W> {
+    /// The keys of a row that a tile needs, as [`Row::narrow`] finds them, sorted by the bits of X3 at
+    /// these places.
+    #[inline(always)]
+    pub(super) fn narrow<'b, 'a: 'b, L: Lanes>(
+        &'b mut self,
+        row: Row<'a, W>,
+        tile: (usize, u32),
+        x3: Places,
+        marks: &mut Marks,
+    ) -> BandedRow<'b, W> {
+        if x3.number == 0 {
+            let first = row.narrow(tile, &mut self.offsets[0], &mut self.buffers[0]);
+            return BandedRow {
+                first,
+                others: None,
+                x3_bits: 0,
+            };
+        }
+        let mut starts = [0; TILE + 1];
+        let narrowed = row.narrow(tile, &mut starts, &mut self.buffers[0]);
+        narrowed.offsets_from_zero(&mut self.offsets[0]);
+        let (cells, narrowed) = (narrowed.number_of_cells(), narrowed.list());
+        for (step, &bit) in x3.bits[..x3.number].iter().enumerate() {
+            for band in 0..1 << step {
+                let keys = if step == 0 {
+                    narrowed
+                } else {
+                    self.buffers[band].list()
+                };
+                // SAFETY: these are the keys that the band's offsets are of, and can be spared as many
+                // after them.
+                unsafe { self.divide::<L>(keys, (cells, bit), (band, band | 1 << step), marks) };
+            }
+        }
+        BandedRow {
+            first: Row::new(self.buffers[0].rests(), &self.offsets[0][..=cells]),
+            others: Some(self),
+            x3_bits: x3.number,
+        }
+    }
+
+    /// Divides `keys`, whose cells band `without` has the offsets of, into the bands `without` and
+    /// `with`.
+    ///
+    /// # Safety
+    /// So many keys are readable, and as many more as a buffer has to spare.
+    #[inline(always)]
+    unsafe fn divide<L: Lanes>(
+        &mut self,
+        keys: List<W>,
+        (cells, bit): (usize, u32),
+        (without, with): (usize, usize),
+        marks: &mut Marks,
+    ) {
+        // The keys may be those of the buffer that has room for them already.
+        let to_without = self.buffers[without].room(keys.1);
+        let to_with = self.buffers[with].room(keys.1);
+        let groups = keys.1 / AT_A_TIME + 1;
+        if marks.len() < groups {
+            marks.resize(groups, (0, 0));
+        }
+        let (mut clear, mut set) = (0, 0);
+        for (at, mark) in marks[..groups].iter_mut().enumerate() {
+            // SAFETY: what is written in place was read before; all lists have some to spare.
+            let ones = unsafe {
+                L::divide(Sixteen {
+                    keys: keys.0.add(AT_A_TIME * at).cast(),
+                    bit,
+                    without: to_without.add(clear).cast(),
+                    with: to_with.add(set).cast(),
+                })
+            };
+            *mark = (offset(set), ones);
+            set += ones.count_ones() as usize;
+            clear += ones.count_zeros() as usize;
+        }
+        for cell in 0..=cells {
+            let end = self.offsets[without][cell];
+            let (before, ones) = marks[end as usize / AT_A_TIME];
+            let below = ones & ((1 << (end as usize % AT_A_TIME)) - 1);
+            let set = before + below.count_ones();
+            self.offsets[with][cell] = set;
+            self.offsets[without][cell] = end - set;
+        }
+        for band in [without, with] {
+            self.buffers[band].set_len(self.offsets[band][cells] as usize);
+        }
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a row is part of a grid of 2^31 keys"
+)]
+fn offset(keys: usize) -> u32 {
+    keys as u32
+}
+
+impl<W: Rest> BandedRow<'_, W> {
+    /// A row of no keys, whose list must not be read past its end.
+    pub(super) fn empty() -> Self {
+        Self {
+            first: Row::empty(),
+            others: None,
+            x3_bits: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn band(&self, pattern: u8) -> Row<'_, W> {
+        match self.others {
+            Some(bands) if pattern > 0 => {
+                let band = usize::from(pattern);
+                let offsets = &bands.offsets[band][..=self.first.number_of_cells()];
+                Row::new(bands.buffers[band].rests(), offsets)
+            }
+            _ => self.first,
+        }
+    }
+
+    /// The rests of the cells whose pattern has no bit in common with `exclude`, band by band.
+    #[inline(always)]
+    pub(super) fn gather(&self, exclude: usize, buffer: &mut Buffer<W>) -> Banded<W> {
+        if self.x3_bits == 0 {
+            return Banded::one(self.first.gather(exclude, buffer));
+        }
+        let mut ends = [0; MOST_BANDS];
+        let patterns = &ORDERS[self.x3_bits][..1 << self.x3_bits];
+        buffer.clear(patterns.iter().map(|&p| self.band(p).len()).sum());
+        for (&pattern, end) in patterns.iter().zip(&mut ends) {
+            // SAFETY: there is room for all bands.
+            unsafe { self.band(pattern).append_to(exclude, buffer) };
+            *end = buffer.list().1;
+        }
+        Banded {
+            list: buffer.list(),
+            ends,
+            x3_bits: self.x3_bits,
+        }
+    }
+}
+
+/// A leaf's list, band by band.
+#[derive(Clone, Copy)]
+pub(super) struct Banded<W> {
+    /// The rests: the bits of X3 on top, below them only those that are looked up in tables.
+    pub(super) list: List<W>,
+    /// Where each band ends.
+    ends: [usize; MOST_BANDS],
+    x3_bits: usize,
+}
+
+impl<W: Rest> Banded<W> {
+    /// A list in any order: one band.
+    #[inline(always)]
+    pub(super) fn one(list: List<W>) -> Self {
+        Self {
+            list,
+            ends: [list.1; MOST_BANDS],
+            x3_bits: 0,
+        }
+    }
+
+    /// The pattern of each band, and where it ends.
+    #[inline(always)]
+    pub(super) fn bands(&self) -> impl Iterator<Item = (u8, usize)> {
+        let patterns = ORDERS[self.x3_bits];
+        patterns.into_iter().zip(self.ends).take(1 << self.x3_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        frames::hjoin::{Work, dispatch, gather::SLACK, scalar::Words},
+        kernel::Kernel,
+    };
+
+    fn random(i: u32) -> u32 {
+        i.wrapping_mul(0x9e37_79b9).rotate_left(13) ^ i
+    }
+
+    /// The bit taken out and put on top.
+    fn parked(key: u32, bit: u32) -> u32 {
+        let low = (1 << bit) - 1;
+        key & low | key >> 1 & !low & (u32::MAX >> 1) | (key >> bit & 1) << 31
+    }
+
+    struct Divide(u32);
+
+    impl Work for Divide {
+        type Result = ();
+
+        #[inline(always)]
+        fn run<L: Lanes>(self) {
+            let keys: [u32; 16] = std::array::from_fn(|at| random(offset(at) + 99 * self.0) >> 1);
+            let has = |key: &u32| key >> self.0 & 1 == 1;
+            let mut in_place = keys;
+            let mut with = [0; 16];
+            let sixteen = Sixteen {
+                keys: in_place.as_ptr(),
+                bit: self.0,
+                without: in_place.as_mut_ptr(),
+                with: with.as_mut_ptr(),
+            };
+            // SAFETY: dispatched to a kernel that is there; all have sixteen places.
+            let ones = unsafe { L::divide(sixteen) };
+            for (at, key) in keys.iter().enumerate() {
+                assert_eq!(ones >> at & 1 == 1, has(key), "key {at}");
+            }
+            let some = |wanted: bool| {
+                let keys = keys.iter().filter(|key| has(key) == wanted);
+                keys.map(|&key| parked(key, self.0)).collect::<Vec<_>>()
+            };
+            assert_eq!(in_place[..ones.count_zeros() as usize], some(false));
+            assert_eq!(with[..ones.count_ones() as usize], some(true));
+        }
+    }
+
+    #[test]
+    fn every_kernel_divides_keys_and_keeps_their_order() {
+        for bit in 0..31 {
+            Divide(bit).run::<Words>();
+            for kernel in Kernel::available() {
+                dispatch(kernel, Divide(bit));
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_those_left_when_the_bits_below_are_gone() {
+        let x3 = X3([1 << 9, 1 << 2, 1 << 4]);
+        let rest = 0b11_1111_0110;
+        let places = |number| {
+            let places = x3.within(rest, number);
+            places.bits[..places.number].to_vec()
+        };
+        assert_eq!(places(0), [0; 0]);
+        assert_eq!(places(1), [7]);
+        assert_eq!(places(2), [1, 6]);
+        assert_eq!(places(3), [1, 1, 5]);
+    }
+
+    #[test]
+    fn x3_has_the_bits_that_both_lists_have_most_often() {
+        let key = |i: u64| {
+            let random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            // Bits 8 to 15 are set in a quarter of the keys, the others in half of them.
+            random & (0xff | random >> 32 & 0xff00)
+        };
+        let top: Vec<u64> = (0..5_000).map(|i| key(i) & !(1 << 3)).collect();
+        let bottom: Vec<u64> = (0..5_000).map(|i| key(i + 5_000) & !(1 << 5)).collect();
+        let shares = [0.5; 64];
+        let (cells, rest) = (0b11, 0xff78);
+        let x3 = X3::choose((cells, rest), (&top, &shares), (&bottom, &shares));
+        assert_eq!(x3.mask(), 0b101_0000 | x3.mask() & 0xff00);
+        assert_eq!(x3.0[0] | x3.0[1], 0b101_0000);
+        let none = X3::choose((0b11, 0), (&top, &shares), (&bottom, &shares));
+        assert_eq!(none, X3::default());
+    }
+
+    struct Gather {
+        x3: Places,
+        exclude: usize,
+    }
+
+    impl Work for Gather {
+        type Result = ();
+
+        /// Sixty-four cells: cell c holds c % 3 * 10 keys.
+        #[inline(always)]
+        fn run<L: Lanes>(self) {
+            let counts = (0..64_u32).map(|cell| cell % 3 * 10);
+            let offsets = [0].into_iter().chain(counts.scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            }));
+            let offsets: Vec<u32> = offsets.collect();
+            let mut rests: Vec<u32> = (0..offsets[64]).map(|i| random(i) >> 8).collect();
+            rests.resize(rests.len() + SLACK, u32::MAX);
+            let row = Row::new(&rests, &offsets);
+            let mut buffer = Buffer::default();
+            let plain = row.gather(self.exclude, &mut buffer);
+            // SAFETY: a list is readable for its length.
+            let plain = unsafe { std::slice::from_raw_parts(plain.0, plain.1) };
+            let places = &self.x3.bits[..self.x3.number];
+            let parked = |&key: &u32| places.iter().fold(key, |key, &bit| parked(key, bit));
+            let mut expected: Vec<u32> = plain.iter().map(parked).collect();
+            expected.sort_unstable();
+
+            let mut bands = Bands::default();
+            let tile = (self.exclude / TILE, 4);
+            assert!(row.narrowed_len(tile) >= plain.len());
+            let row = bands.narrow::<L>(row, tile, self.x3, &mut Marks::new());
+            let mut buffer = Buffer::default();
+            let banded = row.gather(self.exclude % TILE, &mut buffer);
+            // SAFETY: as above.
+            let found = unsafe { std::slice::from_raw_parts(banded.list.0, banded.list.1) };
+            let mut start = 0;
+            for (pattern, end) in banded.bands() {
+                for key in &found[start..end] {
+                    let on_top = key.unbounded_shr(32 - self.x3.number_u32());
+                    assert_eq!(on_top, u32::from(pattern));
+                }
+                start = end;
+            }
+            let mut found = found.to_vec();
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn rows_are_gathered_band_by_band() {
+        for number in 0..=MOST_BITS {
+            for exclude in 0..64 {
+                let x3 = Places {
+                    bits: [3, 7, 20],
+                    number,
+                };
+                Gather { x3, exclude }.run::<Words>();
+                for kernel in Kernel::available() {
+                    dispatch(kernel, Gather { x3, exclude });
+                }
+            }
+        }
+    }
+}
