@@ -4,7 +4,8 @@
 //! a grid by their most contested bits, X1 and X2. For every pair of patterns (g1, g2) the
 //! candidates are the top keys with X1 = g1 and X2 disjoint from g2, and the bottom keys with
 //! X2 = g2 and X1 disjoint from g1: every pair that is disjoint in those bits meets in exactly one
-//! leaf, where only the other bits are left to test.
+//! leaf, where only the other bits are left to test. The lists of large leaves are sorted by a few of
+//! those, X3, so that much is passed over there (`bands`).
 
 mod bands;
 mod gather;
@@ -75,6 +76,7 @@ impl Part {
 pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
+    /// From where on leaves are banded.
     limits: Limits,
     layout: Layout,
     /// The lengths of the lists that the layout was chosen for.
@@ -200,9 +202,9 @@ impl HJoin {
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
         let parts = (top, bottom);
-        let (kernel, layout, tables) = (self.kernel, self.layout, &mut self.tables);
-        let layout = (layout, self.limits);
-        if layout.0.rest_bits() <= 32 {
+        let (kernel, tables) = (self.kernel, &mut self.tables);
+        let layout = (self.layout, self.limits);
+        if self.layout.rest_bits() <= 32 {
             self.short.join(kernel, parts, layout, tables, progress)
         } else {
             self.long.join(kernel, parts, layout, tables, progress)
