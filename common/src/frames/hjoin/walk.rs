@@ -64,7 +64,7 @@ impl<W: Rest> Join<'_, W> {
                 visited += tile1.len() * tile2.len();
                 let tile = (tile1.clone(), tile2);
                 let x3 = self.x3(&tile);
-                let count = if W::WORDS == 1 && x3.number > 0 {
+                let count = if const { W::WORDS == 1 } && x3.number > 0 {
                     let (join, pairs) = (&mut *self, &mut pairs);
                     L::apart(BandedTile {
                         join,
