@@ -42,8 +42,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Where more bits were found to be faster on an Intel Xeon (Cascade Lake), at N = 26 and 28; at
-    /// N = 24, where they spare no table, bands gained nothing.
+    /// Where more bits were found to be faster on an Intel Xeon (Cascade Lake), at N = 26 and 28; two
+    /// frames of N = 24 were slower with bands.
     pub(super) const MEASURED: Self = Self {
         join: 1_000_000_000_000,
         tile: [12_000_000, 12_000_000, 56_000_000],
@@ -90,8 +90,10 @@ impl X3 {
 
     /// The first `number` of them, where the bits of a rest are `rest`.
     pub(super) fn within(self, rest: u64, number: usize) -> Places {
-        let mask = self.0[..number].iter().fold(0, |all, bit| all | bit);
-        let mut left = extract(mask, rest);
+        let first = Self(std::array::from_fn(|at| {
+            if at < number { self.0[at] } else { 0 }
+        }));
+        let mut left = extract(first.mask(), rest);
         let mut places = Places::default();
         while left != 0 {
             // Those taken out before were below it.
