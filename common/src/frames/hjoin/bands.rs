@@ -28,9 +28,6 @@ const ORDERS: [[u8; MOST_BANDS]; MOST_BITS + 1] = [
     [5, 1, 3, 2, 0, 4, 6, 7],
 ];
 
-/// Keys that the share of ones among those that meet is taken from.
-const MOST_SAMPLES: usize = 256;
-
 /// From which numbers of pairs on leaves are banded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -42,11 +39,11 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Where more bits were found to be faster on an Intel Xeon (Cascade Lake), at N = 26 and 28; two
-    /// frames of N = 24 were slower with bands.
+    /// Found on an Intel Xeon (Cascade Lake). Bands make N = 26 and 28 faster; limits of a half or a
+    /// fourth of these change that by less than 3 %.
     pub(super) const MEASURED: Self = Self {
         join: 1_000_000_000_000,
-        tile: [12_000_000, 12_000_000, 56_000_000],
+        tile: [24_000_000, 24_000_000, 100_000_000],
     };
 
     /// The number of bits for a tile with so many pairs.
@@ -61,27 +58,13 @@ impl Limits {
 pub(super) struct X3([u64; MOST_BITS]);
 
 impl X3 {
-    /// Those of the bits `rest` that are set in both lists most often among keys that meet in a leaf;
-    /// `cells` are the bits that choose the leaf. Of each list, with the share of its keys that have
-    /// each bit.
-    pub(super) fn choose(
-        (cells, rest): (u64, u64),
-        (top, above): (&[u64], &[f64; 64]),
-        (bottom, below): (&[u64], &[f64; 64]),
-    ) -> Self {
-        let (above, below) = (met(top, cells, below), met(bottom, cells, above));
-        let contest = |bit: usize| above[bit] * below[bit];
-        let mut best: [Option<usize>; MOST_BITS] = [None; MOST_BITS];
-        for bit in bits(rest) {
-            let mut next = Some(bit);
-            for place in &mut best {
-                let is_better = |next: usize| place.is_none_or(|p| contest(next) > contest(p));
-                if next.is_some_and(is_better) {
-                    std::mem::swap(place, &mut next);
-                }
-            }
+    /// The first of these bits.
+    pub(super) fn new(bits: impl Iterator<Item = u64>) -> Self {
+        let mut x3 = Self::default();
+        for (to, bit) in x3.0.iter_mut().zip(bits) {
+            *to = bit;
         }
-        Self(best.map(|bit| bit.map_or(0, |bit| 1 << bit)))
+        x3
     }
 
     pub(super) fn mask(self) -> u64 {
@@ -103,29 +86,6 @@ impl X3 {
         }
         places
     }
-}
-
-/// The share of the keys that have each bit, each key counted as often as it meets one of the other
-/// list, if the `other` shares of its bits were independent.
-fn met(keys: &[u64], cells: u64, other: &[f64; 64]) -> [f64; 64] {
-    let samples = (keys.len() / 32).clamp(64, MOST_SAMPLES);
-    let step = (keys.len() / samples).max(1);
-    let (mut ones, mut all) = ([0.0; 64], f64::MIN_POSITIVE);
-    for &key in keys.iter().step_by(step) {
-        let meets: f64 = bits(key & cells).map(|bit| 1.0 - other[bit]).product();
-        all += meets;
-        for bit in bits(key & !cells) {
-            ones[bit] += meets;
-        }
-    }
-    ones.map(|ones| ones / all)
-}
-
-/// The numbers of the bits of a key.
-fn bits(key: u64) -> impl Iterator<Item = usize> {
-    let some = |left: u64| (left != 0).then_some(left);
-    std::iter::successors(some(key), move |left| some(left & (left - 1)))
-        .map(|left| left.trailing_zeros() as usize)
 }
 
 /// Where bits of X3 are in a rest, each once those before it were taken out and put on top.
@@ -419,24 +379,6 @@ mod tests {
         assert_eq!(places(1), [7]);
         assert_eq!(places(2), [1, 6]);
         assert_eq!(places(3), [1, 1, 5]);
-    }
-
-    #[test]
-    fn x3_has_the_bits_that_both_lists_have_most_often() {
-        let key = |i: u64| {
-            let random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-            // Bits 8 to 15 are set in a quarter of the keys, the others in half of them.
-            random & (0xff | random >> 32 & 0xff00)
-        };
-        let top: Vec<u64> = (0..5_000).map(|i| key(i) & !(1 << 3)).collect();
-        let bottom: Vec<u64> = (0..5_000).map(|i| key(i + 5_000) & !(1 << 5)).collect();
-        let shares = [0.5; 64];
-        let (cells, rest) = (0b11, 0xff78);
-        let x3 = X3::choose((cells, rest), (&top, &shares), (&bottom, &shares));
-        assert_eq!(x3.mask(), 0b101_0000 | x3.mask() & 0xff00);
-        assert_eq!(x3.0[0] | x3.0[1], 0b101_0000);
-        let none = X3::choose((0b11, 0), (&top, &shares), (&bottom, &shares));
-        assert_eq!(none, X3::default());
     }
 
     struct Gather {

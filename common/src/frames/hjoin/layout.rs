@@ -1,6 +1,6 @@
 //! Which bits of a key choose its cell in the grid, and on which side.
 
-use super::bands::{Limits, Places, X3};
+use super::bands::{Places, X3};
 
 /// Which bits of a key do what: those of `x1` and `x2` choose its cell, the other contested ones are
 /// its rest, and some of those its X3. Bits that are not contested, never set in both lists, decide nothing.
@@ -62,7 +62,7 @@ impl Groups {
     }
 
     /// The rows of all tables.
-    const fn rows(self) -> usize {
+    pub(super) const fn rows(self) -> usize {
         self.first_row(self.number)
     }
 }
@@ -79,10 +79,7 @@ pub(super) enum Side {
 const MOST_CELL_BITS: u32 = 24;
 
 /// The most bits of X1 or X2: a row has a counter each while a list is sorted.
-const MOST_ROW_BITS: u32 = 14;
-
-/// Keys that the share of ones of every bit is taken from.
-const MOST_SAMPLES: usize = 1024;
+pub(super) const MOST_ROW_BITS: u32 = 14;
 
 impl Layout {
     /// One cell for all keys.
@@ -95,51 +92,18 @@ impl Layout {
         }
     }
 
-    /// The layout that is predicted to be the fastest for two lists, of which these are typical.
-    ///
-    /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is
-    /// what the cost model says, so that lists of different lengths get leaves of similar ones.
-    pub(super) fn new(contested: u64, top: &[u64], bottom: &[u64], limits: Limits) -> Self {
-        let (above, below) = (shares(top), shares(bottom));
-        let mut bits: [usize; 64] = std::array::from_fn(|bit| bit);
-        let contest = |bit: usize| above[bit] * below[bit];
-        bits.sort_unstable_by(|&a, &b| contest(b).total_cmp(&contest(a)));
-        let is_contested = |bit: &&usize| contested >> **bit & 1 == 1;
-        let mut layout = Self::undivided(contested);
-        let mut join = Estimate::undivided(top.len(), bottom.len());
-        let (mut best, mut least) = (layout, join.cycles(layout));
-        let most = most_cell_bits(top.len(), bottom.len());
-        for &bit in bits.iter().filter(is_contested).take(most) {
-            let (p, q) = (above[bit], below[bit]);
-            let (by_x1, by_x2) = (
-                join.split(1.0, 2.0 - q, p * q),
-                join.split(2.0 - p, 1.0, p * q),
-            );
-            let with_x1 = Self {
-                x1: layout.x1 | 1 << bit,
-                ..layout
-            };
-            let with_x2 = Self {
-                x2: layout.x2 | 1 << bit,
-                ..layout
-            };
-            let x1_is_better = by_x1.cycles(with_x1) <= by_x2.cycles(with_x2);
-            let has_room = |bits: u32| bits < MOST_ROW_BITS;
-            (layout, join) = match (has_room(layout.x1_bits()), has_room(layout.x2_bits())) {
-                (true, x2_has_room) if x1_is_better || !x2_has_room => (with_x1, by_x1),
-                (_, true) => (with_x2, by_x2),
-                _ => break,
-            };
-            let cycles = join.cycles(layout);
-            if cycles < least {
-                (best, least) = (layout, cycles);
-            }
-        }
-        if best.rest_bits() <= 32 && top.len().saturating_mul(bottom.len()) >= limits.join {
-            let bits = (best.x1 | best.x2, best.rest());
-            best.x3 = X3::choose(bits, (top, &above), (bottom, &below));
-        }
-        best
+    pub(super) fn with_x1(self, bit: u64) -> Self {
+        let x1 = self.x1 | bit;
+        Self { x1, ..self }
+    }
+
+    pub(super) fn with_x2(self, bit: u64) -> Self {
+        let x2 = self.x2 | bit;
+        Self { x2, ..self }
+    }
+
+    pub(super) fn with_x3(self, x3: X3) -> Self {
+        Self { x3, ..self }
     }
 
     /// The same cells for lists with these contested bits.
@@ -196,103 +160,10 @@ impl Layout {
 
 /// The most bits of a cell for lists of these lengths, so that offset tables stay small beside the
 /// keys: one cell for eight of them.
-fn most_cell_bits(top: usize, bottom: usize) -> usize {
+pub(super) fn most_cell_bits(top: usize, bottom: usize) -> usize {
     let bits = ((top + bottom) / 8).max(64).ilog2();
     bits.min(MOST_CELL_BITS) as usize
 }
-
-/// The share of the keys that have each bit, from a sample.
-fn shares(keys: &[u64]) -> [f64; 64] {
-    let samples = (keys.len() / 32).clamp(64, MOST_SAMPLES);
-    let step = (keys.len() / samples).max(1);
-    let mut ones = [0_u32; 64];
-    let mut sampled = 0_u32;
-    let mut keys = keys.iter().step_by(step).peekable();
-    while keys.peek().is_some() {
-        // Counted in bytes, eight bits of the key side by side.
-        let mut bytes = [0_u64; 8];
-        for &key in keys.by_ref().take(usize::from(u8::MAX)) {
-            sampled += 1;
-            for (shift, bytes) in bytes.iter_mut().enumerate() {
-                *bytes += key >> shift & 0x0101_0101_0101_0101;
-            }
-        }
-        for (bit, ones) in ones.iter_mut().enumerate() {
-            *ones += u32::from(bytes[bit % 8].to_le_bytes()[bit / 8]);
-        }
-    }
-    ones.map(|ones| f64::from(ones) / f64::from(sampled.max(1)))
-}
-
-/// What a join would amount to, if the bits of a key were independent.
-#[derive(Clone, Copy, Debug)]
-struct Estimate {
-    keys: f64,
-    leaves: f64,
-    /// Keys gathered from the top list, and from the bottom one, for all leaves together.
-    gathered: (f64, f64),
-    pairs: f64,
-}
-
-impl Estimate {
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    fn undivided(top: usize, bottom: usize) -> Self {
-        let (top, bottom) = (top as f64, bottom as f64);
-        Self {
-            keys: top + bottom,
-            leaves: 1.0,
-            gathered: (top, bottom),
-            pairs: top * bottom,
-        }
-    }
-
-    /// With one more bit in the grid: the gathered keys grow by these factors, and this share of
-    /// the pairs is ruled out.
-    fn split(self, top: f64, bottom: f64, ruled_out: f64) -> Self {
-        Self {
-            leaves: 2.0 * self.leaves,
-            gathered: (self.gathered.0 * top, self.gathered.1 * bottom),
-            pairs: self.pairs * (1.0 - ruled_out),
-            ..self
-        }
-    }
-
-    /// Predicted time, in cycles of the machine that the constants were fitted on.
-    fn cycles(self, layout: Layout) -> f64 {
-        let groups = Groups::of(layout.rest_bits());
-        let (groups, rows) = (groups.number as f64, groups.rows() as f64);
-        let wide = if layout.rest_bits() > 32 { 2.0 } else { 1.0 };
-        let sort = self.keys * SORT * wide + self.leaves * CELL;
-        let gather = (self.gathered.0 + self.gathered.1) * GATHER * wide + self.leaves * LEAF;
-        let (few, many) = if self.gathered.0 < self.gathered.1 {
-            (self.gathered.0, self.gathered.1)
-        } else {
-            (self.gathered.1, self.gathered.0)
-        };
-        // Part of the last block of a leaf is empty.
-        let blocks = many / 512.0 + PARTIAL * self.leaves;
-        let visits = self.pairs / 512.0 + PARTIAL * few;
-        let sliced = blocks * (BUILD * wide + rows * ROW) + visits * groups;
-        let tested = (self.pairs / 16.0 + 0.5 * few) * TEST * wide;
-        sort + gather + sliced.min(tested)
-    }
-}
-
-/// Cycles to sort a key.
-const SORT: f64 = 8.0;
-/// Cycles for one more cell in both offset tables.
-const CELL: f64 = 4.0;
-/// Cycles to gather a key.
-const GATHER: f64 = 0.6;
-/// Cycles for a leaf on top of those for its keys.
-const LEAF: f64 = 200.0;
-/// The share of a block by which a leaf's longer list, cut into blocks, wastes room.
-const PARTIAL: f64 = 0.5;
-/// Cycles to transpose a block, and to make a row of its tables.
-const BUILD: f64 = 200.0;
-const ROW: f64 = 4.4;
-/// Cycles to test 16 pairs one by one.
-const TEST: f64 = 1.5;
 
 /// How a key is taken apart: its rest, and the major and the minor pattern of its cell.
 #[derive(Clone, Copy, Debug)]
@@ -453,28 +324,5 @@ mod tests {
             assert_eq!(groups.rows(), row, "{rest_bits} bits");
             assert!(row <= Groups::MOST_ROWS, "{rest_bits} bits");
         }
-    }
-
-    #[test]
-    fn longer_lists_get_more_cells_and_rests_that_fit() {
-        let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 18;
-        let keys: Vec<u64> = (0..200_000).map(|i| key(i) & key(i + 1_000_000)).collect();
-        let mut cells = 0;
-        // Lists long enough for tables: pairs of shorter ones are tested one by one, where every bit
-        // of the grid spares tests.
-        for length in [1_000, 3_000, 10_000, 50_000, 200_000] {
-            let contested = (1 << 46) - 1;
-            let layout = Layout::new(
-                contested,
-                &keys[..length],
-                &keys[..length],
-                Limits::MEASURED,
-            );
-            let bits = layout.x1_bits() + layout.x2_bits();
-            assert!(bits >= cells, "{length} keys: {layout:?}");
-            assert_eq!(layout.rest_bits() + bits, 46);
-            cells = bits;
-        }
-        assert!(cells >= 14, "{cells} bits");
     }
 }

@@ -8,6 +8,7 @@
 //! those, X3, so that much is passed over there (`bands`).
 
 mod bands;
+mod choose;
 mod gather;
 mod grid;
 mod lanes;
@@ -31,7 +32,7 @@ mod neon;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
+use std::{collections::HashMap, ops::ControlFlow};
 
 use self::{
     bands::Limits,
@@ -79,8 +80,8 @@ pub struct HJoin {
     /// From where on leaves are banded.
     limits: Limits,
     layout: Layout,
-    /// The lengths of the lists that the layout was chosen for.
-    chosen_for: Option<(usize, usize)>,
+    /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
+    chosen: HashMap<[u32; 2], (Layout, u32)>,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -116,8 +117,9 @@ impl HJoin {
             kernel,
             key_bits,
             limits: Limits::MEASURED,
-            layout: Layout::undivided((1 << key_bits) - 1),
-            chosen_for: None,
+            // What empty byte tables are of.
+            layout: Layout::undivided(0),
+            chosen: HashMap::new(),
             short: Buffers::default(),
             long: Buffers::default(),
             tables: Tables::new(),
@@ -159,18 +161,11 @@ impl HJoin {
     pub fn start(&mut self, contested: u64, top: &[u64], bottom: &[u64]) {
         self.short.clear();
         self.long.clear();
-        let lengths = (top.len(), bottom.len());
-        let same_cells = self.layout.with_rest_of(contested);
-        let near = |chosen| serves(chosen, lengths) && same_cells.rest_bits() <= 32;
-        if self.chosen_for.is_some_and(near) {
-            if same_cells == self.layout {
-                return;
-            }
-            self.layout = same_cells;
-        } else {
-            self.layout = Layout::new(contested, top, bottom, self.limits);
-            self.chosen_for = Some(lengths);
+        let layout = self.layout_for(contested, top, bottom);
+        if layout == self.layout {
+            return;
         }
+        self.layout = layout;
         let extracts = match self.kernel.name() {
             KernelName::Avx2 | KernelName::Avx512 => true,
             KernelName::Scalar | KernelName::Neon => false,
@@ -179,6 +174,23 @@ impl HJoin {
             self.apart[Side::Top as usize].set(self.layout.order(Side::Top));
             self.apart[Side::Bottom as usize].set(self.layout.order(Side::Bottom));
         }
+    }
+
+    /// A layout chosen for lists like these before, or chosen now.
+    fn layout_for(&mut self, contested: u64, top: &[u64], bottom: &[u64]) -> Layout {
+        let lengths = [about(top.len()), about(bottom.len())];
+        if let Some((chosen, uses)) = self.chosen.get_mut(&lengths) {
+            let layout = chosen.with_rest_of(contested);
+            if *uses < MOST_USES && layout.rest_bits() <= 32 {
+                *uses += 1;
+                return layout;
+            }
+        }
+        let layout = choose::choose(contested, top, bottom, self.limits);
+        if top.len() + bottom.len() < SHORT {
+            self.chosen.insert(lengths, (layout, 1));
+        }
+        layout
     }
 
     /// Replaces one part of the top half's keys: at most 2^31 of them.
@@ -239,14 +251,18 @@ impl HJoin {
     }
 }
 
-/// Whether lists of these lengths can do with a layout that was chosen for others: neighbouring
-/// frames look alike, and for short lists choosing costs more than a better layout gains.
-fn serves(chosen: (usize, usize), lengths: (usize, usize)) -> bool {
-    let near = |one: usize, other: usize| 4 * one <= 5 * other && 4 * other <= 5 * one;
-    lengths.0 + lengths.1 < SHORT && near(chosen.0, lengths.0) && near(chosen.1, lengths.1)
+/// The same number for lengths that are near each other, two for every power of two.
+fn about(length: usize) -> u32 {
+    let bits = usize::BITS - length.leading_zeros();
+    let is_in_upper_half = bits > 1 && length >> (bits - 2) & 1 == 1;
+    2 * bits + u32::from(is_in_upper_half)
 }
 
-/// Keys, of both lists together, up to which a layout serves several joins.
+/// Joins of short lists that a layout serves: neighbouring frames look alike, and choosing a layout costs
+/// more than a better one gains. Frames further away do not.
+const MOST_USES: u32 = 8;
+
+/// Keys, of both lists together, up to which lists are short.
 const SHORT: usize = 1 << 15;
 
 impl<W: Rest> Buffers<W> {
