@@ -11,55 +11,78 @@ use super::{
     layout::{Groups, Layout, MOST_ROW_BITS, most_cell_bits},
 };
 
-/// The layout that is predicted to be the fastest for two lists, of which these are typical.
-///
-/// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is what the
-/// cost model says, so that lists of different lengths get leaves of similar ones.
-pub(super) fn choose(contested: u64, top: &[u64], bottom: &[u64], limits: Limits) -> Layout {
-    let mut meeting = Meeting::new(contested, top, bottom);
-    let (mut above, mut below) = (Copies::of(top), Copies::of(bottom));
-    let mut layout = Layout::undivided(contested);
-    let mut join = Estimate::undivided(top.len(), bottom.len());
-    let (mut best, mut least) = (layout, join.cycles(layout));
-    for at in 0..most_cell_bits(top.len(), bottom.len()) {
-        let Some((bit, ruled_out)) = meeting.bit(at) else {
-            break;
-        };
-        let by_x1 = join.split(1.0, below.growth(bit), ruled_out);
-        let by_x2 = join.split(above.growth(bit), 1.0, ruled_out);
-        let (with_x1, with_x2) = (layout.with_x1(bit), layout.with_x2(bit));
-        let x1_is_better = by_x1.cycles(with_x1) <= by_x2.cycles(with_x2);
-        let has_room = |bits: u32| bits < MOST_ROW_BITS;
-        (layout, join) = match (has_room(layout.x1_bits()), has_room(layout.x2_bits())) {
-            (true, x2_has_room) if x1_is_better || !x2_has_room => {
-                below.grow(bit);
-                (with_x1, by_x1)
+/// Chooses layouts; keeps its buffers from one choice to the next.
+#[derive(Debug, Default)]
+pub(super) struct Chooser {
+    meeting: Meeting,
+    above: Copies,
+    below: Copies,
+}
+
+impl Chooser {
+    /// The layout that is predicted to be the fastest for two lists, of which these are typical.
+    ///
+    /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is what the
+    /// cost model says, so that lists of different lengths get leaves of similar ones.
+    pub(super) fn choose(
+        &mut self,
+        contested: u64,
+        top: &[u64],
+        bottom: &[u64],
+        limits: Limits,
+    ) -> Layout {
+        let Self {
+            meeting,
+            above,
+            below,
+        } = self;
+        meeting.start(contested, top, bottom);
+        above.start(top);
+        below.start(bottom);
+        let mut layout = Layout::undivided(contested);
+        let mut join = Estimate::undivided(top.len(), bottom.len());
+        let (mut best, mut least) = (layout, join.cycles(layout));
+        for at in 0..most_cell_bits(top.len(), bottom.len()) {
+            let Some((bit, ruled_out)) = meeting.bit(at) else {
+                break;
+            };
+            let by_x1 = join.split(1.0, below.growth(bit), ruled_out);
+            let by_x2 = join.split(above.growth(bit), 1.0, ruled_out);
+            let (with_x1, with_x2) = (layout.with_x1(bit), layout.with_x2(bit));
+            let x1_is_better = by_x1.cycles(with_x1) <= by_x2.cycles(with_x2);
+            let has_room = |bits: u32| bits < MOST_ROW_BITS;
+            (layout, join) = match (has_room(layout.x1_bits()), has_room(layout.x2_bits())) {
+                (true, x2_has_room) if x1_is_better || !x2_has_room => {
+                    below.grow(bit);
+                    (with_x1, by_x1)
+                }
+                (_, true) => {
+                    above.grow(bit);
+                    (with_x2, by_x2)
+                }
+                _ => break,
+            };
+            let cycles = join.cycles(layout);
+            if cycles < least {
+                (best, least) = (layout, cycles);
+            } else if layout.rest_bits() <= 32 && cycles > HOPELESS * least {
+                break;
             }
-            (_, true) => {
-                above.grow(bit);
-                (with_x2, by_x2)
-            }
-            _ => break,
-        };
-        let cycles = join.cycles(layout);
-        if cycles < least {
-            (best, least) = (layout, cycles);
-        } else if layout.rest_bits() <= 32 && cycles > HOPELESS * least {
-            break;
         }
+        if best.rest_bits() <= 32 && top.len().saturating_mul(bottom.len()) >= limits.join {
+            let cell_bits = (best.x1_bits() + best.x2_bits()) as usize;
+            let bits = (cell_bits..).map_while(|at| meeting.bit(at));
+            return best.with_x3(X3::new(bits.map(|(bit, _)| bit)));
+        }
+        best
     }
-    if best.rest_bits() <= 32 && top.len().saturating_mul(bottom.len()) >= limits.join {
-        let cell_bits = (best.x1_bits() + best.x2_bits()) as usize;
-        let bits = (cell_bits..).map_while(|at| meeting.bit(at));
-        return best.with_x3(X3::new(bits.map(|(bit, _)| bit)));
-    }
-    best
 }
 
 /// From so many times the least cycles on more bits are not tried, unless rests are still long ones.
 const HOPELESS: f64 = 1.25;
 
 /// Pairs of keys that no bit chosen so far rules out, from a sample of both lists.
+#[derive(Debug, Default)]
 struct Meeting {
     contested: u64,
     top: Vec<u64>,
@@ -79,34 +102,34 @@ struct Meeting {
     most_paired: usize,
 }
 
-/// The most keys in the sample of a list.
+/// About the most keys in the sample of a list.
 const MOST_SAMPLES: usize = 1024;
 /// The most pairs to choose a bit by.
 const MOST_PAIRS: usize = 4096;
 
 impl Meeting {
-    fn new(contested: u64, top: &[u64], bottom: &[u64]) -> Self {
+    /// Forgets all bits, and takes samples of these lists.
+    fn start(&mut self, contested: u64, top: &[u64], bottom: &[u64]) {
         let keys = top.len() + bottom.len();
-        let (top, mut bottom) = (sample(top, MOST_SAMPLES), sample(bottom, MOST_SAMPLES));
+        sample(top, MOST_SAMPLES, &mut self.top);
+        sample(bottom, MOST_SAMPLES, &mut self.bottom);
+        let (above, below) = (self.top.len(), self.bottom.len());
         // The lists of a symmetric frame are equal: a key and itself are no typical pair.
-        let middle = bottom.len() / 2;
-        bottom.rotate_left(middle);
-        // So that choosing takes a small part of the time to sort the lists.
-        let enough = (keys / 256).clamp(256, MOST_PAIRS);
-        let most_paired = (keys / 4 / top.len().max(1) + 1).min(bottom.len());
-        let shifts = top.len() + bottom.len();
-        Self {
-            contested,
-            bits: Vec::new(),
-            chosen: 0,
-            common: vec![0; enough + top.len()],
-            pairs: 0,
-            enough,
-            paired: 0,
-            most_paired,
-            bottom: bottom.into_iter().cycle().take(shifts).collect(),
-            top,
+        self.bottom.rotate_left(below / 2);
+        if below > 0 {
+            for at in 0..above {
+                self.bottom.push(self.bottom[at]);
+            }
         }
+        self.contested = contested;
+        self.bits.clear();
+        self.chosen = 0;
+        // So that choosing takes a small part of the time to sort the lists.
+        self.enough = (keys / 256).clamp(256, MOST_PAIRS);
+        self.common.resize(self.enough + above, 0);
+        self.pairs = 0;
+        self.paired = 0;
+        self.most_paired = (keys / 4 / above.max(1) + 1).min(below);
     }
 
     /// Bit number `at` of those that each rule out the most of the pairs that the ones before it leave,
@@ -153,19 +176,21 @@ impl Meeting {
 }
 
 /// In how many leaves each key of a sample is gathered.
+#[derive(Debug, Default)]
 struct Copies {
     keys: Vec<u64>,
     copies: Vec<u64>,
 }
 
-/// The most keys that copies are kept of.
+/// About the most keys that copies are kept of.
 const MOST_COPIED: usize = 256;
 
 impl Copies {
-    fn of(keys: &[u64]) -> Self {
-        let keys = sample(keys, MOST_COPIED);
-        let copies = vec![1; keys.len()];
-        Self { keys, copies }
+    /// Takes a sample of a list, of which no copies are made yet.
+    fn start(&mut self, keys: &[u64]) {
+        sample(keys, MOST_COPIED, &mut self.keys);
+        self.copies.clear();
+        self.copies.resize(self.keys.len(), 1);
     }
 
     /// By how much more keys are gathered once a bit that they are not sorted by chooses a leaf: those
@@ -186,11 +211,12 @@ impl Copies {
     }
 }
 
-/// Keys from all parts of a list.
-fn sample(keys: &[u64], most: usize) -> Vec<u64> {
+/// Replaces `to` by keys from all parts of a list, about `most` of them if it is long.
+fn sample(keys: &[u64], most: usize, to: &mut Vec<u64>) {
     let samples = (keys.len() / 32).clamp(64, most);
     let step = (keys.len() / samples).max(1);
-    keys.iter().copied().step_by(step).collect()
+    to.clear();
+    to.extend(keys.iter().copied().step_by(step));
 }
 
 /// How many of the words have each bit.
@@ -211,7 +237,7 @@ fn ones(words: &[u64]) -> [u32; 64] {
     ones
 }
 
-/// What a join would amount to, if the bits of a key were independent.
+/// What a join would amount to, by the samples.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     keys: f64,
@@ -303,7 +329,8 @@ mod tests {
         };
         let top: Vec<u64> = (0..50_000).map(|i| key(i) | 1 << 3).collect();
         let bottom: Vec<u64> = (50_000..80_000).map(key).collect();
-        let mut meeting = Meeting::new(0b1111, &top, &bottom);
+        let mut meeting = Meeting::default();
+        meeting.start(0b1111, &top, &bottom);
         let (bit, ruled_out) = meeting.bit(0).unwrap();
         assert_eq!(bit, 1 << 0);
         assert!((0.2..0.3).contains(&ruled_out), "{ruled_out}");
@@ -312,14 +339,15 @@ mod tests {
         assert!((0.03..0.1).contains(&ruled_out), "{ruled_out}");
         assert_eq!(meeting.bit(2), None);
         assert_eq!(meeting.bit(0).unwrap().0, 1 << 0);
-        let mut uncontested = Meeting::new(0b1010, &top, &bottom);
-        assert_eq!(uncontested.bit(0).unwrap().0, 1 << 1);
-        assert_eq!(uncontested.bit(1), None);
+        meeting.start(0b1010, &top, &bottom);
+        assert_eq!(meeting.bit(0).unwrap().0, 1 << 1);
+        assert_eq!(meeting.bit(1), None);
     }
 
     #[test]
     fn gathered_keys_grow_by_those_without_the_bit() {
-        let mut copies = Copies::of(&[0b00, 0b01, 0b11, 0b11]);
+        let mut copies = Copies::default();
+        copies.start(&[0b00, 0b01, 0b11, 0b11]);
         assert_eq!(copies.growth(0b01), 1.25);
         copies.grow(0b01);
         // Five copies, three of them without the bit.
@@ -334,10 +362,10 @@ mod tests {
             ..Limits::MEASURED
         };
         let contested = (1 << 30) - 1;
-        let layout = choose(contested, &keys, &keys, limits);
+        let layout = Chooser::default().choose(contested, &keys, &keys, limits);
         let places = layout.x3_places(3);
         assert_eq!(places.number, 3);
-        let without = choose(contested, &keys, &keys, Limits::MEASURED);
+        let without = Chooser::default().choose(contested, &keys, &keys, Limits::MEASURED);
         assert!(!without.has_x3());
         let cells = |layout: Layout| (layout.x1_bits(), layout.x2_bits());
         assert_eq!(cells(layout), cells(without));
@@ -347,7 +375,7 @@ mod tests {
     fn lists_without_keys_are_not_divided() {
         let keys = [0b111; 20];
         for (top, bottom) in [(&[][..], &[][..]), (&keys[..], &[]), (&[], &keys)] {
-            let layout = choose(0b111, top, bottom, Limits::MEASURED);
+            let layout = Chooser::default().choose(0b111, top, bottom, Limits::MEASURED);
             assert_eq!(layout, Layout::undivided(0b111));
         }
     }
@@ -361,7 +389,7 @@ mod tests {
         // of the grid spares tests.
         for length in [1_000, 3_000, 10_000, 50_000, 200_000] {
             let contested = (1 << 46) - 1;
-            let layout = choose(
+            let layout = Chooser::default().choose(
                 contested,
                 &keys[..length],
                 &keys[..length],

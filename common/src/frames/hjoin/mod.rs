@@ -36,6 +36,7 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use self::{
     bands::Limits,
+    choose::Chooser,
     gather::{Buffer, SLACK},
     grid::{Grid, Rest},
     lanes::Lanes,
@@ -80,6 +81,7 @@ pub struct HJoin {
     /// From where on leaves are banded.
     limits: Limits,
     layout: Layout,
+    chooser: Chooser,
     /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
     chosen: HashMap<[u32; 2], (Layout, u32)>,
     /// For rests of up to 32 bits.
@@ -119,6 +121,7 @@ impl HJoin {
             limits: Limits::MEASURED,
             // What empty byte tables are of.
             layout: Layout::undivided(0),
+            chooser: Chooser::default(),
             chosen: HashMap::new(),
             short: Buffers::default(),
             long: Buffers::default(),
@@ -186,7 +189,7 @@ impl HJoin {
                 return layout;
             }
         }
-        let layout = choose::choose(contested, top, bottom, self.limits);
+        let layout = self.chooser.choose(contested, top, bottom, self.limits);
         if top.len() + bottom.len() < SHORT {
             self.chosen.insert(lengths, (layout, 1));
         }
