@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use clap::Args;
 use proto::{limits::MESSAGE_BYTES, v1::runs_client::RunsClient};
 use tonic::transport::{Channel, Endpoint};
 
@@ -12,8 +13,32 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Connects, or says in one line why not.
-pub(super) async fn connect(url: &str) -> anyhow::Result<Client> {
+/// Where the coordinator is.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Connection {
+    /// Where the coordinator serves
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7171"
+    )]
+    coordinator: String,
+}
+
+impl Connection {
+    /// As it was given.
+    pub(super) fn url(&self) -> &str {
+        &self.coordinator
+    }
+
+    /// Connects, or says in one line why not.
+    pub(super) async fn connect(&self) -> anyhow::Result<Client> {
+        connect(&self.coordinator).await
+    }
+}
+
+async fn connect(url: &str) -> anyhow::Result<Client> {
     let endpoint = Endpoint::from_shared(url.to_owned())
         .ok()
         .filter(|endpoint| endpoint.uri().host().is_some())

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::bail;
+use clap::Args;
 use common::{
     board::Board,
     count::{CountError, Counter, Orientation, Setup, Watch},
@@ -17,8 +18,25 @@ use common::{
     textbook::{LADDER, Textbook},
 };
 
-use super::{options::LadderOptions, print};
+use super::output::print;
 use crate::{exit::Exit, text::thousands};
+
+/// Options of `ladder`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct LadderOptions {
+    /// The largest board to try
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "20",
+        allow_hyphen_values = true
+    )]
+    max_n: Board,
+
+    /// Seconds that a technique may take for one board
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    time_limit: u64,
+}
 
 /// The smallest board on which a technique is shown.
 const FIRST: u8 = 4;

@@ -1,52 +1,16 @@
-//! Messages as text and as JSON.
+//! How far a run is.
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, anyhow};
-use common::{
-    board::Board,
-    method::Layout,
-    plan::{PlanHash, PlanSpec},
-    run::RunId,
-};
+use anyhow::anyhow;
 use proto::{decimal, v1};
 use serde_json::{Value, json};
 
-use crate::text::{span, table, thousands};
-
-/// The parts of a [`v1::Run`] that everything is told with.
-struct Run {
-    run: RunId,
-    board: Board,
-    layout: Layout,
-    state: &'static str,
-}
-
-fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
-    let spec = run.spec.ok_or_else(|| anyhow!("run.spec: must be set"))?;
-    let spec = PlanSpec::try_from(spec).context("run.spec")?;
-    Ok(Run {
-        run: RunId(run.run),
-        board: spec.board,
-        layout: spec.layout,
-        state: state(run.state()),
-    })
-}
-
-/// The states' names, the same in text and JSON.
-fn state(state: v1::RunState) -> &'static str {
-    match state {
-        v1::RunState::Unspecified => "unknown",
-        v1::RunState::Running => "running",
-        v1::RunState::Paused => "paused",
-        v1::RunState::Cancelled => "cancelled",
-        v1::RunState::Complete => "complete",
-        v1::RunState::Contradicted => "contradicted",
-    }
-}
+use super::{run_of, worker_json, workers_table};
+use crate::text::{span, thousands};
 
 /// Some lines about a run and its workers.
-pub(super) fn status_text(status: &v1::Status) -> anyhow::Result<String> {
+pub(in crate::queensctl) fn status_text(status: &v1::Status) -> anyhow::Result<String> {
     let message = status
         .run
         .as_ref()
@@ -133,7 +97,7 @@ fn result_text(result: &v1::Result) -> anyhow::Result<String> {
 }
 
 /// The JSON object of `status --json`.
-pub(super) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
+pub(in crate::queensctl) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
     let message = status
         .run
         .as_ref()
@@ -187,115 +151,4 @@ fn result_json(result: &v1::Result) -> Value {
         "known": result.known,
         "seconds": result.seconds,
     })
-}
-
-pub(super) fn worker_json(worker: &v1::Worker) -> Value {
-    json!({
-        "id": hexadecimal(&worker.id),
-        "name": worker.name,
-        "version": worker.version,
-        "kernel": kernel(worker.kernel()),
-        "threads": worker.threads,
-        "state": worker.state,
-        "leases": worker.leases,
-        "tasks_done": worker.tasks_done,
-        "last_seen_ms_ago": worker.last_seen_ms_ago,
-        "cost_per_second": worker.cost_per_second,
-    })
-}
-
-pub(super) fn workers_table(workers: &[v1::Worker]) -> String {
-    let heads = [
-        "WORKER", "NAME", "STATE", "KERNEL", "THREADS", "LEASES", "DONE", "SPEED", "SEEN",
-        "VERSION",
-    ];
-    let row = |worker: &v1::Worker| {
-        // Milliseconds of a worker's silence, only ever shown.
-        #[expect(clippy::cast_precision_loss)]
-        let seen = worker.last_seen_ms_ago as f64 / 1000.0;
-        let id = hexadecimal(&worker.id);
-        vec![
-            id.get(..8).unwrap_or(&id).to_owned(),
-            worker.name.clone(),
-            worker.state.clone(),
-            kernel(worker.kernel()).to_owned(),
-            worker.threads.to_string(),
-            worker.leases.to_string(),
-            worker.tasks_done.to_string(),
-            format!("{:.2}", worker.cost_per_second / 1e6),
-            format!("{} ago", span(seen)),
-            worker.version.clone(),
-        ]
-    };
-    let rows: Vec<_> = workers.iter().map(row).collect();
-    table(&heads, &rows)
-}
-
-fn kernel(kernel: v1::Kernel) -> &'static str {
-    match kernel {
-        v1::Kernel::Unspecified => "unknown",
-        v1::Kernel::Scalar => "scalar",
-        v1::Kernel::Avx2 => "avx2",
-        v1::Kernel::Avx512 => "avx512",
-        v1::Kernel::Neon => "neon",
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
-}
-
-pub(super) fn run_text(run: &v1::Run) -> String {
-    match run_of(run) {
-        Ok(Run {
-            run: id,
-            board,
-            layout,
-            state,
-        }) => format!(
-            "run {id}: N = {board}, {layout}, {state}, priority {}",
-            run.priority
-        ),
-        Err(_) => format!(
-            "run {}: of a kind that this program does not know",
-            RunId(run.run)
-        ),
-    }
-}
-
-pub(super) fn run_json(run: &v1::Run) -> Value {
-    let spec = run.spec.unwrap_or_default();
-    let known = run_of(run).ok();
-    json!({
-        "run": RunId(run.run).to_string(),
-        "n": spec.n,
-        "method": known.as_ref().map(|run| run.layout.method().name()),
-        "layout": known.as_ref().map(|run| run.layout.name()),
-        "task_cost": spec.task_cost,
-        "plan": hexadecimal(&run.plan_hash),
-        "state": state(run.state()),
-        "priority": run.priority,
-        "created_unix_ms": run.created_unix_ms,
-    })
-}
-
-pub(super) fn runs_table(runs: &[v1::Run]) -> String {
-    let heads = ["RUN", "N", "LAYOUT", "STATE", "PRIORITY", "PLAN"];
-    let row = |run: &v1::Run| {
-        let known = run_of(run).ok();
-        let plan = PlanHash::try_from(run.plan_hash.as_slice());
-        vec![
-            RunId(run.run).to_string(),
-            run.spec.unwrap_or_default().n.to_string(),
-            known.map_or("unknown", |run| run.layout.name()).to_owned(),
-            state(run.state()).to_owned(),
-            run.priority.to_string(),
-            plan.map_or_else(|_| "unknown".to_owned(), |plan| plan.short()),
-        ]
-    };
-    let rows: Vec<_> = runs.iter().map(row).collect();
-    table(&heads, &rows)
 }

@@ -1,0 +1,14 @@
+//! Standard output.
+
+use std::io::{self, Write as _};
+
+use anyhow::Context as _;
+
+/// Writes lines to stdout; a reader that has seen enough (`| head`) is no error.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.context("cannot write to standard output"),
+    }
+}

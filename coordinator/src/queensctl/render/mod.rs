@@ -1,0 +1,65 @@
+//! Messages as text and as JSON.
+
+mod runs;
+mod status;
+mod workers;
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, anyhow};
+use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
+use proto::v1;
+
+pub(super) use self::{
+    runs::{run_json, run_text, runs_table},
+    status::{status_json, status_text},
+    workers::{worker_json, workers_table},
+};
+
+/// The parts of a [`v1::Run`] that everything is told with.
+pub(super) struct Run {
+    pub(super) run: RunId,
+    pub(super) board: Board,
+    pub(super) layout: Layout,
+    pub(super) state: &'static str,
+}
+
+pub(super) fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
+    let spec = run.spec.ok_or_else(|| anyhow!("run.spec: must be set"))?;
+    let spec = PlanSpec::try_from(spec).context("run.spec")?;
+    Ok(Run {
+        run: RunId(run.run),
+        board: spec.board,
+        layout: spec.layout,
+        state: state(run.state()),
+    })
+}
+
+/// The states' names, the same in text and JSON.
+pub(super) fn state(state: v1::RunState) -> &'static str {
+    match state {
+        v1::RunState::Unspecified => "unknown",
+        v1::RunState::Running => "running",
+        v1::RunState::Paused => "paused",
+        v1::RunState::Cancelled => "cancelled",
+        v1::RunState::Complete => "complete",
+        v1::RunState::Contradicted => "contradicted",
+    }
+}
+
+pub(super) fn kernel(kernel: v1::Kernel) -> &'static str {
+    match kernel {
+        v1::Kernel::Unspecified => "unknown",
+        v1::Kernel::Scalar => "scalar",
+        v1::Kernel::Avx2 => "avx2",
+        v1::Kernel::Avx512 => "avx512",
+        v1::Kernel::Neon => "neon",
+    }
+}
+
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}

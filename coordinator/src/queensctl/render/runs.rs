@@ -1,0 +1,60 @@
+//! Runs in a line, in a list and as JSON.
+
+use common::{plan::PlanHash, run::RunId};
+use proto::v1;
+use serde_json::{Value, json};
+
+use super::{Run, hexadecimal, run_of, state};
+use crate::text::table;
+
+pub(in crate::queensctl) fn run_text(run: &v1::Run) -> String {
+    match run_of(run) {
+        Ok(Run {
+            run: id,
+            board,
+            layout,
+            state,
+        }) => format!(
+            "run {id}: N = {board}, {layout}, {state}, priority {}",
+            run.priority
+        ),
+        Err(_) => format!(
+            "run {}: of a kind that this program does not know",
+            RunId(run.run)
+        ),
+    }
+}
+
+pub(in crate::queensctl) fn run_json(run: &v1::Run) -> Value {
+    let spec = run.spec.unwrap_or_default();
+    let known = run_of(run).ok();
+    json!({
+        "run": RunId(run.run).to_string(),
+        "n": spec.n,
+        "method": known.as_ref().map(|run| run.layout.method().name()),
+        "layout": known.as_ref().map(|run| run.layout.name()),
+        "task_cost": spec.task_cost,
+        "plan": hexadecimal(&run.plan_hash),
+        "state": state(run.state()),
+        "priority": run.priority,
+        "created_unix_ms": run.created_unix_ms,
+    })
+}
+
+pub(in crate::queensctl) fn runs_table(runs: &[v1::Run]) -> String {
+    let heads = ["RUN", "N", "LAYOUT", "STATE", "PRIORITY", "PLAN"];
+    let row = |run: &v1::Run| {
+        let known = run_of(run).ok();
+        let plan = PlanHash::try_from(run.plan_hash.as_slice());
+        vec![
+            RunId(run.run).to_string(),
+            run.spec.unwrap_or_default().n.to_string(),
+            known.map_or("unknown", |run| run.layout.name()).to_owned(),
+            state(run.state()).to_owned(),
+            run.priority.to_string(),
+            plan.map_or_else(|_| "unknown".to_owned(), |plan| plan.short()),
+        ]
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    table(&heads, &rows)
+}

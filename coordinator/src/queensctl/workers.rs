@@ -1,0 +1,38 @@
+//! The commands about workers.
+
+use clap::Args;
+use proto::v1::WorkersRequest;
+
+use super::{
+    client::{Connection, plain},
+    output::print,
+    render,
+};
+use crate::exit::Exit;
+
+/// Options of `workers`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct WorkersOptions {
+    /// Prints one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn workers(
+    connection: &Connection,
+    options: &WorkersOptions,
+) -> anyhow::Result<Exit> {
+    let mut client = connection.connect().await?;
+    let workers = client.workers(WorkersRequest {}).await.map_err(plain)?;
+    let workers = workers.into_inner().workers;
+    match options.json {
+        true => {
+            for worker in &workers {
+                print(&render::worker_json(worker).to_string())?;
+            }
+        }
+        false if workers.is_empty() => print("no worker has called since the coordinator started")?,
+        false => print(&render::workers_table(&workers))?,
+    }
+    Ok(Exit::Success)
+}
