@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 
 use super::{
+    Work,
     bands::{Banded, MOST_BANDS},
     gather::List,
     grid::Rest,
     lanes::Lanes,
     layout::Groups,
-    planes::build,
+    planes::Build,
     rotate::Rotation,
 };
 
@@ -106,7 +107,12 @@ impl Tables {
             // many blocks of the widest vectors.
             unsafe {
                 let tables = tables.cast::<L>().add(block);
-                build::<L, W, BLOCKS>(Groups::of(bits), keys, tables, None);
+                L::apart(Build::<L, W, BLOCKS> {
+                    groups: Groups::of(bits),
+                    keys,
+                    tables,
+                    masks: None,
+                });
             }
         }
         let tables = (tables.cast_const(), [L::zero(); BLOCKS]);
@@ -141,8 +147,12 @@ impl Tables {
                 let tables = tables.cast::<L>().add(block);
                 let masks = masks.cast::<L>().add(block);
                 if keys.1 > 0 {
-                    let masks = Some((masks, x3_bits));
-                    build::<L, W, BLOCKS>(Groups::of(bits), keys, tables, masks);
+                    L::apart(Build::<L, W, BLOCKS> {
+                        groups: Groups::of(bits),
+                        keys,
+                        tables,
+                        masks: Some((masks, x3_bits)),
+                    });
                 } else {
                     for pattern in 0..1 << x3_bits {
                         masks.add(pattern * BLOCKS).write(L::splat(u32::MAX));
@@ -333,7 +343,7 @@ fn banded_bits(bits: u32) -> u32 {
     cases.into_iter().find(|&case| bits <= case).unwrap_or(32)
 }
 
-/// [`add_zeros`] for so many bits.
+/// [`AddZeros`] for so many bits, for which the tables are filled.
 #[inline(always)]
 unsafe fn zeros_by_groups<
     L: Lanes,
@@ -344,13 +354,17 @@ unsafe fn zeros_by_groups<
 >(
     bits: u32,
     probes: &[W],
-    tables: (*const [L; STRIDE], [L; BLOCKS]),
+    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
     zeros: &mut Zeros<L>,
 ) -> usize {
     macro_rules! zeros {
         ($bits:literal) => {
-            // SAFETY: the caller filled the tables for these groups.
-            unsafe { add_zeros::<L, W, $bits, STRIDE, BLOCKS, MASKED>(probes, tables, zeros) }
+            L::apart(AddZeros::<L, W, $bits, STRIDE, BLOCKS, MASKED> {
+                probes,
+                tables,
+                masks,
+                zeros,
+            })
         };
     }
     if MASKED {
@@ -392,43 +406,66 @@ unsafe fn zeros_by_groups<
 /// `MASKED`, for `BLOCKS` of the `STRIDE` blocks that the tables are of; `BITS` bits are looked up, or
 /// fewer in as many groups. So many probes at a time are added that some without bits may join them:
 /// returns how many.
-#[inline(always)]
-unsafe fn add_zeros<
+///
+/// This is where the time goes, and most of what there is to compile: a function of its own for each
+/// case, which leaves of every kind share.
+struct AddZeros<
+    'a,
+    L,
+    W,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+> {
+    probes: &'a [W],
+    /// The first row; the tables of all groups follow.
+    tables: *const [L; STRIDE],
+    masks: [L; BLOCKS],
+    zeros: &'a mut Zeros<L>,
+}
+
+impl<
     L: Lanes,
     W: Rest,
     const BITS: u32,
     const STRIDE: usize,
     const BLOCKS: usize,
     const MASKED: bool,
->(
-    probes: &[W],
-    tables: (*const [L; STRIDE], [L; BLOCKS]),
-    zeros: &mut Zeros<L>,
-) -> usize {
-    let at_a_time = 8 / BLOCKS;
-    let mut ones = zeros.ones;
-    let mut all = probes.chunks_exact(at_a_time);
-    for probes in &mut all {
-        // SAFETY: the caller filled the tables.
-        ones.add(unsafe { picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(probes, tables) });
-    }
-    let left = all.remainder();
-    let added = if left.is_empty() {
-        0
-    } else {
-        at_a_time - left.len()
-    };
-    if added != 0 {
+> Work for AddZeros<'_, L, W, BITS, STRIDE, BLOCKS, MASKED>
+{
+    type Result = usize;
+
+    #[inline(always)]
+    fn run<Same: Lanes>(self) -> usize {
+        let at_a_time = 8 / BLOCKS;
+        let (whole, left) = (self.probes.len() / at_a_time, self.probes.len() % at_a_time);
+        let added = if left == 0 { 0 } else { at_a_time - left };
         let mut last = [W::default(); 8];
-        for (to, &probe) in last.iter_mut().zip(left) {
-            *to = probe;
+        last[..left].copy_from_slice(&self.probes[whole * at_a_time..]);
+        let tables = (self.tables, self.masks);
+        let mut ones = self.zeros.ones;
+        // One loop for both, so that what is in it is compiled once.
+        let lists = [
+            (self.probes.as_ptr(), whole),
+            (last.as_ptr(), usize::from(left > 0)),
+        ];
+        for (mut probes, chunks) in lists {
+            for _ in 0..chunks {
+                // SAFETY: a list has so many chunks; the caller filled the tables.
+                unsafe {
+                    ones.add(picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(
+                        std::slice::from_raw_parts(probes, at_a_time),
+                        tables,
+                    ));
+                    probes = probes.add(at_a_time);
+                }
+            }
         }
-        // SAFETY: as above.
-        ones.add(unsafe { picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(&last, tables) });
+        self.zeros.ones = ones;
+        self.zeros.bits += ((self.probes.len() + added) * BLOCKS * keys_a_block::<L>()) as u64;
+        added
     }
-    zeros.ones = ones;
-    zeros.bits += ((probes.len() + added) * BLOCKS * keys_a_block::<L>()) as u64;
-    added
 }
 
 /// What each of `8 / BLOCKS` probes picks in the tables of each block.

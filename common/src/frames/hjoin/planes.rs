@@ -2,40 +2,49 @@
 
 use std::mem::MaybeUninit;
 
-use super::{grid::Rest, lanes::Lanes, layout::Groups, leaf::load_words};
+use super::{Work, gather::List, grid::Rest, lanes::Lanes, layout::Groups, leaf::load_words};
 
-/// Fills the tables for one block: the first `length` keys from `keys` on, at most `32 * LANES`.
+/// Fills the tables for one block: the first `length` of `keys`, at most `32 * LANES`.
 ///
 /// Row i of the table of a group is the OR of the planes of those of its bits that are set in i; a
 /// plane has one bit a key. A row is `BLOCKS` vectors after the one before it. The bits of keys past
 /// the end are one in every row of the first table, unless there are `masks`: these are such a table
 /// of so many bits of X3, on top of the rests, and have them in every row.
-#[inline(always)]
-pub(super) unsafe fn build<L: Lanes, W: Rest, const BLOCKS: usize>(
-    groups: Groups,
-    (keys, length): (*const W, usize),
-    tables: *mut L,
-    masks: Option<(*mut L, usize)>,
-) {
-    let mut planes = [const { MaybeUninit::uninit() }; 65];
-    // SAFETY: the caller's slack covers a whole block; the words of a rest have all its bits.
-    unsafe {
-        let rows = |word| move |at| load_words::<L, W>(keys.add(at * L::LANES), word);
-        transpose(rows(0), planes.first_chunk_mut().expect("one word"));
-        let bits = if W::WORDS == 1 {
-            32
-        } else {
-            transpose(rows(1), planes[32..].first_chunk_mut().expect("two words"));
-            planes[64].write(L::zero());
-            65
-        };
-        let planes = std::slice::from_raw_parts(planes.as_ptr().cast(), bits);
-        let outside = past_end::<L>(length);
-        if let Some((masks, x3_bits)) = masks {
-            write_masks::<L, BLOCKS>(outside, &planes[32 - x3_bits..32], masks);
-            write_tables::<L, BLOCKS>(groups, L::zero(), planes, tables);
-        } else {
-            write_tables::<L, BLOCKS>(groups, outside, planes, tables);
+///
+/// Whoever makes one vouches for the keys, the slack after them, and the room for tables and masks.
+pub(super) struct Build<L, W, const BLOCKS: usize> {
+    pub(super) groups: Groups,
+    pub(super) keys: List<W>,
+    pub(super) tables: *mut L,
+    pub(super) masks: Option<(*mut L, usize)>,
+}
+
+impl<L: Lanes, W: Rest, const BLOCKS: usize> Work for Build<L, W, BLOCKS> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<Same: Lanes>(self) {
+        let (keys, length) = self.keys;
+        let mut planes = [const { MaybeUninit::uninit() }; 65];
+        // SAFETY: the slack covers a whole block; the words of a rest have all its bits.
+        unsafe {
+            let rows = |word| move |at| load_words::<L, W>(keys.add(at * L::LANES), word);
+            transpose(rows(0), planes.first_chunk_mut().expect("one word"));
+            let bits = if W::WORDS == 1 {
+                32
+            } else {
+                transpose(rows(1), planes[32..].first_chunk_mut().expect("two words"));
+                planes[64].write(L::zero());
+                65
+            };
+            let planes = std::slice::from_raw_parts(planes.as_ptr().cast(), bits);
+            let outside = past_end::<L>(length);
+            if let Some((masks, x3_bits)) = self.masks {
+                write_masks::<L, BLOCKS>(outside, &planes[32 - x3_bits..32], masks);
+                write_tables::<L, BLOCKS>(self.groups, L::zero(), planes, self.tables);
+            } else {
+                write_tables::<L, BLOCKS>(self.groups, outside, planes, self.tables);
+            }
         }
     }
 }
