@@ -321,6 +321,7 @@ fn queensctl_shows_and_steers() {
     expect(&["workers"], &["NAME"]);
     expect(&["pause", run], &[run, "paused"]);
     expect(&["resume", run], &[run, "running"]);
+    expect(&["retry", run], &[run, "running"]);
     expect(
         &["submit", "--n", "8", "--priority", "-2"],
         &["N = 8", "priority -2"],

@@ -6,7 +6,7 @@ use common::{
     known::known_counts,
     method::Layout,
     plan::{Plan, TaskId},
-    run::{Epoch, Partial, RunId},
+    run::{Epoch, Partial, RunId, SessionId},
     sync::{Grant, HeldLease, SyncReply, Verdict},
 };
 use coordinator::{
@@ -384,6 +384,34 @@ async fn runs_are_submitted_paused_resumed_cancelled_and_exported() -> anyhow::R
     assert_eq!(cancelled.state(), v1::RunState::Cancelled);
     let status = runs.resume(request).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    scene.face.stop().await
+}
+
+/// Five machines take one task each after the other, begin it, and start anew without it.
+#[tokio::test]
+async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let poison = scene.grants[0];
+    let mut give_all_back = scene.worker.request(Vec::new(), 0.0);
+    give_all_back.draining = true;
+    scene.worker.sync(give_all_back).await?;
+    for id in 10..15 {
+        let mut worker = HandWorker::connect(&scene.face, id).await?;
+        let grants = worker.sync(worker.request(Vec::new(), 1.0)).await?.grants;
+        let grant = grants.iter().find(|grant| grant.task == poison.task);
+        let mut begun = worker.request(Vec::new(), 0.0);
+        begun.held = vec![held(grant.expect("what came back goes out first"))];
+        worker.sync(begun).await?;
+        worker.info.session = SessionId(2);
+        worker.sync(worker.request(Vec::new(), 0.0)).await?;
+    }
+    assert_eq!(scene.tasks().await?.0.parked, 1);
+    let request = v1::RunRequest {
+        run: scene.manifest.run.0,
+    };
+    let mut runs = scene.face.runs().await?;
+    runs.retry(request).await?;
+    assert_eq!(scene.tasks().await?.0.parked, 0);
     scene.face.stop().await
 }
 

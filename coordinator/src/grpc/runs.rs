@@ -107,6 +107,10 @@ impl Runs for RunsService {
         self.control(request, Command::Cancel).await
     }
 
+    async fn retry(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+        self.control(request, Command::Unpark).await
+    }
+
     async fn workers(
         &self,
         _request: Request<v1::WorkersRequest>,

@@ -25,6 +25,7 @@ pub async fn main(options: Options) -> Exit {
         Command::Pause(run) => runs::control(to, &run, Control::Pause).await,
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await,
         Command::Cancel(run) => runs::control(to, &run, Control::Cancel).await,
+        Command::Retry(run) => runs::control(to, &run, Control::Retry).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
         Command::Ladder(options) => ladder::climb(&options),

@@ -39,6 +39,8 @@ pub(super) enum Command {
     Resume(ControlOptions),
     /// Gives a run up; its results stay in the data directory
     Cancel(ControlOptions),
+    /// Tries tasks again at once that were set aside after failed attempts, instead of one by one
+    Retry(ControlOptions),
     /// Prints every accepted result of a run as it stands in the journal, one JSON object a line
     Export(ExportOptions),
     /// Checks a data directory, without a coordinator: every line, every sum, every total

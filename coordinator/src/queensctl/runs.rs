@@ -26,7 +26,7 @@ pub(super) struct RunsOptions {
     json: bool,
 }
 
-/// Options of `pause`, `resume` and `cancel`.
+/// Options of `pause`, `resume`, `cancel` and `retry`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ControlOptions {
     /// The run: 16 hexadecimal digits, see `queensctl runs`
@@ -74,6 +74,7 @@ pub(super) enum Control {
     Pause,
     Resume,
     Cancel,
+    Retry,
 }
 
 pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyhow::Result<Exit> {
@@ -136,6 +137,7 @@ pub(super) async fn control(
         Control::Pause => client.pause(request).await,
         Control::Resume => client.resume(request).await,
         Control::Cancel => client.cancel(request).await,
+        Control::Retry => client.retry(request).await,
     };
     show_run(run.map_err(plain)?.get_ref(), false)
 }

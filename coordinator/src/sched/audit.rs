@@ -110,7 +110,15 @@ fn audit_stages(run: &Run) -> Result<(), String> {
         wrong.map_or(Ok(()), |task| Err(format!("task {task} is not {stage:?}")))
     };
     in_stage(Stage::Pending, &run.returned)?;
-    in_stage(Stage::Parked, &run.parked)?;
+    in_stage(Stage::Parked, run.parking.tasks())?;
+    equal(
+        "parked tasks",
+        run.parking.tasks().len() as u64,
+        run.tasks.number(Stage::Parked),
+    )?;
+    if let Some(task) = run.shaken.difference(&run.returned).next() {
+        return Err(format!("task {task} was taken away and has not come back"));
+    }
     in_stage(Stage::Quarantined, &run.quarantined)?;
     in_stage(Stage::Quarantined, &run.contested)?;
     in_stage(Stage::Done, &run.rechecks)?;

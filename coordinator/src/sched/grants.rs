@@ -183,14 +183,16 @@ impl Scheduler {
             .or_else(|| self.choose_returned(run, worker, true))
     }
 
-    /// A task that came back; `again`: even one that this worker failed on.
+    /// A task that came back; `again`: even one that this worker failed on, or that somebody took
+    /// away and vanished.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<Choice> {
         let in_run = &self.runs[run];
+        let shaken = |task| in_run.shaken.contains(task) || in_run.failed(*task).contains(&worker);
         let task = in_run
             .returned
             .iter()
             .take(SCAN)
-            .find(|&&task| again || !in_run.failed(task).contains(&worker))?;
+            .find(|task| again || !shaken(task))?;
         Some(Choice::count(*task))
     }
 
@@ -208,16 +210,26 @@ impl Scheduler {
             let last = own.or(reports.last()).and_then(|report| report.how);
             let same_kernel =
                 last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
-            let orientation = match last {
+            let first = match last {
                 Some(how) if same_kernel => opposite(how.orientation),
                 Some(_) | None => Orientation::Upright,
             };
+            let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
+            let orientation = [first, opposite(first)].into_iter().find(new)?;
             Some(Choice {
                 task,
                 purpose: Purpose::Decide,
                 orientation,
             })
         })
+    }
+
+    /// Whether a count of a contested task by this worker could tell something new.
+    pub(super) fn may_decide(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
+        let known = self.workers.get(worker);
+        let both = [Orientation::Upright, Orientation::Turned];
+        let new = |way: &Orientation| !self.runs[run].has_tried(task, (worker, *way));
+        !known.barred && !known.draining && both.iter().any(new)
     }
 
     /// A done task that wants a second count, by another worker if there is one.
@@ -230,10 +242,14 @@ impl Scheduler {
                 return None;
             }
             let first = done.how.map_or(Orientation::Upright, |how| how.orientation);
+            let orientation = opposite(first);
+            if in_run.has_tried(task, (worker, orientation)) {
+                return None;
+            }
             Some(Choice {
                 task,
                 purpose: Purpose::Recheck,
-                orientation: opposite(first),
+                orientation,
             })
         })
     }

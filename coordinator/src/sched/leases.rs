@@ -20,9 +20,30 @@ use crate::store::{Change, RunState};
 pub(super) enum End {
     /// Nobody's fault.
     Released,
+    /// The worker vanished before it had begun: nobody's fault either, but others go first.
+    Vanished,
     /// The worker's attempt failed.
     Failed,
 }
+
+impl End {
+    /// How the lease of a worker ends that vanished.
+    fn of_vanished(lease: &Lease) -> Self {
+        if lease.started || lease.spoilt {
+            Self::Failed
+        } else {
+            Self::Vanished
+        }
+    }
+}
+
+/// Bytes of one reply that revocations may take: with as many acknowledgements and grants as a reply
+/// may hold they fit a message. The worker names what it still holds in its next call, and is told
+/// of the rest then.
+const REVOCATION_BYTES: usize = 2 << 20;
+
+/// The most bytes of one revocation on the wire, without its reason.
+const REVOCATION_FRAME_BYTES: usize = 80;
 
 impl Scheduler {
     /// Leases a task, and returns what the worker is told.
@@ -186,7 +207,7 @@ impl Scheduler {
         let (run_id, task_id) = (in_run.manifest.run, run::id(task));
         let epoch = Epoch(epoch);
         match end {
-            End::Released => self.changes.push_back(Change::Released {
+            End::Released | End::Vanished => self.changes.push_back(Change::Released {
                 run: run_id,
                 task: task_id,
                 epoch,
@@ -205,22 +226,36 @@ impl Scheduler {
         if in_run.holders.contains_key(&task) || in_run.tasks.stage(task) != Stage::Leased {
             return;
         }
-        if self.config.too_often(in_run.failed(task)) {
-            in_run.enter(task, Stage::Parked);
+        if end == End::Failed && self.config.too_often(in_run.failed(task)) {
+            in_run.park(task, self.clock.ticks());
             self.changes.push_back(Change::Parked {
                 run: run_id,
                 task: task_id,
             });
         } else {
             in_run.enter(task, Stage::Pending);
+            if end == End::Vanished {
+                in_run.shaken.insert(task);
+            }
         }
     }
 
-    /// Every lease of a worker that has not called in time has failed.
+    /// A worker that has not called in time has failed what it had begun.
     pub(super) fn lose(&mut self, worker: WorkerIx) {
+        let leases = self.workers.get(worker).leases.iter();
+        let ends: Vec<_> = leases
+            .map(|(&key, lease)| (key, End::of_vanished(lease)))
+            .collect();
+        for (key, end) in ends {
+            self.end_lease(worker, key, end);
+        }
+    }
+
+    /// A worker gets nothing more: its tasks have failed in nothing.
+    pub(super) fn release_all(&mut self, worker: WorkerIx) {
         let leases = &self.workers.get(worker).leases;
         for key in leases.keys().copied().collect::<Vec<_>>() {
-            self.end_lease(worker, key, End::Failed);
+            self.end_lease(worker, key, End::Released);
         }
     }
 
@@ -233,8 +268,14 @@ impl Scheduler {
         (restarted, reply): (bool, &mut SyncReply),
     ) {
         self.workers.get_mut(worker).round += 1;
+        let mut bytes = REVOCATION_BYTES;
         for held in &request.held {
             if let Err(reason) = self.renew(worker, held) {
+                let size = REVOCATION_FRAME_BYTES + reason.len();
+                let Some(left) = bytes.checked_sub(size) else {
+                    continue;
+                };
+                bytes = left;
                 reply.revoked.push(Revocation {
                     task: held.task,
                     epoch: held.epoch,
@@ -265,8 +306,13 @@ impl Scheduler {
                 reply.grants.push(self.grant_of(key, worker));
                 continue;
             }
-            let lost = lease.spoilt || (restarted && lease.seen);
-            let end = if lost { End::Failed } else { End::Released };
+            let end = if restarted && lease.seen {
+                End::of_vanished(&lease)
+            } else if lease.spoilt {
+                End::Failed
+            } else {
+                End::Released
+            };
             let unworked = lease.seen || lease.grants >= self.config.grants_unseen;
             if end == End::Released && unworked && !request.draining && !given_back.contains(&key.0)
             {
@@ -374,6 +420,7 @@ impl Scheduler {
             Stage::Leased if held.started && copies < self.config.copies => {}
             Stage::Leased => return Err("the task is leased to another worker by now".to_owned()),
             Stage::Done => return Err("the task is counted".to_owned()),
+            Stage::Parked if held.started => self.let_out(run, task),
             Stage::Parked => return Err("the task is set aside after failed attempts".to_owned()),
             Stage::Quarantined => {
                 return Err("the task is quarantined: its counts disagree".to_owned());

@@ -19,6 +19,7 @@ mod config;
 mod grants;
 mod leases;
 mod pace;
+mod parking;
 mod rate;
 mod results;
 mod run;
@@ -40,9 +41,9 @@ pub use config::{Config, Millis};
 pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
 
 use self::{
-    clock::{Clock, Jitter},
+    clock::{Clock, Jitter, Ticks},
     run::{Run, RunIx},
-    tasks::{Done, Stage},
+    tasks::{Done, Stage, TaskIx},
     workers::{Greeting, Workers, unknown_worker},
 };
 use crate::store::{Change, RunManifest, RunState, TaskRow, TaskState};
@@ -61,7 +62,7 @@ pub enum Command {
     Resume,
     /// Give the run up; its records stay.
     Cancel,
-    /// Try parked tasks again.
+    /// Try parked tasks again, all at once, and ask those again who could not settle a dispute.
     Unpark,
 }
 
@@ -183,7 +184,7 @@ impl Scheduler {
                 }
             }
             TaskState::Quarantined { counts } => self.restore_reports((run, task), counts),
-            TaskState::Parked => in_run.enter(task, Stage::Parked),
+            TaskState::Parked => in_run.park(task, self.clock.ticks()),
         }
     }
 
@@ -244,16 +245,37 @@ impl Scheduler {
     }
 
     fn unpark(&mut self, run: RunIx) {
-        let in_run = &mut self.runs[run];
-        for task in std::mem::take(&mut in_run.parked) {
-            if let Some(odd) = in_run.odd.get_mut(&task) {
+        for task in self.runs[run].parking.free_all() {
+            if let Some(odd) = self.runs[run].odd.get_mut(&task) {
                 odd.failed.clear();
             }
-            in_run.enter(task, Stage::Pending);
-            self.changes.push_back(Change::Unparked {
-                run: in_run.manifest.run,
-                task: run::id(task),
-            });
+            self.let_out(run, task);
+        }
+        for odd in self.runs[run].odd.values_mut() {
+            odd.tried.clear();
+        }
+    }
+
+    /// A parked task is pending again.
+    fn let_out(&mut self, run: RunIx, task: TaskIx) {
+        let in_run = &mut self.runs[run];
+        in_run.enter(task, Stage::Pending);
+        self.changes.push_back(Change::Unparked {
+            run: in_run.manifest.run,
+            task: run::id(task),
+        });
+    }
+
+    /// Tries parked tasks again, one of a run at a time. What it failed before stays on record: one
+    /// more failure parks it again.
+    fn try_parked(&mut self, now: Ticks) {
+        for run in 0..self.runs.len() {
+            let in_run = &mut self.runs[run];
+            if in_run.state == RunState::Running
+                && let Some(task) = in_run.parking.next_trial(now)
+            {
+                self.let_out(run, task);
+            }
         }
     }
 
@@ -302,11 +324,16 @@ impl Scheduler {
         let known = self.workers.get_mut(worker);
         known.seen = self.clock.ticks();
         known.draining = request.draining;
+        known.left = false;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
         self.take_inventory(worker, request, (restarted, &mut reply));
         self.grant(worker, request, &mut reply);
         self.pace(worker, request, &mut reply);
+        let all_taken = reply.acknowledgements.len() == request.partials.len();
+        if request.draining && all_taken && self.workers.get(worker).leases.is_empty() {
+            self.workers.leave(worker);
+        }
         reply
     }
 
@@ -316,13 +343,26 @@ impl Scheduler {
         while let Some(lost) = self.workers.pop_lost(ticks) {
             self.lose(lost);
         }
+        self.workers.forget_gone(ticks);
+        self.try_parked(ticks);
     }
 
-    /// When [`Self::advance`] wants to be called at the latest; `None` while no worker is live.
+    /// When [`Self::advance`] wants to be called at the latest; `None` while nobody is there to wait
+    /// for or to be forgotten.
     pub fn next_timeout(&self) -> Option<Millis> {
-        let deadline = self.workers.next_deadline()?;
+        let running = self
+            .runs
+            .iter()
+            .filter(|run| run.state == RunState::Running);
+        let trial = running.filter_map(|run| run.parking.next_trial_at()).min();
+        let first = self
+            .workers
+            .next_deadline()
+            .into_iter()
+            .chain(trial)
+            .min()?;
         let step = self.clock.ticks() + self.config.max_step_ms;
-        Some(self.clock.wall(deadline.min(step)))
+        Some(self.clock.wall(first.min(step)))
     }
 
     /// What the store has to keep next, in order.

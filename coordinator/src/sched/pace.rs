@@ -2,7 +2,13 @@
 
 use common::sync::{SyncReply, SyncRequest};
 
-use super::{Scheduler, clock::Ticks, tasks::Stage, workers::WorkerIx};
+use super::{
+    Scheduler,
+    clock::Ticks,
+    run::Run,
+    tasks::{Stage, TaskIx},
+    workers::WorkerIx,
+};
 use crate::store::RunState;
 
 /// Short syncs are allowed this much more often than regular ones, all workers together.
@@ -54,6 +60,7 @@ impl Scheduler {
     pub(super) fn pace(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
         let next = self.sync_ms(worker, request);
         reply.next_sync_ms = self.jitter.spread(next);
+        self.workers.get_mut(worker).due = self.clock.ticks() + reply.next_sync_ms;
         reply.lease_ms = self.lease_ms();
         if reply.grants.is_empty() && reply.reason.is_empty() {
             reply.reason = self.why_nothing(worker, request);
@@ -124,6 +131,38 @@ impl Scheduler {
         "every run is over: submit one with queensctl".to_owned()
     }
 
+    fn why_parked(&self, run: &Run, parked: u64) -> String {
+        let next = match (run.parking.on_trial(), run.parking.next_trial_at()) {
+            (Some(task), _) => format!("task {task} is tried again"),
+            (None, at) => {
+                let left = at.unwrap_or(0).saturating_sub(self.clock.ticks());
+                format!("the next is tried again in {} s", left.div_ceil(1_000))
+            }
+        };
+        format!(
+            "{parked} tasks are parked after failed attempts; {next}, `queensctl retry {}` tries all \
+             at once",
+            run.manifest.run
+        )
+    }
+
+    /// Whose counts contradict each other, and for whom the task waits.
+    pub(super) fn why_contested(&self, run: &Run, task: TaskIx) -> String {
+        let counts: Vec<_> = run
+            .reports(task)
+            .iter()
+            .map(|report| format!("{} by {}", report.count, self.workers.shown(report.worker)))
+            .collect();
+        let others = match run.quarantined.len() {
+            0 | 1 => String::new(),
+            more => format!(" ({} more tasks are contested)", more - 1),
+        };
+        format!(
+            "task {task} was counted as {} and waits for a worker that has not counted it{others}",
+            counts.join(", ")
+        )
+    }
+
     /// Why a running run has nothing that could be granted to anyone; empty when it has.
     pub(super) fn why_still(&self, run: usize) -> String {
         let run = &self.runs[run];
@@ -137,15 +176,10 @@ impl Scheduler {
             parts.push(format!("{leased} tasks are leased"));
         }
         if parked > 0 {
-            parts.push(format!(
-                "{parked} tasks are parked after failed attempts and wait for an operator"
-            ));
+            parts.push(self.why_parked(run, parked));
         }
-        if number(Stage::Quarantined) > 0 {
-            parts.push(format!(
-                "{} tasks have contradicting counts and wait for a worker that has not counted them",
-                number(Stage::Quarantined)
-            ));
+        if let Some(&first) = run.quarantined.first() {
+            parts.push(self.why_contested(run, first));
         }
         let second = run.rechecks.len() + run.rechecking.len();
         if second > 0 {

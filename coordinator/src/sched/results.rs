@@ -2,7 +2,7 @@
 
 use common::{
     count::Orientation,
-    run::{Partial, WorkerId},
+    run::{Epoch, Partial, WorkerId},
     sync::{Acknowledgement, Verdict},
 };
 
@@ -11,7 +11,7 @@ use super::{
     leases::End,
     run::{self, Report, RunIx},
     tasks::{Done, How, Stage, TaskIx},
-    workers::{LeaseKey, WorkerIx},
+    workers::{LeaseKey, Purpose, WorkerIx},
 };
 use crate::store::{Change, Record, RunState};
 
@@ -140,6 +140,7 @@ impl Scheduler {
                 confirmed: was_disputed,
             },
         );
+        in_run.parking.counted(task, now);
         in_run.note_arrival(report.count, cost, now);
         let fraction = self.config.recheck;
         if !was_disputed && in_run.chosen_for_recheck(task, fraction) {
@@ -169,6 +170,7 @@ impl Scheduler {
             |how: Option<How>| how.map_or(Orientation::Upright, |how| how.orientation);
         let another_way =
             first.worker != second.worker || orientation(first.how) != orientation(second.how);
+        let epoch = record.epoch;
         if another_way && !first.confirmed {
             let cost = self.runs[run].cost(task);
             self.credit(second.worker, run, (cost, record.duration_us));
@@ -182,6 +184,9 @@ impl Scheduler {
         if confirmed {
             self.remove_all(run, task);
             self.announce_if_done(run);
+        } else {
+            // The first worker itself, not the way it was asked: that proves nothing.
+            self.end_in_vain(second.worker, (run, task), epoch);
         }
         (Verdict::Duplicate, String::new())
     }
@@ -250,9 +255,11 @@ impl Scheduler {
             .iter()
             .any(|other| (other.count, other.worker) == (report.count, report.worker));
         if again {
+            self.end_in_vain(report.worker, key, record.epoch);
             return (Verdict::Conflict, reason);
         }
         if reports.len() >= self.config.reports {
+            self.end_in_vain(report.worker, key, record.epoch);
             return refused(format!(
                 "task {task} has {} different counts already: an operator must look at the workers",
                 reports.len()
@@ -264,6 +271,22 @@ impl Scheduler {
         self.changes
             .push_back(Change::Quarantined { second: record });
         (Verdict::Conflict, reason)
+    }
+
+    /// A second count told nothing new: its lease ends, and this worker is not asked again in the way
+    /// that it was asked. A repeated message, under an older epoch, says nothing of the lease.
+    fn end_in_vain(&mut self, worker: WorkerIx, key: LeaseKey, epoch: Epoch) {
+        let lease = self.workers.get(worker).leases.get(&key);
+        let asked = lease.filter(|lease| lease.epoch == epoch.0 && lease.purpose != Purpose::Count);
+        let Some(lease) = asked else { return };
+        let way = match lease.turned {
+            true => Orientation::Turned,
+            false => Orientation::Upright,
+        };
+        self.end_lease(worker, key, End::Released);
+        let (run, task) = key;
+        let odd = self.runs[run].odd.entry(task).or_default();
+        odd.tried.push((worker, way));
     }
 
     /// A worker was wrong. If that happens more than a little, it gets nothing more, and what it
@@ -278,7 +301,7 @@ impl Scheduler {
             return;
         }
         known.barred = true;
-        self.lose(worker);
+        self.release_all(worker);
         for in_run in &mut self.runs {
             if !matches!(in_run.state, RunState::Running | RunState::Paused) {
                 continue;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
+    count::Orientation,
     plan::{Plan, TaskId},
     run::TaskRef,
     sample::Finished,
@@ -10,6 +11,7 @@ use common::{
 
 use super::{
     clock::{Ticks, mix},
+    parking::Parking,
     rate::Rate,
     tasks::{Done, How, Stage, TaskIx, TaskTable},
     workers::WorkerIx,
@@ -32,6 +34,8 @@ pub(super) struct Report {
 pub(super) struct Odd {
     /// Whose attempts failed, in order.
     pub(super) failed: Vec<WorkerIx>,
+    /// Who counted it again, and how, without adding anything: nobody is asked the same twice.
+    pub(super) tried: Vec<(WorkerIx, Orientation)>,
     /// Its contradicting counts, in order.
     pub(super) reports: Vec<Report>,
 }
@@ -47,7 +51,10 @@ pub(super) struct Run {
     /// Pending tasks at lower positions of the handing-out order are in `returned`.
     cursor: u64,
     pub(super) returned: BTreeSet<TaskIx>,
-    pub(super) parked: BTreeSet<TaskIx>,
+    /// Those of `returned` that a worker took away when it vanished: nobody knows how far it was, so
+    /// they come after those that were never handed out.
+    pub(super) shaken: BTreeSet<TaskIx>,
+    pub(super) parking: Parking,
     /// Quarantined tasks that nobody is counting.
     pub(super) contested: BTreeSet<TaskIx>,
     /// Done tasks that want a second count and that nobody is counting.
@@ -82,7 +89,8 @@ impl Run {
             lost_epochs: 0,
             cursor: 0,
             returned: BTreeSet::new(),
-            parked: BTreeSet::new(),
+            shaken: BTreeSet::new(),
+            parking: Parking::default(),
             contested: BTreeSet::new(),
             rechecks: BTreeSet::new(),
             rechecking: BTreeSet::new(),
@@ -121,7 +129,7 @@ impl Run {
         self.tasks.enter(task, self.cost(task), stage);
         match stage {
             Stage::Pending => drop(self.returned.insert(task)),
-            Stage::Parked => drop(self.parked.insert(task)),
+            Stage::Parked => {}
             Stage::Quarantined => {
                 self.quarantined.insert(task);
                 self.contested.insert(task);
@@ -132,8 +140,11 @@ impl Run {
 
     fn leave(&mut self, task: TaskIx, stage: Stage) {
         match stage {
-            Stage::Pending => drop(self.returned.remove(&task)),
-            Stage::Parked => drop(self.parked.remove(&task)),
+            Stage::Pending => {
+                self.returned.remove(&task);
+                self.shaken.remove(&task);
+            }
+            Stage::Parked => self.parking.leave(task),
             Stage::Quarantined => {
                 self.quarantined.remove(&task);
                 self.contested.remove(&task);
@@ -144,6 +155,12 @@ impl Run {
             }
             Stage::Leased => {}
         }
+    }
+
+    /// Sets a task aside after too many failed attempts.
+    pub(super) fn park(&mut self, task: TaskIx, now: Ticks) {
+        self.enter(task, Stage::Parked);
+        self.parking.park(task, now);
     }
 
     /// Takes a count as the task's.
@@ -180,6 +197,19 @@ impl Run {
 
     pub(super) fn failed(&self, task: TaskIx) -> &[WorkerIx] {
         self.odd.get(&task).map_or(&[], |odd| &odd.failed)
+    }
+
+    /// Whether a worker has counted a contested task, or one to be counted again, in this way.
+    pub(super) fn has_tried(&self, task: TaskIx, way: (WorkerIx, Orientation)) -> bool {
+        let reported = |report: &Report| {
+            let orientation = report
+                .how
+                .map_or(Orientation::Upright, |how| how.orientation);
+            (report.worker, orientation) == way
+        };
+        self.odd
+            .get(&task)
+            .is_some_and(|odd| odd.tried.contains(&way) || odd.reports.iter().any(reported))
     }
 
     pub(super) fn reports(&self, task: TaskIx) -> &[Report] {

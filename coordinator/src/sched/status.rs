@@ -18,6 +18,9 @@ use crate::store::{RunManifest, RunState};
 /// Quarantined tasks named in a status at most.
 const NAMED_TASKS: usize = 100;
 
+/// A worker is called silent when its call is late by as long as it was told to wait, and by this.
+const SILENT_AFTER_MS: u64 = 10_000;
+
 /// How many tasks of a run are where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskNumbers {
@@ -93,8 +96,12 @@ pub enum WorkerState {
     Working,
     /// It holds none.
     Idle,
+    /// It has not called when it was told to, and its leases still last.
+    Silent,
     /// It is stopping.
     Draining,
+    /// It has stopped and holds nothing more.
+    Left,
     /// It holds leases and has not called since the coordinator started.
     Awaited,
     /// It has not called for the time of a lease.
@@ -109,7 +116,9 @@ impl WorkerState {
         match self {
             Self::Working => "working",
             Self::Idle => "idle",
+            Self::Silent => "silent",
             Self::Draining => "draining",
+            Self::Left => "left",
             Self::Awaited => "awaited",
             Self::Lost => "lost",
             Self::Barred => "barred",
@@ -211,10 +220,15 @@ impl Scheduler {
         {
             return format!("run {} goes first", self.runs[other].manifest.run);
         }
-        if !run.holders.is_empty() {
-            return String::new();
+        if run.holders.is_empty() {
+            return self.why_still(number);
         }
-        self.why_still(number)
+        // The rest goes on, and still somebody has to be found for these.
+        let stuck = run.contested.iter().find(|&&task| {
+            let live = &mut self.workers.live_ones();
+            !live.any(|worker| self.may_decide(number, task, worker))
+        });
+        stuck.map_or_else(String::new, |&task| self.why_contested(run, task))
     }
 
     /// Every run, in the order in which they are served.
@@ -240,32 +254,38 @@ impl Scheduler {
             .collect()
     }
 
+    fn worker_state(&self, worker: &Worker, now: Millis) -> WorkerState {
+        let now = self.clock.at(now);
+        let silent_from = worker.due + (worker.due - worker.seen).max(SILENT_AFTER_MS);
+        if worker.barred {
+            WorkerState::Barred
+        } else if worker.left {
+            WorkerState::Left
+        } else if worker.deadline.is_none_or(|deadline| deadline <= now) {
+            WorkerState::Lost
+        } else if worker.session.is_none() {
+            WorkerState::Awaited
+        } else if silent_from <= now {
+            WorkerState::Silent
+        } else if worker.draining {
+            WorkerState::Draining
+        } else if worker.leases.is_empty() {
+            WorkerState::Idle
+        } else {
+            WorkerState::Working
+        }
+    }
+
     fn worker_status(&self, number: WorkerIx, now: Millis) -> WorkerStatus {
         let worker = self.workers.get(number);
         WorkerStatus {
             info: worker.info.clone(),
-            state: worker_state(worker),
+            state: self.worker_state(worker, now),
             leases: worker.leases.len() as u64,
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
             cost_per_second: worker.cost_per_second().unwrap_or(0.0),
         }
-    }
-}
-
-fn worker_state(worker: &Worker) -> WorkerState {
-    if worker.barred {
-        WorkerState::Barred
-    } else if worker.deadline.is_none() {
-        WorkerState::Lost
-    } else if worker.session.is_none() {
-        WorkerState::Awaited
-    } else if worker.draining {
-        WorkerState::Draining
-    } else if worker.leases.is_empty() {
-        WorkerState::Idle
-    } else {
-        WorkerState::Working
     }
 }
 

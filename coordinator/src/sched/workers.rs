@@ -22,6 +22,12 @@ const PAST_SESSIONS: usize = 4;
 /// Runs of which a worker's refusals are remembered.
 const DECLINED_RUNS: usize = 16;
 
+/// How long a worker that drained and left is still shown.
+const LEFT_SHOWN_MS: Ticks = 600_000;
+
+/// How long a worker that was lost is still shown: longer, since somebody should look after it.
+const LOST_SHOWN_MS: Ticks = 3_600_000;
+
 /// How much an older task weighs against the next in a worker's measured speed.
 const SPEED_MEMORY: f64 = 0.8;
 
@@ -71,11 +77,17 @@ pub(super) struct Worker {
     pub(super) session: Option<SessionId>,
     past_sessions: VecDeque<SessionId>,
     pub(super) draining: bool,
+    /// It has drained and holds nothing more.
+    pub(super) left: bool,
+    /// When it was told to call again.
+    pub(super) due: Ticks,
     pub(super) leases: BTreeMap<LeaseKey, Lease>,
     pub(super) round: u64,
     pub(super) seen: Ticks,
     /// When it is lost unless it calls; `None` when it is.
     pub(super) deadline: Option<Ticks>,
+    /// When it is forgotten; `None` while it is live.
+    forget_at: Option<Ticks>,
     /// Its threads, as counted among those of all live workers.
     live_threads: u64,
     pub(super) tasks_done: u64,
@@ -110,10 +122,13 @@ impl Worker {
             session: None,
             past_sessions: VecDeque::new(),
             draining: false,
+            left: false,
+            due: 0,
             leases: BTreeMap::new(),
             round: 0,
             seen: 0,
             deadline: None,
+            forget_at: None,
             live_threads: 0,
             tasks_done: 0,
             faults: 0,
@@ -215,6 +230,8 @@ pub(super) struct Workers {
     by_id: HashMap<WorkerId, WorkerIx>,
     remembered: usize,
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
+    /// Those that are lost or have left, by the time when they are forgotten.
+    gone: BTreeSet<(Ticks, WorkerIx)>,
     /// Threads of all live workers.
     live_threads: u64,
 }
@@ -286,18 +303,67 @@ impl Workers {
             .collect();
         lost.sort_unstable();
         for &(_, worker) in lost.iter().take(number) {
-            let slot = &mut self.slots[worker as usize];
-            slot.worker = None;
-            self.remembered -= 1;
-            if !slot.pinned {
-                self.by_id.remove(&slot.id);
-                self.free.push(worker);
+            self.forget(worker);
+        }
+    }
+
+    fn forget(&mut self, worker: WorkerIx) {
+        let slot = &mut self.slots[worker as usize];
+        if let Some(at) = slot.worker.take().and_then(|known| known.forget_at) {
+            self.gone.remove(&(at, worker));
+        }
+        self.remembered -= 1;
+        if !slot.pinned {
+            self.by_id.remove(&slot.id);
+            self.free.push(worker);
+        }
+    }
+
+    /// Forgets workers that have been gone for long. One that was ever wrong is remembered.
+    pub(super) fn forget_gone(&mut self, now: Ticks) {
+        while let Some(&(at, worker)) = self.gone.first()
+            && at <= now
+        {
+            self.gone.pop_first();
+            let known = self.get_mut(worker);
+            known.forget_at = None;
+            if known.leases.is_empty() && !known.barred && known.faults == 0 {
+                self.forget(worker);
             }
         }
     }
 
+    /// A drained worker says goodbye: nobody waits for it any more.
+    pub(super) fn leave(&mut self, worker: WorkerIx) {
+        let known = self.get_mut(worker);
+        known.left = true;
+        let (deadline, seen) = (known.deadline.take(), known.seen);
+        let threads = std::mem::take(&mut known.live_threads);
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, worker));
+            self.live_threads -= threads;
+        }
+        self.gone_until(worker, seen + LEFT_SHOWN_MS);
+    }
+
+    fn gone_until(&mut self, worker: WorkerIx, at: Ticks) {
+        self.get_mut(worker).forget_at = Some(at);
+        self.gone.insert((at, worker));
+    }
+
     pub(super) fn id(&self, worker: WorkerIx) -> WorkerId {
         self.slots[worker as usize].id
+    }
+
+    /// A worker's name for people, with enough of its identity to tell it from its namesakes.
+    pub(super) fn shown(&self, worker: WorkerIx) -> String {
+        let slot = &self.slots[worker as usize];
+        let id = slot.id.to_string();
+        let short = id.get(..8).unwrap_or(&id);
+        match &slot.worker {
+            Some(known) if !known.info.name.is_empty() => format!("{} ({short})", known.info.name),
+            Some(_) | None => format!("worker {short}"),
+        }
     }
 
     /// # Panics
@@ -349,15 +415,22 @@ impl Workers {
         let threads = u64::from(known.info.threads);
         let before = known.deadline.replace(deadline);
         let threads_before = std::mem::replace(&mut known.live_threads, threads);
+        let forget_at = known.forget_at.take();
         if let Some(before) = before {
             self.deadlines.remove(&(before, worker));
+        }
+        if let Some(at) = forget_at {
+            self.gone.remove(&(at, worker));
         }
         self.deadlines.insert((deadline, worker));
         self.live_threads = self.live_threads - threads_before + threads;
     }
 
+    /// When the next one is lost or forgotten.
     pub(super) fn next_deadline(&self) -> Option<Ticks> {
-        self.deadlines.first().map(|&(deadline, _)| deadline)
+        let lost = self.deadlines.first();
+        let forgotten = self.gone.first();
+        lost.into_iter().chain(forgotten).map(|&(at, _)| at).min()
     }
 
     /// A worker whose deadline has come: it is lost.
@@ -371,6 +444,7 @@ impl Workers {
         lost.deadline = None;
         let threads = std::mem::take(&mut lost.live_threads);
         self.live_threads -= threads;
+        self.gone_until(worker, deadline + LOST_SHOWN_MS);
         Some(worker)
     }
 }

@@ -31,6 +31,8 @@ pub struct Faults {
     pub clock_leap: Time,
     /// Mean time between pauses of the run.
     pub pause: Time,
+    /// Mean time between machines that ask for work and vanish.
+    pub ghost: Time,
     /// Workers that report wrong counts.
     pub liars: usize,
 }
@@ -130,6 +132,7 @@ impl Scenario {
                 crash_in_message: chance(&mut rng, 0.01),
                 clock_leap: between(&mut rng, 30 * SECOND, HOUR),
                 pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
+                ghost: between(&mut rng, 5 * MINUTE, HOUR),
                 liars,
             },
         }

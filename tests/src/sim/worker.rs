@@ -225,7 +225,7 @@ impl Worker {
         }
     }
 
-    fn request(&self, now: Time, scenario: &Scenario) -> SyncRequest {
+    pub(super) fn request(&self, now: Time, scenario: &Scenario) -> SyncRequest {
         let cost = |held: &Held| scenario.truth.plan.task_cost(held.grant.task.task);
         let held = self
             .held

@@ -25,6 +25,9 @@ const LONGEST: Time = 90 * 24 * HOUR;
 /// As [`LONGEST`], in messages.
 const MOST_MESSAGES: u64 = 1_000_000;
 
+/// The place of a machine that hears no answer.
+const NOBODY: usize = usize::MAX;
+
 /// What happened, for those who tune scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -59,7 +62,7 @@ enum Event {
     ClockLeap,
     Pause,
     Resume,
-    Unpark,
+    Ghost,
 }
 
 struct Entry {
@@ -195,7 +198,7 @@ impl World {
         self.some_time(faults.coordinator_crash, Event::CoordinatorCrash);
         self.some_time(faults.clock_leap, Event::ClockLeap);
         self.some_time(faults.pause, Event::Pause);
-        self.after(10 * MINUTE, Event::Unpark);
+        self.some_time(faults.ghost, Event::Ghost);
     }
 
     fn after(&mut self, delay: Time, event: Event) {
@@ -277,9 +280,9 @@ impl World {
                     self.after(MINUTE, Event::Resume);
                 }
             }
-            Event::Unpark => {
-                self.command(Command::Unpark);
-                self.after(10 * MINUTE, Event::Unpark);
+            Event::Ghost => {
+                self.ghost();
+                self.some_time(faults.ghost, Event::Ghost);
             }
         }
     }
@@ -306,6 +309,15 @@ impl World {
             Some(Act::Exit) | None => {}
         }
         self.wake_soon(number);
+    }
+
+    /// A machine asks for work and is never heard of again.
+    fn ghost(&mut self) {
+        let id = u128::from(self.around.rng.random::<u64>()) << 64;
+        let threads = self.around.rng.random_range(1..=64);
+        let ghost = Worker::new(id, self.around.rng.random(), threads, 1.0, None);
+        let request = ghost.request(self.now, &self.around.scenario);
+        self.send(Event::Request(NOBODY, 0, 0, Box::new(request)));
     }
 
     /// Plans the worker's next wake; an earlier plan is forgotten.
@@ -348,7 +360,9 @@ impl World {
     }
 
     fn deliver(&mut self, number: usize, life: u64, call: u64, reply: Box<SyncReply>) {
-        let worker = &mut self.workers[number];
+        let Some(worker) = self.workers.get_mut(number) else {
+            return;
+        };
         if !worker.up || worker.life != life {
             return;
         }

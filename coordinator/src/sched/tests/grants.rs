@@ -186,3 +186,55 @@ fn thousands_of_workers_are_spread_over_time() {
     );
     assert!(last.lease_ms >= 600_000, "{}", last.lease_ms);
 }
+
+#[test]
+fn a_full_reply_fits_a_message() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 4_096;
+    let first = worker.sync(&mut scheduler, 0).grants[0];
+    // Every lease there may be, of a run that the coordinator no longer has; and as many counts.
+    let foreign = |number: usize| Grant {
+        task: TaskRef {
+            run: RunId(u64::MAX),
+            task: TaskId(u64::MAX - number as u64),
+            ..first.task
+        },
+        epoch: Epoch(u64::MAX),
+        ..first
+    };
+    worker.held = (0..proto::limits::HELD).map(foreign).collect();
+    let mut partials: Vec<_> = worker
+        .held
+        .iter()
+        .map(|grant| worker.partial(grant, 0))
+        .collect();
+    partials.truncate(proto::limits::PARTIALS);
+    let mut calls = 0;
+    while !worker.held.is_empty() {
+        let request = SyncRequest {
+            partials: partials.clone(),
+            ..worker.request()
+        };
+        let mut reply = scheduler.sync(&request, Millis(1_000 + calls));
+        worker.take(&reply);
+        worker.held.retain(|grant| grant.task.run != RUN);
+        reply.reason = "r".repeat(proto::limits::REASON_BYTES);
+        for answer in &mut reply.acknowledgements {
+            answer.reason = reply.reason.clone();
+        }
+        let grant = Grant {
+            spec: *TRUTH.plan.spec(),
+            ..foreign(0)
+        };
+        reply.grants = vec![grant; proto::limits::GRANTS];
+        let bytes = prost::Message::encoded_len(&proto::v1::SyncResponse::from(reply));
+        assert!(bytes <= proto::limits::MESSAGE_BYTES, "{bytes} bytes");
+        calls += 1;
+        assert!(
+            calls < 10,
+            "{} leases are still not told",
+            worker.held.len()
+        );
+    }
+}

@@ -89,6 +89,7 @@ fn leases_live_by_being_named_and_expire_as_failed_attempts() {
     worker.wants = 1e9;
     worker.sync(&mut scheduler, 0);
     worker.wants = 0.0;
+    worker.started = true;
     let held = tasks_of(&worker);
     for minute in 1..=30 {
         worker.sync(&mut scheduler, minute * 60_000);
@@ -116,6 +117,8 @@ fn no_leap_of_the_clock_ends_a_lease_that_could_be_renewed() {
         let mut scheduler = scheduler();
         let mut worker = Puppet::new(1);
         let mut now = 1_000_000_000;
+        worker.sync(&mut scheduler, now);
+        worker.started = true;
         worker.sync(&mut scheduler, now);
         let held = tasks_of(&worker);
         now += leap;
@@ -160,6 +163,7 @@ fn a_restarted_worker_has_failed_what_it_lost() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
     worker.sync(&mut scheduler, 0);
+    worker.started = true;
     worker.sync(&mut scheduler, 1_000);
     let kept = worker.held.pop().unwrap();
     let lost = tasks_of(&worker);
@@ -184,52 +188,6 @@ fn an_old_process_is_told_that_it_is_over() {
     assert!(reply.reason.contains("spool"), "{}", reply.reason);
     assert_eq!(reply.grants, []);
     scheduler.audit().unwrap();
-}
-
-#[test]
-fn a_task_that_fails_everywhere_is_parked_and_the_run_goes_on() {
-    let mut scheduler = scheduler();
-    let mut now = 0;
-    let mut poison = None;
-    for id in 1..=5 {
-        let mut worker = Puppet::new(id);
-        worker.sync(&mut scheduler, now);
-        let task = *poison.get_or_insert(worker.held[0].task.task);
-        assert!(tasks_of(&worker).contains(&task), "worker {id}");
-        // It gives all others back and dies over this one.
-        worker.held.retain(|grant| grant.task.task == task);
-        worker.wants = 0.0;
-        worker.sync(&mut scheduler, now);
-        for _ in 0..6 {
-            now += 60_000;
-            scheduler.advance(Millis(now));
-        }
-        assert_eq!(
-            numbers(&scheduler).parked,
-            u64::from(id == 5),
-            "worker {id}"
-        );
-    }
-    let parked = poison.unwrap();
-    let changes = changes(&mut scheduler);
-    assert!(changes.contains(&Change::Parked {
-        run: RUN,
-        task: parked
-    }));
-    let mut worker = Puppet::new(6);
-    for _ in 0..100 {
-        worker.finish(&mut scheduler, now);
-        now += 1_000;
-    }
-    assert_eq!(numbers(&scheduler).done, TRUTH.counts.len() as u64 - 1);
-    assert_eq!(scheduler.total(RUN), None);
-    let status = scheduler.status(RUN, Millis(now)).unwrap();
-    assert!(status.reason.contains("parked"), "{}", status.reason);
-    scheduler
-        .control(RUN, Command::Unpark, Millis(now))
-        .unwrap();
-    drive(&mut scheduler, &mut [worker], now);
-    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod control;
 mod grants;
 mod leases;
+mod parking;
 mod results;
+mod workers;
 
 use std::sync::LazyLock;
 
@@ -135,6 +137,8 @@ struct Puppet {
     info: WorkerInfo,
     held: Vec<Grant>,
     wants: f64,
+    /// What it says of everything it holds.
+    started: bool,
 }
 
 impl Puppet {
@@ -151,6 +155,7 @@ impl Puppet {
             },
             held: Vec::new(),
             wants: 60.0,
+            started: false,
         }
     }
 
@@ -164,7 +169,7 @@ impl Puppet {
                     task: grant.task,
                     epoch: grant.epoch,
                     cost_done: 0,
-                    started: false,
+                    started: self.started,
                 })
                 .collect(),
             partials: Vec::new(),

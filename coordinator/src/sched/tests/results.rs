@@ -52,6 +52,7 @@ fn a_late_count_under_an_old_epoch_is_welcome() {
         scheduler.advance(Millis(minute * 60_000));
     }
     let mut second = Puppet::new(2);
+    second.info.threads = 100;
     second.sync(&mut scheduler, 400_000);
     let newer = second.held.iter().find(|lease| lease.task == grant.task);
     assert!(newer.unwrap().epoch > grant.epoch);
@@ -272,4 +273,70 @@ fn a_contradiction_after_completion_opens_the_run_again() {
     assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Running));
     drive(&mut scheduler, &mut [Puppet::new(3)], 1_000);
     assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn a_sole_disputant_counts_its_task_once_each_way_and_then_waits() {
+    let (mut scheduler, first, grant) = leased(Config::default());
+    let (disputed, right) = (grant.task, truth(grant.task));
+    first.say(&mut scheduler, &grant, right);
+    let mut stubborn = Puppet::new(2);
+    let mut now = 0;
+    for minute in 1..=10 {
+        now = minute * 60_000;
+        scheduler.advance(Millis(now));
+    }
+    stubborn.say(&mut scheduler, &grant, right + 1);
+    let mut recounted = 0;
+    for _ in 0..200 {
+        now += 1_000;
+        stubborn.sync(&mut scheduler, now);
+        for grant in std::mem::take(&mut stubborn.held) {
+            let lie = u64::from(grant.task == disputed);
+            recounted += lie;
+            stubborn.say(&mut scheduler, &grant, truth(grant.task) + lie);
+        }
+        scheduler.audit().unwrap();
+    }
+    assert_eq!(recounted, 1, "upright it had said already");
+    // The rest went on, and the status says who is wanted.
+    assert_eq!(numbers(&scheduler).done, TRUTH.plan.tasks() - 1);
+    let status = scheduler.status(RUN, Millis(now)).unwrap();
+    for part in [
+        format!("task {}", grant.task.task),
+        format!("{right} by worker-1"),
+        format!("{} by worker-2", right + 1),
+        "a worker that has not counted it".to_owned(),
+    ] {
+        assert!(status.reason.contains(&part), "{part}: {}", status.reason);
+    }
+    drive(&mut scheduler, &mut [Puppet::new(3)], now);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn a_repeated_message_does_not_use_up_a_second_count() {
+    let mut scheduler = scheduler_with(Config {
+        recheck: 1.0,
+        ..Config::default()
+    });
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let partials: Vec<_> = worker
+        .held
+        .iter()
+        .map(|grant| worker.partial(grant, truth(grant.task)))
+        .collect();
+    worker.held.clear();
+    let request = SyncRequest {
+        partials,
+        ..worker.request()
+    };
+    // The first answer, with leases to count the same tasks the other way, is lost.
+    scheduler.sync(&request, Millis(1_000));
+    let reply = scheduler.sync(&request, Millis(2_000));
+    worker.take(&reply);
+    drive(&mut scheduler, &mut [worker], 3_000);
+    let status = scheduler.status(RUN, Millis(0)).unwrap();
+    assert_eq!(status.rechecks.agreed, TRUTH.plan.tasks());
 }

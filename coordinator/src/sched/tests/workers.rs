@@ -1,0 +1,107 @@
+//! What is shown of workers that come, fall silent, leave and are forgotten.
+
+use super::*;
+
+fn state(scheduler: &mut Scheduler, now: u64) -> Option<WorkerState> {
+    scheduler.advance(Millis(now));
+    let workers = scheduler.workers(Millis(now));
+    workers.first().map(|worker| worker.state)
+}
+
+/// The state at a time, with nothing else happening on the way there.
+fn state_after(scheduler: &mut Scheduler, (from, to): (u64, u64)) -> Option<WorkerState> {
+    let mut now = from;
+    while now < to {
+        now = scheduler
+            .next_timeout()
+            .map_or(to, |at| at.0.clamp(now + 1, to));
+        scheduler.advance(Millis(now));
+    }
+    state(scheduler, to)
+}
+
+#[test]
+fn a_killed_worker_is_silent_then_lost_then_forgotten() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    let reply = worker.sync(&mut scheduler, 0);
+    let due = reply.next_sync_ms;
+    assert_eq!(state(&mut scheduler, due), Some(WorkerState::Working));
+    // Another takes over what it held: it does not look idle for that.
+    let mut other = Puppet::new(2);
+    for second in 1..60 {
+        other.finish(&mut scheduler, due + second * 1_000);
+    }
+    let mut now = due + 60_000;
+    assert_eq!(state(&mut scheduler, now), Some(WorkerState::Silent));
+    now = 310_000;
+    assert_eq!(
+        state_after(&mut scheduler, (due + 60_000, now)),
+        Some(WorkerState::Lost)
+    );
+    let lost = &scheduler.workers(Millis(now))[0];
+    assert_eq!((lost.last_seen_ms_ago, lost.leases), (now, 0));
+    let of_run = scheduler.status(RUN, Millis(now)).unwrap().workers;
+    assert!(of_run.iter().all(|worker| worker.info.id != WorkerId(1)));
+    let hours = 5 * 3_600_000;
+    state_after(&mut scheduler, (now, hours));
+    assert_eq!(scheduler.workers(Millis(hours)), []);
+    assert_eq!(scheduler.next_timeout(), None);
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn a_drained_worker_has_left_and_is_forgotten() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let drain = |worker: &Puppet| SyncRequest {
+        draining: true,
+        ..worker.request()
+    };
+    scheduler.sync(&drain(&worker), Millis(1_000));
+    assert_eq!(state(&mut scheduler, 1_000), Some(WorkerState::Draining));
+    let partials = worker.held.iter();
+    let last = SyncRequest {
+        partials: partials
+            .map(|grant| worker.partial(grant, truth(grant.task)))
+            .collect(),
+        held: Vec::new(),
+        ..drain(&worker)
+    };
+    let reply = scheduler.sync(&last, Millis(2_000));
+    assert_eq!(reply.acknowledgements.len(), last.partials.len());
+    assert_eq!(state(&mut scheduler, 2_000), Some(WorkerState::Left));
+    assert_eq!(scheduler.status(RUN, Millis(2_000)).unwrap().workers, []);
+    // Its last answer was lost: it asks again, and goes again.
+    scheduler.sync(&last, Millis(4_000));
+    assert_eq!(state(&mut scheduler, 4_000), Some(WorkerState::Left));
+    let hour = 3_600_000;
+    assert_eq!(state_after(&mut scheduler, (4_000, hour)), None);
+    scheduler.audit().unwrap();
+    // It may come back at any time.
+    worker.held.clear();
+    worker.sync(&mut scheduler, hour);
+    assert_eq!(state(&mut scheduler, hour), Some(WorkerState::Working));
+    drive(&mut scheduler, &mut [worker], hour);
+}
+
+#[test]
+fn a_worker_killed_while_it_drains_does_not_drain_for_ever() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let request = SyncRequest {
+        draining: true,
+        ..worker.request()
+    };
+    scheduler.sync(&request, Millis(1_000));
+    assert_eq!(
+        state_after(&mut scheduler, (1_000, 90_000)),
+        Some(WorkerState::Silent)
+    );
+    assert_eq!(
+        state_after(&mut scheduler, (90_000, 400_000)),
+        Some(WorkerState::Lost)
+    );
+}
