@@ -11,6 +11,11 @@ main:
 test:
     cargo test --workspace
 
+# A thousand ends of runs (fresh and finished, one run and three), beside two busy cores: none hangs.
+ends:
+    yes > /dev/null & one=$!; yes > /dev/null & two=$!; trap "kill $one $two" EXIT; \
+    QUEENS_ENDS=250 cargo test -p tests --test bad_day every_end -- --nocapture
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check

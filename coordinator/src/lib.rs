@@ -2,6 +2,7 @@
 //! their partial counts into the total.
 
 pub mod app;
+mod descriptors;
 pub mod driver;
 pub mod exit;
 pub mod grpc;

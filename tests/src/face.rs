@@ -99,6 +99,12 @@ pub struct HandWorker {
 impl HandWorker {
     /// A worker with this identity.
     pub async fn connect(face: &Face, id: u128) -> anyhow::Result<Self> {
+        Self::at(&format!("http://{}", face.address), id).await
+    }
+
+    /// A worker with this identity, of a coordinator in any process.
+    pub async fn at(url: &str, id: u128) -> anyhow::Result<Self> {
+        let channel = Endpoint::from_shared(url.to_owned())?.connect().await?;
         Ok(Self {
             info: WorkerInfo {
                 id: WorkerId(id),
@@ -109,7 +115,7 @@ impl HandWorker {
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
             },
-            client: WorkQueueClient::new(face.connect().await?),
+            client: WorkQueueClient::new(channel),
         })
     }
 

@@ -80,10 +80,22 @@ impl Process {
     /// # Panics
     /// If the program ends, or [`PATIENCE`] is over, without one.
     pub fn stderr_line(&self, part: &str) -> String {
+        self.line(part, |lines| &lines.stderr)
+    }
+
+    /// The first line on stdout that holds `part`.
+    ///
+    /// # Panics
+    /// If the program ends, or [`PATIENCE`] is over, without one.
+    pub fn stdout_line(&self, part: &str) -> String {
+        self.line(part, |lines| &lines.stdout)
+    }
+
+    fn line(&self, part: &str, of: fn(&Lines) -> &Vec<String>) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = self.output.lines.lock().expect("no reader panics");
         loop {
-            if let Some(line) = lines.stderr.iter().find(|line| line.contains(part)) {
+            if let Some(line) = of(&lines).iter().find(|line| line.contains(part)) {
                 return line.clone();
             }
             let left = deadline.saturating_duration_since(Instant::now());

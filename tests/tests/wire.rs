@@ -14,7 +14,7 @@ use coordinator::{
     sched::{Config, TaskNumbers},
     store::{
         Change, JournalCursor, JournalEntry, MemoryStore, RunManifest, RunState, Store, StoreError,
-        StoredRun, TaskRow,
+        StoredRun, SymmetricCounts, TaskRow,
     },
 };
 use proto::{limits::MESSAGE_BYTES, v1};
@@ -166,6 +166,18 @@ impl Store for FullDisk {
 
     fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
         self.0.create(manifest)
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.0.delete(run)
+    }
+
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+        self.0.symmetric(run)
+    }
+
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
+        self.0.keep_symmetric(run, counts)
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {

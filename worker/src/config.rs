@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
 
-use common::kernel::Kernel;
+use common::{kernel::Kernel, run::WorkerId};
 use tonic::transport::Uri;
 
 use crate::memory::MemorySize;
@@ -22,6 +22,8 @@ pub struct WorkerConfig {
     pub name: Option<String>,
     /// Where results wait for their acknowledgement.
     pub spool: SpoolChoice,
+    /// Who the worker is, where no spool directory remembers it; drawn anew by default.
+    pub id: Option<WorkerId>,
     /// How long a planned stop may take. Tasks get two fifths of it to finish; the rest is for
     /// handing in their results.
     pub drain_limit: Duration,
@@ -52,6 +54,7 @@ impl WorkerConfig {
             kernel: Kernel::best(),
             name: None,
             spool: SpoolChoice::Usual,
+            id: None,
             drain_limit: DRAIN_LIMIT,
         }
     }

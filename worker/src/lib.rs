@@ -79,9 +79,10 @@ pub async fn run(
         name = format!("{name}-{number}");
     }
     let info = WorkerInfo {
-        id: spool
-            .as_ref()
-            .map_or_else(new_worker_id, |(s, _)| s.worker()),
+        id: spool.as_ref().map_or_else(
+            || config.id.unwrap_or_else(new_worker_id),
+            |(s, _)| s.worker(),
+        ),
         session: SessionId(rand::random()),
         name: config::display_name(Some(&name)),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -23,6 +23,7 @@ pub use self::{
 };
 use self::{cluster::Cluster, signals::Signals, watched::Watched};
 use crate::{
+    descriptors,
     driver::{Clock, Driver, DriverHandle, new_manifest},
     exit::Exit,
     grpc::bind,
@@ -62,6 +63,7 @@ async fn serve(
     (plan, kernel): (Option<Plan>, Option<Kernel>),
     address: SocketAddr,
 ) -> anyhow::Result<Exit> {
+    descriptors::prepare();
     let mut signals = Signals::new()?;
     // The port first: a second coordinator is told so before it touches any data.
     let listener = bind(address)?;
@@ -98,10 +100,9 @@ async fn serve(
     if matches!(exit, Ok(Exit::Interrupted)) {
         interrupted(options, &watched).await;
     }
-    let closed = cluster.close().await;
-    let exit = exit?;
-    closed?;
-    Ok(exit)
+    // Whatever else failed did so because the driver did: its reason is the one to tell.
+    cluster.close().await?;
+    exit
 }
 
 fn config(options: &Options) -> Config {

@@ -8,6 +8,7 @@ use common::{
     choice::{KernelChoice, MethodChoice, Prefix, PrefixOfFrames, choose},
     kernel::{Kernel, MissingKernel},
     plan::{BadSpec, Plan, PlanSpec},
+    run::WorkerId,
 };
 use worker::{
     config::{Address, BadAddress, SpoolChoice, Threads, WorkerConfig},
@@ -17,6 +18,10 @@ use worker::{
 /// The worker in this process may finish what it counts for so long once it is told to stop: people
 /// wait for it.
 const LOCAL_DRAIN: Duration = Duration::from_secs(2);
+
+/// The worker in this process, the same after every start: the leases that it lost when the process
+/// was killed are then its own again at once. A data directory has one such worker at a time.
+const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
 /// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
 /// into tasks, keeps every result on disk, and resumes where it stopped.
@@ -143,6 +148,7 @@ impl Options {
             name: Some("local".to_owned()),
             // It ends with the coordinator, which keeps every result that it acknowledged.
             spool: SpoolChoice::Memory,
+            id: Some(LOCAL_WORKER),
             drain_limit: LOCAL_DRAIN,
             ..usual
         })

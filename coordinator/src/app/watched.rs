@@ -1,21 +1,18 @@
 //! Watching runs to their end: progress on stderr, results on stdout.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::{self, Write as _},
     time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
 use common::run::RunId;
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Report, progress::Progress};
 use crate::{
-    driver::{DriverHandle, Outcome},
+    driver::{DriverHandle, Outcome, StatusReport},
     exit::Exit,
     sched::RunSummary,
     store::RunState,
@@ -38,14 +35,17 @@ impl Watched {
     pub(super) async fn until_done(&self) -> anyhow::Result<Exit> {
         let mut outcomes = self.driver.outcomes();
         let mut progress = Progress::new();
-        let mut printed = BTreeSet::new();
+        let mut printed = BTreeMap::new();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.print_new(&mut outcomes, &mut printed, &progress)
-                .await?;
+            // The states first: an outcome that is there afterwards was not withdrawn before.
+            let runs = self.driver.runs().await?;
+            // The guard ends with the statement; while it lives the driver cannot go on.
+            let all = outcomes.borrow_and_update().clone();
+            self.print_new(&all, &mut printed, &progress).await?;
             if self.exit_when_done
-                && let Some(exit) = self.exit(&outcomes.borrow().clone()).await?
+                && let Some(exit) = self.exit(&runs, &all)?
             {
                 return Ok(exit);
             }
@@ -60,33 +60,48 @@ impl Watched {
         }
     }
 
+    /// Prints what was not printed before; a total that was withdrawn since is printed again, as it
+    /// is then.
     async fn print_new(
         &self,
-        outcomes: &mut watch::Receiver<BTreeMap<RunId, Outcome>>,
-        printed: &mut BTreeSet<RunId>,
+        all: &BTreeMap<RunId, Outcome>,
+        printed: &mut BTreeMap<RunId, Outcome>,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let all = outcomes.borrow_and_update().clone();
-        for outcome in all.into_values() {
-            if printed.insert(outcome.run) {
-                let report = self.report(outcome).await?;
+        for run in withdrawn(all, printed) {
+            let Some(report) = self.driver.status(Some(run)).await? else {
+                continue;
+            };
+            let spec = report.status.manifest.spec;
+            progress.aside(|| {
+                eprintln!(
+                    "run {run} (N = {}): a later count contradicts the total printed before, which \
+                     no longer holds; the tasks in question are counted again",
+                    spec.board
+                );
+            });
+        }
+        for outcome in all.values() {
+            if printed.get(&outcome.run) == Some(outcome) {
+                continue;
+            }
+            // A run that was deleted meanwhile has nothing more to say.
+            if let Some(report) = self.report(outcome.clone()).await? {
                 progress.aside(|| self.print(&report))?;
             }
+            printed.insert(outcome.run, outcome.clone());
         }
         Ok(())
     }
 
-    async fn report(&self, outcome: Outcome) -> anyhow::Result<Report> {
+    async fn report(&self, outcome: Outcome) -> anyhow::Result<Option<Report>> {
         let status = self.driver.status(Some(outcome.run)).await?;
-        let status = status
-            .ok_or_else(|| anyhow!("run {} is gone", outcome.run))?
-            .status;
-        Ok(Report {
+        Ok(status.map(|StatusReport { status, .. }| Report {
             board: status.manifest.spec.board,
             method: status.manifest.spec.layout.method(),
             tasks: status.tasks.total,
             outcome,
-        })
+        }))
     }
 
     fn print(&self, report: &Report) -> anyhow::Result<()> {
@@ -101,8 +116,11 @@ impl Watched {
     }
 
     /// How to exit, once nothing is left to wait for.
-    async fn exit(&self, outcomes: &BTreeMap<RunId, Outcome>) -> anyhow::Result<Option<Exit>> {
-        let runs = self.driver.runs().await?;
+    fn exit(
+        &self,
+        runs: &[RunSummary],
+        outcomes: &BTreeMap<RunId, Outcome>,
+    ) -> anyhow::Result<Option<Exit>> {
         let mut exit = Exit::Success;
         let waited_for =
             |run: &&RunSummary| self.target.is_none_or(|target| target == run.manifest.run);
@@ -110,24 +128,34 @@ impl Watched {
             manifest, state, ..
         } in runs.iter().filter(waited_for)
         {
-            match (outcomes.get(&manifest.run), state) {
-                (Some(outcome), _) if outcome.state() == RunState::Contradicted => {
-                    exit = Exit::Contradicted;
+            match (state, outcomes.get(&manifest.run)) {
+                (RunState::Complete | RunState::Contradicted, Some(outcome)) => {
+                    if outcome.state() == RunState::Contradicted {
+                        exit = Exit::Contradicted;
+                    }
                 }
-                (Some(_), _) => {}
-                (None, RunState::Cancelled) if self.target.is_some() => {
+                (RunState::Cancelled, _) if self.target.is_some() => {
                     return Err(anyhow!("run {} was cancelled", manifest.run));
                 }
-                (None, RunState::Cancelled) => {}
-                (
-                    None,
-                    RunState::Running
-                    | RunState::Paused
-                    | RunState::Complete
-                    | RunState::Contradicted,
-                ) => return Ok(None),
+                (RunState::Cancelled, _) => {}
+                // An outcome beside a run that runs again is one that is being withdrawn.
+                (RunState::Running | RunState::Paused, _)
+                | (RunState::Complete | RunState::Contradicted, None) => return Ok(None),
             }
         }
         Ok(Some(exit))
     }
+}
+
+/// The runs whose total was printed and no longer stands.
+fn withdrawn(all: &BTreeMap<RunId, Outcome>, printed: &mut BTreeMap<RunId, Outcome>) -> Vec<RunId> {
+    let gone: Vec<_> = printed
+        .keys()
+        .filter(|run| !all.contains_key(run))
+        .copied()
+        .collect();
+    for run in &gone {
+        printed.remove(run);
+    }
+    gone
 }

@@ -4,20 +4,21 @@ use std::{ops::ControlFlow, sync::Arc, thread};
 
 use common::{count::CountError, run::RunId, tally};
 
-use super::{Driver, DriverError, Outcome, handle::Request, outcome::Symmetric};
+use super::{Driver, DriverError, Outcome, handle::Request, outcome::count_symmetric};
 use crate::{
     sched::RunSummary,
-    store::{JournalCursor, JournalEntry, RunState, TaskState},
+    store::{JournalCursor, JournalEntry, RunState, SymmetricCounts, TaskState},
 };
 
 impl Driver {
-    /// Starts to count the symmetric solutions of every run that has all its records and no outcome
-    /// yet: on a thread of its own, because that may take minutes from N = 26 on.
-    pub(super) fn finish_counted_runs(&mut self) -> Result<(), DriverError> {
+    /// Brings every run that has all its records and no outcome yet to its end. Returns whether
+    /// one got there at once.
+    pub(super) fn finish_counted_runs(&mut self) -> Result<bool, DriverError> {
+        let mut ended = false;
         while let Some(run) = self.scheduler.poll_finished() {
-            self.count_symmetric(run)?;
+            ended |= self.bring_to_end(run)?;
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// The same for runs that an earlier process completed: their outcome is derived anew.
@@ -28,7 +29,7 @@ impl Driver {
         {
             match state {
                 RunState::Complete | RunState::Contradicted => {
-                    self.count_symmetric(manifest.run)?
+                    self.bring_to_end(manifest.run)?;
                 }
                 RunState::Running | RunState::Paused | RunState::Cancelled => {}
             }
@@ -36,35 +37,57 @@ impl Driver {
         Ok(())
     }
 
-    fn count_symmetric(&mut self, run: RunId) -> Result<(), DriverError> {
+    /// Finishes a run whose symmetric solutions are kept. Without them it starts to count them, on
+    /// a thread of its own, because that may take minutes from N = 26 on, and returns false.
+    fn bring_to_end(&mut self, run: RunId) -> Result<bool, DriverError> {
         let Some(manifest) = self.summary(run).map(|summary| summary.manifest) else {
-            return Ok(());
+            return Ok(false);
         };
-        if !self.finishing.insert(run) {
-            return Ok(());
+        if self.finishing.contains(&run) {
+            return Ok(false);
         }
+        if let Some(symmetric) = self.store.symmetric(run)? {
+            self.finish(run, symmetric)?;
+            return Ok(true);
+        }
+        self.finishing.insert(run);
         let board = manifest.spec.board;
         let stop = Arc::clone(&self.stop_counting);
         let finished = self.loopback.clone();
         thread::Builder::new()
             .name("symmetric".to_owned())
             .spawn(move || {
-                if let Some(symmetric) = Symmetric::count(board, &stop) {
+                if let Some(symmetric) = count_symmetric(board, &stop) {
                     // The driver may have stopped meanwhile; the next start counts again.
                     let _ = finished.blocking_send(Request::Finished(run, symmetric));
                 }
             })?;
-        Ok(())
+        Ok(false)
     }
 
-    /// Derives the outcome of a run and keeps the state that follows from it.
-    pub(super) fn finish(
+    /// Keeps what the thread of [`Self::bring_to_end`] counted, and finishes the run.
+    pub(super) fn symmetric_counted(
         &mut self,
         run: RunId,
-        symmetric: Result<Symmetric, CountError>,
+        symmetric: Result<SymmetricCounts, CountError>,
     ) -> Result<(), DriverError> {
         self.finishing.remove(&run);
         let symmetric = symmetric.map_err(|why| DriverError::Symmetric { run, why })?;
+        if self.summary(run).is_none() {
+            // Deleted meanwhile.
+            return Ok(());
+        }
+        if let Err(error) = self.store.keep_symmetric(run, symmetric) {
+            // They can be counted again.
+            tracing::warn!(
+                "run {run}: the next start counts the symmetric solutions anew: {error}"
+            );
+        }
+        self.finish(run, symmetric)
+    }
+
+    /// Derives the outcome of a run and keeps the state that follows from it.
+    fn finish(&mut self, run: RunId, symmetric: SymmetricCounts) -> Result<(), DriverError> {
         // Without a total, a contradicting count has opened the run again meanwhile: it will be
         // counted to the end and come back.
         let (Some(scheduled), Some(summary)) = (self.scheduler.total(run), self.summary(run))

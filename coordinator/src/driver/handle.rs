@@ -11,36 +11,73 @@ use common::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    outcome::{Outcome, Symmetric},
+    outcome::Outcome,
     status::{JournalPage, StatusReport},
 };
 use crate::{
     sched::{Command, ControlError, RunSummary, WorkerStatus},
-    store::{JournalCursor, RunManifest},
+    store::{JournalCursor, RunManifest, StoreError, SymmetricCounts},
 };
 
 /// A request with the way back for its answer.
 pub(super) enum Request {
     Sync(Box<SyncRequest>, oneshot::Sender<SyncReply>),
-    Submit(Box<(RunManifest, Plan)>, oneshot::Sender<RunSummary>),
+    Submit(
+        Box<(RunManifest, Plan)>,
+        oneshot::Sender<Result<RunSummary, StoreError>>,
+    ),
     Control(
         RunId,
         Command,
-        oneshot::Sender<Result<RunSummary, ControlError>>,
+        oneshot::Sender<Result<RunSummary, RequestError>>,
     ),
+    Delete(RunId, oneshot::Sender<Result<RunSummary, RequestError>>),
     Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
     Runs(oneshot::Sender<Vec<RunSummary>>),
     Workers(oneshot::Sender<Vec<WorkerStatus>>),
-    Journal(RunId, JournalCursor, oneshot::Sender<Option<JournalPage>>),
+    Journal(
+        RunId,
+        JournalCursor,
+        oneshot::Sender<Result<Option<JournalPage>, StoreError>>,
+    ),
     /// From the driver's own thread that counts symmetric solutions.
-    Finished(RunId, Result<Symmetric, CountError>),
+    Finished(RunId, Result<SymmetricCounts, CountError>),
     Stop,
+}
+
+impl Request {
+    /// Whether a status may be another one afterwards.
+    pub(super) const fn is_news(&self) -> bool {
+        match self {
+            Self::Sync(..)
+            | Self::Submit(..)
+            | Self::Control(..)
+            | Self::Delete(..)
+            | Self::Finished(..)
+            | Self::Stop => true,
+            Self::Status(..) | Self::Runs(..) | Self::Workers(..) | Self::Journal(..) => false,
+        }
+    }
 }
 
 /// The driver answers no more: the coordinator is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the coordinator is shutting down")]
 pub struct Stopped;
+
+/// Why a request was not followed. Nothing has changed, and the coordinator goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The driver answers no more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The run cannot follow.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The store cannot read or keep what the request needs.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.
 #[derive(Clone, Debug)]
@@ -70,19 +107,25 @@ impl DriverHandle {
     }
 
     /// Creates a run. The plan is made by the caller, off the driver's thread.
-    pub async fn submit(&self, manifest: RunManifest, plan: Plan) -> Result<RunSummary, Stopped> {
-        self.ask(|reply| Request::Submit(Box::new((manifest, plan)), reply))
-            .await
+    pub async fn submit(
+        &self,
+        manifest: RunManifest,
+        plan: Plan,
+    ) -> Result<RunSummary, RequestError> {
+        Ok(self
+            .ask(|reply| Request::Submit(Box::new((manifest, plan)), reply))
+            .await??)
     }
 
     /// An operator's command.
-    pub async fn control(
-        &self,
-        run: RunId,
-        command: Command,
-    ) -> Result<Result<RunSummary, ControlError>, Stopped> {
+    pub async fn control(&self, run: RunId, command: Command) -> Result<RunSummary, RequestError> {
         self.ask(|reply| Request::Control(run, command, reply))
-            .await
+            .await?
+    }
+
+    /// Removes a run that is over, with its records. Returns what it was.
+    pub async fn delete(&self, run: RunId) -> Result<RunSummary, RequestError> {
+        self.ask(|reply| Request::Delete(run, reply)).await?
     }
 
     /// The status of a run; of the one served first if none is named. `None` if there is none.
@@ -105,8 +148,10 @@ impl DriverHandle {
         &self,
         run: RunId,
         from: JournalCursor,
-    ) -> Result<Option<JournalPage>, Stopped> {
-        self.ask(|reply| Request::Journal(run, from, reply)).await
+    ) -> Result<Option<JournalPage>, RequestError> {
+        Ok(self
+            .ask(|reply| Request::Journal(run, from, reply))
+            .await??)
     }
 
     /// A number that changes whenever a status may have changed; closed when the driver stops.

@@ -10,6 +10,8 @@ mod handle;
 mod open;
 mod outcome;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +33,7 @@ use tokio::{
 use self::handle::Request;
 pub use self::{
     clock::Clock,
-    handle::{DriverHandle, Stopped},
+    handle::{DriverHandle, RequestError, Stopped},
     outcome::{Known, Outcome},
     status::{JournalPage, StatusReport},
 };
@@ -70,6 +72,9 @@ pub struct Driver {
     replies: Vec<Reply>,
     /// Outcomes to be announced once the states that follow from them are kept.
     concluded: Vec<Outcome>,
+    /// Something happened that a status shows. Being asked for one is nothing: else a watcher would
+    /// wake itself.
+    news: bool,
     stopping: bool,
 }
 
@@ -116,12 +121,12 @@ pub enum DriverError {
 }
 
 impl Driver {
-    /// Restores every run of `store` and starts the thread. The receiver yields its end.
-    pub fn start(
+    /// A driver with every run of `store`, not yet started.
+    fn new(
         scheduler: Scheduler,
         store: Box<dyn Store>,
         clock: Clock,
-    ) -> Result<(DriverHandle, oneshot::Receiver<Result<(), DriverError>>), DriverError> {
+    ) -> Result<(Self, DriverHandle), DriverError> {
         let (loopback, requests) = mpsc::channel(QUEUE);
         let (changed, changes_seen) = watch::channel(0);
         let (outcomes, outcomes_seen) = watch::channel(BTreeMap::new());
@@ -140,9 +145,20 @@ impl Driver {
             records: 0,
             replies: Vec::new(),
             concluded: Vec::new(),
+            news: false,
             stopping: false,
         };
         driver.restore()?;
+        Ok((driver, handle))
+    }
+
+    /// Restores every run of `store` and starts the thread. The receiver yields its end.
+    pub fn start(
+        scheduler: Scheduler,
+        store: Box<dyn Store>,
+        clock: Clock,
+    ) -> Result<(DriverHandle, oneshot::Receiver<Result<(), DriverError>>), DriverError> {
+        let (driver, handle) = Self::new(scheduler, store, clock)?;
         let (ended, end) = oneshot::channel();
         thread::Builder::new()
             .name("driver".to_owned())
@@ -164,8 +180,10 @@ impl Driver {
             let first = self.wait(&runtime);
             let started = Instant::now();
             self.scheduler.advance(self.clock.now());
-            if let Some(request) = first {
-                self.handle(request)?;
+            match first {
+                Some(request) => self.handle(request)?,
+                // Time has passed for somebody.
+                None => self.news = true,
             }
             self.collect_changes();
             while !self.stopping && !self.group_is_full(started) {
@@ -201,30 +219,38 @@ impl Driver {
     fn collect_changes(&mut self) {
         while let Some(change) = self.scheduler.poll_change() {
             self.records += usize::from(is_record(&change));
+            if let Some(run) = reopened(&change) {
+                // Concluded in this very group, before the count that contradicts it.
+                self.concluded.retain(|outcome| outcome.run != run);
+            }
             self.changes.push(change);
         }
     }
 
-    /// Makes everything decided so far durable, then tells those who asked.
+    /// Makes everything decided so far durable, then tells those who asked; and so on, while that
+    /// brings runs to their ends.
     fn commit(&mut self) -> Result<(), DriverError> {
-        self.collect_changes();
-        if !self.changes.is_empty() {
-            self.store.apply(&self.changes)?;
-        }
-        for change in &self.changes {
-            // A late contradiction opened a run again: what it came to is void.
-            if let Change::State {
-                run,
-                state: RunState::Running,
-            } = change
-            {
-                self.outcomes
-                    .send_if_modified(|outcomes| outcomes.remove(run).is_some());
+        loop {
+            self.collect_changes();
+            if !self.changes.is_empty() {
+                self.store.apply(&self.changes)?;
+            }
+            let kept = std::mem::take(&mut self.changes);
+            self.announce(&kept);
+            if !self.finish_counted_runs()? {
+                return Ok(());
             }
         }
+    }
+
+    /// Tells of what is kept by now, and sends every reply that waited for it.
+    fn announce(&mut self, kept: &[Change]) {
+        for run in kept.iter().filter_map(reopened) {
+            self.outcomes
+                .send_if_modified(|outcomes| outcomes.remove(&run).is_some());
+        }
         let news =
-            !(self.changes.is_empty() && self.replies.is_empty() && self.concluded.is_empty());
-        self.changes.clear();
+            std::mem::take(&mut self.news) || !(kept.is_empty() && self.concluded.is_empty());
         self.records = 0;
         for reply in self.replies.drain(..) {
             reply();
@@ -237,11 +263,11 @@ impl Driver {
         if news {
             self.changed.send_modify(|version| *version += 1);
         }
-        self.finish_counted_runs()
     }
 
     fn handle(&mut self, request: Request) -> Result<(), DriverError> {
         let now = self.clock.now();
+        self.news |= request.is_news();
         match request {
             Request::Sync(request, reply) => {
                 let answer = self.scheduler.sync(&request, now);
@@ -249,12 +275,15 @@ impl Driver {
             }
             Request::Submit(run, reply) => {
                 let (manifest, plan) = *run;
-                self.create(&manifest, plan)?;
-                let answer = self.summary(manifest.run).expect("created just now");
+                let answer = self.create(&manifest, plan);
                 self.reply(reply, answer);
             }
             Request::Control(run, command, reply) => {
-                let answer = self.control(run, command);
+                let answer = self.control(run, command)?;
+                self.reply(reply, answer);
+            }
+            Request::Delete(run, reply) => {
+                let answer = self.delete(run);
                 self.reply(reply, answer);
             }
             Request::Status(run, reply) => {
@@ -270,10 +299,10 @@ impl Driver {
                 self.reply(reply, answer);
             }
             Request::Journal(run, from, reply) => {
-                let answer = self.journal_page(run, from)?;
+                let answer = self.journal_page(run, from);
                 self.reply(reply, answer);
             }
-            Request::Finished(run, symmetric) => self.finish(run, symmetric)?,
+            Request::Finished(run, symmetric) => self.symmetric_counted(run, symmetric)?,
             Request::Stop => self.stopping = true,
         }
         Ok(())
@@ -294,6 +323,17 @@ pub fn new_manifest(plan: &Plan, priority: i32, now: Millis) -> RunManifest {
         plan_version: plan.spec().version(),
         priority,
         created_unix_ms: now.0,
+    }
+}
+
+/// The run that a late contradiction has opened again: what it came to is void.
+fn reopened(change: &Change) -> Option<RunId> {
+    match *change {
+        Change::State {
+            run,
+            state: RunState::Running,
+        } => Some(run),
+        _ => None,
     }
 }
 

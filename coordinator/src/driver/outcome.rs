@@ -15,7 +15,7 @@ use common::{
     tally::{BadTally, Counts},
 };
 
-use crate::store::{RunManifest, RunState};
+use crate::store::{RunManifest, RunState, SymmetricCounts};
 
 /// The end of a run, derived anew from its records whenever it is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +43,6 @@ pub enum Known {
     Unknown,
 }
 
-/// The solutions of a board that rotations fix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Symmetric {
-    half_turn: u64,
-    quarter_turn: u64,
-}
-
 impl Known {
     /// The word used in JSON and on the wire.
     pub const fn name(self) -> &'static str {
@@ -65,7 +58,7 @@ impl Outcome {
     pub(super) fn new(
         manifest: &RunManifest,
         solutions: u128,
-        symmetric: Symmetric,
+        symmetric: SymmetricCounts,
         seconds: f64,
     ) -> Self {
         let board = manifest.spec.board;
@@ -93,48 +86,49 @@ impl Outcome {
     }
 }
 
-impl Symmetric {
-    /// Counts on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
-    pub(super) fn count(board: Board, stop: &AtomicBool) -> Option<Result<Self, CountError>> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let half_turn = HalfTurn::new(board);
-        let next = AtomicU64::new(0);
-        let go_on = || match stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        let branches = || {
-            let mut sum = 0u64;
-            loop {
-                let branch = next.fetch_add(1, Ordering::Relaxed);
-                if branch >= half_turn.branches() {
-                    return Ok(sum);
-                }
-                sum = sum
-                    .checked_add(half_turn.branch(branch, &go_on)?)
-                    .ok_or(CountError::Overflow)?;
+/// Counts the solutions that rotations fix, on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
+pub(super) fn count_symmetric(
+    board: Board,
+    stop: &AtomicBool,
+) -> Option<Result<SymmetricCounts, CountError>> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let half_turn = HalfTurn::new(board);
+    let next = AtomicU64::new(0);
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let branches = || {
+        let mut sum = 0u64;
+        loop {
+            let branch = next.fetch_add(1, Ordering::Relaxed);
+            if branch >= half_turn.branches() {
+                return Ok(sum);
             }
-        };
-        let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread
-                    .join()
-                    .expect("counting symmetric solutions panicked")
-            };
-            threads.into_iter().map(join).collect()
-        });
-        let sum = parts.into_iter().try_fold(0u64, |sum, part| {
-            sum.checked_add(part?).ok_or(CountError::Overflow)
-        });
-        match sum {
-            Err(CountError::Cancelled) => None,
-            Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
-            Ok(half_turn) => Some(Ok(Self {
-                half_turn,
-                quarter_turn: quarter_turn(board),
-            })),
+            sum = sum
+                .checked_add(half_turn.branch(branch, &go_on)?)
+                .ok_or(CountError::Overflow)?;
         }
+    };
+    let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .expect("counting symmetric solutions panicked")
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let sum = parts.into_iter().try_fold(0u64, |sum, part| {
+        sum.checked_add(part?).ok_or(CountError::Overflow)
+    });
+    match sum {
+        Err(CountError::Cancelled) => None,
+        Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
+        Ok(half_turn) => Some(Ok(SymmetricCounts {
+            half_turn,
+            quarter_turn: quarter_turn(board),
+        })),
     }
 }
 
@@ -152,7 +146,7 @@ mod tests {
         let board = Board::new(n).unwrap();
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
-        let symmetric = Symmetric::count(board, &AtomicBool::new(false));
+        let symmetric = count_symmetric(board, &AtomicBool::new(false));
         Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), 1.0)
     }
 
@@ -186,6 +180,6 @@ mod tests {
     #[test]
     fn counting_stops_when_told() {
         let board = Board::new(26).unwrap();
-        assert_eq!(Symmetric::count(board, &AtomicBool::new(true)), None);
+        assert_eq!(count_symmetric(board, &AtomicBool::new(true)), None);
     }
 }

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use common::{plan::Plan, run::RunId};
 
-use super::{Driver, DriverError, Outcome};
+use super::{Driver, DriverError, Outcome, RequestError};
 use crate::{
     sched::{Command, ControlError, RunStatus, RunSummary},
-    store::{JournalCursor, JournalEntry, RunManifest, RunState},
+    store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError},
 };
 
 /// All that is told of a run.
@@ -34,19 +34,58 @@ pub struct JournalPage {
 const PAGE: usize = 1000;
 
 impl Driver {
-    pub(super) fn create(&mut self, manifest: &RunManifest, plan: Plan) -> Result<(), DriverError> {
+    pub(super) fn create(
+        &mut self,
+        manifest: &RunManifest,
+        plan: Plan,
+    ) -> Result<RunSummary, StoreError> {
         self.store.create(manifest)?;
         self.scheduler.add_run(manifest, plan, RunState::Running);
-        Ok(())
+        Ok(self.summary(manifest.run).expect("created just now"))
     }
 
+    /// Follows a command, and keeps its word on its own: where it cannot be kept, it is taken back
+    /// and only the one who asked is told. The outer error ends the driver.
     pub(super) fn control(
         &mut self,
         run: RunId,
         command: Command,
-    ) -> Result<RunSummary, ControlError> {
-        self.scheduler.control(run, command, self.clock.now())?;
-        self.summary(run).ok_or(ControlError::NoSuchRun(run))
+    ) -> Result<Result<RunSummary, RequestError>, DriverError> {
+        let Some(before) = self.summary(run) else {
+            return Ok(Err(ControlError::NoSuchRun(run).into()));
+        };
+        self.commit()?;
+        if let Err(error) = self.scheduler.control(run, command, self.clock.now()) {
+            return Ok(Err(error.into()));
+        }
+        self.collect_changes();
+        if let Err(error) = self.store.apply(&self.changes) {
+            if !error.kept_nothing() {
+                return Err(error.into());
+            }
+            self.changes.clear();
+            self.scheduler.take_back(run, before.state);
+            return Ok(Err(error.into()));
+        }
+        let kept = std::mem::take(&mut self.changes);
+        self.announce(&kept);
+        let after = self.summary(run).ok_or(ControlError::NoSuchRun(run));
+        Ok(after.map_err(RequestError::from))
+    }
+
+    /// Removes a run that is over.
+    pub(super) fn delete(&mut self, run: RunId) -> Result<RunSummary, RequestError> {
+        let summary = self.summary(run).ok_or(ControlError::NoSuchRun(run))?;
+        match summary.state {
+            RunState::Running | RunState::Paused => return Err(ControlError::Live(run).into()),
+            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {}
+        }
+        self.store.delete(run)?;
+        self.scheduler.forget_run(run);
+        self.concluded.retain(|outcome| outcome.run != run);
+        self.outcomes
+            .send_if_modified(|outcomes| outcomes.remove(&run).is_some());
+        Ok(summary)
     }
 
     pub(super) fn summary(&self, run: RunId) -> Option<RunSummary> {
@@ -78,7 +117,7 @@ impl Driver {
         &self,
         run: RunId,
         from: JournalCursor,
-    ) -> Result<Option<JournalPage>, DriverError> {
+    ) -> Result<Option<JournalPage>, StoreError> {
         if self.summary(run).is_none() {
             return Ok(None);
         }

@@ -1,15 +1,21 @@
 //! The gRPC face: decodes, asks the driver, encodes, and decides nothing.
 
+mod connections;
 mod encode;
 mod runs;
 mod server;
+mod watch;
 mod work_queue;
 
 pub use server::{ServeError, Server, bind};
 
 use tonic::Status;
 
-use crate::{driver::Stopped, sched::ControlError};
+use crate::{
+    driver::{RequestError, Stopped},
+    sched::ControlError,
+    store::StoreError,
+};
 
 impl From<Stopped> for Status {
     fn from(stopped: Stopped) -> Self {
@@ -21,9 +27,25 @@ impl From<ControlError> for Status {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::NoSuchRun(_) => Self::not_found(error.to_string()),
-            ControlError::Over(_) | ControlError::Cancelled(_) => {
+            ControlError::Over(_) | ControlError::Cancelled(_) | ControlError::Live(_) => {
                 Self::failed_precondition(error.to_string())
             }
+        }
+    }
+}
+
+impl From<StoreError> for Status {
+    fn from(error: StoreError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
+impl From<RequestError> for Status {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Stopped(error) => error.into(),
+            RequestError::Control(error) => error.into(),
+            RequestError::Store(error) => error.into(),
         }
     }
 }

@@ -4,11 +4,14 @@ use std::{pin::Pin, time::Duration};
 
 use common::{plan::Plan, run::RunId};
 use proto::v1::{self, runs_server::Runs};
-use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
+use tokio::{sync::mpsc, task::spawn_blocking};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::encode;
+use super::{
+    encode,
+    watch::{StatusWatch, Statuses},
+};
 use crate::{
     driver::{Clock, DriverHandle, StatusReport, new_manifest},
     sched::{Command, ControlError},
@@ -18,6 +21,7 @@ use crate::{
 pub(super) struct RunsService {
     pub(super) driver: DriverHandle,
     pub(super) clock: Clock,
+    pub(super) statuses: Statuses,
     /// Set once the server closes: streams send their last message and end.
     pub(super) closing: tokio::sync::watch::Receiver<bool>,
 }
@@ -77,8 +81,7 @@ impl Runs for RunsService {
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
         let v1::WatchStatusRequest { run, interval_ms } = request.into_inner();
         // The run is fixed now: "the one served first" may be another one later.
-        let first = self.status(run).await?;
-        let run = first.status.manifest.run;
+        let run = self.status(run).await?.status.manifest.run;
         let interval = match interval_ms {
             0 => WATCH_INTERVAL_MS,
             ms => ms.max(LEAST_INTERVAL_MS),
@@ -86,12 +89,12 @@ impl Runs for RunsService {
         let interval = Duration::from_millis(u64::from(interval));
         let (sender, receiver) = mpsc::channel(1);
         let watch = StatusWatch {
-            driver: self.driver.clone(),
+            statuses: self.statuses.clone(),
             closing: self.closing.clone(),
             sender,
             interval,
         };
-        tokio::spawn(watch.send_all(run, first));
+        tokio::spawn(watch.send_all(run));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -109,6 +112,11 @@ impl Runs for RunsService {
 
     async fn retry(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
         self.control(request, Command::Unpark).await
+    }
+
+    async fn delete(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+        let run = self.driver.delete(RunId(request.into_inner().run)).await?;
+        Ok(Response::new(encode::run(&run)))
     }
 
     async fn workers(
@@ -145,8 +153,8 @@ impl Runs for RunsService {
                 page = match driver.journal(run, next).await {
                     Ok(Some(page)) => page,
                     Ok(None) => return,
-                    Err(stopped) => {
-                        let _ = sender.send(Err(stopped.into())).await;
+                    Err(error) => {
+                        let _ = sender.send(Err(error.into())).await;
                         return;
                     }
                 };
@@ -172,59 +180,11 @@ impl RunsService {
         command: Command,
     ) -> Result<Response<v1::Run>, Status> {
         let run = RunId(request.into_inner().run);
-        let run = self.driver.control(run, command).await??;
+        let run = self.driver.control(run, command).await?;
         Ok(Response::new(encode::run(&run)))
     }
 }
 
 fn no_such_run(run: RunId) -> Status {
     ControlError::NoSuchRun(run).into()
-}
-
-/// One stream of status messages.
-struct StatusWatch {
-    driver: DriverHandle,
-    closing: tokio::sync::watch::Receiver<bool>,
-    sender: mpsc::Sender<Result<v1::Status, Status>>,
-    interval: Duration,
-}
-
-impl StatusWatch {
-    /// Sends `first` and then every change, until the reader goes away, the run has its outcome, or
-    /// the server closes.
-    async fn send_all(mut self, run: RunId, first: StatusReport) {
-        let mut changed = self.driver.changes();
-        let mut report = first;
-        loop {
-            let last = report.outcome.is_some();
-            let sent = self.sender.send(Ok(encode::status(&report))).await;
-            if sent.is_err() || last {
-                return;
-            }
-            let closing = tokio::select! {
-                () = sleep(self.interval) => false,
-                _ = self.closing.wait_for(|closing| *closing) => true,
-                () = self.sender.closed() => return,
-            };
-            if !closing {
-                tokio::select! {
-                    changed = changed.changed() => if changed.is_err() { return },
-                    _ = self.closing.wait_for(|closing| *closing) => {}
-                    () = self.sender.closed() => return,
-                }
-            }
-            report = match self.driver.status(Some(run)).await {
-                Ok(Some(report)) => report,
-                Ok(None) => return,
-                Err(stopped) => {
-                    let _ = self.sender.send(Err(stopped.into())).await;
-                    return;
-                }
-            };
-            if *self.closing.borrow() {
-                let _ = self.sender.send(Ok(encode::status(&report))).await;
-                return;
-            }
-        }
-    }
 }

@@ -10,11 +10,16 @@ use tokio::{
     net::{TcpListener, TcpSocket},
     sync::watch,
 };
-use tonic::{service::Routes, transport::server::TcpIncoming};
+use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
-use super::{runs::RunsService, work_queue::WorkQueueService};
-use crate::driver::{Clock, DriverHandle};
+use super::{
+    connections::Connections, runs::RunsService, watch::Statuses, work_queue::WorkQueueService,
+};
+use crate::{
+    descriptors,
+    driver::{Clock, DriverHandle},
+};
 
 /// Connections that may wait to be accepted: a whole cluster comes back at once after a restart.
 const BACKLOG: u32 = 4096;
@@ -96,7 +101,7 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let routes = self.routes().await?;
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = Connections::new(listener, descriptors::left_for_connections());
         let closed = async {
             shutdown.await;
             self.health
@@ -126,6 +131,7 @@ impl Server {
         let runs = RunsServer::new(RunsService {
             driver: self.driver.clone(),
             clock: self.clock,
+            statuses: Statuses::new(self.driver.clone()),
             closing: self.closing.subscribe(),
         })
         .max_decoding_message_size(MESSAGE_BYTES)

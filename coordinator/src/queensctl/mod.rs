@@ -26,6 +26,7 @@ pub async fn main(options: Options) -> Exit {
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await,
         Command::Cancel(run) => runs::control(to, &run, Control::Cancel).await,
         Command::Retry(run) => runs::control(to, &run, Control::Retry).await,
+        Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
         Command::Ladder(options) => ladder::climb(&options),

@@ -41,6 +41,9 @@ pub(super) enum Command {
     Cancel(ControlOptions),
     /// Tries tasks again at once that were set aside after failed attempts, instead of one by one
     Retry(ControlOptions),
+    /// Removes a run that is over (complete, contradicted or cancelled) with all its results, for
+    /// good
+    Delete(ControlOptions),
     /// Prints every accepted result of a run as it stands in the journal, one JSON object a line
     Export(ExportOptions),
     /// Checks a data directory, without a coordinator: every line, every sum, every total

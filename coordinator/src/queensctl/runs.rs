@@ -26,7 +26,7 @@ pub(super) struct RunsOptions {
     json: bool,
 }
 
-/// Options of `pause`, `resume`, `cancel` and `retry`.
+/// Options of `pause`, `resume`, `cancel`, `retry` and `delete`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ControlOptions {
     /// The run: 16 hexadecimal digits, see `queensctl runs`
@@ -140,6 +140,17 @@ pub(super) async fn control(
         Control::Retry => client.retry(request).await,
     };
     show_run(run.map_err(plain)?.get_ref(), false)
+}
+
+pub(super) async fn delete(
+    connection: &Connection,
+    options: &ControlOptions,
+) -> anyhow::Result<Exit> {
+    let mut client = connection.connect().await?;
+    let request = RunRequest { run: options.run.0 };
+    let run = client.delete(request).await.map_err(plain)?;
+    print(&format!("deleted {}", render::run_text(run.get_ref())))?;
+    Ok(Exit::Success)
 }
 
 pub(super) async fn export(

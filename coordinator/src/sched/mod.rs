@@ -78,6 +78,9 @@ pub enum ControlError {
     /// The run was cancelled.
     #[error("run {0} is cancelled: submit it again")]
     Cancelled(RunId),
+    /// The run is not over.
+    #[error("run {0} is not over: cancel it first")]
+    Live(RunId),
 }
 
 /// All runs of one coordinator.
@@ -242,6 +245,25 @@ impl Scheduler {
             self.drop_leases(number);
         }
         Ok(after)
+    }
+
+    /// The owner could not keep the state that a command gave to a run: it is what it was before.
+    pub fn take_back(&mut self, run: RunId, before: RunState) {
+        if let Some(&number) = self.by_id.get(&run) {
+            self.runs[number].state = before;
+        }
+    }
+
+    /// Forgets a run that is over.
+    pub fn forget_run(&mut self, run: RunId) {
+        let Some(number) = self.by_id.remove(&run) else {
+            return;
+        };
+        self.drop_leases(number);
+        self.order.retain(|other| *other != number);
+        self.finished.retain(|other| *other != run);
+        // Its number stays taken: leases and workers name runs by it.
+        self.runs[number] = Run::husk(self.runs[number].manifest.clone());
     }
 
     fn unpark(&mut self, run: RunIx) {

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
+    board::Board,
     count::Orientation,
-    plan::{Plan, TaskId},
+    method::Layout,
+    plan::{Plan, PlanSpec, TaskId},
     run::TaskRef,
     sample::Finished,
 };
@@ -105,6 +107,13 @@ impl Run {
             finished: Finished::default(),
             announced: false,
         }
+    }
+
+    /// What stays of a run that is forgotten: a cancelled one of the smallest board.
+    pub(super) fn husk(manifest: RunManifest) -> Self {
+        let board = Board::new(1).expect("the smallest board");
+        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows));
+        Self::new(manifest, plan.expect("it has a plan"), RunState::Cancelled)
     }
 
     pub(super) fn task_ref(&self, task: TaskIx) -> TaskRef {

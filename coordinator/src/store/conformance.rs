@@ -13,7 +13,7 @@ use common::{
 
 use super::{
     Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Record, Refusal, RunManifest,
-    RunState, Store, StoreError, TaskRow, TaskState,
+    RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState,
 };
 
 /// A store that can be closed and opened again.
@@ -136,6 +136,8 @@ pub(super) fn suite<B: Bench>(mut new: impl FnMut() -> B) {
     contradictions_are_quarantined_and_resolved(new());
     the_journal_is_read_in_pages(new());
     another_plan_is_refused(new());
+    a_run_is_deleted(new());
+    symmetric_solutions_stay_with_the_run(new());
 }
 
 fn a_run_is_created_once(mut bench: impl Bench) {
@@ -384,6 +386,45 @@ fn another_plan_is_refused(mut bench: impl Bench) {
     let theirs = other.plan.to_string();
     assert!(error.contains(&theirs) && error.contains(&ours), "{error}");
     assert_eq!(bench.store().runs().unwrap(), []);
+}
+
+fn a_run_is_deleted(mut bench: impl Bench) {
+    for run in [1, 2] {
+        bench.store().create(&manifest(run)).unwrap();
+        bench
+            .store()
+            .apply(&[Change::Accepted(record(run, 0, 1, 40))])
+            .unwrap();
+    }
+    bench.store().delete(RunId(1)).unwrap();
+    for _ in 0..2 {
+        let left: Vec<_> = bench.store().runs().unwrap();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].manifest, manifest(2));
+        assert_eq!(rows(bench.store(), 2).len(), 1);
+        assert_eq!(lines(bench.store(), 2).len(), 1);
+        let gone = bench.store().scan(RunId(1), &mut |_| {}).unwrap_err();
+        assert!(matches!(gone, StoreError::NoSuchRun(RunId(1))), "{gone}");
+        bench.reopen();
+    }
+    // Nothing of it is left for a run of the same name.
+    bench.store().create(&manifest(1)).unwrap();
+    assert_eq!(rows(bench.store(), 1), []);
+    assert_eq!(lines(bench.store(), 1), []);
+    let missing = bench.store().delete(RunId(7)).unwrap_err();
+    assert!(missing.kept_nothing(), "{missing}");
+}
+
+fn symmetric_solutions_stay_with_the_run(mut bench: impl Bench) {
+    bench.store().create(&manifest(1)).unwrap();
+    assert_eq!(bench.store().symmetric(RunId(1)).unwrap(), None);
+    let counts = SymmetricCounts {
+        half_turn: 3000,
+        quarter_turn: 64,
+    };
+    bench.store().keep_symmetric(RunId(1), counts).unwrap();
+    bench.reopen();
+    assert_eq!(bench.store().symmetric(RunId(1)).unwrap(), Some(counts));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
+    io::ErrorKind,
     ops::ControlFlow,
     path::Path,
 };
@@ -14,14 +15,15 @@ use common::{
 
 use super::{
     Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    TaskRow,
-    files::{self, Layout, Lock},
+    SymmetricCounts, TaskRow,
+    files::{self, Layout, Lock, Replacement, RunFiles},
     fold::{self, Known, Row, Staged},
     journal::{Journal, Next, Reader},
     manifest::{self, SavedState},
     recover,
-    rows::Rows,
+    rows::{BadRows, Rows},
 };
+use crate::descriptors;
 
 /// All runs of one data directory, which it holds alone until dropped.
 ///
@@ -44,6 +46,12 @@ struct DiskRun {
     journal: Journal,
 }
 
+impl DiskRun {
+    fn files(&self, layout: &Layout) -> RunFiles {
+        layout.run(self.stored.manifest.run)
+    }
+}
+
 impl DiskStore {
     /// Opens a data directory, or makes one of a directory that is empty or missing.
     ///
@@ -53,6 +61,7 @@ impl DiskStore {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let layout = Layout::new(dir);
         let lock = Lock::exclusive(&layout)?;
+        recover::remove_deleted(&layout)?;
         let found = recover::find_runs(&layout)?
             .into_iter()
             .map(|run| Ok((fold::plan_of(&run.manifest)?, run)))
@@ -105,9 +114,11 @@ impl DiskStore {
         }
     }
 
-    /// Lets nothing be kept after the first error of a write.
+    /// Lets nothing be kept after the first error of a write that may have changed something.
     fn poisoned_by<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !error.kept_nothing()
+        {
             self.poison = Some(error.to_string());
         }
         result
@@ -124,32 +135,43 @@ impl DiskStore {
             let journal = &mut self.run_mut(*run)?.journal;
             journal.append(entries.iter().copied())?;
         }
+        let mut untouched = by_run.is_empty();
         for (run, state) in &staged.states {
-            self.keep_state(*run, *state)?;
+            let new = self
+                .prepare_state(*run, *state)
+                .map_err(|error| match untouched {
+                    true => error.unkept(),
+                    false => error,
+                })?;
+            untouched = false;
+            new.put_in_place()?;
+            self.run_mut(*run)?.stored.state = *state;
         }
         let seen = by_run
             .keys()
             .map(|run| Ok((*run, self.run(*run)?.journal.end().lines)))
             .collect::<Result<Vec<_>, StoreError>>()?;
-        self.rows.put(&staged.rows, seen)?;
-        // Cheap, since nothing waits for the disk; so a killed process loses no leases either, and
-        // sled's memory does not grow.
-        self.rows.flush()?;
-        Ok(())
+        // Flushing is cheap, since nothing waits for the disk; so a killed process loses no leases
+        // either, and sled's memory does not grow.
+        self.rows
+            .put(&staged.rows, seen)
+            .and_then(|()| self.rows.flush())
+            .map_err(|error| self.bad_rows(error))
     }
 
-    fn keep_state(&mut self, run: RunId, state: RunState) -> Result<(), StoreError> {
-        let path = self.layout.run(run).state();
-        let found = self.run_mut(run)?;
-        let end = found.journal.end();
+    fn bad_rows(&self, error: BadRows) -> StoreError {
+        error.at(&self.layout.database())
+    }
+
+    fn prepare_state(&self, run: RunId, state: RunState) -> Result<Replacement, StoreError> {
+        let end = self.run(run)?.journal.end();
         let saved = SavedState {
             state,
             lines: end.lines,
             head: end.head,
         };
-        files::write_durably(&path, &manifest::encode_state(run, &saved))?;
-        found.stored.state = state;
-        Ok(())
+        let path = self.layout.run(run).state();
+        Replacement::prepare(&path, &manifest::encode_state(run, &saved))
     }
 
     /// The manifest comes last: it is what makes the run exist.
@@ -169,6 +191,18 @@ impl DiskStore {
             journal,
         })
     }
+
+    /// Takes back what [`Self::keep_run`] did before it failed.
+    fn unkeep_run(&mut self, run: RunId, error: StoreError) -> StoreError {
+        let dir = self.layout.run(run).dir;
+        match fs::remove_dir_all(&dir) {
+            Err(left) if left.kind() != ErrorKind::NotFound => {
+                self.poison = Some(error.to_string());
+                error
+            }
+            _ => error.unkept(),
+        }
+    }
 }
 
 impl Known for DiskStore {
@@ -178,7 +212,9 @@ impl Known for DiskStore {
     }
 
     fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError> {
-        Ok(self.rows.get(run, task)?)
+        self.rows
+            .get(run, task)
+            .map_err(|error| self.bad_rows(error))
     }
 }
 
@@ -195,10 +231,55 @@ impl Store for DiskStore {
             return Err(StoreError::RunExists(manifest.run));
         }
         let plan = fold::plan_of(manifest)?;
-        let created = self.keep_run(manifest, plan);
-        let run = self.poisoned_by(created)?;
-        self.runs.insert(manifest.run, run);
+        match self.keep_run(manifest, plan) {
+            Ok(run) => {
+                self.runs.insert(manifest.run, run);
+                Ok(())
+            }
+            Err(error) => Err(self.unkeep_run(manifest.run, error)),
+        }
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.healthy()?;
+        let files = self.run(run)?.files(&self.layout);
+        let gone = files.deleted();
+        fs::rename(&files.dir, &gone)
+            .map_err(files::failed("remove", &files.dir))
+            .map_err(StoreError::unkept)?;
+        self.runs.remove(&run);
+        // The run is gone; what cannot be removed now is removed at the next start.
+        if let Err(error) = files::sync_parent(&gone) {
+            tracing::warn!("run {run} may be there again after a power cut: {error}");
+        }
+        if let Err(error) = self.rows.remove(run) {
+            tracing::warn!("rows of run {run} are left until the next start: {error}");
+        }
+        if let Err(error) = fs::remove_dir_all(&gone) {
+            tracing::warn!("{} is left until the next start: {error}", gone.display());
+        }
         Ok(())
+    }
+
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+        let path = self.run(run)?.files(&self.layout).symmetric();
+        let text = match descriptors::open(|| fs::read_to_string(&path)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(files::failed("read", &path)(error)),
+        };
+        match manifest::decode_symmetric(run, text.trim_end()) {
+            Ok(counts) => Ok(Some(counts)),
+            Err(what) => {
+                tracing::warn!("{} is counted anew: {what}", path.display());
+                Ok(None)
+            }
+        }
+    }
+
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
+        let path = self.run(run)?.files(&self.layout).symmetric();
+        files::write_durably(&path, &manifest::encode_symmetric(run, counts))
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
@@ -210,11 +291,12 @@ impl Store for DiskStore {
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
         self.run(run)?;
-        self.rows.scan(run, &mut |task, row| {
-            visit(row.task_row(task));
-            Ok(())
-        })?;
-        Ok(())
+        self.rows
+            .scan(run, &mut |task, row| {
+                visit(row.task_row(task));
+                Ok(())
+            })
+            .map_err(|error| self.bad_rows(error))
     }
 
     fn journal(

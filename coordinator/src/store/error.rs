@@ -82,6 +82,9 @@ pub enum StoreError {
     /// sled cannot read or write rows. A restart makes them again from the journals.
     #[error("the database of tasks failed: {0}; start again: it is made anew from the journals")]
     Database(String),
+    /// Something could not be kept, and everything is as it was before. The store goes on.
+    #[error("{0}; nothing was changed")]
+    Unkept(Box<StoreError>),
     /// A write failed before: nothing more is kept, so nothing more may be acknowledged.
     #[error(
         "nothing is kept any more since a write failed ({0}): remove the cause and start again"
@@ -90,6 +93,26 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether what was to be kept is as if it had never been tried, and the store goes on.
+    pub fn kept_nothing(&self) -> bool {
+        match self {
+            Self::Unkept(_) | Self::Refused(_) | Self::NoSuchRun(_) | Self::RunExists(_) => true,
+            Self::Plan(_)
+            | Self::ForeignDirectory { .. }
+            | Self::FormatVersion { .. }
+            | Self::InUse { .. }
+            | Self::Io { .. }
+            | Self::Damaged { .. }
+            | Self::Database(_)
+            | Self::Poisoned(_) => false,
+        }
+    }
+
+    /// An error before anything was changed.
+    pub(crate) fn unkept(self) -> Self {
+        Self::Unkept(Box::new(self))
+    }
+
     /// A damaged file that only a copy can mend.
     pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl Into<String>) -> Self {
         Self::Damaged {
@@ -100,6 +123,9 @@ impl StoreError {
         }
     }
 }
+
+/// The same on every Unix.
+const EIO: i32 = 5;
 
 /// What to do about an error of the operating system, where its words do not say.
 fn advice(error: &io::Error) -> &'static str {
@@ -113,7 +139,15 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; give the path of a directory"
         }
-        _ => "",
+        _ if crate::descriptors::exhausted(error) => {
+            "; raise the limit of open files (ulimit -n, or LimitNOFILE of the service) and start \
+             again"
+        }
+        _ if error.raw_os_error() == Some(EIO) => {
+            "; the disk fails: look at the system's log, copy the directory to another disk and \
+             start again there"
+        }
+        _ => "; remove the cause and start again",
     }
 }
 

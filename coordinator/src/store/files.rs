@@ -6,6 +6,8 @@
 //! DIR/runs/<run>/manifest.json    what the run is; written last, so it seals the run
 //! DIR/runs/<run>/state.json       paused, complete, …, and how long the journal was then
 //! DIR/runs/<run>/journal.jsonl    the records
+//! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they were counted
+//! DIR/runs/<run>.deleted          a run that is being removed
 //! DIR/db/                         sled; can be made again from the rest
 //! ```
 
@@ -19,9 +21,11 @@ use std::{
 use common::run::RunId;
 
 use super::{StoreError, manifest};
+use crate::descriptors;
 
 const MARKER: &str = "format.json";
 const LOCK: &str = "lock";
+const DELETED: &str = "deleted";
 
 /// Where things are.
 #[derive(Clone, Debug)]
@@ -131,6 +135,24 @@ impl RunFiles {
     pub(crate) fn journal(&self) -> PathBuf {
         self.dir.join("journal.jsonl")
     }
+
+    pub(crate) fn symmetric(&self) -> PathBuf {
+        self.dir.join("symmetric.json")
+    }
+
+    /// Where a run goes that is being removed: from then on it is gone.
+    pub(crate) fn deleted(&self) -> PathBuf {
+        self.dir.with_extension(DELETED)
+    }
+}
+
+/// How a directory is read.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// Nobody writes it as long as the lock lives.
+    Alone(#[expect(dead_code, reason = "held for as long as the directory is read")] Option<Lock>),
+    /// A coordinator has it: journals grow, and a last line may be half written.
+    WhileWritten,
 }
 
 /// Holds the data directory for one process; released when dropped or when the process dies.
@@ -170,20 +192,21 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Takes a directory for reading. A copy on a read-only medium may lack the lock file.
-    pub(crate) fn shared(layout: &Layout) -> Result<Option<Self>, StoreError> {
+    /// Keeps coordinators away while a directory is read, unless one has it already: then `None`.
+    /// A copy on a read-only medium may lack the lock file, which is as good as none either.
+    pub(crate) fn shared(layout: &Layout) -> Result<Reading, StoreError> {
         let path = layout.lock();
-        let mut file = match File::open(&path) {
+        let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Reading::Alone(None)),
             Err(error) => return Err(failed("open", &path)(error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Some(Self {
+            Ok(()) => Ok(Reading::Alone(Some(Self {
                 file,
                 exclusive: false,
-            })),
-            Err(TryLockError::WouldBlock) => Err(in_use(layout, &mut file)),
+            }))),
+            Err(TryLockError::WouldBlock) => Ok(Reading::WhileWritten),
             Err(TryLockError::Error(error)) => Err(failed("lock", &path)(error)),
         }
     }
@@ -224,24 +247,56 @@ fn temporary(path: &Path) -> PathBuf {
 
 /// Replaces a file so that after a crash it holds either the old or the new text, whole.
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), StoreError> {
-    let temporary = temporary(path);
-    let write = || {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(failed("write", path))?;
-    sync_parent(path)
+    Replacement::prepare(path, text)?.put_in_place()
+}
+
+/// A file's new text, on disk beside it.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Replacement {
+    /// Writes the new text. After an error the file is as it was.
+    pub(crate) fn prepare(path: &Path, text: &str) -> Result<Self, StoreError> {
+        let temporary = temporary(path);
+        let write = || {
+            let mut file = descriptors::open(|| File::create(&temporary))?;
+            file.write_all(text.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_all()
+        };
+        write().map_err(|error| {
+            // It may hold on to the last free blocks.
+            let _ = fs::remove_file(&temporary);
+            failed("write", path)(error)
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+        })
+    }
+
+    /// After an error the file holds either text.
+    pub(crate) fn put_in_place(self) -> Result<(), StoreError> {
+        fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
+        sync_parent(&self.path)
+    }
 }
 
 /// Makes the entry of `path` in its directory durable.
 pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    File::open(dir)
+    descriptors::open(|| File::open(dir))
         .and_then(|dir| dir.sync_all())
         .map_err(failed("sync", dir))
+}
+
+/// Whether `path` is what was left of a run while it was being removed.
+pub(crate) fn is_deleted(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == DELETED)
 }
 
 /// Names the file in an error of the operating system.
@@ -266,4 +321,16 @@ pub(crate) fn aside(path: &Path, suffix: &str) -> PathBuf {
         })
         .find(|path| !path.exists())
         .expect("some name is free")
+}
+
+/// What [`aside`] named before, for the same path and suffix.
+pub(crate) fn set_aside_before(path: &Path, suffix: &str) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!("{name}.{suffix}-");
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .map(|entry| entry.path())
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! One run's journal on disk: append a group durably, read it back, cut a torn tail.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -12,6 +12,7 @@ use super::{
     JournalEntry, RunManifest, StoreError, files,
     line::{BadLine, Line, Link, MAX_LINE_BYTES},
 };
+use crate::descriptors;
 
 /// Where lines end up: a file; a trait so that tests can make its writes fail.
 pub(crate) trait Medium: Send {
@@ -25,17 +26,43 @@ pub(crate) trait Medium: Send {
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-impl Medium for File {
+/// The file at a path, open only from the first write after a sync to the next sync: a coordinator
+/// may have more runs than descriptors, and a file that was taken away is noticed.
+struct Appended {
+    path: PathBuf,
+    open: Option<File>,
+}
+
+impl Appended {
+    fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            open: None,
+        }
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        let file = match self.open.take() {
+            Some(file) => file,
+            None => descriptors::open(|| OpenOptions::new().append(true).open(&self.path))?,
+        };
+        Ok(self.open.insert(file))
+    }
+}
+
+impl Medium for Appended {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+        self.file()?.write_all(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        let synced = self.file()?.sync_data();
+        self.open = None;
+        synced
     }
 
     fn cut(&mut self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
+        self.file()?.set_len(bytes)
     }
 }
 
@@ -72,15 +99,12 @@ pub(crate) struct Journal {
 impl Journal {
     /// Makes an empty journal; the caller makes its directory entry durable.
     pub(crate) fn create(path: &Path, manifest: &RunManifest) -> Result<Self, StoreError> {
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
+        descriptors::open(|| OpenOptions::new().create(true).append(true).open(path))
             .map_err(files::failed("create", path))?;
         Ok(Self {
             path: path.to_owned(),
             plan: manifest.plan,
-            medium: Box::new(file),
+            medium: Box::new(Appended::at(path)),
             end: End::empty(manifest),
         })
     }
@@ -88,16 +112,13 @@ impl Journal {
     /// Opens a journal whose whole lines end at `end`, cutting what follows: its bytes are kept in
     /// a file beside the journal.
     pub(crate) fn open(path: &Path, plan: PlanHash, end: End) -> Result<Self, StoreError> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .open(path)
+        let mut file = descriptors::open(|| OpenOptions::new().read(true).append(true).open(path))
             .map_err(files::failed("open", path))?;
         cut_tail(&mut file, path, end.bytes)?;
         Ok(Self {
             path: path.to_owned(),
             plan,
-            medium: Box::new(file),
+            medium: Box::new(Appended::at(path)),
             end,
         })
     }
@@ -177,7 +198,11 @@ fn cut_tail(file: &mut File, path: &Path, bytes: u64) -> Result<(), StoreError> 
         io::copy(file, &mut torn)?;
         torn.sync_all()
     };
-    keep(file).map_err(files::failed("write", &copy))?;
+    keep(file).map_err(|error| {
+        // The next start tries again; half a copy is of no use.
+        let _ = fs::remove_file(&copy);
+        files::failed("write", &copy)(error)
+    })?;
     files::sync_parent(&copy)?;
     tracing::warn!(
         journal = %path.display(),
@@ -216,7 +241,7 @@ impl Reader<BufReader<File>> {
     /// Reads from a line that starts at byte `offset` on.
     pub(crate) fn open(path: &Path, offset: u64) -> Result<Self, StoreError> {
         let open = || {
-            let mut file = File::open(path)?;
+            let mut file = descriptors::open(|| File::open(path))?;
             file.seek(SeekFrom::Start(offset))?;
             Ok(BufReader::with_capacity(1 << 16, file))
         };

@@ -7,7 +7,7 @@ use common::{board::Board, plan::PlanSpec, run::RunId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{RunManifest, RunState, line::Link};
+use super::{RunManifest, RunState, SymmetricCounts, line::Link};
 
 /// The version of everything that the data directory holds.
 pub(crate) const FORMAT: u32 = 1;
@@ -143,6 +143,38 @@ pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, String>
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct SymmetricFields {
+    format: u32,
+    run: String,
+    half_turn: String,
+    quarter_turn: String,
+}
+
+/// The text of the file with a run's symmetric solutions, without a line end.
+pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
+    seal(&SymmetricFields {
+        format: FORMAT,
+        run: run.to_string(),
+        half_turn: counts.half_turn.to_string(),
+        quarter_turn: counts.quarter_turn.to_string(),
+    })
+}
+
+/// Reads the symmetric solutions of `run`.
+pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, String> {
+    let fields: SymmetricFields = unseal(text)?;
+    if fields.run != run.to_string() {
+        return Err(format!("it is of run {}, not {run}", fields.run));
+    }
+    let number = |text: &str| text.parse().map_err(|error| format!("'{text}': {error}"));
+    Ok(SymmetricCounts {
+        half_turn: number(&fields.half_turn)?,
+        quarter_turn: number(&fields.quarter_turn)?,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MarkerFields {
     format: u32,
     program: String,
@@ -230,6 +262,11 @@ mod tests {
         }
     }
 
+    const SYMMETRIC: SymmetricCounts = SymmetricCounts {
+        half_turn: 3000,
+        quarter_turn: 64,
+    };
+
     #[test]
     fn the_texts_are_frozen() {
         let saved = SavedState {
@@ -241,6 +278,7 @@ mod tests {
             encode(&manifest()),
             encode_state(RunId(0xab), &saved),
             marker(),
+            encode_symmetric(RunId(0xab), SYMMETRIC),
         ];
         let expected = [
             concat!(
@@ -256,6 +294,10 @@ mod tests {
             concat!(
                 r#"{"format":1,"program":"queens coordinator","#,
                 r#""check":"98b64987eb34b67807ce6a1cba97bb13af761e6246452680b2b59de043cc8526"}"#,
+            ),
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","half_turn":"3000","quarter_turn":"64","#,
+                r#""check":"686e85266630ccb3f7c4c4c15a997a87d18352bef08703330dbe1821e6a33a1b"}"#,
             ),
         ];
         assert_eq!(texts, expected);
@@ -274,6 +316,9 @@ mod tests {
             assert_eq!(decode_state(RunId(1), &text), Ok(saved));
             assert!(decode_state(RunId(2), &text).is_err());
         }
+        let text = encode_symmetric(RunId(1), SYMMETRIC);
+        assert_eq!(decode_symmetric(RunId(1), &text), Ok(SYMMETRIC));
+        assert!(decode_symmetric(RunId(2), &text).is_err());
         assert_eq!(check_marker(&marker()), Ok(()));
     }
 

@@ -12,7 +12,7 @@ use common::{
 
 use super::{
     Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    TaskRow,
+    SymmetricCounts, TaskRow,
     fold::{self, Known, Row},
     line::{Line, Link},
 };
@@ -34,6 +34,7 @@ struct MemoryRun {
     /// What the next line names as the one before.
     head: Link,
     rows: BTreeMap<TaskId, Row>,
+    symmetric: Option<SymmetricCounts>,
 }
 
 impl MemoryStore {
@@ -81,9 +82,28 @@ impl Store for MemoryStore {
             journal: Vec::new(),
             head: Link::first(manifest),
             rows: BTreeMap::new(),
+            symmetric: None,
         };
         self.places.insert(manifest.run, self.runs.len());
         self.runs.push(run);
+        Ok(())
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        let place = self.place(run)?;
+        self.runs.remove(place);
+        let names = self.runs.iter().map(|run| run.stored.manifest.run);
+        self.places = names.zip(0..).collect();
+        Ok(())
+    }
+
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+        Ok(self.runs[self.place(run)?].symmetric)
+    }
+
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
+        let place = self.place(run)?;
+        self.runs[place].symmetric = Some(counts);
         Ok(())
     }
 

@@ -53,6 +53,15 @@ pub struct RunManifest {
     pub created_unix_ms: u64,
 }
 
+/// The solutions of a board that rotations fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymmetricCounts {
+    /// Fixed by the half turn.
+    pub half_turn: u64,
+    /// Fixed by the quarter turn too.
+    pub quarter_turn: u64,
+}
+
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
@@ -223,7 +232,17 @@ pub trait Store: Send {
     /// Creates a run, durably. A run of the same name is an error.
     fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
 
-    /// Keeps what happened, in this order; after [`StoreError::Refused`] nothing of it. On return every journalled change is on disk (one
+    /// Removes a run with all that is kept of it. After an error it is as it was.
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
+
+    /// The symmetric solutions of a run's board, if they were kept.
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError>;
+
+    /// Keeps the symmetric solutions of a run's board.
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError>;
+
+    /// Keeps what happened, in this order; nothing of it after an error that
+    /// [kept nothing](StoreError::kept_nothing). On return every journalled change is on disk (one
     /// `fdatasync` for all of them); leases and attempts may reach the disk later.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 

@@ -1,7 +1,13 @@
 //! From what a crash left to a store that may be written again: read every journal whole, check it,
 //! and bring the rows up to it.
 
-use std::{collections::HashMap, fs, io::ErrorKind, path::Path, thread};
+use std::{
+    collections::HashMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use common::{
     plan::{Plan, TaskId},
@@ -17,6 +23,9 @@ use super::{
     manifest::{self, SavedState},
     rows::{BadRows, Rows},
 };
+
+/// The suffix of a database that was set aside.
+const BAD: &str = "bad";
 
 /// How many journal lines are brought into the rows at a time.
 const REPLAY_LINES: usize = 1024;
@@ -38,6 +47,9 @@ pub(crate) fn find_runs(layout: &Layout) -> Result<Vec<FoundRun>, StoreError> {
     for entry in entries {
         let entry = entry.map_err(files::failed("read", &dir))?;
         let name = entry.file_name();
+        if files::is_deleted(&entry.path()) {
+            continue;
+        }
         let Some(Ok(run)) = name.to_str().map(str::parse::<RunId>) else {
             tracing::warn!(path = %entry.path().display(), "this is no run's: left alone");
             continue;
@@ -230,8 +242,18 @@ fn damaged_line(path: &Path, line: u64, what: String) -> StoreError {
 enum Trouble {
     /// The journal or the disk is at fault.
     Store(StoreError),
-    /// The rows are at fault: they can be made again.
+    /// The rows are at fault.
     Rows(BadRows),
+}
+
+impl Trouble {
+    /// As an error, of the rows in `dir`.
+    fn at(self, dir: &Path) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Rows(error) => error.at(dir),
+        }
+    }
 }
 
 impl From<StoreError> for Trouble {
@@ -246,6 +268,19 @@ impl From<BadRows> for Trouble {
     }
 }
 
+/// Removes what was left of runs that were being removed.
+pub(crate) fn remove_deleted(layout: &Layout) -> Result<(), StoreError> {
+    let dir = layout.runs();
+    let entries = fs::read_dir(&dir).map_err(files::failed("read", &dir))?;
+    for entry in entries {
+        let path = entry.map_err(files::failed("read", &dir))?.path();
+        if files::is_deleted(&path) {
+            fs::remove_dir_all(&path).map_err(files::failed("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens the rows and brings them up to the journals; if they cannot be read, or do not agree with
 /// the journals, sets them aside and makes them anew. Returns where each run's journal ends.
 pub(crate) fn open_rows(
@@ -253,26 +288,45 @@ pub(crate) fn open_rows(
     runs: &[(FoundRun, Plan)],
 ) -> Result<(Rows, Vec<End>), StoreError> {
     let path = layout.database();
-    let trouble = match try_rows(&path, runs) {
+    let reason = match try_rows(&path, runs) {
         Ok(done) => return Ok(done),
-        Err(Trouble::Store(error)) => return Err(error),
-        Err(Trouble::Rows(error)) => error,
+        Err(Trouble::Rows(BadRows::Wrong(reason))) => reason,
+        Err(trouble) => return Err(trouble.at(&path)),
     };
-    let aside = files::aside(&path, "bad");
-    fs::rename(&path, &aside).map_err(files::failed("set aside", &path))?;
+    let aside = set_aside(&path)?;
     tracing::warn!(
-        reason = %trouble,
+        reason,
         set_aside = %aside.display(),
         "the database of tasks is made anew from the journals"
     );
-    try_rows(&path, runs).map_err(|trouble| match trouble {
-        Trouble::Store(error) => error,
-        Trouble::Rows(error) => error.into(),
-    })
+    try_rows(&path, runs)
+        .or_else(|trouble| match trouble {
+            Trouble::Rows(BadRows::System(_)) => {
+                // It may be that both do not fit.
+                for path in [&aside, &path] {
+                    fs::remove_dir_all(path).map_err(files::failed("remove", path))?;
+                }
+                try_rows(&path, runs)
+            }
+            other => Err(other),
+        })
+        .map_err(|trouble| trouble.at(&path))
+}
+
+/// Renames a database that is of no use any more. Only the newest such one is kept, for whoever
+/// wants to know what happened to it.
+fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    for old in files::set_aside_before(path, BAD) {
+        fs::remove_dir_all(&old).map_err(files::failed("remove", &old))?;
+    }
+    let aside = files::aside(path, BAD);
+    fs::rename(path, &aside).map_err(files::failed("set aside", path))?;
+    Ok(aside)
 }
 
 fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<End>), Trouble> {
     let rows = Rows::open(path)?;
+    rows.retain(|run| runs.iter().any(|(found, _)| found.manifest.run == run))?;
     let ends = runs
         .iter()
         .map(|(found, plan)| replay(&rows, found, plan))
@@ -301,7 +355,7 @@ fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<End, Trouble> {
         .find(|(_, (journal, row))| journal != row)
     {
         None => Ok(survey.end),
-        Some((task, (journal, row))) => Err(Trouble::Rows(BadRows(format!(
+        Some((task, (journal, row))) => Err(Trouble::Rows(BadRows::Wrong(format!(
             "run {}, task {task}: the row saw line {row} last, the journal's last is {journal}",
             found.manifest.run
         )))),
@@ -348,7 +402,8 @@ fn last_lines(rows: &Rows, run: RunId, plan: &Plan) -> Result<Vec<u64>, BadRows>
     let mut lines = no_lines(plan);
     rows.scan(run, &mut |task, row| {
         let line = slot(&mut lines, task);
-        *line.ok_or_else(|| BadRows(format!("run {run} has a row of task {task}")))? = row.sequence;
+        *line.ok_or_else(|| BadRows::Wrong(format!("run {run} has a row of task {task}")))? =
+            row.sequence;
         Ok(())
     })?;
     Ok(lines)
@@ -382,7 +437,7 @@ impl<'a> Replay<'a> {
 
     fn run(mut self, survey: &Survey, in_rows: &mut [u64]) -> Result<(), Trouble> {
         let Some(start) = survey.seen else {
-            return Err(Trouble::Rows(BadRows(format!(
+            return Err(Trouble::Rows(BadRows::Wrong(format!(
                 "run {}: the rows have seen {} lines of a journal of {}: acknowledged results are \
                  lost, their tasks are counted again",
                 self.found.manifest.run, self.seen, survey.end.lines
@@ -421,7 +476,7 @@ impl<'a> Replay<'a> {
             let path = self.found.files.journal();
             Trouble::Store(damaged_line(&path, line, refusal.to_string()))
         } else {
-            Trouble::Rows(BadRows(format!("journal line {line}: {refusal}")))
+            Trouble::Rows(BadRows::Wrong(format!("journal line {line}: {refusal}")))
         }
     }
 

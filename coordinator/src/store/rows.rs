@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    fmt::Display,
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     thread,
@@ -21,7 +21,7 @@ use common::{
 };
 
 use super::{
-    StoreError,
+    StoreError, files,
     fold::{Row, Standing, Vote},
 };
 
@@ -32,6 +32,8 @@ const VERSION_KEY: &[u8] = b"v";
 /// again; with half of it sled holds nearly as much.
 const CACHE_BYTES: u64 = 128 << 20;
 const OPEN_ATTEMPTS: u32 = 500;
+/// What sled says then.
+const LOCKED: &str = "could not acquire lock";
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The database of rows. Used from one thread.
@@ -40,20 +42,33 @@ pub(crate) struct Rows {
     db: sled::Db,
 }
 
-/// The database cannot be read or written, or holds what this program never wrote.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct BadRows(pub(crate) String);
+/// The database cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadRows {
+    /// It holds what this program never wrote, or not what the journals say: it can be made anew.
+    #[error("{0}")]
+    Wrong(String),
+    /// The operating system refused: making it anew would not help.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
 
-impl BadRows {
-    fn new(error: impl Display) -> Self {
-        Self(error.to_string())
+impl From<sled::Error> for BadRows {
+    fn from(error: sled::Error) -> Self {
+        match error {
+            sled::Error::Io(error) => Self::System(error),
+            other => Self::Wrong(other.to_string()),
+        }
     }
 }
 
-impl From<BadRows> for StoreError {
-    fn from(error: BadRows) -> Self {
-        Self::Database(error.0)
+impl BadRows {
+    /// As an error of the database in `dir`.
+    pub(crate) fn at(self, dir: &Path) -> StoreError {
+        match self {
+            Self::Wrong(what) => StoreError::Database(what),
+            Self::System(error) => files::failed("use", dir)(error),
+        }
     }
 }
 
@@ -62,28 +77,28 @@ impl Rows {
     pub(crate) fn open(dir: &Path) -> Result<Self, BadRows> {
         // sled panics on some damaged files where it should report them.
         catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(dir)))
-            .unwrap_or_else(|_| Err(BadRows("sled panicked on opening it".to_owned())))
+            .unwrap_or_else(|_| Err(BadRows::Wrong("sled panicked on opening it".to_owned())))
     }
 
     fn open_or_panic(dir: &Path) -> Result<Self, BadRows> {
         let db = Self::open_sled(dir)?;
-        match db.get(VERSION_KEY).map_err(BadRows::new)? {
+        match db.get(VERSION_KEY)? {
             Some(version) if *version == [VERSION] => {}
             Some(version) => {
-                return Err(BadRows(format!(
+                return Err(BadRows::Wrong(format!(
                     "its rows have version {version:?}, not {VERSION}"
                 )));
             }
             None if db.is_empty() => {
-                db.insert(VERSION_KEY, &[VERSION]).map_err(BadRows::new)?;
+                db.insert(VERSION_KEY, &[VERSION])?;
             }
-            None => return Err(BadRows("its rows have no version".to_owned())),
+            None => return Err(BadRows::Wrong("its rows have no version".to_owned())),
         }
         Ok(Self { db })
     }
 
     /// A database that this process has just closed stays locked until sled's own threads let go
-    /// of it, so an error of the system is waited out for a while; damage is not.
+    /// of it, so that is waited out for a while.
     fn open_sled(dir: &Path) -> Result<sled::Db, BadRows> {
         let config = sled::Config::default()
             .path(dir)
@@ -93,29 +108,31 @@ impl Rows {
         let mut attempts = 0;
         loop {
             match config.open() {
-                Err(sled::Error::Io(_)) if attempts < OPEN_ATTEMPTS => {
+                Err(sled::Error::Io(error))
+                    if attempts < OPEN_ATTEMPTS && error.to_string().contains(LOCKED) =>
+                {
                     attempts += 1;
                     thread::sleep(OPEN_PAUSE);
                 }
-                other => return other.map_err(BadRows::new),
+                other => return Ok(other?),
             }
         }
     }
 
     /// How many lines of the run's journal are in its rows.
     pub(crate) fn seen(&self, run: RunId) -> Result<u64, BadRows> {
-        let Some(bytes) = self.db.get(seen_key(run)).map_err(BadRows::new)? else {
+        let Some(bytes) = self.db.get(seen_key(run))? else {
             return Ok(0);
         };
         let bytes = bytes.as_ref().try_into();
         bytes
             .map(u64::from_be_bytes)
-            .map_err(|_| BadRows(format!("the number of lines of run {run} is malformed")))
+            .map_err(|_| BadRows::Wrong(format!("the number of lines of run {run} is malformed")))
     }
 
     /// The row of a task.
     pub(crate) fn get(&self, run: RunId, task: TaskId) -> Result<Option<Row>, BadRows> {
-        let bytes = self.db.get(row_key(run, task)).map_err(BadRows::new)?;
+        let bytes = self.db.get(row_key(run, task))?;
         bytes
             .map(|bytes| decode(&bytes).ok_or_else(|| malformed(run, task)))
             .transpose()
@@ -128,10 +145,10 @@ impl Rows {
         visit: &mut dyn FnMut(TaskId, Row) -> Result<(), BadRows>,
     ) -> Result<(), BadRows> {
         for item in self.db.scan_prefix(run_prefix(run)) {
-            let (key, value) = item.map_err(BadRows::new)?;
+            let (key, value) = item?;
             let task = key.get(9..).and_then(|task| task.try_into().ok());
             let task = TaskId(u64::from_be_bytes(task.ok_or_else(|| {
-                BadRows(format!("run {run} has a key of {} bytes", key.len()))
+                BadRows::Wrong(format!("run {run} has a key of {} bytes", key.len()))
             })?));
             let row = decode(&value).ok_or_else(|| malformed(run, task))?;
             visit(task, row)?;
@@ -152,17 +169,57 @@ impl Rows {
         for (run, lines) in seen {
             batch.insert(&seen_key(run), &lines.to_be_bytes());
         }
-        self.db.apply_batch(batch).map_err(BadRows::new)
+        Ok(self.db.apply_batch(batch)?)
+    }
+
+    /// Removes everything about runs that `known` does not name.
+    pub(crate) fn retain(&self, known: impl Fn(RunId) -> bool) -> Result<(), BadRows> {
+        let mut after = vec![b'r'];
+        // The first row of a run, the first of the next one, and so on: rows of runs that stay are
+        // not read.
+        while let Some((key, _)) = self.db.range(after.as_slice()..).next().transpose()? {
+            let Some(run) = key.get(1..9).filter(|_| key[0] == b'r') else {
+                break;
+            };
+            let run = RunId(u64::from_be_bytes(run.try_into().expect("8 bytes")));
+            if !known(run) {
+                self.remove(run)?;
+            }
+            match run.0.checked_add(1) {
+                Some(next) => after = run_prefix(RunId(next)).to_vec(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything about a run, some rows at a time: a batch is held in memory.
+    pub(crate) fn remove(&self, run: RunId) -> Result<(), BadRows> {
+        const AT_A_TIME: usize = 4096;
+        self.db.remove(seen_key(run))?;
+        loop {
+            let mut batch = sled::Batch::default();
+            let mut rows = 0;
+            for item in self.db.scan_prefix(run_prefix(run)).take(AT_A_TIME) {
+                batch.remove(item?.0);
+                rows += 1;
+            }
+            if rows == 0 {
+                return Ok(());
+            }
+            self.db.apply_batch(batch)?;
+        }
     }
 
     /// Hands everything to the operating system (sled's flush is not durable against power cuts).
     pub(crate) fn flush(&self) -> Result<(), BadRows> {
-        self.db.flush().map(|_| ()).map_err(BadRows::new)
+        self.db.flush()?;
+        Ok(())
     }
 }
 
 fn malformed(run: RunId, task: TaskId) -> BadRows {
-    BadRows(format!("the row of task {task} of run {run} is malformed"))
+    BadRows::Wrong(format!("the row of task {task} of run {run} is malformed"))
 }
 
 fn run_prefix(run: RunId) -> [u8; 9] {

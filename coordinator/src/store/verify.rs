@@ -17,7 +17,7 @@ use common::{
 
 use super::{
     JournalEntry, RunManifest, RunState, StoreError,
-    files::{self, Layout, Lock},
+    files::{self, Layout, Lock, Reading},
     fold::{self, Row, Standing},
     journal::{End, Next, Reader},
     line::{Line, Link},
@@ -58,8 +58,10 @@ pub struct RunReport {
     pub confirmed: u64,
     /// Tasks whose counts contradict each other, undecided.
     pub quarantined: Vec<TaskId>,
-    /// Bytes of a last line that was not finished: the next start cuts them.
+    /// Bytes of a last line that was not finished: it is being written, or the next start cuts it.
     pub torn_bytes: u64,
+    /// A coordinator had the directory open: this is how the run stood while it was read.
+    pub live: bool,
     /// What the total was checked against, once every task is done.
     pub checks: Option<Checks>,
 }
@@ -103,21 +105,27 @@ pub struct Flaw {
 
 /// Rechecks every line of every journal in `dir`, refolds the totals and checks complete ones.
 ///
-/// Reads only. Refuses a directory that a coordinator has open.
+/// Reads only, also while a coordinator writes the directory: what it wrote until now is checked
+/// then, and a last line that is half written is no flaw.
 pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     let layout = Layout::new(dir);
     if !Lock::marked(&layout)? {
         return Err(VerifyError::NotOurs(dir.to_owned()));
     }
-    let _lock = Lock::shared(&layout)?;
+    let reading = Lock::shared(&layout)?;
+    let live = matches!(reading, Reading::WhileWritten);
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
     for found in recover::find_runs(&layout)? {
         let mut audit = Audit::new(&found)?;
         audit.read()?;
-        runs.push(audit.report());
+        runs.push(RunReport {
+            live,
+            ..audit.report()
+        });
         flaws.append(&mut audit.flaws);
     }
+    drop(reading);
     if flaws.is_empty() {
         let dir = dir.to_owned();
         Ok(VerifyReport { dir, runs })
@@ -276,6 +284,7 @@ impl<'a> Audit<'a> {
             confirmed: self.confirmed,
             quarantined,
             torn_bytes: self.torn_bytes,
+            live: false,
             checks,
         }
     }
@@ -357,7 +366,13 @@ impl fmt::Display for RunReport {
             "  journal    {} lines; every check sum, link, task and limit is right",
             self.lines
         )?;
-        if self.torn_bytes > 0 {
+        if self.live {
+            writeln!(
+                f,
+                "             a coordinator has the directory open: this is how far it was when \
+                 read"
+            )?;
+        } else if self.torn_bytes > 0 {
             writeln!(
                 f,
                 "             {} bytes of an unfinished last line: the next start cuts them",

@@ -216,11 +216,22 @@ fn an_altered_manifest_is_found() {
 }
 
 #[test]
-fn directories_in_use_or_not_ours_are_refused() {
-    let mut disk = closed(&complete());
+fn a_directory_in_use_is_read_as_it_is() {
+    let mut disk = closed(&complete()[..5]);
     disk.reopen();
-    let words = complaint(&disk);
-    assert!(words.contains("in use"), "{words}");
+    let path = journal(&disk);
+    let whole = fs::read(&path).unwrap();
+    // A line that is being written.
+    fs::write(&path, [whole.as_slice(), &whole[..50]].concat()).unwrap();
+    let report = report(&disk);
+    let run = &report.runs[0];
+    assert!(run.live);
+    assert_eq!((run.lines, run.torn_bytes), (5, 50));
+    assert!(report.to_string().contains("a coordinator has"), "{report}");
+}
+
+#[test]
+fn directories_not_ours_are_refused() {
     let empty = tempfile::tempdir().unwrap();
     let error = verify(empty.path()).unwrap_err();
     assert!(matches!(error, VerifyError::NotOurs(_)), "{error}");
