@@ -5,18 +5,24 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser as _;
 use coordinator::app::{LogWriter, Options, main as coordinator};
 use tracing_subscriber::EnvFilter;
 
+/// Whether the user wants no colours: <https://no-color.org>.
+fn no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::read();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(LogWriter)
-        .with_ansi(io::stderr().is_terminal())
+        // Its report of a full disk would go to the same stderr, and panic.
+        .log_internal_errors(false)
+        .with_ansi(io::stderr().is_terminal() && !no_color())
         .with_target(false)
         .init();
     coordinator(options).await.into()

@@ -1,6 +1,33 @@
-//! Numbers and tables for people.
+//! Words, numbers and tables for people.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+use common::method::Layout;
+
+/// Writes lines to stderr. Nobody may be listening there any more, which is no reason to end.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// "1 task", "2 tasks", "1,683 tasks".
+pub(crate) fn plural(number: impl TryInto<u128>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u128::MAX);
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", thousands(number))
+}
+
+/// "method frames"; with the layout where it is not the method's usual one.
+pub(crate) fn method_text(layout: Layout) -> String {
+    let method = layout.method();
+    if layout == method.usual_layout() {
+        format!("method {method}")
+    } else {
+        format!("method {method}, {layout}")
+    }
+}
 
 /// `number` in groups of three digits: 14,772,512.
 pub(crate) fn thousands(number: u128) -> String {
@@ -78,6 +105,16 @@ mod tests {
         ] {
             assert_eq!(thousands(number), text);
         }
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        for (number, text) in [(0, "0 tasks"), (1, "1 task"), (1683, "1,683 tasks")] {
+            assert_eq!(plural(number, "task"), text);
+        }
+        assert_eq!(method_text(Layout::Border), "method rows");
+        assert_eq!(method_text(Layout::FirstRows), "method rows, first-rows");
+        assert_eq!(method_text(Layout::Frames), "method frames");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A program under test: what it says, how it ends, and how it is ended.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Read},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex},
     thread::{self, JoinHandle},
@@ -10,6 +12,9 @@ use std::{
 
 /// Nothing that is waited for takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at what another process has done.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A running program. Dropping it kills it.
 pub struct Process {
@@ -154,6 +159,30 @@ impl Process {
             .status()
             .expect("kill runs");
         assert!(status.success(), "kill -s {name}");
+    }
+
+    /// Waits until Ctrl-C does not end the program by itself any more; where there is no `/proc` to
+    /// see that in, not at all.
+    ///
+    /// # Panics
+    /// If it does not come to that within [`PATIENCE`].
+    pub fn wait_for_signal_handlers(&self) {
+        const SIGINT: u32 = 2;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
+            let caught = status.unwrap_or_default();
+            let caught = caught.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            if caught.is_some_and(|mask| mask & (1 << (SIGINT - 1)) != 0) {
+                return;
+            }
+            if !Path::new("/proc/self/status").exists() {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        panic!("{} does not catch Ctrl-C", self.name);
     }
 
     /// Its number.

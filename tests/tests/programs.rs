@@ -1,6 +1,6 @@
 //! What the programs print and how they exit, for good input and for bad.
 
-use std::{fs, net::TcpListener, process::Command};
+use std::{fs, io::Write as _, net::TcpListener, process::Command, thread};
 
 use serde_json::Value;
 use tests::{
@@ -212,16 +212,44 @@ fn data_directories_that_cannot_be_used_are_refused() {
     fs::create_dir(dir.path().join("foreign")).unwrap();
     fs::write(dir.path().join("foreign/thesis.txt"), "text").unwrap();
     check_refused(&with_dir("foreign", &local), 1, &["foreign", "thesis.txt"]);
-    // Another run.
-    assert_eq!(with_dir("eight", &local).code, Some(0));
-    let nine = ["--n", "9", "--local", "--listen", "127.0.0.1:0"];
-    let parts = ["eight", "N = 8", "N = 9", "--data-dir"];
-    check_refused(&with_dir("eight", &nine), 1, &parts);
-    let other_cost = [local.as_slice(), &["--task-cost", "3"]].concat();
-    check_refused(&with_dir("eight", &other_cost), 1, &["task cost 3"]);
     // No run at all, and none asked for.
     let wait = ["--exit-when-done", "--listen", "127.0.0.1:0"];
     check_refused(&with_dir("nothing", &wait), 1, &["nothing", "--n"]);
+}
+
+#[test]
+fn one_data_directory_holds_any_number_of_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = |arguments: &[&str]| {
+        let local = ["--local", "--json", "--listen", "127.0.0.1:0"];
+        result(&coordinator(&[arguments, &local].concat(), &dir))
+    };
+    let name = |result: &Value| result["run"].as_str().unwrap().to_owned();
+    let eight = count(&["--n", "8"]);
+    let nine = count(&["--n", "9"]);
+    let by_frames = count(&["--n", "8", "--method", "frames"]);
+    let smaller_tasks = count(&["--n", "8", "--task-cost", "3"]);
+    for (result, solutions) in [
+        (&eight, "92"),
+        (&nine, "352"),
+        (&by_frames, "92"),
+        (&smaller_tasks, "92"),
+    ] {
+        assert_eq!(result["solutions"], solutions);
+    }
+    // The same command line means the same run.
+    assert_eq!(name(&nine), name(&count(&["--n", "9"])));
+    let frames = ["--n", "8", "--method", "frames"];
+    assert_eq!(name(&by_frames), name(&count(&frames)));
+    let again = count(&["--n", "9", "--again"]);
+    assert_eq!(again["solutions"], "352");
+    let mut names: Vec<_> = [&eight, &nine, &by_frames, &smaller_tasks, &again]
+        .into_iter()
+        .map(name)
+        .collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 5, "each is a run of its own");
 }
 
 #[test]
@@ -274,6 +302,10 @@ fn an_interrupted_local_run_resumes() {
     let end = first.end();
     assert_eq!(end.code, Some(130), "{end:#?}");
     assert!(end.stderr.contains("the same command resumes"), "{end:#?}");
+    let partial: Value = serde_json::from_str(&end.stdout).unwrap();
+    assert_eq!(partial["complete"], false, "{end:#?}");
+    assert_eq!(partial["solutions"], Value::Null, "no result: {end:#?}");
+    assert!(partial["solutions_so_far"].is_string(), "{end:#?}");
     assert_eq!(
         result(&cluster.coordinator().end())["solutions"],
         "14772512"
@@ -344,15 +376,95 @@ fn queensctl_shows_and_steers() {
     let end = coordinator.end();
     assert_eq!(end.code, Some(1), "{end:#?}");
     assert!(end.stderr.contains("was cancelled"), "{end:#?}");
-    check_refused(
-        &coordinator_again(&cluster),
-        1,
-        &["cancelled", "--data-dir"],
-    );
+    check_refused(&coordinator_again(&cluster), 1, &["cancelled", "--again"]);
 }
 
 fn coordinator_again(cluster: &Cluster) -> End {
     Process::run("the coordinator", &mut cluster.coordinator_command())
+}
+
+/// A server that is no coordinator: it answers every connection with these bytes and keeps it open.
+fn stranger(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            connection.write_all(answer).unwrap();
+            open.push(connection);
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn queensctl_waits_for_nobody_for_ever() {
+    let ask = |url: &str, command: &[&str]| {
+        queensctl(&[&["--coordinator", url, "--timeout", "1s"], command].concat())
+    };
+    let silent = stranger(b"");
+    for command in [
+        &["runs"][..],
+        &["workers"],
+        &["status"],
+        &["status", "--watch"],
+        &["submit", "--n", "8"],
+        &["pause", "last"],
+        &["wait", "last"],
+        &["export", "0123456789abcdef"],
+    ] {
+        let parts = [silent.as_str(), "does not answer within 1s", "--timeout"];
+        check_refused(&ask(&silent, command), 1, &parts);
+    }
+    let http = stranger(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let parts = [http.as_str(), "not as a coordinator does", "port 7171"];
+    check_refused(&ask(&http, &["runs"]), 1, &parts);
+    let nowhere = ask("http://nowhere.invalid:7171", &["runs", "--insecure"]);
+    check_refused(&nowhere, 1, &["no host 'nowhere.invalid'"]);
+}
+
+#[test]
+fn wait_ends_with_the_run_and_its_outcome() {
+    let cluster = Cluster::new(&["--n", "14", "--prefix", "border", "--task-cost", "20000"]);
+    // Without --exit-when-done it would serve on, and waiting would end all the same.
+    let coordinator = cluster.coordinator();
+    let mut command = Command::new(&binaries().queensctl);
+    let wait = command.args(["--coordinator", &cluster.url(), "wait", "last", "--json"]);
+    let waiting = Process::start("queensctl", wait);
+    waiting.stderr_line("waiting for run");
+    let worker = cluster.worker("only");
+    let end = waiting.end();
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    let status: Value = serde_json::from_str(&end.stdout).unwrap();
+    assert_eq!(status["result"]["solutions"], "365596");
+    drop(worker);
+    assert_eq!(result(&coordinator.end())["solutions"], "365596");
+}
+
+#[test]
+fn waiting_for_a_cancelled_run_fails() {
+    let cluster = Cluster::new(&["--n", "16"]);
+    let _coordinator = cluster.coordinator();
+    let mut command = Command::new(&binaries().queensctl);
+    let wait = command.args(["--coordinator", &cluster.url(), "wait", "last"]);
+    let waiting = Process::start("queensctl", wait);
+    waiting.stderr_line("waiting for run");
+    assert_eq!(cluster.queensctl(&["cancel", "last"]).code, Some(0));
+    check_refused(&waiting.end(), 1, &["was cancelled"]);
+}
+
+#[test]
+fn interrupting_queensctl_is_told_by_its_exit_code() {
+    let cluster = Cluster::new(&["--n", "16"]);
+    let _coordinator = cluster.coordinator();
+    let mut command = Command::new(&binaries().queensctl);
+    let wait = command.args(["--coordinator", &cluster.url(), "wait", "last"]);
+    let waiting = Process::start("queensctl", wait);
+    waiting.stderr_line("waiting for run");
+    waiting.signal("INT");
+    let end = waiting.end();
+    assert_eq!((end.code, end.stdout.as_str()), (Some(130), ""), "{end:#?}");
 }
 
 #[test]
@@ -362,12 +474,18 @@ fn queensctl_without_a_coordinator_says_so() {
     drop(free);
     let end = queensctl(&["--coordinator", &url, "status"]);
     check_refused(&end, 1, &["no coordinator answers", &url]);
-    for bad in ["nonsense", "ftp://127.0.0.1:1", "http://"] {
-        check_refused(
-            &queensctl(&["--coordinator", bad, "runs"]),
-            1,
-            &[bad, "http://HOST:7171"],
-        );
+    for (bad, parts) in [
+        ("nonsense", ["nonsense", "http://HOST:PORT"]),
+        ("ftp://127.0.0.1:1", ["ftp://", "http://HOST:PORT"]),
+        ("http://", ["http://", "http://HOST:PORT"]),
+        ("https://127.0.0.1:1", ["https://", "TLS"]),
+        ("http://192.0.2.1:7171", ["another machine", "--insecure"]),
+    ] {
+        check_refused(&queensctl(&["--coordinator", bad, "runs"]), 2, &parts);
+        // The same mistake ends the worker in the same way.
+        let mut worker = Command::new(&binaries().worker);
+        let end = Process::run("the worker", worker.args(["--coordinator", bad]));
+        check_refused(&end, 2, &parts);
     }
     check_refused(&queensctl(&["pause", "xyz"]), 2, &["xyz", "hexadecimal"]);
     let dir = tempfile::tempdir().unwrap();

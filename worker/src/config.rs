@@ -116,7 +116,8 @@ impl Address {
         Ok(Self(uri))
     }
 
-    pub(crate) fn uri(&self) -> &Uri {
+    /// As a URI with a host and a port.
+    pub fn uri(&self) -> &Uri {
         &self.0
     }
 }
@@ -195,7 +196,8 @@ pub(crate) fn display_name(given: Option<&str>) -> String {
     }
 }
 
-fn host_name() -> String {
+/// This machine's name, as its kernel has it; empty where that cannot be found out.
+pub fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok())

@@ -9,76 +9,113 @@ mod report;
 mod signals;
 mod watched;
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-use common::{kernel::Kernel, plan::Plan};
+use common::{kernel::Kernel, plan::Plan, run::RunId};
+use tokio::{task::spawn_blocking, time::timeout};
 
 pub(crate) use self::options::task_cost;
 pub use self::{
-    address::BadAddress,
-    data::Foreign,
+    address::{Advertised, BadAddress, BadAdvertised},
+    data::NoRun,
     options::{BadRequest, Options},
     progress::LogWriter,
     report::Report,
 };
-use self::{cluster::Cluster, signals::Signals, watched::Watched};
+use self::{
+    address::{Listen, Reached},
+    cluster::Cluster,
+    report::{partial_json, print_line},
+    signals::Signals,
+    watched::Watched,
+};
 use crate::{
     descriptors,
     driver::{Clock, Driver, DriverHandle, new_manifest},
     exit::Exit,
-    grpc::bind,
-    sched::{Config, Scheduler},
-    store::{DiskStore, RunManifest, Store},
-    text::one_line,
+    sched::{Config, RunStatus, Scheduler},
+    store::{DiskStore, RunManifest, RunState, Store, StoredRun},
+    text::{method_text, one_line, plural, tell, thousands},
 };
+
+/// Nobody waits longer than this without a word about why.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Runs the program and says what went wrong, if something did.
 pub async fn main(options: Options) -> Exit {
-    let (plan, kernel) = match options
-        .plan()
-        .and_then(|plan| Ok((plan, options.local_kernel()?)))
-    {
-        Ok(asked) => asked,
+    let kernel = match options.local_kernel() {
+        Ok(kernel) => kernel,
         Err(bad) => return usage(&bad),
     };
-    let address = match address::resolve(&options.listen, options.insecure).await {
-        Ok(address) => address,
+    let listen = match Listen::choose(&options).await {
+        Ok(listen) => listen,
         Err(bad) => return usage(&bad),
     };
-    serve(&options, (plan, kernel), address)
+    let plan = match plan(&options).await {
+        Ok(plan) => plan,
+        Err(bad) => return usage(&bad),
+    };
+    serve(&options, (plan, kernel), listen)
         .await
         .unwrap_or_else(|error| {
-            eprintln!("error: {}", one_line(&error));
+            tell(&format!("error: {}", one_line(&error)));
             Exit::Error
         })
 }
 
+/// The plan of the run asked for. That of a large board takes a while, which is said.
+async fn plan(options: &Options) -> Result<Option<Plan>, BadRequest> {
+    let asked = options.clone();
+    let mut plan = spawn_blocking(move || asked.plan());
+    let made = match timeout(SILENCE, &mut plan).await {
+        Ok(made) => made,
+        Err(_) => {
+            if let Some(board) = options.n {
+                tell(&format!("dividing the board of N = {board} into tasks"));
+            }
+            plan.await
+        }
+    };
+    made.expect("making a plan does not panic")
+}
+
 fn usage(error: &dyn std::error::Error) -> Exit {
-    eprintln!("error: {error}");
+    tell(&format!("error: {error}"));
     Exit::Usage
 }
 
 async fn serve(
     options: &Options,
     (plan, kernel): (Option<Plan>, Option<Kernel>),
-    address: SocketAddr,
+    listen: Listen,
 ) -> anyhow::Result<Exit> {
     descriptors::prepare();
     let mut signals = Signals::new()?;
     // The port first: a second coordinator is told so before it touches any data.
-    let listener = bind(address)?;
+    let listener = listen.bind()?;
     let address = listener.local_addr()?;
     let clock = Clock::start();
     let store = DiskStore::open(&options.data_dir)?;
     let stored = store.runs()?;
-    let resumed = data::choose(options, plan.as_ref().map(Plan::spec), &stored)?;
-    let scheduler = Scheduler::new(config(options), rand::random());
-    let (driver, driver_end) = Driver::start(scheduler, Box::new(store), clock)?;
-    let target = match (resumed, plan) {
-        (Some(manifest), _) => Some(manifest),
-        (None, Some(plan)) => Some(create(&driver, plan, clock).await?),
-        (None, None) => None,
+    let asked = plan.as_ref().map(|plan| options.asked(*plan.spec()));
+    let resumed = data::choose(options, asked.as_ref(), &stored)?;
+    let (target, created) = match (resumed, plan) {
+        (Some(manifest), _) => (Some(manifest), None),
+        (None, Some(plan)) => (Some(new_manifest(&plan, 0, clock.now())), Some(plan)),
+        (None, None) => (None, None),
     };
+    let old = match &target {
+        Some(target) => over(&stored, target.run),
+        None => BTreeSet::new(),
+    };
+    let mut scheduler = Scheduler::new(config(options), rand::random());
+    if let Some(manifest) = &target {
+        scheduler.prefer(manifest.run);
+    }
+    let (driver, driver_end) = Driver::start(scheduler, Box::new(store), clock)?;
+    if let (Some(manifest), Some(plan)) = (&target, created) {
+        driver.submit(manifest.clone(), plan).await?;
+    }
     let mut cluster = Cluster::start(driver, driver_end, listener, clock);
     announce(options, target.as_ref(), &cluster.driver, address).await?;
     if let Some(kernel) = kernel {
@@ -90,6 +127,7 @@ async fn serve(
         target: target.map(|manifest| manifest.run),
         exit_when_done: options.exits_when_done(),
         json: options.json,
+        old,
     };
     let exit = tokio::select! {
         exit = watched.until_done() => exit,
@@ -98,11 +136,18 @@ async fn serve(
     };
     signals.next_one_exits();
     if matches!(exit, Ok(Exit::Interrupted)) {
-        interrupted(options, &watched).await;
+        interrupted(options, &watched).await?;
     }
     // Whatever else failed did so because the driver did: its reason is the one to tell.
     cluster.close().await?;
     exit
+}
+
+/// The stored runs that have their results already, without the one asked for.
+fn over(stored: &[StoredRun], asked: RunId) -> BTreeSet<RunId> {
+    let over = |run: &&StoredRun| matches!(run.state, RunState::Complete | RunState::Contradicted);
+    let others = stored.iter().filter(over).map(|run| run.manifest.run);
+    others.filter(|run| *run != asked).collect()
 }
 
 fn config(options: &Options) -> Config {
@@ -117,13 +162,7 @@ fn config(options: &Options) -> Config {
     }
 }
 
-async fn create(driver: &DriverHandle, plan: Plan, clock: Clock) -> anyhow::Result<RunManifest> {
-    let manifest = new_manifest(&plan, 0, clock.now());
-    driver.submit(manifest.clone(), plan).await?;
-    Ok(manifest)
-}
-
-/// The one line that says what runs where, and what to type on other machines.
+/// Says what runs where, and what to type on other machines.
 async fn announce(
     options: &Options,
     target: Option<&RunManifest>,
@@ -133,43 +172,74 @@ async fn announce(
     let version = env!("CARGO_PKG_VERSION");
     let dir = data::shown(&options.data_dir);
     let serves = match target {
-        Some(manifest) => {
-            let status = driver.status(Some(manifest.run)).await?;
-            let tasks = status.map(|report| report.status.tasks);
-            let (total, done) = tasks.map_or((0, 0), |tasks| (tasks.total, tasks.done));
-            let spec = manifest.spec;
-            format!(
-                "run {} (N = {}, {}), plan {}, {total} tasks, {done} done",
-                manifest.run,
-                spec.board,
-                spec.layout,
-                manifest.plan.short(),
-            )
-        }
-        None => format!("{} runs", driver.runs().await?.len()),
+        Some(manifest) => match driver.status(Some(manifest.run)).await? {
+            Some(report) => serves(&report.status),
+            None => format!("run {}", manifest.run),
+        },
+        None => plural(driver.runs().await?.len(), "run"),
     };
-    let reached = match address.ip().is_unspecified() {
-        true => format!("<this host>:{}", address.port()),
-        false => address.to_string(),
-    };
-    eprintln!(
-        "coordinator {version} listening on {address}: {serves}, data in {dir}; to count on any \
-         machine: worker --coordinator http://{reached}"
-    );
+    let reached = Reached::new(address, options.advertise.as_ref());
+    tell(&format!(
+        "coordinator {version} listening on {address}: {serves}\n  data in {dir}"
+    ));
+    if reached.by_others {
+        tell(&format!("to count on any machine:\n  {reached}"));
+    } else if !options.local {
+        tell(&format!(
+            "to count on this machine:\n  {reached}\nfor other machines: start with --listen \
+             0.0.0.0:7171 --insecure, in a network that you trust"
+        ));
+    }
     Ok(())
 }
 
-/// Says that nothing is lost and how to go on.
-async fn interrupted(options: &Options, watched: &Watched) {
-    let dir = data::shown(&options.data_dir);
-    let done = match watched.driver.status(watched.target).await {
-        Ok(Some(report)) => {
-            let tasks = report.status.tasks;
-            format!("{} of {} tasks are done; ", tasks.done, tasks.total)
+/// The run asked for, and how far it is.
+fn serves(status: &RunStatus) -> String {
+    let RunStatus {
+        manifest, tasks, ..
+    } = status;
+    let paused = match status.state {
+        RunState::Paused => format!("\n  paused; to go on: queensctl resume {}", manifest.run),
+        RunState::Running | RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
+            String::new()
         }
-        Ok(None) | Err(_) => String::new(),
     };
-    eprintln!(
-        "interrupted: {done}everything is saved in {dir}; the same command resumes (again Ctrl-C: exit at once)"
-    );
+    format!(
+        "run {}\n  N = {}, {}, plan {}, {}, {} done{paused}",
+        manifest.run,
+        manifest.spec.board,
+        method_text(manifest.spec.layout),
+        manifest.plan.short(),
+        plural(tasks.total, "task"),
+        thousands(tasks.done.into()),
+    )
+}
+
+/// Says that nothing is lost and how to go on; with `--json` how far the run was, too.
+async fn interrupted(options: &Options, watched: &Watched) -> anyhow::Result<()> {
+    let dir = data::shown(&options.data_dir);
+    let report = match watched.driver.status(watched.target).await {
+        Ok(report) => report.filter(|report| report.outcome.is_none()),
+        // The driver has ended; what it said before is on disk.
+        Err(_) => None,
+    };
+    let done = report.as_ref().map_or_else(String::new, |report| {
+        let tasks = report.status.tasks;
+        format!(
+            "{} of {} done; ",
+            thousands(tasks.done.into()),
+            plural(tasks.total, "task")
+        )
+    });
+    let command = match options.again {
+        true => "the same command without --again resumes",
+        false => "the same command resumes",
+    };
+    tell(&format!(
+        "interrupted: {done}everything is saved in {dir}; {command} (Ctrl-C again: exit at once)"
+    ));
+    match report {
+        Some(report) if options.json => print_line(&partial_json(&report.status).to_string()),
+        Some(_) | None => Ok(()),
+    }
 }

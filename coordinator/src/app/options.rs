@@ -2,6 +2,8 @@
 
 use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
+use super::{address::Advertised, data::Asked};
+use crate::environment::{self, Needs};
 use clap::Parser;
 use common::{
     board::Board,
@@ -26,52 +28,56 @@ const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_000
 /// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
 /// into tasks, keeps every result on disk, and resumes where it stopped.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "coordinator", version)]
+#[command(name = "coordinator", version, after_help = AFTER_HELP)]
 pub struct Options {
-    /// The board's side, 1 to 32: starts a run, or resumes it from the data directory. Without it
-    /// the runs of the data directory are served
+    /// The board's side, 1 to 32: starts a run, or resumes it from the data directory, which holds
+    /// any number of runs. Without it the runs of the data directory are served
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub n: Option<Board>,
 
     /// How to count: auto, rows or frames
-    #[arg(long, default_value = "auto", requires = "n")]
+    #[arg(long, default_value = "auto")]
     pub method: MethodChoice,
 
     /// How method rows divides the board: first-rows or border
-    #[arg(long, value_name = "LAYOUT", requires = "n")]
+    #[arg(long, value_name = "LAYOUT")]
     pub prefix: Option<Prefix>,
 
     /// How much work a task holds, in microseconds of one core [default: by N]
-    #[arg(long, value_name = "MICROSECONDS", requires = "n", value_parser = task_cost)]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = task_cost)]
     pub task_cost: Option<NonZeroU64>,
+
+    /// Starts another run of the board, although the data directory holds one
+    #[arg(long)]
+    pub again: bool,
 
     /// Where runs and results are kept
     #[arg(long, value_name = "DIR", default_value = "queens-data")]
     pub data_dir: PathBuf,
 
-    /// Where to serve gRPC; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7171")]
-    pub listen: String,
+    /// Where to serve gRPC; port 0 takes a free one [default: 127.0.0.1:7171; with --local a free
+    /// port if that is taken]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+
+    /// By what name or address other machines reach this one [default: that of its default route]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Option<Advertised>,
 
     /// Also count in this process, and exit when the run is done
     #[arg(long)]
     pub local: bool,
 
     /// Threads that count in this process [default: all cores]
-    #[arg(long, value_name = "T", requires = "local")]
+    #[arg(long, value_name = "T")]
     pub threads: Option<Threads>,
 
     /// Memory that counting in this process may use, such as 8GiB [default: 80 % of what is free]
-    #[arg(long, value_name = "BYTES", requires = "local")]
+    #[arg(long, value_name = "BYTES")]
     pub memory: Option<MemorySize>,
 
     /// Kernel that counts in this process: auto, scalar, avx2, avx512 or neon
-    #[arg(
-        long,
-        value_name = "KERNEL",
-        default_value = "auto",
-        requires = "local"
-    )]
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
     pub kernel: KernelChoice,
 
     /// Exit when the run is done instead of serving on
@@ -95,6 +101,18 @@ pub struct Options {
     pub sync_ms: u64,
 }
 
+const AFTER_HELP: &str = "\
+Examples:
+  coordinator --n 16 --local
+      counts N = 16 on this machine alone
+  coordinator --n 20 --listen 0.0.0.0:7171 --insecure
+      starts N = 20, or goes on with it, for the workers of a network that you
+      trust; prints the line to paste on them
+
+Exit codes:
+  0 complete, 1 error, 2 bad usage, 3 the total contradicts a check,
+  130 interrupted: everything is saved, the same command goes on";
+
 /// A run that the command line asks for and that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
@@ -109,7 +127,44 @@ pub enum BadRequest {
     Kernel(#[from] MissingKernel),
 }
 
+/// What counts only for a run that is asked for, and for counting in this process.
+const NEEDS: [Needs; 7] = [
+    Needs {
+        flag: "method",
+        other: "n",
+    },
+    Needs {
+        flag: "prefix",
+        other: "n",
+    },
+    Needs {
+        flag: "task_cost",
+        other: "n",
+    },
+    Needs {
+        flag: "again",
+        other: "n",
+    },
+    Needs {
+        flag: "threads",
+        other: "local",
+    },
+    Needs {
+        flag: "memory",
+        other: "local",
+    },
+    Needs {
+        flag: "kernel",
+        other: "local",
+    },
+];
+
 impl Options {
+    /// Reads the command line and the environment; ends the process where they make no sense.
+    pub fn read() -> Self {
+        environment::read(&NEEDS)
+    }
+
     /// The plan of the run asked for, if one is.
     pub fn plan(&self) -> Result<Option<Plan>, BadRequest> {
         let Some(board) = self.n else { return Ok(None) };
@@ -126,6 +181,16 @@ impl Options {
             None => spec,
         };
         Ok(Some(Plan::new(spec)?))
+    }
+
+    /// What the command line says of the run whose plan has this spec.
+    pub(super) fn asked(&self, spec: PlanSpec) -> Asked {
+        let chosen = self.method != MethodChoice::Auto || self.prefix.is_some();
+        Asked {
+            spec,
+            layout: chosen.then_some(spec.layout),
+            task_cost: self.task_cost.map(NonZeroU64::get),
+        }
     }
 
     /// The kernel that counts in this process, if one is to.

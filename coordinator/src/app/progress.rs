@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::{
     driver::StatusReport,
-    text::{span, thousands},
+    text::{plural, span, thousands},
 };
 
 /// Between two log lines.
@@ -93,10 +93,10 @@ fn words(report: &StatusReport) -> String {
         return "all tasks done, counting the symmetric solutions".to_owned();
     }
     let mut words = format!(
-        "{} of {} tasks, {} workers",
+        "{} of {}, {}",
         thousands(status.tasks.done.into()),
-        thousands(status.tasks.total.into()),
-        status.workers.len(),
+        plural(status.tasks.total, "task"),
+        plural(status.workers.len(), "worker"),
     );
     if let Some(estimate) = status.estimate {
         words += &format!(", about {} solutions", thousands(estimate.solutions));
@@ -117,10 +117,11 @@ pub struct LogWriter;
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let write = || io::stderr().write_all(bytes);
-        match BAR.get() {
-            Some(bar) => bar.suspend(write)?,
-            None => write()?,
-        }
+        // Nobody can be told that nobody can be told.
+        let _ = match BAR.get() {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        };
         Ok(bytes.len())
     }
 

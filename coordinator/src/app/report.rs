@@ -1,5 +1,8 @@
 //! The last words of a run, for people and for programs.
 
+use std::io::{self, Write as _};
+
+use anyhow::Context as _;
 use common::{
     board::Board,
     method::Method,
@@ -9,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     driver::{Known, Outcome},
+    sched::RunStatus,
     text::{span, thousands},
 };
 
@@ -74,6 +78,29 @@ impl Report {
             "seconds": outcome.seconds,
         })
     }
+}
+
+/// The JSON object of a run that was interrupted: nothing that could be taken for a result.
+pub(super) fn partial_json(status: &RunStatus) -> Value {
+    let spec = &status.manifest.spec;
+    json!({
+        "run": status.manifest.run.to_string(),
+        "n": spec.board.n(),
+        "method": spec.layout.method().name(),
+        "complete": false,
+        "solutions_so_far": status.solutions_so_far.to_string(),
+        "tasks": status.tasks.total,
+        "tasks_done": status.tasks.done,
+    })
+}
+
+/// Writes a line to stdout.
+pub(super) fn print_line(line: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    written.context(
+        "cannot write the result to standard output (it is kept: the same command prints it again)",
+    )
 }
 
 fn classes_text(counts: &Counts) -> String {

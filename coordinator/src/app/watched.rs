@@ -1,8 +1,7 @@
 //! Watching runs to their end: progress on stderr, results on stdout.
 
 use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -10,12 +9,13 @@ use anyhow::{Context as _, anyhow};
 use common::run::RunId;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Report, progress::Progress};
+use super::{Report, progress::Progress, report::print_line};
 use crate::{
     driver::{DriverHandle, Outcome, StatusReport},
     exit::Exit,
     sched::RunSummary,
     store::RunState,
+    text::tell,
 };
 
 /// How often the progress is looked at.
@@ -28,6 +28,8 @@ pub(super) struct Watched {
     pub(super) target: Option<RunId>,
     pub(super) exit_when_done: bool,
     pub(super) json: bool,
+    /// Runs that were over before, and that nobody asked for now.
+    pub(super) old: BTreeSet<RunId>,
 }
 
 impl Watched {
@@ -36,6 +38,7 @@ impl Watched {
         let mut outcomes = self.driver.outcomes();
         let mut progress = Progress::new();
         let mut printed = BTreeMap::new();
+        let mut old = self.old.clone();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -43,7 +46,8 @@ impl Watched {
             let runs = self.driver.runs().await?;
             // The guard ends with the statement; while it lives the driver cannot go on.
             let all = outcomes.borrow_and_update().clone();
-            self.print_new(&all, &mut printed, &progress).await?;
+            self.print_new(&all, (&mut printed, &mut old), &progress)
+                .await?;
             if self.exit_when_done
                 && let Some(exit) = self.exit(&runs, &all)?
             {
@@ -60,12 +64,12 @@ impl Watched {
         }
     }
 
-    /// Prints what was not printed before; a total that was withdrawn since is printed again, as it
-    /// is then.
+    /// Prints what was not printed before, and was not over before that; a total that was withdrawn
+    /// since is printed again, as it is then.
     async fn print_new(
         &self,
         all: &BTreeMap<RunId, Outcome>,
-        printed: &mut BTreeMap<RunId, Outcome>,
+        (printed, old): (&mut BTreeMap<RunId, Outcome>, &mut BTreeSet<RunId>),
         progress: &Progress,
     ) -> anyhow::Result<()> {
         for run in withdrawn(all, printed) {
@@ -74,19 +78,23 @@ impl Watched {
             };
             let spec = report.status.manifest.spec;
             progress.aside(|| {
-                eprintln!(
+                tell(&format!(
                     "run {run} (N = {}): a later count contradicts the total printed before, which \
                      no longer holds; the tasks in question are counted again",
                     spec.board
-                );
+                ));
             });
         }
         for outcome in all.values() {
-            if printed.get(&outcome.run) == Some(outcome) {
+            // Who asked for one result gets one, whatever else the data directory holds.
+            let unasked = self.exit_when_done && self.target.is_some_and(|run| run != outcome.run);
+            if unasked || printed.get(&outcome.run) == Some(outcome) {
                 continue;
             }
             // A run that was deleted meanwhile has nothing more to say.
-            if let Some(report) = self.report(outcome.clone()).await? {
+            if !old.remove(&outcome.run)
+                && let Some(report) = self.report(outcome.clone()).await?
+            {
                 progress.aside(|| self.print(&report))?;
             }
             printed.insert(outcome.run, outcome.clone());
@@ -105,14 +113,10 @@ impl Watched {
     }
 
     fn print(&self, report: &Report) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
-        let written = match self.json {
-            true => writeln!(out, "{}", report.json()),
-            false => writeln!(out, "{}", report.line()),
-        };
-        written
-            .and_then(|()| out.flush())
-            .context("cannot print the result")
+        match self.json {
+            true => print_line(&report.json().to_string()),
+            false => print_line(&report.line()),
+        }
     }
 
     /// How to exit, once nothing is left to wait for.

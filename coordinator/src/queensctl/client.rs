@@ -1,19 +1,33 @@
-//! The way to the coordinator.
+//! The way to the coordinator: within a time limit, and with a next step where it ends.
 
-use std::time::Duration;
+use std::{error::Error as _, io, time::Duration};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use proto::{limits::MESSAGE_BYTES, v1::runs_client::RunsClient};
-use tonic::transport::{Channel, Endpoint};
+use tokio::{net::lookup_host, time::timeout};
+use tonic::{
+    Code, Response, Status,
+    transport::{Channel, Endpoint},
+};
+use worker::config::{Address, duration};
 
 pub(super) type Client = RunsClient<Channel>;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where the coordinator is.
+/// A mistake on the command line that only shows later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BadUsage(pub(super) String);
+
+/// Nobody answers now, but somebody may later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unreachable(String);
+
+/// Where the coordinator is, and how long to wait for it.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Connection {
     /// Where the coordinator serves
@@ -24,6 +38,14 @@ pub(super) struct Connection {
         default_value = "http://127.0.0.1:7171"
     )]
     coordinator: String,
+
+    /// Allow plain text to a coordinator on another machine
+    #[arg(long, global = true)]
+    insecure: bool,
+
+    /// How long to wait for the connection, and for an answer, such as 10s or 2m
+    #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    timeout: Duration,
 }
 
 impl Connection {
@@ -34,46 +56,105 @@ impl Connection {
 
     /// Connects, or says in one line why not.
     pub(super) async fn connect(&self) -> anyhow::Result<Client> {
-        connect(&self.coordinator).await
+        let address = Address::new(&self.coordinator, self.insecure)
+            .map_err(|bad| BadUsage(format!("--coordinator {bad}")))?;
+        let channel = self.in_time(self.channel(&address)).await??;
+        Ok(RunsClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES))
+    }
+
+    async fn channel(&self, address: &Address) -> Result<Channel, Unreachable> {
+        let uri = address.uri();
+        let host = uri.host().unwrap_or_default();
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        // The transport would look it up too, but its error does not tell a wrong name from a
+        // coordinator that is down.
+        if let Err(error) = lookup_host((name, uri.port_u16().unwrap_or_default())).await {
+            return Err(Unreachable(format!(
+                "{}: there is no host '{host}' ({error}); check the name, or give its address",
+                self.url()
+            )));
+        }
+        let endpoint = Endpoint::from(uri.clone())
+            .http2_keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true);
+        endpoint.connect().await.map_err(|error| {
+            let why = io_error(&error).map_or_else(String::new, |why| format!(" ({why})"));
+            Unreachable(format!(
+                "no coordinator answers at {}{why}; is it running, and is this its --listen \
+                 address? (--coordinator gives another one)",
+                self.url()
+            ))
+        })
+    }
+
+    /// The answer to one call, or in one line why there is none.
+    pub(super) async fn ask<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> anyhow::Result<T> {
+        match self.in_time(call).await? {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => Err(self.plain(&status)),
+        }
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Unreachable> {
+        let late = |_| {
+            Unreachable(format!(
+                "{} does not answer within {:?}; is that a coordinator's port, and does nothing on \
+                 the way swallow packets? (--timeout waits longer)",
+                self.url(),
+                self.timeout
+            ))
+        };
+        timeout(self.timeout, work).await.map_err(late)
+    }
+
+    /// What the coordinator said, without the words of the transport.
+    pub(super) fn plain(&self, status: &Status) -> anyhow::Error {
+        let url = self.url();
+        if is_lost(status) {
+            return Unreachable(format!("{url}: the connection was lost; ask again, and if that does not help, check that this is \
+                 a coordinator's address")).into();
+        }
+        // What a coordinator says comes without a source.
+        if status.source().is_some() {
+            return anyhow!(
+                "{url} answers, but not as a coordinator does; give the address that the \
+                 coordinator prints when it starts (port 7171, unless --listen says otherwise)"
+            );
+        }
+        match (status.code(), status.message()) {
+            (Code::Unimplemented, _) => anyhow!(
+                "{url} does not know this request; is it a coordinator's address, and are both \
+                 programs of the same release?"
+            ),
+            (code, "") => anyhow!("the coordinator answered {code:?}"),
+            (_, message) => anyhow!("{message}"),
+        }
     }
 }
 
-async fn connect(url: &str) -> anyhow::Result<Client> {
-    let endpoint = Endpoint::from_shared(url.to_owned())
-        .ok()
-        .filter(|endpoint| endpoint.uri().host().is_some())
-        .with_context(|| format!("'{url}' is no address; give one such as http://HOST:7171"))?;
-    match endpoint.uri().scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(anyhow!(
-                "{url}: this version speaks plain text only; give http://"
-            ));
-        }
-        Some(_) | None => {
-            return Err(anyhow!(
-                "'{url}' is no address; give one such as http://HOST:7171"
-            ));
-        }
-    }
-    let endpoint = endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT);
-    let channel = endpoint.connect().await.map_err(|_| {
-        anyhow!(
-            "no coordinator answers at {url}; is it running? (give its address with --coordinator)"
-        )
-    })?;
-    Ok(RunsClient::new(channel)
-        .max_decoding_message_size(MESSAGE_BYTES)
-        .max_encoding_message_size(MESSAGE_BYTES))
+/// Whether the connection broke, so that the same question may have an answer later.
+fn is_lost(status: &Status) -> bool {
+    let broken = |error: io::Error| error.kind() != io::ErrorKind::InvalidData;
+    status.source().and_then(io_error).is_some_and(broken)
 }
 
-/// What the coordinator said, without the words of the transport.
-pub(super) fn plain(status: tonic::Status) -> anyhow::Error {
-    match status.message() {
-        "" => anyhow!("the coordinator answered {:?}", status.code()),
-        message => anyhow!("{message}"),
-    }
+/// The operating system's word among the causes of an error.
+fn io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut cause = error;
+    let cause = loop {
+        match cause.downcast_ref::<io::Error>() {
+            Some(found) => break found,
+            None => cause = cause.source()?,
+        }
+    };
+    Some(match cause.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::from(cause.kind()),
+    })
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod ladder;
+mod name;
 mod options;
 mod output;
 mod render;
@@ -11,14 +12,41 @@ mod verify;
 mod workers;
 
 pub use self::options::Options;
-use self::{options::Command, runs::Control};
-use crate::{exit::Exit, text::one_line};
+use self::{
+    client::{BadUsage, Connection},
+    options::Command,
+    runs::Control,
+};
+use crate::{
+    exit::Exit,
+    text::{one_line, tell},
+};
 
 /// Runs the program and says what went wrong, if something did.
 pub async fn main(options: Options) -> Exit {
-    let to = &options.connection;
     let done = match options.command {
-        Command::Status(status) => self::status::status(to, &status).await,
+        // These compute on this thread: Ctrl-C has to end them without being asked for.
+        Command::Verify(options) => verify::verify(&options),
+        Command::Ladder(options) => ladder::climb(&options),
+        asking => tokio::select! {
+            done = ask(&options.connection, asking) => done,
+            Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+        },
+    };
+    done.unwrap_or_else(|error| {
+        tell(&format!("error: {}", one_line(&error)));
+        match error.is::<BadUsage>() {
+            true => Exit::Usage,
+            false => Exit::Error,
+        }
+    })
+}
+
+/// Follows a command that a coordinator answers.
+async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Status(options) => status::status(to, &options).await,
+        Command::Wait(options) => status::wait(to, &options).await,
         Command::Workers(options) => workers::workers(to, &options).await,
         Command::Runs(options) => runs::runs(to, &options).await,
         Command::Submit(run) => runs::submit(to, &run).await,
@@ -30,9 +58,5 @@ pub async fn main(options: Options) -> Exit {
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
         Command::Ladder(options) => ladder::climb(&options),
-    };
-    done.unwrap_or_else(|error| {
-        eprintln!("error: {}", one_line(&error));
-        Exit::Error
-    })
+    }
 }

@@ -2,11 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::environment;
+
 use super::{
     client::Connection,
     ladder::LadderOptions,
     runs::{ControlOptions, ExportOptions, RunsOptions, SubmitOptions},
-    status::StatusOptions,
+    status::{StatusOptions, WaitOptions},
     verify::VerifyOptions,
     workers::WorkersOptions,
 };
@@ -22,11 +24,21 @@ pub struct Options {
     pub(super) command: Command,
 }
 
+impl Options {
+    /// Reads the command line and the environment; ends the process where they make no sense.
+    pub fn read() -> Self {
+        environment::read(&[])
+    }
+}
+
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
     /// How far a run is
     Status(StatusOptions),
+    /// Waits until a run is over, prints its result, and exits with its outcome: 0 complete, 1
+    /// cancelled, 3 contradicted
+    Wait(WaitOptions),
     /// The workers of the coordinator
     Workers(WorkersOptions),
     /// The runs of the coordinator

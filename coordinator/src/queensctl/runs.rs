@@ -7,12 +7,12 @@ use common::{
     board::Board,
     choice::{MethodChoice, Prefix, choose},
     plan::PlanSpec,
-    run::RunId,
 };
 use proto::v1::{self, ListRequest, RunRequest, SubmitRequest};
 
 use super::{
-    client::{Connection, plain},
+    client::{BadUsage, Connection},
+    name::RunName,
     output::print,
     render,
 };
@@ -29,15 +29,15 @@ pub(super) struct RunsOptions {
 /// Options of `pause`, `resume`, `cancel`, `retry` and `delete`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ControlOptions {
-    /// The run: 16 hexadecimal digits, see `queensctl runs`
-    run: RunId,
+    /// The run: the first digits of its name, see `queensctl runs`, or last
+    run: RunName,
 }
 
 /// Options of `export`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ExportOptions {
-    /// The run: 16 hexadecimal digits, see `queensctl runs`
-    run: RunId,
+    /// The run: the first digits of its name, see `queensctl runs`, or last
+    run: RunName,
 }
 
 /// Options of `submit`.
@@ -79,8 +79,7 @@ pub(super) enum Control {
 
 pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
-    let runs = client.list(ListRequest {}).await.map_err(plain)?;
-    let runs = runs.into_inner().runs;
+    let runs = connection.ask(client.list(ListRequest {})).await?.runs;
     match options.json {
         true => {
             for run in &runs {
@@ -99,10 +98,7 @@ pub(super) async fn submit(
 ) -> anyhow::Result<Exit> {
     let layout = match choose(options.n, options.method, options.prefix, u64::MAX) {
         Ok(choice) => choice.layout,
-        Err(bad) => {
-            eprintln!("error: {bad}");
-            return Ok(Exit::Usage);
-        }
+        Err(bad) => return Err(BadUsage(bad.to_string()).into()),
     };
     let usual = PlanSpec::new(options.n, layout);
     let spec = PlanSpec {
@@ -114,8 +110,8 @@ pub(super) async fn submit(
         priority: options.priority,
     };
     let mut client = connection.connect().await?;
-    let run = client.submit(request).await.map_err(plain)?;
-    show_run(run.get_ref(), options.json)
+    let run = connection.ask(client.submit(request)).await?;
+    show_run(&run, options.json)
 }
 
 fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<Exit> {
@@ -132,14 +128,15 @@ pub(super) async fn control(
     control: Control,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
-    let request = RunRequest { run: options.run.0 };
+    let run = options.run.find(connection, &mut client).await?;
+    let request = RunRequest { run };
     let run = match control {
-        Control::Pause => client.pause(request).await,
-        Control::Resume => client.resume(request).await,
-        Control::Cancel => client.cancel(request).await,
-        Control::Retry => client.retry(request).await,
+        Control::Pause => connection.ask(client.pause(request)).await,
+        Control::Resume => connection.ask(client.resume(request)).await,
+        Control::Cancel => connection.ask(client.cancel(request)).await,
+        Control::Retry => connection.ask(client.retry(request)).await,
     };
-    show_run(run.map_err(plain)?.get_ref(), false)
+    show_run(&run?, false)
 }
 
 pub(super) async fn delete(
@@ -147,9 +144,9 @@ pub(super) async fn delete(
     options: &ControlOptions,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
-    let request = RunRequest { run: options.run.0 };
-    let run = client.delete(request).await.map_err(plain)?;
-    print(&format!("deleted {}", render::run_text(run.get_ref())))?;
+    let run = options.run.find(connection, &mut client).await?;
+    let run = connection.ask(client.delete(RunRequest { run })).await?;
+    print(&format!("deleted {}", render::run_text(&run)))?;
     Ok(Exit::Success)
 }
 
@@ -158,11 +155,13 @@ pub(super) async fn export(
     options: &ExportOptions,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
-    let request = RunRequest { run: options.run.0 };
-    let records = client.export(request).await.map_err(plain)?;
-    let mut records = records.into_inner();
-    while let Some(record) = records.message().await.map_err(plain)? {
-        print(&record.line)?;
+    let run = options.run.find(connection, &mut client).await?;
+    let mut records = connection.ask(client.export(RunRequest { run })).await?;
+    loop {
+        match records.message().await {
+            Ok(Some(record)) => print(&record.line)?,
+            Ok(None) => return Ok(Exit::Success),
+            Err(status) => return Err(connection.plain(&status)),
+        }
     }
-    Ok(Exit::Success)
 }

@@ -1,22 +1,24 @@
 //! `queensctl status`: once, or again and again.
 
 use std::{
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
+use anyhow::anyhow;
 use clap::Args;
 use common::run::RunId;
 use proto::v1::{self, GetStatusRequest, RunState, WatchStatusRequest};
 use tokio::time::sleep;
-use tonic::Code;
+use tonic::{Code, Status, Streaming};
 
 use super::{
-    client::{Client, Connection, plain},
+    client::{Client, Connection, Unreachable},
+    name::RunName,
     output::print,
     render,
 };
-use crate::exit::Exit;
+use crate::{exit::Exit, text::tell};
 
 /// Between two attempts of `status --watch` to reach a coordinator that was there before.
 const RETRY: Duration = Duration::from_secs(1);
@@ -24,8 +26,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Options of `status`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
-    /// The run [default: the one served first]
-    run: Option<RunId>,
+    /// The run: the first digits of its name, or last [default: the one served first]
+    run: Option<RunName>,
 
     /// Shows it again whenever it changes, until the run is done
     #[arg(long)]
@@ -36,19 +38,66 @@ pub(super) struct StatusOptions {
     json: bool,
 }
 
+/// Options of `wait`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct WaitOptions {
+    /// The run: the first digits of its name, see `queensctl runs`, or last
+    run: RunName,
+
+    /// Prints the result as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
 pub(super) async fn status(
     connection: &Connection,
     options: &StatusOptions,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
+    let run = match &options.run {
+        Some(name) => Some(name.find(connection, &mut client).await?),
+        None => None,
+    };
     if options.watch {
-        return watch(connection, client, options).await;
+        let mut screen = Screen::new(options.json);
+        return follow(connection, (client, run), &mut |status| screen.show(status)).await;
     }
-    let run = options.run.map(|run| run.0);
     let request = GetStatusRequest { run };
-    let status = client.get_status(request).await.map_err(plain)?;
-    show_status(status.get_ref(), options.json)?;
+    let status = connection.ask(client.get_status(request)).await?;
+    show_status(&status, options.json)?;
     Ok(Exit::Success)
+}
+
+pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyhow::Result<Exit> {
+    let mut client = connection.connect().await?;
+    let run = options.run.find(connection, &mut client).await?;
+    let mut told = false;
+    let mut show = |status: &v1::Status| {
+        if ended(status).is_some() {
+            return show_end(status, options.json);
+        }
+        if !told {
+            told = true;
+            tell(&format!(
+                "waiting for run {}: {:.2} % of the work is done",
+                RunId(run),
+                status.fraction_done * 100.0
+            ));
+        }
+        Ok(())
+    };
+    follow(connection, (client, Some(run)), &mut show).await
+}
+
+/// The last word on a run that is over.
+fn show_end(status: &v1::Status, json: bool) -> anyhow::Result<()> {
+    match status.result.is_some() || json {
+        true => show_status(status, json),
+        false => {
+            let run = status.run.clone().unwrap_or_default();
+            Err(anyhow!("run {} was cancelled", RunId(run.run)))
+        }
+    }
 }
 
 fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
@@ -58,59 +107,106 @@ fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Follows a run over restarts of the coordinator.
-async fn watch(
+/// What `--watch` draws on.
+struct Screen {
+    json: bool,
+    /// A terminal shows one text, which changes; a file or a pipe gets one after the other.
+    redraw: bool,
+    last: Option<v1::Status>,
+}
+
+impl Screen {
+    fn new(json: bool) -> Self {
+        Self {
+            json,
+            redraw: !json && io::stdout().is_terminal(),
+            last: None,
+        }
+    }
+
+    fn show(&mut self, status: &v1::Status) -> anyhow::Result<()> {
+        let news = without_clocks(status);
+        if !self.redraw && self.last.as_ref() == Some(&news) {
+            return Ok(());
+        }
+        self.last = Some(news);
+        if self.redraw {
+            // Clears the terminal and goes to its top left corner.
+            let _ = write!(io::stdout(), "\x1b[2J\x1b[H");
+        }
+        show_status(status, self.json)
+    }
+}
+
+/// What of a status is news: not that time went by and averages with it.
+fn without_clocks(status: &v1::Status) -> v1::Status {
+    let mut news = status.clone();
+    news.eta_seconds = None;
+    news.solutions_per_second = 0.0;
+    // As it is shown.
+    news.fraction_done = (news.fraction_done * 1e4).round();
+    for worker in &mut news.workers {
+        worker.last_seen_ms_ago = 0;
+        worker.cost_per_second = 0.0;
+    }
+    news
+}
+
+/// Follows a run over restarts of the coordinator until it is over.
+async fn follow(
     connection: &Connection,
-    mut client: Client,
-    options: &StatusOptions,
+    (mut client, mut run): (Client, Option<u64>),
+    show: &mut dyn FnMut(&v1::Status) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
-    let mut run = options.run.map(|run| run.0);
-    let redraw = !options.json && io::stdout().is_terminal();
+    let mut stream = watch(connection, &mut client, run).await?;
     loop {
-        let request = WatchStatusRequest {
-            run,
-            interval_ms: 1000,
-        };
-        let lost = match client.watch_status(request).await {
-            Err(status) => status,
-            Ok(stream) => {
-                let mut stream = stream.into_inner();
-                loop {
-                    match stream.message().await {
-                        Ok(Some(status)) => {
-                            if redraw {
-                                // Clears the terminal and goes to its top left corner.
-                                print!("\x1b[2J\x1b[H");
-                            }
-                            show_status(&status, options.json)?;
-                            run = status.run.as_ref().map(|run| run.run);
-                            if let Some(exit) = ended(&status) {
-                                return Ok(exit);
-                            }
-                        }
-                        Ok(None) => break tonic::Status::unavailable("the coordinator went away"),
-                        Err(status) => break status,
-                    }
+        let lost = match stream.message().await {
+            Ok(Some(status)) => {
+                show(&status)?;
+                run = status.run.as_ref().map(|run| run.run);
+                match ended(&status) {
+                    Some(exit) => return Ok(exit),
+                    None => continue,
                 }
             }
+            Ok(None) => Status::unavailable("the coordinator went away"),
+            Err(status) => status,
         };
         if !matches!(
             lost.code(),
             Code::Unavailable | Code::Unknown | Code::Cancelled
         ) {
-            return Err(plain(lost));
+            return Err(connection.plain(&lost));
         }
-        eprintln!(
+        tell(&format!(
             "{} does not answer; trying again every second",
             connection.url()
-        );
-        client = loop {
+        ));
+        stream = loop {
             sleep(RETRY).await;
-            if let Ok(client) = connection.connect().await {
-                break client;
+            let again = match connection.connect().await {
+                Ok(mut client) => watch(connection, &mut client, run).await,
+                Err(error) => Err(error),
+            };
+            match again {
+                Err(error) if error.is::<Unreachable>() => {}
+                Err(error) => return Err(error),
+                Ok(stream) => break stream,
             }
         };
     }
+}
+
+async fn watch(
+    connection: &Connection,
+    client: &mut Client,
+    run: Option<u64>,
+) -> anyhow::Result<Streaming<v1::Status>> {
+    let request = WatchStatusRequest {
+        run,
+        interval_ms: 1000,
+    };
+    connection.ask(client.watch_status(request)).await
 }
 
 /// How to exit when nothing more will change.

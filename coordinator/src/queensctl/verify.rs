@@ -8,6 +8,7 @@ use super::output::print;
 use crate::{
     exit::Exit,
     store::{self, VerifyError},
+    text::tell,
 };
 
 /// Options of `verify`.
@@ -24,7 +25,7 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
             Ok(Exit::Success)
         }
         Err(flawed @ VerifyError::Flawed(_)) => {
-            eprintln!("error: {flawed}");
+            tell(&format!("error: {flawed}"));
             Ok(Exit::Contradicted)
         }
         Err(other) => Err(other.into()),

@@ -3,11 +3,7 @@
 use clap::Args;
 use proto::v1::WorkersRequest;
 
-use super::{
-    client::{Connection, plain},
-    output::print,
-    render,
-};
+use super::{client::Connection, output::print, render};
 use crate::exit::Exit;
 
 /// Options of `workers`.
@@ -23,8 +19,10 @@ pub(super) async fn workers(
     options: &WorkersOptions,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
-    let workers = client.workers(WorkersRequest {}).await.map_err(plain)?;
-    let workers = workers.into_inner().workers;
+    let workers = connection
+        .ask(client.workers(WorkersRequest {}))
+        .await?
+        .workers;
     match options.json {
         true => {
             for worker in &workers {

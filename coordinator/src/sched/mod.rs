@@ -93,6 +93,8 @@ pub struct Scheduler {
     by_id: BTreeMap<RunId, RunIx>,
     /// In the order in which they are served.
     order: Vec<RunIx>,
+    /// See [`Scheduler::prefer`].
+    preferred: Option<RunId>,
     workers: Workers,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
@@ -108,10 +110,16 @@ impl Scheduler {
             runs: Vec::new(),
             by_id: BTreeMap::new(),
             order: Vec::new(),
+            preferred: None,
             workers: Workers::default(),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
         }
+    }
+
+    /// Serves this run, which is still to be added, before all others of its priority.
+    pub fn prefer(&mut self, run: RunId) {
+        self.preferred = Some(run);
     }
 
     /// A new run, or one found on disk.
@@ -130,11 +138,12 @@ impl Scheduler {
         assert_eq!(before, None, "run {} is there already", manifest.run);
         self.runs.push(Run::new(manifest.clone(), plan, state));
         self.order.push(number);
-        let runs = &self.runs;
+        let (runs, preferred) = (&self.runs, self.preferred);
         self.order.sort_by_key(|&run| {
             let manifest = &runs[run].manifest;
+            let waits = preferred != Some(manifest.run);
             let age = (manifest.created_unix_ms, run);
-            (std::cmp::Reverse(manifest.priority), age)
+            (std::cmp::Reverse(manifest.priority), waits, age)
         });
     }
 

@@ -140,6 +140,26 @@ fn the_higher_priority_is_served_first_then_the_older_run() {
 }
 
 #[test]
+fn the_preferred_run_goes_before_older_ones_but_not_before_urgent_ones() {
+    let mut scheduler = scheduler();
+    let (urgent, preferred) = (RunId(1), RunId(2));
+    scheduler.prefer(preferred);
+    for (run, priority) in [(preferred, 0), (urgent, 5)] {
+        scheduler.add_run(
+            &manifest(run, priority),
+            TRUTH.plan.clone(),
+            RunState::Running,
+        );
+    }
+    let served: Vec<_> = scheduler
+        .runs()
+        .iter()
+        .map(|run| run.manifest.run)
+        .collect();
+    assert_eq!(served, [urgent, preferred, RUN]);
+}
+
+#[test]
 fn everything_in_a_message_is_bounded() {
     let mut scheduler = scheduler_with(Config {
         grants_per_sync: 3,

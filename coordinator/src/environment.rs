@@ -1,0 +1,172 @@
+//! Flags from the environment: `--data-dir` is also `QUEENS_DATA_DIR`.
+
+use std::{env, ffi::OsStr};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches,
+    builder::{BoolishValueParser, StyledStr},
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+
+/// What the end of `--help` says of it.
+const HELP: &str = "\
+Environment:
+  QUEENS_…    every flag by its name: QUEENS_DATA_DIR=/srv/queens is --data-dir,
+              QUEENS_JSON=1 is --json; what the command line says goes first
+  RUST_LOG    what is logged to stderr: error, warn, info (the default), debug
+  NO_COLOR    set to anything: no colours";
+
+/// A flag that means nothing without another one.
+pub(crate) struct Needs {
+    /// The flag's field.
+    pub(crate) flag: &'static str,
+    /// The field of the flag that it needs.
+    pub(crate) other: &'static str,
+}
+
+/// Reads the command line, and from the environment what it leaves open. Ends the process where they
+/// make no sense, or help was asked for.
+pub(crate) fn read<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> T {
+    let mut command = with_environment(T::command());
+    let help = match command.get_after_help() {
+        Some(help) => format!("{help}\n\n{HELP}"),
+        None => HELP.to_owned(),
+    };
+    command = command.after_help(help);
+    let read = command.try_get_matches_from_mut(env::args_os());
+    let read = read.and_then(|matches| {
+        check_needs(&mut command, &matches, needs)?;
+        T::from_arg_matches(&matches)
+    });
+    read.unwrap_or_else(|error| with_source(error.format(&mut command)).exit())
+}
+
+/// Lets every flag of `command` and of its subcommands be given in the environment too.
+pub(crate) fn with_environment(command: Command) -> Command {
+    command
+        .mut_args(from_environment)
+        .mut_subcommands(with_environment)
+}
+
+fn from_environment(arg: Arg) -> Arg {
+    let Some(name) = arg.get_long().map(variable) else {
+        return arg;
+    };
+    let arg = arg.env(name).hide_env(true);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+        _ => arg,
+    }
+}
+
+/// `data-dir` becomes `QUEENS_DATA_DIR`.
+fn variable(long: &str) -> String {
+    format!("QUEENS_{}", long.to_uppercase().replace('-', "_"))
+}
+
+/// Refuses what was typed and would have no effect. What stands in the environment may be meant for
+/// another program, and is passed over.
+fn check_needs(command: &mut Command, matches: &ArgMatches, needs: &[Needs]) -> Result<(), Error> {
+    let typed = |flag| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let given = |flag| matches!(matches.value_source(flag), Some(source) if source != ValueSource::DefaultValue);
+    for Needs { flag, other } in needs {
+        if typed(flag) && !given(other) {
+            let [flag, other] = [flag, other].map(|field| field.replace('_', "-"));
+            return Err(command.error(
+                ErrorKind::MissingRequiredArgument,
+                format!("--{flag} has no effect without --{other}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Adds where a bad value comes from, if it does not stand on the command line.
+fn with_source(mut error: Error) -> Error {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(usage)) => usage.split([' ', '=']).next().map(str::to_owned),
+        _ => None,
+    };
+    let Some(long) = flag.as_deref().and_then(|flag| flag.strip_prefix("--")) else {
+        return error;
+    };
+    let typed = env::args_os().any(|argument| is_flag(&argument, long));
+    let name = variable(long);
+    if !typed && env::var_os(&name).is_some() {
+        let tip = format!("the value is that of the environment variable {name}");
+        let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
+}
+
+fn is_flag(argument: &OsStr, long: &str) -> bool {
+    let argument = argument.to_string_lossy();
+    let name = argument
+        .strip_prefix("--")
+        .and_then(|rest| rest.split('=').next());
+    name == Some(long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(command: &Command, found: &mut Vec<(String, Option<String>)>) {
+        for arg in command.get_arguments() {
+            if let Some(long) = arg.get_long() {
+                let name = arg
+                    .get_env()
+                    .map(|name| name.to_string_lossy().into_owned());
+                found.push((long.to_owned(), name));
+            }
+        }
+        for subcommand in command.get_subcommands() {
+            flags(subcommand, found);
+        }
+    }
+
+    #[test]
+    fn every_flag_of_both_programs_can_be_given_in_the_environment() {
+        for command in [
+            crate::app::Options::command(),
+            crate::queensctl::Options::command(),
+        ] {
+            let mut found = Vec::new();
+            flags(&with_environment(command), &mut found);
+            assert!(found.len() > 5);
+            for (long, name) in found {
+                let expected = format!("QUEENS_{}", long.replace('-', "_").to_uppercase());
+                assert_eq!(name, Some(expected), "--{long}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_without_the_one_it_needs_is_refused() {
+        let read = |arguments: &[&str]| {
+            let mut command = Command::new("program")
+                .arg(
+                    Arg::new("memory_size")
+                        .long("memory-size")
+                        .default_value("1"),
+                )
+                .arg(Arg::new("local").long("local").action(ArgAction::SetTrue));
+            let matches = command.try_get_matches_from_mut(arguments)?;
+            let needs = [Needs {
+                flag: "memory_size",
+                other: "local",
+            }];
+            check_needs(&mut command, &matches, &needs)
+        };
+        assert!(read(&["program"]).is_ok());
+        assert!(read(&["program", "--memory-size", "3", "--local"]).is_ok());
+        let refused = read(&["program", "--memory-size", "3"]).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("--memory-size has no effect without --local")
+        );
+    }
+}
