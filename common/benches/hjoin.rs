@@ -61,7 +61,7 @@ fn main() {
             bottom.len()
         );
         for (&kernel, sum) in kernels.iter().zip(&mut sums) {
-            let mut join = HJoin::new(kernel, 2 * (2 * n - 1));
+            let mut join = HJoin::new(kernel, 2 * (2 * n - 1), 1);
             let mut best = f64::INFINITY;
             let mut found = 0;
             for _ in 0..number("--repeat", 3) {

@@ -71,6 +71,7 @@ fn row(board: Board, fraction: f64, task_cost: u64) -> Result<(), Box<dyn Error>
         &plan,
         &Setup {
             kernel: Kernel::best(),
+            threads: std::num::NonZeroU16::MIN,
             memory_bytes: 8 << 30,
             orientation: Orientation::Upright,
         },

@@ -1,8 +1,9 @@
-//! Times method `frames`: `frames_time N [--tasks K | --unit U] [--kernel NAME] [--memory BYTES]
-//! [--task-cost MICROSECONDS] [--turned] [--verbose]`.
+//! Times method `frames`: `frames_time N [--tasks K | --unit U] [--kernel NAME] [--threads T]
+//! [--memory BYTES] [--task-cost MICROSECONDS] [--turned] [--verbose]`.
 //!
-//! Counts all tasks of the board's plan, or the first K in the plan's pseudo-random order, on one
-//! thread, and prints what a run of the whole board would take at that pace.
+//! Counts all tasks of the board's plan, or the first K in the plan's pseudo-random order, by one
+//! crew of threads, and prints what a run of the whole board would take at that pace. Seconds are those
+//! of the leading thread on a CPU; a unit's wall seconds are printed beside them.
 
 #[path = "support/cpu.rs"]
 mod cpu;
@@ -27,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut spec = PlanSpec::new(board, Layout::Frames);
     let mut setup = Setup {
         kernel: Kernel::best(),
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 4 << 30,
         orientation: Orientation::Upright,
     };
@@ -38,6 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match option.as_str() {
             "--tasks" => wanted = value()?.parse()?,
             "--kernel" => setup.kernel = Kernel::new(value()?.parse()?)?,
+            "--threads" => setup.threads = value()?.parse()?,
             "--memory" => setup.memory_bytes = value()?.parse()?,
             "--task-cost" => spec.task_cost = value()?.parse()?,
             "--turned" => setup.orientation = Orientation::Turned,
@@ -59,11 +62,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let mut counter = Counter::new(&plan, &setup)?;
     if let Some(unit) = unit {
-        let start = cpu::seconds();
+        let (start, begun) = (cpu::seconds(), Instant::now());
         let count = counter.count(unit..unit + 1, &Unwatched)?;
-        let seconds = cpu::seconds() - start;
+        let (seconds, wall) = (cpu::seconds() - start, begun.elapsed().as_secs_f64());
         let rate = count as f64 / seconds;
-        println!("unit {unit}: {count} solutions, {seconds:.3} s, {rate:.3e} solutions/s");
+        println!(
+            "unit {unit}: {count} solutions, {seconds:.3} s ({wall:.3} s wall), {rate:.3e} solutions/s"
+        );
         return Ok(());
     }
     let start = cpu::seconds();

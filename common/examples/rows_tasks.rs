@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let planned = cpu::seconds() - start;
     let setup = Setup {
         kernel: Kernel::best(),
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 1 << 20,
         orientation: Orientation::Upright,
     };

@@ -75,6 +75,7 @@ fn best_seconds(
         let plan = Plan::new(PlanSpec::new(board, layout))?;
         let setup = Setup {
             kernel,
+            threads: std::num::NonZeroU16::MIN,
             memory_bytes: 1 << 20,
             orientation: Orientation::Upright,
         };

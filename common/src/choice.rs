@@ -92,6 +92,7 @@ pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Choice {
     }
     let setup = Setup {
         kernel: Kernel::best(),
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: memory_bytes_per_thread,
         orientation: Orientation::Upright,
     };

@@ -1,6 +1,9 @@
 //! Counting a range of units of any plan: one call, whatever the method and the kernel.
 
-use std::ops::{ControlFlow, Range};
+use std::{
+    num::NonZeroU16,
+    ops::{ControlFlow, Range},
+};
 
 use crate::{
     frames,
@@ -14,7 +17,10 @@ use crate::{
 pub struct Setup {
     /// The instruction set of the inner loops.
     pub kernel: Kernel,
-    /// The most memory that this one counter (one thread) may hold, in bytes.
+    /// How many threads count together: a crew. The count is the same for any number. Method `rows`
+    /// uses one: its units are so many and so small that threads are better given tasks of their own.
+    pub threads: NonZeroU16,
+    /// The most memory that the counter may hold, all threads together, in bytes.
     pub memory_bytes: u64,
     /// Through which data the same number is computed.
     pub orientation: Orientation,
@@ -65,17 +71,18 @@ pub enum CountError {
 pub enum SetupError {
     /// The memory budget is too small for this plan.
     #[error(
-        "{given} bytes of memory a thread are too few for this board: it needs at least {least}"
+        "{given} bytes of memory are too few for this board: its counting threads together need at \
+         least {least}"
     )]
     Memory {
-        /// The budget given, in bytes a thread.
+        /// The budget given, in bytes for all threads together.
         given: u64,
-        /// The smallest budget that works, in bytes a thread.
+        /// The smallest budget that works, in bytes for all threads together.
         least: u64,
     },
 }
 
-/// Counts units of one plan on one thread; keeps its buffers from one call to the next.
+/// Counts units of one plan; keeps its buffers from one call to the next.
 #[derive(Debug)]
 pub struct Counter(Method);
 

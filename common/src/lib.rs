@@ -1,11 +1,13 @@
 //! The pure domain of the queens cluster: boards, plans, counting methods and tallies.
 //!
-//! Nothing here opens a file or a socket, reads a clock, starts a thread or draws random numbers:
-//! whoever needs one of those passes its result in.
+//! Nothing here opens a file or a socket, reads a clock or draws random numbers: whoever needs one of
+//! those passes its result in. Threads are started for nothing but a count that was asked for on
+//! several of them, and have ended when it returns.
 
 pub mod board;
 pub mod choice;
 pub mod count;
+mod crew;
 pub mod frames;
 pub mod kernel;
 pub mod known;

@@ -289,6 +289,7 @@ mod tests {
         let plan = Plan::new(spec).unwrap();
         let setup = Setup {
             kernel: Kernel::best(),
+            threads: std::num::NonZeroU16::MIN,
             memory_bytes: 1 << 30,
             orientation: Orientation::Upright,
         };

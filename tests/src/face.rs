@@ -159,6 +159,7 @@ pub fn count(grant: &Grant) -> Partial {
     let plan = Plan::new(grant.spec).expect("the coordinator made the same plan");
     let setup = Setup {
         kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 1 << 30,
         orientation: Orientation::Upright,
     };

@@ -178,6 +178,7 @@ fn count_tasks(
 ) -> Result<Vec<(TaskId, u64)>, CountFailure> {
     let setup = Setup {
         kernel: config.kernel,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: config.memory_bytes_per_thread,
         orientation: Orientation::Upright,
     };

@@ -1,4 +1,4 @@
-//! Counting frames on one thread.
+//! Counting frames.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -8,7 +8,7 @@ use std::{
 use super::{
     geometry::Kind,
     halves::HalfBoards,
-    hjoin::HJoin,
+    hjoin::{HJoin, Side},
     memory::Budget,
     parts::{Bottoms, Parts, Tops},
     plan::{Division, Frame},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::count::{CountError, Orientation, Setup, SetupError, Watch};
 
-/// Counts frames on one thread.
+/// Counts frames, one at a time.
 #[derive(Debug)]
 pub struct Counter {
     division: Arc<Division>,
@@ -30,6 +30,8 @@ pub struct Counter {
     top: HalfBoards,
     bottom: HalfBoards,
     join: HJoin,
+    /// The threads that count.
+    members: Vec<()>,
 }
 
 impl Counter {
@@ -40,7 +42,9 @@ impl Counter {
         } else {
             Kind::Even
         };
-        let join = HJoin::new(setup.kernel, division.geometry(kind, turned).key_bits());
+        let threads = usize::from(setup.threads.get());
+        let key_bits = division.geometry(kind, turned).key_bits();
+        let join = HJoin::new(setup.kernel, key_bits, threads);
         let budget = Budget::new(setup.memory_bytes, &division, &join)?;
         Ok(Self {
             turned,
@@ -51,6 +55,7 @@ impl Counter {
             top: HalfBoards::default(),
             bottom: HalfBoards::default(),
             join,
+            members: vec![(); threads],
             division,
         })
     }
@@ -71,10 +76,11 @@ impl Counter {
         Ok(sum)
     }
 
-    /// Joins in pieces of about so many keys.
+    /// Joins in pieces of about so many keys, short lists on all threads as well.
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.budget.set_limit(limit);
+        self.join.share_short_joins();
     }
 
     /// The weighted count of one frame.
@@ -94,8 +100,15 @@ impl Counter {
         self.parts.set(frame, geometry, &division, &mut self.shelf);
         let (tops, bottoms) = self.shares.whole();
         let limit = self.budget.keys((kind, queens));
-        self.top.begin(tops, limit);
-        self.bottom.begin(bottoms, limit);
+        let (above, below) = (
+            Tops::new(&self.parts, &division),
+            Bottoms::new(&self.parts, &division),
+        );
+        let on_done = &mut |_| progress.advance(0.0);
+        self.top
+            .begin(tops, limit, &above, &mut self.members, on_done)?;
+        self.bottom
+            .begin(bottoms, limit, &below, &mut self.members, on_done)?;
         let all_pairs: f64 = self.shares.iter().map(Share::pairs).sum();
         let mut sum = 0i128;
         for at in 0..self.shares.len() {
@@ -112,15 +125,11 @@ impl Counter {
         let mut count = 0u64;
         let mut bottoms = share.bottom.clone();
         while !bottoms.is_empty() {
-            let maker = Bottoms::new(&self.parts, &self.division);
-            let bottom = self
-                .bottom
-                .hold(&bottoms, &maker, || progress.advance(0.0))?;
+            let bottom = self.bottom.piece(&bottoms);
             bottoms.start = bottom.end;
             let mut tops = share.top.clone();
             while !tops.is_empty() {
-                let maker = Tops::new(&self.parts, &self.division);
-                let top = self.top.hold(&tops, &maker, || progress.advance(0.0))?;
+                let top = self.top.piece(&tops);
                 tops.start = top.end;
                 progress.piece = top.len() as f64 * bottom.len() as f64 / share.pairs();
                 let more = self.piece(&top, &bottom, progress)?;
@@ -143,20 +152,37 @@ impl Counter {
             top,
             bottom,
             turned,
+            division,
             ..
         } = self;
+        let (above, below) = (Tops::new(parts, division), Bottoms::new(parts, division));
+        let told = &mut |done| progress.advance(done);
         // After a half turn the lower half is on top.
-        let (top, tops, bottom, bottoms) = if *turned {
-            (bottom, bottoms, top, tops)
-        } else {
-            (top, tops, bottom, bottoms)
-        };
         if top.is_unsorted() && bottom.is_unsorted() {
-            join.start(parts.contested(), top.keys(tops), bottom.keys(bottoms));
+            top.with_keys(tops, &above, |tops| {
+                bottom.with_keys(bottoms, &below, |bottoms| {
+                    if *turned {
+                        join.start(parts.contested(), bottoms, tops);
+                    } else {
+                        join.start(parts.contested(), tops, bottoms);
+                    }
+                });
+            });
         }
-        let top = top.sort(tops, |part, keys| join.set_top(part, keys));
-        let bottom = bottom.sort(bottoms, |part, keys| join.set_bottom(part, keys));
-        join.join(top, bottom, &mut |done| progress.advance(done))
+        let (side, other) = if *turned {
+            (Side::Bottom, Side::Top)
+        } else {
+            (Side::Top, Side::Bottom)
+        };
+        let top = top.sort(tops, &above, |part, keys| join.set(side, part, keys, told))?;
+        let bottom = bottom.sort(bottoms, &below, |part, keys| {
+            join.set(other, part, keys, told)
+        })?;
+        if *turned {
+            join.join(bottom, top, told)
+        } else {
+            join.join(top, bottom, told)
+        }
     }
 }
 

@@ -1,24 +1,34 @@
 //! Half boards of a frame, by row set.
+//!
+//! Where a half has few boards, all of them are made once and held; where it has many, they are counted
+//! first, and made again by the join whenever it sorts them.
 
-use std::ops::{ControlFlow, Range};
+use std::{
+    ops::{ControlFlow, Range},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
-use super::hjoin::Part;
-use crate::count::CountError;
+use super::{
+    hjoin::{HJoin, KeyMaker, Keys, Part},
+    qjoin::QJoin,
+};
+use crate::{
+    count::CountError,
+    crew::{self, OnDone},
+};
 
-/// Keys between two questions whether to go on: some milliseconds.
-const KEYS_A_CALL: usize = 1 << 22;
-
-/// The half boards of consecutive row sets of a frame.
+/// The half boards of the row sets that a frame asks for.
 #[derive(Debug, Default)]
 pub(crate) struct HalfBoards {
-    keys: Vec<u64>,
-    /// Where each row set's boards begin, and the end of the last.
-    starts: Vec<usize>,
-    /// The ranks of the row sets held.
-    ranks: Range<usize>,
     /// All ranks that the frame asks for.
     whole: Range<usize>,
-    /// The most boards to hold.
+    /// How many boards the row sets before each of these ranks have, and all of them.
+    starts: Vec<usize>,
+    /// The boards by rank, if they are held.
+    held: Option<Vec<u64>>,
+    /// Memory for those of another frame.
+    spare: Vec<u64>,
+    /// The most boards to join at a time.
     limit: usize,
     /// The ranks that the join has sorted as its inner part, and as its part on a bound.
     inner: Range<usize>,
@@ -26,37 +36,102 @@ pub(crate) struct HalfBoards {
 }
 
 impl HalfBoards {
-    /// Begins a frame that asks for row sets of these ranks. Of so many row sets are boards held
-    /// at a time that all but the last have fewer than `limit`.
-    pub(crate) fn begin(&mut self, whole: Range<usize>, limit: usize) {
-        (self.whole, self.limit) = (whole, limit);
-        (self.ranks, self.inner, self.bound) = (0..0, 0..0, 0..0);
-    }
-
-    /// The boards whose row sets have these ranks, all of which must be held.
-    pub(crate) fn keys(&self, ranks: &Range<usize>) -> &[u64] {
-        let start = |rank: usize| self.starts[rank - self.ranks.start];
-        &self.keys[start(ranks.start)..start(ranks.end)]
-    }
-
-    /// Makes sure that the boards of the first of `ranks` are held, and says of which ranks among
-    /// them they are.
+    /// Begins a frame that asks for row sets of these ranks, of which so many boards are joined at a
+    /// time, or one row set's more. The members of a crew count them.
     ///
     /// # Errors
-    /// `Cancelled` when `go_on`, which is asked now and then, breaks.
-    pub(crate) fn hold(
+    /// `Cancelled` when `on_done`, which is called now and then, breaks.
+    pub(crate) fn begin(
         &mut self,
+        whole: Range<usize>,
+        limit: usize,
+        maker: &impl HalfBoardMaker,
+        members: &mut [()],
+        on_done: OnDone<'_>,
+    ) -> Result<(), CountError> {
+        (self.whole, self.limit) = (whole, limit);
+        (self.inner, self.bound) = (0..0, 0..0);
+        if let Some(held) = self.held.take() {
+            self.spare = held;
+        }
+        if self.hold(maker, limit.min(HJoin::SHORT_LIST)) {
+            return Ok(());
+        }
+        let next = AtomicUsize::new(self.whole.start);
+        let counted = crew::run(members, on_done, |(), tell| {
+            let mut counted = Vec::new();
+            loop {
+                let rank = next.fetch_add(1, Relaxed);
+                if rank >= self.whole.end || tell.done(0).is_break() {
+                    return counted;
+                }
+                counted.push((rank, maker.count(rank)));
+            }
+        });
+        let ControlFlow::Continue(counted) = counted else {
+            return Err(CountError::Cancelled);
+        };
+        self.starts.clear();
+        self.starts.resize(self.whole.len() + 1, 0);
+        for (rank, count) in counted.into_iter().flatten() {
+            self.starts[rank - self.whole.start + 1] = count;
+        }
+        let mut sum = 0;
+        for start in &mut self.starts {
+            sum += *start;
+            *start = sum;
+        }
+        Ok(())
+    }
+
+    /// Makes all boards if they are at most so many, and says whether they are.
+    fn hold(&mut self, maker: &impl HalfBoardMaker, most: usize) -> bool {
+        let keys = &mut self.spare;
+        keys.clear();
+        self.starts.clear();
+        self.starts.push(0);
+        for rank in self.whole.clone() {
+            maker.make(rank, keys);
+            if keys.len() > most {
+                return false;
+            }
+            self.starts.push(keys.len());
+        }
+        self.held = Some(std::mem::take(keys));
+        true
+    }
+
+    fn start(&self, rank: usize) -> usize {
+        self.starts[rank - self.whole.start]
+    }
+
+    /// The first of `ranks` that are joined at a time, so many that all pieces will have about as many
+    /// boards: a short piece joined with a long one takes far more than its share of the time.
+    pub(crate) fn piece(&self, ranks: &Range<usize>) -> Range<usize> {
+        let first = self.start(ranks.start);
+        let keys = self.start(ranks.end) - first;
+        let pieces = keys.div_ceil(self.limit).max(1);
+        let wanted = first + keys.div_ceil(pieces);
+        let more = (ranks.start + 1..ranks.end).find(|&end| self.start(end) >= wanted);
+        ranks.start..more.unwrap_or(ranks.end)
+    }
+
+    /// Calls `with` with the boards whose row sets have these ranks.
+    pub(crate) fn with_keys<R>(
+        &self,
         ranks: &Range<usize>,
         maker: &impl HalfBoardMaker,
-        mut go_on: impl FnMut() -> ControlFlow<()>,
-    ) -> Result<Range<usize>, CountError> {
-        if self.ranks.is_empty() {
-            self.fill(self.whole.clone(), maker, &mut go_on)?;
+        with: impl FnOnce(Keys<'_>) -> R,
+    ) -> R {
+        let (start, end) = (self.start(ranks.start), self.start(ranks.end));
+        match &self.held {
+            Some(held) => with(Keys::List(&held[start..end])),
+            None => with(Keys::Made(&Ranks {
+                maker,
+                ranks: ranks.clone(),
+                keys: end - start,
+            })),
         }
-        if !self.ranks.contains(&ranks.start) {
-            self.fill(ranks.start..self.whole.end, maker, &mut go_on)?;
-        }
-        Ok(ranks.start..ranks.end.min(self.ranks.end))
     }
 
     /// Whether no boards of this frame were sorted yet.
@@ -66,8 +141,17 @@ impl HalfBoards {
 
     /// Makes sure that `set` sorted the boards of these ranks, and says into which part: a
     /// single row set is one on a bound of A, and has few boards unless there are few row sets.
-    pub(crate) fn sort(&mut self, ranks: &Range<usize>, set: impl FnOnce(Part, &[u64])) -> Part {
-        let part = if ranks.len() > 1 || self.keys(ranks).len() > Part::MOST_BOUND_KEYS {
+    ///
+    /// # Errors
+    /// Those of `set`.
+    pub(crate) fn sort(
+        &mut self,
+        ranks: &Range<usize>,
+        maker: &impl HalfBoardMaker,
+        set: impl FnOnce(Part, Keys<'_>) -> Result<(), CountError>,
+    ) -> Result<Part, CountError> {
+        let keys = self.start(ranks.end) - self.start(ranks.start);
+        let part = if ranks.len() > 1 || keys > Part::MOST_BOUND_KEYS {
             Part::Inner
         } else {
             Part::Bound
@@ -77,57 +161,86 @@ impl HalfBoards {
             Part::Bound => &self.bound,
         };
         if sorted != ranks {
-            set(part, self.keys(ranks));
+            self.with_keys(ranks, maker, |keys| set(part, keys))?;
             match part {
                 Part::Inner => self.inner = ranks.clone(),
                 Part::Bound => self.bound = ranks.clone(),
             }
         }
-        part
-    }
-
-    fn fill(
-        &mut self,
-        ranks: Range<usize>,
-        maker: &impl HalfBoardMaker,
-        go_on: &mut impl FnMut() -> ControlFlow<()>,
-    ) -> Result<(), CountError> {
-        self.keys.clear();
-        self.starts.clear();
-        self.starts.push(0);
-        self.ranks = ranks.start..ranks.start;
-        let mut asked = 0;
-        for rank in ranks.clone() {
-            maker.join(rank, &mut self.keys);
-            self.starts.push(self.keys.len());
-            self.ranks.end = rank + 1;
-            if self.keys.len() >= self.limit {
-                self.even_out(ranks.len());
-                break;
-            }
-            if self.keys.len() - asked >= KEYS_A_CALL {
-                asked = self.keys.len();
-                if go_on().is_break() {
-                    return Err(CountError::Cancelled);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives back so many of the boards held that all pieces of `left` row sets will be of about the
-    /// same length: a short piece joined with a long one takes far more than its share of the time.
-    fn even_out(&mut self, left: usize) {
-        let pieces = left.div_ceil(self.ranks.len());
-        let even = left.div_ceil(pieces);
-        self.ranks.end = self.ranks.start + even;
-        self.starts.truncate(even + 1);
-        self.keys.truncate(self.starts[even]);
+        Ok(part)
     }
 }
 
-/// Where the half boards of a row set come from.
-pub(crate) trait HalfBoardMaker {
+/// Where the half boards of a row set come from: pairs of lists of quarter boards.
+pub(crate) trait HalfBoardMaker: Sync {
+    /// What joins them.
+    fn qjoin(&self) -> QJoin;
+
+    /// The bits of their keys.
+    fn mask(&self) -> u64;
+
+    /// Calls `visit` with all pairs of lists that the half boards of the row set with this rank are
+    /// made of.
+    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64]));
+
     /// Adds the half boards of the row set with this rank.
-    fn join(&self, rank: usize, keys: &mut Vec<u64>);
+    fn make(&self, rank: usize, keys: &mut Vec<u64>) {
+        self.quarters(rank, &mut |left, right| {
+            self.qjoin().join(left, right, self.mask(), keys);
+        });
+    }
+
+    /// How many there are.
+    fn count(&self, rank: usize) -> usize {
+        let mut count = 0;
+        self.quarters(rank, &mut |left, right| {
+            count += self.qjoin().count(left, right);
+        });
+        count
+    }
+
+    /// Adds about one in 64 of them, all of them as likely.
+    fn make_some(&self, rank: usize, keys: &mut Vec<u64>) {
+        let mut skip = rank * 37;
+        self.quarters(rank, &mut |left, right| {
+            let (short, long) = if left.len() < right.len() {
+                (left, right)
+            } else {
+                (right, left)
+            };
+            skip %= 64;
+            let mut chosen = long.iter().skip(skip).step_by(64);
+            chosen.by_ref().for_each(|key| {
+                self.qjoin()
+                    .join(std::slice::from_ref(key), short, self.mask(), keys);
+            });
+            // Where the next list is to go on, were they one after the other.
+            skip += (64 - (long.len() % 64)) % 64;
+        });
+    }
+}
+
+/// The half boards whose row sets have these ranks.
+struct Ranks<'a, M> {
+    maker: &'a M,
+    ranks: Range<usize>,
+    keys: usize,
+}
+
+impl<M: HalfBoardMaker> KeyMaker for Ranks<'_, M> {
+    fn groups(&self) -> usize {
+        self.ranks.len()
+    }
+
+    fn keys(&self) -> usize {
+        self.keys
+    }
+
+    fn make(&self, group: usize, keys: &mut Vec<u64>) {
+        self.maker.make(self.ranks.start + group, keys);
+    }
+
+    fn make_some(&self, group: usize, keys: &mut Vec<u64>) {
+        self.maker.make_some(self.ranks.start + group, keys);
+    }
 }

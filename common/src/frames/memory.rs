@@ -1,9 +1,9 @@
-//! How a thread's memory budget is divided.
+//! How a crew's memory budget is divided.
 
 use super::{geometry::Kind, hjoin::HJoin, plan::Division};
 use crate::count::SetupError;
 
-/// What one thread may hold.
+/// What a crew may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Quarter lists kept for later frames, in bytes.
@@ -74,15 +74,16 @@ impl Need {
     }
 
     fn least_keys(&self) -> usize {
-        LEAST_KEYS.max(4 * self.row_set_keys)
+        LEAST_KEYS.max(2 * self.row_set_keys)
     }
 
-    /// Memory in bytes for holding so many half boards of either half.
+    /// Memory in bytes for joining so many half boards of either half, on so many threads.
     fn bytes(&self, keys: usize, join: &HJoin) -> u64 {
-        // A list of half boards is written before it is sorted, and may pass its limit by a row set.
+        // A piece may pass its limit by a row set.
         let keys = keys.saturating_add(self.row_set_keys);
-        let lists = 2 * size_of::<u64>() as u64 * keys as u64;
-        self.quarter_bytes + lists + join.memory_bytes(keys, keys)
+        // Short lists are held, and what a thread makes for a long one.
+        let held = 2 * keys.min(HJoin::SHORT_LIST) + join.threads() * self.row_set_keys;
+        self.quarter_bytes + (size_of::<u64>() * held) as u64 + join.memory_bytes(keys, keys)
     }
 
     /// The most half boards that fit in so many bytes, where the least do.
@@ -114,7 +115,7 @@ mod tests {
             spec.task_cost = u64::MAX;
             assert!(Plan::new(spec).is_ok());
             let division = Division::new(&spec).unwrap();
-            let join = HJoin::new(Kernel::SCALAR, 2 * u32::from(n) - 2);
+            let join = HJoin::new(Kernel::SCALAR, 2 * u32::from(n) - 2, 1);
             let Err(SetupError::Memory { given: 1, least }) = Budget::new(1, &division, &join)
             else {
                 panic!("N = {n} in one byte");

@@ -224,17 +224,22 @@ impl<'a> Bottoms<'a> {
 }
 
 impl HalfBoardMaker for Tops<'_> {
-    fn join(&self, rank: usize, keys: &mut Vec<u64>) {
-        let Parts { qjoin, p, .. } = self.parts;
+    fn qjoin(&self) -> QJoin {
+        self.parts.qjoin
+    }
+
+    fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
+        let Parts { p, .. } = self.parts;
         let others = self.rows_of_q(rank);
         match self.frame.kind {
-            Kind::Even | Kind::TypeOne => {
-                qjoin.join(p[0].rows(rank), self.q(others), self.mask, keys);
-            }
+            Kind::Even | Kind::TypeOne => visit(p[0].rows(rank), self.q(others)),
             Kind::TypeTwo => {
                 for y in elements(others) {
-                    let q = self.q(others & !(1 << y));
-                    qjoin.join(p[y as usize].rows(rank), q, self.mask, keys);
+                    visit(p[y as usize].rows(rank), self.q(others & !(1 << y)));
                 }
             }
         }
@@ -242,16 +247,18 @@ impl HalfBoardMaker for Tops<'_> {
 }
 
 impl HalfBoardMaker for Bottoms<'_> {
-    fn join(&self, rank: usize, keys: &mut Vec<u64>) {
-        let Parts {
-            qjoin,
-            r,
-            s,
-            belows,
-            ..
-        } = self.parts;
+    fn qjoin(&self) -> QJoin {
+        self.parts.qjoin
+    }
+
+    fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
+        let Parts { r, s, belows, .. } = self.parts;
         for s in &s[..*belows] {
-            qjoin.join(r.rows(rank), s.rows(self.last - rank), self.mask, keys);
+            visit(r.rows(rank), s.rows(self.last - rank));
         }
     }
 }

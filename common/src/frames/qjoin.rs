@@ -55,6 +55,55 @@ impl QJoin {
     }
 }
 
+impl QJoin {
+    /// How many pairs of p and q there are that attack no common diagonal.
+    pub(crate) fn count(self, left: &[u64], right: &[u64]) -> usize {
+        let (outer, inner) = if left.len() < right.len() {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        match self.kernel.name() {
+            KernelName::Scalar | KernelName::Neon => count(outer, inner),
+            // SAFETY: a `Kernel` exists only after its features were seen on this CPU.
+            #[cfg(target_arch = "x86_64")]
+            KernelName::Avx2 => unsafe { count_avx2(outer, inner) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            KernelName::Avx512 => unsafe { count_avx512(outer, inner) },
+            #[cfg(not(target_arch = "x86_64"))]
+            KernelName::Avx2 | KernelName::Avx512 => count(outer, inner),
+        }
+    }
+}
+
+/// A loop that compilers turn into whatever vectors the target has.
+#[inline(always)]
+fn count(outer: &[u64], inner: &[u64]) -> usize {
+    let mut all = 0;
+    for &p in outer {
+        let fitting: u64 = inner.iter().map(|&q| u64::from(p & q == 0)).sum();
+        all += fitting;
+    }
+    usize::try_from(all).expect("no more than pairs in memory")
+}
+
+/// # Safety
+/// The CPU has the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn count_avx2(outer: &[u64], inner: &[u64]) -> usize {
+    count(outer, inner)
+}
+
+/// # Safety
+/// The CPU has the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+unsafe fn count_avx512(outer: &[u64], inner: &[u64]) -> usize {
+    count(outer, inner)
+}
+
 fn join_scalar(pairs: Pairs<'_>, room: &mut [MaybeUninit<u64>]) -> usize {
     let mut len = 0;
     for &p in pairs.outer {
@@ -196,6 +245,8 @@ mod tests {
                 QJoin::new(kernel).join(&left, &right, mask, &mut keys);
                 keys.sort_unstable();
                 prop_assert_eq!(&keys, &expected, "{}", kernel);
+                let count = QJoin::new(kernel).count(&left, &right);
+                prop_assert_eq!(count + 3, expected.len(), "{}", kernel);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The method as a whole, against the world.
 
-use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, num::NonZeroU16, ops::ControlFlow, sync::Arc};
 
 use super::{
     geometry::Kind,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     board::Board,
-    count::{CountError, Counter, Orientation, Setup, Unwatched, Watch},
+    count::{CountError, Counter, Orientation, Setup, SetupError, Unwatched, Watch},
     kernel::Kernel,
     known::known_counts,
     method::Layout,
@@ -79,10 +79,10 @@ fn frames_of(n: u8, kind: Kind, turned: bool) -> BTreeMap<(u32, u32, u32, u32), 
                 let only = parts.with_middle_queens(x, y, columns_a);
                 let (mut tops, mut bottoms) = (Vec::new(), Vec::new());
                 for b in ranks(sets.count(top_queens)) {
-                    Tops::new(&only, &division).join(b, &mut tops);
+                    Tops::new(&only, &division).make(b, &mut tops);
                 }
                 for d in ranks(sets.count(queens)) {
-                    Bottoms::new(&only, &division).join(d, &mut bottoms);
+                    Bottoms::new(&only, &division).make(d, &mut bottoms);
                 }
                 let fitting = |u: &u64| bottoms.iter().filter(|&v| u & v == 0).count() as u64;
                 let count = tops.iter().map(fitting).sum::<u64>();
@@ -125,23 +125,63 @@ fn every_frame_has_the_solutions_of_a_brute_force_search() {
 }
 
 #[test]
-fn pieces_of_any_size_give_the_same_count() {
+fn crews_and_pieces_of_any_size_give_the_same_count() {
     for n in [10, 11, 13] {
         let known = known_counts(Board::new(n).unwrap()).unwrap().all();
-        for limit in [1, 7, 100] {
-            for orientation in [Orientation::Upright, Orientation::Turned] {
+        for limit in [1, 7, 100, usize::MAX] {
+            for (threads, orientation) in [
+                (1, Orientation::Turned),
+                (2, Orientation::Upright),
+                (3, Orientation::Turned),
+            ] {
                 let setup = Setup {
                     kernel: Kernel::best(),
+                    threads: NonZeroU16::new(threads).unwrap(),
                     memory_bytes: 1 << 30,
                     orientation,
                 };
                 let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
                 let division = Arc::new(Division::new(&spec).unwrap());
-                let units = 0..division.units();
-                let mut counter = super::Counter::new(division, &setup).unwrap();
+                // All frames on one thread, some of them on several: starting threads takes its time.
+                let step = usize::from(threads * threads);
+                let units: Vec<u64> = (0..division.units()).step_by(step).collect();
+                let mut counter = super::Counter::new(division.clone(), &setup).unwrap();
                 counter.set_limit(limit);
-                let count = counter.count(units, &Unwatched).unwrap();
-                assert_eq!(u128::from(count), known, "N = {n}, {limit} keys a piece");
+                let mut whole = super::Counter::new(division, &setup).unwrap();
+                let mut all = 0;
+                for unit in units {
+                    let count = counter.count(unit..unit + 1, &Unwatched).unwrap();
+                    let expected = whole.count(unit..unit + 1, &Unwatched).unwrap();
+                    let shape = format!("N = {n}, {limit} keys a piece, {threads} threads");
+                    assert_eq!(count, expected, "{shape}, unit {unit}");
+                    all += count;
+                }
+                if step == 1 {
+                    assert_eq!(u128::from(all), known, "N = {n}, {limit} keys a piece");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn crews_of_every_size_count_in_any_memory() {
+    for n in [12, 15] {
+        let known = known_counts(Board::new(n).unwrap()).unwrap().all();
+        let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap();
+        for threads in [1, 2, 3] {
+            let mut setup = Setup {
+                kernel: Kernel::best(),
+                threads: NonZeroU16::new(threads).unwrap(),
+                memory_bytes: 1,
+                orientation: Orientation::Upright,
+            };
+            let Err(SetupError::Memory { least, .. }) = Counter::new(&plan, &setup) else {
+                panic!("N = {n} in one byte");
+            };
+            for memory_bytes in [least, 2 * least, 1 << 30] {
+                setup.memory_bytes = memory_bytes;
+                assert_eq!(all(n, &setup), known, "N = {n}, {setup:?}");
             }
         }
     }
@@ -155,6 +195,7 @@ fn every_kernel_agrees() {
             let orientation = Orientation::Upright;
             let setup = Setup {
                 kernel,
+                threads: NonZeroU16::MIN,
                 memory_bytes: 1 << 24,
                 orientation,
             };
@@ -186,6 +227,7 @@ fn cost_is_told_and_counting_stops_when_asked() {
     let orientation = Orientation::Upright;
     let setup = Setup {
         kernel: Kernel::best(),
+        threads: NonZeroU16::MIN,
         memory_bytes: 1 << 24,
         orientation,
     };
@@ -224,6 +266,7 @@ fn no_task_passes_its_limit() {
         let orientation = Orientation::Upright;
         let setup = Setup {
             kernel: Kernel::best(),
+            threads: NonZeroU16::MIN,
             memory_bytes: 1 << 24,
             orientation,
         };
@@ -250,6 +293,7 @@ fn exact_totals() {
         for orientation in [Orientation::Upright, Orientation::Turned] {
             let setup = Setup {
                 kernel: Kernel::best(),
+                threads: NonZeroU16::MIN,
                 memory_bytes: 1 << 30,
                 orientation,
             };

@@ -34,6 +34,7 @@ pub fn classes(board: Board, kernel: Kernel, watch: &dyn Watch) -> Result<Classe
     let division = Arc::new(division);
     let setup = Setup {
         kernel,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: u64::MAX,
         orientation: Orientation::Upright,
     };

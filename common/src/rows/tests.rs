@@ -36,6 +36,7 @@ fn counter(plan: &Plan, kernel: Kernel, orientation: Orientation) -> Counter {
         plan,
         &Setup {
             kernel,
+            threads: std::num::NonZeroU16::MIN,
             memory_bytes: 1 << 20,
             orientation,
         },
@@ -215,6 +216,7 @@ fn too_little_memory_is_refused_with_the_least_that_works() {
     let plan = plan(20, Layout::Border);
     let setup = |memory_bytes| Setup {
         kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes,
         orientation: Orientation::Upright,
     };

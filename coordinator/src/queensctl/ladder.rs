@@ -91,6 +91,7 @@ fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Opti
     let plan = Plan::new(PlanSpec::new(board, method.usual_layout()))?;
     let setup = Setup {
         kernel: Kernel::best(),
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: MEMORY_BYTES,
         orientation: Orientation::Upright,
     };

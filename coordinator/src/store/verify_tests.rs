@@ -20,6 +20,7 @@ fn counted() -> Vec<Record> {
     let plan = Plan::new(spec()).unwrap();
     let setup = Setup {
         kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 1 << 20,
         orientation: Orientation::Upright,
     };

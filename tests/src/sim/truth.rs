@@ -57,6 +57,7 @@ impl Truth {
         let plan = Plan::new(spec).expect("a plan");
         let setup = Setup {
             kernel: Kernel::SCALAR,
+            threads: std::num::NonZeroU16::MIN,
             memory_bytes: 1 << 30,
             orientation: Orientation::Upright,
         };

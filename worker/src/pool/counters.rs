@@ -69,6 +69,7 @@ impl<'a> Counters<'a> {
                 self.make_room(job.plan.spec().layout.method());
                 let setup = Setup {
                     kernel: self.kernel,
+                    threads: std::num::NonZeroU16::MIN,
                     memory_bytes: self.memory_bytes,
                     orientation,
                 };

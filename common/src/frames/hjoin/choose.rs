@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 
 use super::{
     bands::{Limits, X3},
+    keys::Typical,
     layout::{Groups, Layout, MOST_ROW_BITS, most_cell_bits},
 };
 
@@ -27,8 +28,8 @@ impl Chooser {
     pub(super) fn choose(
         &mut self,
         contested: u64,
-        top: &[u64],
-        bottom: &[u64],
+        top: Typical<'_>,
+        bottom: Typical<'_>,
         limits: Limits,
     ) -> Layout {
         let Self {
@@ -40,10 +41,14 @@ impl Chooser {
         above.start(top);
         below.start(bottom);
         let mut layout = Layout::undivided(contested);
-        let mut join = Estimate::undivided(top.len(), bottom.len());
+        let mut join = Estimate::undivided(top.of, bottom.of);
         let (mut best, mut least) = (layout, join.cycles(layout));
-        for at in 0..most_cell_bits(top.len(), bottom.len()) {
-            let Some((bit, ruled_out)) = meeting.bit(at) else {
+        // Rests of long lists have four bytes wherever there are bits enough for that.
+        let most = most_cell_bits(top.of, bottom.of);
+        let too_long = |layout: Layout| layout.rest_bits() > 32 && four_bytes(contested, most);
+        for at in 0..most {
+            let unchosen = too_long(best).then(|| (1 << layout.rest().trailing_zeros(), 0.0));
+            let Some((bit, ruled_out)) = meeting.bit(at).or(unchosen) else {
                 break;
             };
             let by_x1 = join.split(1.0, below.growth(bit), ruled_out);
@@ -63,13 +68,13 @@ impl Chooser {
                 _ => break,
             };
             let cycles = join.cycles(layout);
-            if cycles < least {
+            if cycles < least || too_long(best) {
                 (best, least) = (layout, cycles);
             } else if layout.rest_bits() <= 32 && cycles > HOPELESS * least {
                 break;
             }
         }
-        if best.rest_bits() <= 32 && top.len().saturating_mul(bottom.len()) >= limits.join {
+        if best.rest_bits() <= 32 && top.of.saturating_mul(bottom.of) >= limits.join {
             let cell_bits = (best.x1_bits() + best.x2_bits()) as usize;
             let bits = (cell_bits..).map_while(|at| meeting.bit(at));
             return best.with_x3(X3::new(bits.map(|(bit, _)| bit)));
@@ -77,6 +82,15 @@ impl Chooser {
         best
     }
 }
+
+/// Whether rests of so many contested bits fit into four bytes once `most` bits choose the cell, of lists
+/// long enough to have many.
+fn four_bytes(contested: u64, most: usize) -> bool {
+    most >= LONG_LISTS && contested.count_ones() as usize <= 32 + most
+}
+
+/// Bits for the cells of lists that are long.
+pub(super) const LONG_LISTS: usize = 17;
 
 /// From so many times the least cycles on more bits are not tried, unless rests are still long ones.
 const HOPELESS: f64 = 1.25;
@@ -109,8 +123,8 @@ const MOST_PAIRS: usize = 4096;
 
 impl Meeting {
     /// Forgets all bits, and takes samples of these lists.
-    fn start(&mut self, contested: u64, top: &[u64], bottom: &[u64]) {
-        let keys = top.len() + bottom.len();
+    fn start(&mut self, contested: u64, top: Typical<'_>, bottom: Typical<'_>) {
+        let keys = top.of + bottom.of;
         sample(top, MOST_SAMPLES, &mut self.top);
         sample(bottom, MOST_SAMPLES, &mut self.bottom);
         let (above, below) = (self.top.len(), self.bottom.len());
@@ -187,7 +201,7 @@ const MOST_COPIED: usize = 256;
 
 impl Copies {
     /// Takes a sample of a list, of which no copies are made yet.
-    fn start(&mut self, keys: &[u64]) {
+    fn start(&mut self, keys: Typical<'_>) {
         sample(keys, MOST_COPIED, &mut self.keys);
         self.copies.clear();
         self.copies.resize(self.keys.len(), 1);
@@ -212,11 +226,11 @@ impl Copies {
 }
 
 /// Replaces `to` by keys from all parts of a list, about `most` of them if it is long.
-fn sample(keys: &[u64], most: usize, to: &mut Vec<u64>) {
-    let samples = (keys.len() / 32).clamp(64, most);
-    let step = (keys.len() / samples).max(1);
+fn sample(list: Typical<'_>, most: usize, to: &mut Vec<u64>) {
+    let samples = (list.of / 32).clamp(64, most);
+    let step = (list.keys.len() / samples).max(1);
     to.clear();
-    to.extend(keys.iter().copied().step_by(step));
+    to.extend(list.keys.iter().copied().step_by(step));
 }
 
 /// How many of the words have each bit.
@@ -311,6 +325,13 @@ const TEST: f64 = 1.5;
 mod tests {
     use super::*;
 
+    fn all(keys: &[u64]) -> Typical<'_> {
+        Typical {
+            keys,
+            of: keys.len(),
+        }
+    }
+
     /// A word like any other (the finalizer of splitmix64).
     fn random(i: u64) -> u64 {
         let i = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -330,7 +351,8 @@ mod tests {
         let top: Vec<u64> = (0..50_000).map(|i| key(i) | 1 << 3).collect();
         let bottom: Vec<u64> = (50_000..80_000).map(key).collect();
         let mut meeting = Meeting::default();
-        meeting.start(0b1111, &top, &bottom);
+        let (top, bottom) = (all(&top), all(&bottom));
+        meeting.start(0b1111, top, bottom);
         let (bit, ruled_out) = meeting.bit(0).unwrap();
         assert_eq!(bit, 1 << 0);
         assert!((0.2..0.3).contains(&ruled_out), "{ruled_out}");
@@ -339,7 +361,7 @@ mod tests {
         assert!((0.03..0.1).contains(&ruled_out), "{ruled_out}");
         assert_eq!(meeting.bit(2), None);
         assert_eq!(meeting.bit(0).unwrap().0, 1 << 0);
-        meeting.start(0b1010, &top, &bottom);
+        meeting.start(0b1010, top, bottom);
         assert_eq!(meeting.bit(0).unwrap().0, 1 << 1);
         assert_eq!(meeting.bit(1), None);
     }
@@ -347,7 +369,7 @@ mod tests {
     #[test]
     fn gathered_keys_grow_by_those_without_the_bit() {
         let mut copies = Copies::default();
-        copies.start(&[0b00, 0b01, 0b11, 0b11]);
+        copies.start(all(&[0b00, 0b01, 0b11, 0b11]));
         assert_eq!(copies.growth(0b01), 1.25);
         copies.grow(0b01);
         // Five copies, three of them without the bit.
@@ -362,10 +384,11 @@ mod tests {
             ..Limits::MEASURED
         };
         let contested = (1 << 30) - 1;
-        let layout = Chooser::default().choose(contested, &keys, &keys, limits);
+        let layout = Chooser::default().choose(contested, all(&keys), all(&keys), limits);
         let places = layout.x3_places(3);
         assert_eq!(places.number, 3);
-        let without = Chooser::default().choose(contested, &keys, &keys, Limits::MEASURED);
+        let without =
+            Chooser::default().choose(contested, all(&keys), all(&keys), Limits::MEASURED);
         assert!(!without.has_x3());
         let cells = |layout: Layout| (layout.x1_bits(), layout.x2_bits());
         assert_eq!(cells(layout), cells(without));
@@ -375,6 +398,7 @@ mod tests {
     fn lists_without_keys_are_not_divided() {
         let keys = [0b111; 20];
         for (top, bottom) in [(&[][..], &[][..]), (&keys[..], &[]), (&[], &keys)] {
+            let (top, bottom) = (all(top), all(bottom));
             let layout = Chooser::default().choose(0b111, top, bottom, Limits::MEASURED);
             assert_eq!(layout, Layout::undivided(0b111));
         }
@@ -391,8 +415,8 @@ mod tests {
             let contested = (1 << 46) - 1;
             let layout = Chooser::default().choose(
                 contested,
-                &keys[..length],
-                &keys[..length],
+                all(&keys[..length]),
+                all(&keys[..length]),
                 Limits::MEASURED,
             );
             let bits = layout.x1_bits() + layout.x2_bits();

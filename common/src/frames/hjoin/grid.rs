@@ -1,15 +1,30 @@
 //! The two-sided grid: a list of keys sorted by the patterns of its most contested bits.
 
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
 use super::{
+    dispatch,
     gather::{Row, SLACK},
+    keys::KeyMaker,
     lanes::Lanes,
     layout::{ByteTables, Order},
     rotate::{Rotation, rotate},
-    sort::{self, Scratch},
+    scatter::{ByRow, Scatter, Spare},
+    sort::{self, Rows, Scratch, SortRow},
+};
+use crate::{
+    crew::{self, OnDone},
+    kernel::Kernel,
 };
 
 /// The rest bits of a key: four bytes where they suffice, eight otherwise.
-pub(super) trait Rest: Copy + Default {
+pub(super) trait Rest: Copy + Default + Send + Sync {
     /// 32-bit words in a rest.
     const WORDS: usize;
 
@@ -80,6 +95,74 @@ impl Rest for u64 {
     }
 }
 
+/// What sorting a long list takes beside it.
+#[derive(Debug, Default)]
+pub(super) struct Sorting {
+    spare: Spare,
+    /// What each thread needs.
+    members: Vec<Sorter>,
+}
+
+#[derive(Debug, Default)]
+struct Sorter {
+    /// Of a group as it is made, then of a row.
+    keys: Vec<u64>,
+    by_row: ByRow,
+    scratch: Scratch,
+}
+
+impl Sorting {
+    /// On so many threads.
+    pub(super) fn new(threads: usize) -> Self {
+        let (spare, mut members) = (Spare::default(), Vec::new());
+        members.resize_with(threads, Sorter::default);
+        Self { spare, members }
+    }
+}
+
+impl Sorting {
+    /// Makes all keys and puts them into their rows.
+    fn scatter(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        (rows, _): &(Vec<usize>, usize),
+        maker: &dyn KeyMaker,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        for member in &mut self.members {
+            member.by_row.clear(rows.len());
+        }
+        let (next, spare) = (AtomicUsize::new(0), &self.spare);
+        let scattered = crew::run(&mut self.members, on_done, |member, tell| {
+            loop {
+                let group = next.fetch_add(1, Relaxed);
+                if group >= maker.groups() || tell.done(0).is_break() {
+                    break;
+                }
+                member.keys.clear();
+                maker.make(group, &mut member.keys);
+                let scatter = Scatter {
+                    order,
+                    keys: &member.keys,
+                    to: &mut member.by_row,
+                    spare,
+                };
+                dispatch(kernel, scatter);
+            }
+        });
+        done(scattered)
+    }
+}
+
+/// Without what the members return.
+fn done(results: ControlFlow<(), Vec<()>>) -> ControlFlow<()> {
+    match results {
+        ControlFlow::Continue(_) => ControlFlow::Continue(()),
+        ControlFlow::Break(()) => ControlFlow::Break(()),
+    }
+}
+
 /// A list sorted by cell.
 #[derive(Debug, Default)]
 pub(super) struct Grid<W> {
@@ -98,13 +181,98 @@ impl<W: Rest> Grid<W> {
         keys: &[u64],
         scratch: &mut Scratch,
     ) {
-        let cells = 1 << (order.0.major_bits + order.0.minor_bits);
-        self.offsets.resize(cells + 1, 0);
-        if self.rests.len() < keys.len() + SLACK {
-            self.rests.resize(keys.len() + SLACK, W::default());
-        }
-        let to = (&mut self.offsets[..], &mut self.rests[..]);
+        let to = self.room(order.0, keys.len());
         sort::sort::<L, W>(order, keys, to, scratch);
+    }
+
+    /// Room for the offsets of all cells and for so many rests.
+    fn room(&mut self, order: Order, keys: usize) -> (&mut [u32], &mut [W]) {
+        let cells = 1 << (order.major_bits + order.minor_bits);
+        self.offsets.resize(cells + 1, 0);
+        if self.rests.len() < keys + SLACK {
+            // Not twice as much as is needed, and nothing to copy.
+            self.rests.clear();
+            self.rests.reserve_exact(keys + SLACK);
+            self.rests.resize(keys + SLACK, W::default());
+        }
+        (&mut self.offsets, &mut self.rests)
+    }
+
+    /// Sorts the keys that `maker` makes, at most `u32::MAX` of them, into cells. `Break` when
+    /// `on_done`, which is called now and then, breaks: the grid is empty then.
+    pub(super) fn fill_made(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        maker: &dyn KeyMaker,
+        sorting: &mut Sorting,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        self.clear();
+        let rows = dispatch(kernel, Rows(order));
+        let mut filled = sorting.scatter(kernel, order, &rows, maker, on_done);
+        if filled.is_continue() {
+            filled = self.sort_rows(kernel, order, &rows, &mut sorting.members, on_done);
+        }
+        for member in &mut sorting.members {
+            member.by_row.give_back(&mut sorting.spare);
+        }
+        if filled.is_break() {
+            self.clear();
+        }
+        filled
+    }
+
+    /// Sorts every row of the keys that were scattered.
+    fn sort_rows<'m>(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        (rows, columns): &(Vec<usize>, usize),
+        members: &'m mut [Sorter],
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        let split = |member: &'m mut Sorter| {
+            let Sorter {
+                keys,
+                by_row,
+                scratch,
+            } = member;
+            (&*by_row, (keys, scratch))
+        };
+        let (by_row, mut members): (Vec<&ByRow>, Vec<_>) = members.iter_mut().map(split).unzip();
+        let length = |row| by_row.iter().map(|own| own.length(row)).sum::<usize>();
+        let all = rows.iter().map(|&row| length(row)).sum();
+        let (offsets, mut rests) = self.room(order.0, all);
+        *offsets.last_mut().expect("one more than cells") = sort::offset(all);
+        let mut start = 0;
+        let jobs = rows.iter().zip(offsets.chunks_exact_mut(*columns));
+        let jobs = jobs.map(|(&row, offsets)| {
+            let own = rests.split_off_mut(..length(row)).expect("room for all");
+            start += own.len();
+            (row, start - own.len(), offsets, own)
+        });
+        let jobs = Mutex::new(jobs);
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let sorted = crew::run(&mut members, on_done, |(keys, scratch), tell| {
+            while let Some((row, start, offsets, rests)) = next() {
+                keys.clear();
+                by_row.iter().for_each(|own| own.read(row, keys));
+                let sort = SortRow {
+                    order,
+                    keys,
+                    offsets,
+                    start,
+                    rests,
+                    scratch,
+                };
+                dispatch(kernel, sort);
+                if tell.done(0).is_break() {
+                    break;
+                }
+            }
+        });
+        done(sorted)
     }
 
     /// Forgets the keys.
@@ -112,8 +280,13 @@ impl<W: Rest> Grid<W> {
         self.offsets.clear();
     }
 
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.offsets.last().map_or(0, |&keys| keys as usize)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.offsets.last().is_none_or(|&keys| keys == 0)
+        self.len() == 0
     }
 
     /// The row of major pattern `major`, whose minor patterns have `minor_bits` bits: as the grid

@@ -70,8 +70,10 @@ impl Groups {
 /// Which of the two lists a grid holds: the top one is sorted by (X1, X2), the bottom one by
 /// (X2, X1), so that one row of either grid shares the pattern that the leaf fixes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
+    /// Sorted by (X1, X2).
     Top,
+    /// Sorted by (X2, X1).
     Bottom,
 }
 
@@ -119,7 +121,8 @@ impl Layout {
         4 << most_cell_bits(top, bottom)
     }
 
-    fn rest(self) -> u64 {
+    /// The bits of a key that are neither left out nor choose its cell.
+    pub(super) fn rest(self) -> u64 {
         self.contested & !(self.x1 | self.x2)
     }
 

@@ -34,11 +34,13 @@ pub(super) struct Tables(Box<[Row]>);
 /// Where the masks start.
 const MASKS: usize = Groups::MOST_ROWS * ABREAST;
 
-impl Tables {
-    pub(super) fn new() -> Self {
+impl Default for Tables {
+    fn default() -> Self {
         Self(vec![Row([0; 8]); MASKS + MOST_BANDS * ABREAST].into_boxed_slice())
     }
+}
 
+impl Tables {
     /// Adds the number of pairs, one from each list, that have no bit in common to `tally`. Rests have
     /// `rest_bits` bits, of which `x3_bits` are on top: none unless `BANDED`.
     ///

@@ -11,12 +11,14 @@ mod bands;
 mod choose;
 mod gather;
 mod grid;
+mod keys;
 mod lanes;
 mod layout;
 mod leaf;
 mod planes;
 mod rotate;
 mod scalar;
+mod scatter;
 mod sort;
 mod sparse;
 mod split;
@@ -36,20 +38,25 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use self::{
     bands::Limits,
-    choose::Chooser,
-    gather::{Buffer, SLACK},
-    grid::{Grid, Rest},
+    choose::{Chooser, LONG_LISTS},
+    gather::{Buffer, SLACK, TILE},
+    grid::{Grid, Rest, Sorting},
+    keys::{Slices, Typical},
     lanes::Lanes,
-    layout::{ByteTables, Layout, Order, Side},
+    layout::{ByteTables, Layout, Order, most_cell_bits},
     leaf::Tables,
     sort::Scratch,
-    sparse::{Sparse, SparseJoin, SparsePairs},
-    walk::{Gathered, Join},
+    sparse::{Sparse, SparseJoin, SparsePairs, SparseRows},
+    walk::{Gathered, Walk, WalkTiles},
 };
 use crate::{
     count::CountError,
+    crew,
     kernel::{Kernel, KernelName},
 };
+
+pub use keys::{KeyMaker, Keys};
+pub use layout::Side;
 
 /// Told the fraction of a join done since the call before (they add up to one); `Break` stops it.
 pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
@@ -73,13 +80,20 @@ impl Part {
     pub const MOST_BOUND_KEYS: usize = 1 << 16;
 }
 
-/// Joins lists of keys on one thread; keeps its buffers from one join to the next.
+/// Pairs of keys up to which a join is too short for several threads: some milliseconds.
+const PAIRS_OF_ONE: usize = 1 << 32;
+
+/// Joins lists of keys; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
     key_bits: u32,
     /// From where on leaves are banded.
     limits: Limits,
+    /// [`Self::SHORT_LIST`], or less in tests.
+    short_list: usize,
+    /// [`PAIRS_OF_ONE`], or fewer in tests.
+    pairs_of_one: usize,
     layout: Layout,
     chooser: Chooser,
     /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
@@ -88,8 +102,10 @@ pub struct HJoin {
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
     long: Buffers<u64>,
-    tables: Tables,
+    /// Typical keys of lists that are not held.
+    typical: [Vec<u64>; 2],
     scratch: Scratch,
+    sorting: Sorting,
     /// For kernels without an instruction that takes keys apart: of the top and the bottom list.
     apart: [ByteTables; 2],
 }
@@ -100,8 +116,15 @@ struct Buffers<W> {
     grids: [Grid<W>; 2],
     /// The parts on a bound, by side.
     bounds: [Sparse<W>; 2],
+    members: Vec<Member<W>>,
+}
+
+/// What each thread needs.
+#[derive(Debug, Default)]
+struct Member<W> {
     gathered: Box<Gathered<W>>,
     candidates: [Buffer<W>; 2],
+    tables: Tables,
 }
 
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
@@ -111,22 +134,28 @@ impl HJoin {
     /// The most bits of a key.
     pub const MOST_BITS: u32 = 62;
 
-    /// A join of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is the one that is
-    /// set in both lists most often, and so on downwards.
-    pub fn new(kernel: Kernel, key_bits: u32) -> Self {
+    /// Lists of so many keys are sorted where they are; longer ones need not be held.
+    pub const SHORT_LIST: usize = 1 << 18;
+
+    /// A join on `threads` threads of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is
+    /// the one that is set in both lists most often, and so on downwards.
+    pub fn new(kernel: Kernel, key_bits: u32, threads: usize) -> Self {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
         Self {
             kernel,
             key_bits,
             limits: Limits::MEASURED,
+            short_list: Self::SHORT_LIST,
+            pairs_of_one: PAIRS_OF_ONE,
             // What empty byte tables are of.
             layout: Layout::undivided(0),
             chooser: Chooser::default(),
             chosen: HashMap::new(),
-            short: Buffers::default(),
-            long: Buffers::default(),
-            tables: Tables::new(),
+            short: Buffers::new(threads),
+            long: Buffers::new(threads),
+            typical: Default::default(),
             scratch: Scratch::default(),
+            sorting: Sorting::new(threads),
             apart: Default::default(),
         }
     }
@@ -142,13 +171,14 @@ impl HJoin {
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
         let any = |keys: &[u64]| keys.iter().fold(0, |any, key| any | key);
-        self.start(any(top) & any(bottom), top, bottom);
+        let contested = any(top) & any(bottom);
+        self.start(contested, Keys::List(top), Keys::List(bottom));
         let pairs = top.len() as f64 * bottom.len() as f64;
         let mut total = 0_u64;
         for top in top.chunks(MOST_KEYS) {
-            self.set_top(Part::Inner, top);
+            self.set_slice(Side::Top, top, progress)?;
             for bottom in bottom.chunks(MOST_KEYS) {
-                self.set_bottom(Part::Inner, bottom);
+                self.set_slice(Side::Bottom, bottom, progress)?;
                 let share = top.len() as f64 * bottom.len() as f64 / pairs;
                 let count =
                     self.join(Part::Inner, Part::Inner, &mut |done| progress(share * done))?;
@@ -158,10 +188,25 @@ impl HJoin {
         Ok(total)
     }
 
+    fn set_slice(
+        &mut self,
+        side: Side,
+        keys: &[u64],
+        progress: OnProgress<'_>,
+    ) -> Result<(), CountError> {
+        let slices = Slices(keys);
+        let keys = if keys.len() <= self.short_list {
+            Keys::List(keys)
+        } else {
+            Keys::Made(&slices)
+        };
+        self.set(side, Part::Inner, keys, progress)
+    }
+
     /// Empties all parts and chooses the grids for lists like these: the lists themselves, or a
     /// piece of each of the lengths that are going to be joined at a time. Only `contested` bits may
     /// be set in both a key of one half and one of the other.
-    pub fn start(&mut self, contested: u64, top: &[u64], bottom: &[u64]) {
+    pub fn start(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) {
         self.short.clear();
         self.long.clear();
         let layout = self.layout_for(contested, top, bottom);
@@ -180,8 +225,8 @@ impl HJoin {
     }
 
     /// A layout chosen for lists like these before, or chosen now.
-    fn layout_for(&mut self, contested: u64, top: &[u64], bottom: &[u64]) -> Layout {
-        let lengths = [about(top.len()), about(bottom.len())];
+    fn layout_for(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) -> Layout {
+        let lengths = [about(top.number()), about(bottom.number())];
         if let Some((chosen, uses)) = self.chosen.get_mut(&lengths) {
             let layout = chosen.with_rest_of(contested);
             if *uses < MOST_USES && layout.rest_bits() <= 32 {
@@ -189,21 +234,14 @@ impl HJoin {
                 return layout;
             }
         }
+        let [above, below] = &mut self.typical;
+        let both = top.number() + bottom.number();
+        let (top, bottom) = (Typical::new(top, above), Typical::new(bottom, below));
         let layout = self.chooser.choose(contested, top, bottom, self.limits);
-        if top.len() + bottom.len() < SHORT {
+        if both < SHORT {
             self.chosen.insert(lengths, (layout, 1));
         }
         layout
-    }
-
-    /// Replaces one part of the top half's keys: at most 2^31 of them.
-    pub fn set_top(&mut self, part: Part, keys: &[u64]) {
-        self.set(Side::Top, part, keys);
-    }
-
-    /// Replaces one part of the bottom half's keys: at most 2^31 of them.
-    pub fn set_bottom(&mut self, part: Part, keys: &[u64]) {
-        self.set(Side::Bottom, part, keys);
     }
 
     /// The number of disjoint pairs of one part of the top half and one of the bottom half.
@@ -217,39 +255,81 @@ impl HJoin {
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
         let parts = (top, bottom);
-        let (kernel, tables) = (self.kernel, &mut self.tables);
-        let layout = (self.layout, self.limits);
+        let limits = (self.limits, self.pairs_of_one);
         if self.layout.rest_bits() <= 32 {
-            self.short.join(kernel, parts, layout, tables, progress)
+            self.short
+                .join(self.kernel, parts, self.layout, limits, progress)
         } else {
-            self.long.join(kernel, parts, layout, tables, progress)
+            self.long
+                .join(self.kernel, parts, self.layout, limits, progress)
         }
     }
 
-    /// About the most memory, in bytes, that joining lists of these lengths takes beside the lists.
+    /// How many threads join.
+    pub fn threads(&self) -> usize {
+        self.short.members.len()
+    }
+
+    /// Short joins, too, on all threads.
+    #[cfg(test)]
+    pub(super) fn share_short_joins(&mut self) {
+        self.pairs_of_one = 0;
+    }
+
+    /// About the most memory, in bytes, that joining lists of these lengths takes beside the lists, and
+    /// where they are not held, in all.
     pub fn memory_bytes(&self, top: usize, bottom: usize) -> u64 {
         let (top, bottom) = (top.min(MOST_KEYS), bottom.min(MOST_KEYS));
         let (longer, both) = (top.max(bottom) as u64, (top + bottom) as u64);
-        let rest = if both < 1 << 20 || self.key_bits > 56 {
+        let threads = self.threads() as u64;
+        let cell_bits = most_cell_bits(top, bottom);
+        let rest = if cell_bits < LONG_LISTS || self.key_bits as usize > 32 + cell_bits {
             8
         } else {
             4
         };
-        // The rests, buffers for a quarter of them, sorting, offsets.
-        let rests = rest * (both + both / 4 + 4 * SLACK as u64);
-        rests + sort::memory_bytes(longer) + 2 * Layout::most_offset_bytes(top, bottom)
+        let rows = 1 << cell_bits.div_ceil(2);
+        // The longest row may be some times as long as others.
+        let row = 4 * longer / rows;
+        let sorting = if longer > Self::SHORT_LIST as u64 {
+            scatter::memory_bytes(longer, rows, threads) + threads * (8 * row + 8 * rows)
+        } else {
+            sort::memory_bytes(longer, 1 << cell_bits)
+        };
+        // Of a tile, of both lists, and what is gathered of it for a leaf; in bands, where lists are long.
+        let buffers = if rest == 8 { 24 } else { 160 };
+        let gathered = rest * (both.min(2 * TILE as u64 * row) / 2 + buffers * SLACK as u64);
+        let rests = rest * (both + 4 * SLACK as u64);
+        rests + sorting + threads * gathered + 2 * Layout::most_offset_bytes(top, bottom)
     }
 
-    fn set(&mut self, side: Side, part: Part, keys: &[u64]) {
-        assert!(keys.len() <= MOST_KEYS, "{} keys in one list", keys.len());
+    /// Replaces one part of one half's keys: at most 2^31 of them.
+    ///
+    /// # Errors
+    /// `Cancelled` when `progress` breaks.
+    pub fn set(
+        &mut self,
+        side: Side,
+        part: Part,
+        keys: Keys<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<(), CountError> {
+        let number = keys.number();
+        assert!(number <= MOST_KEYS, "{number} keys in one list");
         let order = (self.layout.order(side), &self.apart[side as usize]);
-        let scratch = &mut self.scratch;
-        if self.layout.rest_bits() <= 32 {
+        let to = (side, part);
+        let set = if self.layout.rest_bits() <= 32 {
+            let memory = (&mut self.scratch, &mut self.sorting);
             self.short
-                .set(self.kernel, side, part, (order, keys, scratch));
+                .set(self.kernel, to, order, keys, memory, progress)
         } else {
+            let memory = (&mut self.scratch, &mut self.sorting);
             self.long
-                .set(self.kernel, side, part, (order, keys, scratch));
+                .set(self.kernel, to, order, keys, memory, progress)
+        };
+        match set {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(CountError::Cancelled),
         }
     }
 }
@@ -269,6 +349,16 @@ const MOST_USES: u32 = 8;
 const SHORT: usize = 1 << 15;
 
 impl<W: Rest> Buffers<W> {
+    fn new(threads: usize) -> Self {
+        let mut members = Vec::new();
+        members.resize_with(threads, Member::default);
+        Self {
+            grids: Default::default(),
+            bounds: Default::default(),
+            members,
+        }
+    }
+
     fn clear(&mut self) {
         self.grids.iter_mut().for_each(Grid::clear);
         self.bounds.iter_mut().for_each(Sparse::clear);
@@ -277,39 +367,78 @@ impl<W: Rest> Buffers<W> {
     fn set(
         &mut self,
         kernel: Kernel,
-        side: Side,
-        part: Part,
-        (order, keys, scratch): ((Order, &ByteTables), &[u64], &mut Scratch),
-    ) {
-        let to = match part {
-            Part::Inner => Sorted::Grid(&mut self.grids[side as usize], scratch),
-            Part::Bound => Sorted::Sparse(&mut self.bounds[side as usize]),
-        };
-        dispatch(kernel, Fill { to, order, keys });
+        (side, part): (Side, Part),
+        order: (Order, &ByteTables),
+        keys: Keys<'_>,
+        (scratch, sorting): (&mut Scratch, &mut Sorting),
+        progress: OnProgress<'_>,
+    ) -> ControlFlow<()> {
+        let (grid, bound) = (
+            &mut self.grids[side as usize],
+            &mut self.bounds[side as usize],
+        );
+        match (part, keys) {
+            (Part::Inner, Keys::List(keys)) => {
+                let to = Sorted::Grid(grid, scratch);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+            (Part::Inner, Keys::Made(maker)) => {
+                return grid.fill_made(kernel, order, maker, sorting, &mut |_| progress(0.0));
+            }
+            (Part::Bound, Keys::List(keys)) => {
+                let to = Sorted::Sparse(bound);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+            (Part::Bound, Keys::Made(maker)) => {
+                let mut keys = Vec::with_capacity(maker.keys());
+                (0..maker.groups()).for_each(|group| maker.make(group, &mut keys));
+                let (to, keys) = (Sorted::Sparse(bound), &keys);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     fn join(
         &mut self,
         kernel: Kernel,
         parts: (Part, Part),
-        (layout, limits): (Layout, Limits),
-        tables: &mut Tables,
+        layout: Layout,
+        (limits, pairs_of_one): (Limits, usize),
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
+        // As many members as lists of these lengths are worth.
+        let crew = |members: usize, top: usize, bottom: usize| {
+            let is_short = top.saturating_mul(bottom) <= pairs_of_one;
+            if is_short { 1 } else { members }
+        };
         let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
+        let members = &mut self.members[..];
         let (side, few, many) = match parts {
+            (Part::Inner, Part::Inner) if top.is_empty() || bottom.is_empty() => {
+                return nothing(progress);
+            }
             (Part::Inner, Part::Inner) => {
-                let gathered = &mut self.gathered;
-                let join = Join {
-                    layout,
-                    limits,
-                    top,
-                    bottom,
-                    gathered,
-                    tables,
-                    progress,
-                };
-                return dispatch(kernel, join);
+                let walk = Walk::new((layout, limits), top, bottom);
+                let steps = walk.steps() as f64;
+                let crew = crew(members.len(), top.len(), bottom.len());
+                let on_done = &mut |done: u64| progress(done as f64 / steps);
+                let results = crew::run(&mut members[..crew], on_done, |member, tell| {
+                    let Member {
+                        gathered, tables, ..
+                    } = member;
+                    let walk = &walk;
+                    dispatch(
+                        kernel,
+                        WalkTiles {
+                            walk,
+                            gathered,
+                            tables,
+                            tell,
+                        },
+                    )
+                });
+                return sum(results);
             }
             (Part::Bound, Part::Bound) => {
                 let (top, bottom) = (few_tops, few_bottoms);
@@ -323,17 +452,49 @@ impl<W: Rest> Buffers<W> {
             (Part::Bound, Part::Inner) => (Side::Top, few_tops, bottom),
             (Part::Inner, Part::Bound) => (Side::Bottom, few_bottoms, top),
         };
-        let join = SparseJoin {
-            layout,
-            side,
-            few,
-            many,
-            gathered: &mut self.candidates,
-            tables,
-            progress,
-        };
-        dispatch(kernel, join)
+        if few.is_empty() || many.is_empty() {
+            return nothing(progress);
+        }
+        let join = SparseJoin::new((layout, side), few, many);
+        let steps = f64::from(join.steps());
+        let crew = crew(members.len(), few.len(), many.len());
+        let on_done = &mut |done: u64| progress(done as f64 / steps);
+        let results = crew::run(&mut members[..crew], on_done, |member, tell| {
+            let Member {
+                candidates: gathered,
+                tables,
+                ..
+            } = member;
+            let join = &join;
+            dispatch(
+                kernel,
+                SparseRows {
+                    join,
+                    gathered,
+                    tables,
+                    tell,
+                },
+            )
+        });
+        sum(results)
     }
+}
+
+/// No pairs at all.
+fn nothing(progress: OnProgress<'_>) -> Result<u64, CountError> {
+    match progress(1.0) {
+        ControlFlow::Continue(()) => Ok(0),
+        ControlFlow::Break(()) => Err(CountError::Cancelled),
+    }
+}
+
+fn sum(results: ControlFlow<(), Vec<Result<u64, CountError>>>) -> Result<u64, CountError> {
+    let ControlFlow::Continue(results) = results else {
+        return Err(CountError::Cancelled);
+    };
+    results.into_iter().try_fold(0_u64, |sum, part| {
+        sum.checked_add(part?).ok_or(CountError::Overflow)
+    })
 }
 
 /// Work whose inner loops are written for any instruction set.

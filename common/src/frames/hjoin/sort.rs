@@ -6,32 +6,23 @@
 //! by side, each with counters of its own.
 
 use super::{
+    Work,
     grid::Rest,
     lanes::{Lanes, Line},
     layout::{ByteTables, Order, extract},
     split,
 };
 
-/// Memory that sorting a list takes for a while.
+/// Memory that sorting takes for a while.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     counters: Vec<Counters>,
-    /// For each counter of a row, the keys that are not in `by_row` yet.
-    pending: Vec<[Line; 2]>,
-    /// Keys by row.
-    by_row: Vec<Line>,
-    /// Where each row starts in `by_row`, and the end.
-    rows: Vec<u32>,
     split: split::Scratch,
 }
 
 /// Of one place, for the first and the second half of a list: how many keys it has, and then where
 /// the next of them goes.
 type Counters = [u32; 2];
-
-/// From this many cells on, a list is sorted by rows first, and then every row on its own in the
-/// caches.
-const MANY_CELLS: usize = 1 << 14;
 
 /// Does `$visit` for all keys, taken from both halves in turns, given the half, the number of the key
 /// in it, and the key. Not a closure: one with several calls is not inlined, and compiled for no
@@ -56,13 +47,9 @@ macro_rules! each {
     };
 }
 
-/// The most rows: a list has at most 2^24 cells, and half the bits choose the row.
-const MOST_ROWS: usize = 1 << 12;
-
-/// The most memory, in bytes, that sorting a list of this length takes for a while.
-pub(super) fn memory_bytes(keys: u64) -> u64 {
-    let counters = MANY_CELLS * size_of::<Counters>() + MOST_ROWS * size_of::<[Line; 2]>();
-    8 * keys + counters as u64 + split::memory_bytes(keys)
+/// The most memory, in bytes, that sorting so many keys into so many cells takes for a while.
+pub(super) fn memory_bytes(keys: u64, cells: u64) -> u64 {
+    cells * size_of::<Counters>() as u64 + split::memory_bytes(keys)
 }
 
 /// Takes keys apart, with the CPU's instruction for it or by tables.
@@ -119,7 +106,7 @@ impl<'a> Apart<'a> {
         clippy::cast_possible_truncation,
         reason = "below the number of places"
     )]
-    fn place<L: Lanes>(self, key: u64, places: Places) -> usize {
+    pub(super) fn place<L: Lanes>(self, key: u64, places: Places) -> usize {
         L::extract(self.word::<L>(key), places.bits()) as usize
     }
 }
@@ -128,18 +115,25 @@ impl<'a> Apart<'a> {
 /// bits first, then by those of the minor ones. But a place's number has all its bits as they follow
 /// each other in a key, so that one instruction extracts it.
 #[derive(Clone, Copy)]
-struct Places {
+pub(super) struct Places {
     major: u64,
     minor: u64,
 }
 
 impl Places {
+    /// A place for every cell of keys that are taken apart so.
+    #[inline(always)]
+    pub(super) fn cells(apart: Apart<'_>) -> Self {
+        let Order { major, minor, .. } = apart.order;
+        Self { major, minor }
+    }
+
     #[inline(always)]
     fn bits(self) -> u64 {
         self.major | self.minor
     }
 
-    fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         1 << self.bits().count_ones()
     }
 
@@ -149,14 +143,14 @@ impl Places {
         clippy::cast_possible_truncation,
         reason = "below the number of places"
     )]
-    fn in_order(self) -> impl Iterator<Item = usize> {
+    pub(super) fn in_order(self) -> impl Iterator<Item = usize> {
         let [major, minor] =
             [self.major, self.minor].map(|bits| extract(bits, self.bits()) as usize);
         subsets(major).flat_map(move |row| subsets(minor).map(move |column| row | column))
     }
 
     /// Divided in two steps of as many places: by the upper half of the bits, then by the lower.
-    fn halves(self) -> (Self, Self) {
+    pub(super) fn halves(self) -> (Self, Self) {
         let mut low = self;
         for _ in 0..self.bits().count_ones() / 2 {
             let bits = if low.major == 0 {
@@ -198,78 +192,62 @@ pub(super) fn sort<L: Lanes, W: Rest>(
         return;
     }
     let apart = Apart::new::<L>(order);
-    let Order { major, minor, .. } = apart.order;
-    let cells = Places { major, minor };
     let (end, offsets) = offsets.split_last_mut().expect("one more than cells");
     *end = offset(keys.len());
-    if cells.len() < MANY_CELLS {
-        let to = (&mut scratch.counters, offsets);
-        let counters = count::<L, W>(apart, cells, keys, to, None);
-        // SAFETY: these keys were counted in these places.
-        unsafe { put::<L, W>(apart, cells, keys, (counters, rests)) };
-        return;
-    }
-    let (rows, columns) = cells.halves();
-    sort_by_row::<L>(apart, rows, keys, scratch);
-    let ends = scratch.rows.windows(2);
-    for (ends, offsets) in ends.zip(offsets.chunks_exact_mut(columns.len())) {
-        let row = ends[0] as usize..ends[1] as usize;
-        let keys = &Line::words(&scratch.by_row)[row.clone()];
-        let rests = &mut rests[row];
-        let to = (&mut scratch.counters, &mut *offsets);
-        let counters = count::<L, W>(apart, columns, keys, to, Some(rests));
-        // SAFETY: as above.
-        unsafe { put::<L, W>(apart, columns, keys, (counters, rests)) };
-        for offset in offsets {
-            *offset += ends[0];
+    let to = (&mut scratch.counters, offsets);
+    sort_into::<L, W>(apart, Places::cells(apart), keys, to, rests);
+}
+
+/// Sorts `keys` into `rests` by place; `offsets` become where each place starts.
+#[inline(always)]
+fn sort_into<L: Lanes, W: Rest>(
+    apart: Apart<'_>,
+    places: Places,
+    keys: &[u64],
+    (counters, offsets): (&mut Vec<Counters>, &mut [u32]),
+    rests: &mut [W],
+) {
+    let counters = count::<L, W>(apart, places, keys, (counters, offsets), rests);
+    // SAFETY: these keys were counted in these places.
+    unsafe { put::<L, W>(apart, places, keys, (counters, rests)) };
+}
+
+/// One row of a list, whose rows were told apart before: the columns are left to sort by.
+pub(super) struct SortRow<'a, W> {
+    pub(super) order: (Order, &'a ByteTables),
+    pub(super) keys: &'a [u64],
+    /// Become where each cell starts in the list; the row starts at `start`.
+    pub(super) offsets: &'a mut [u32],
+    pub(super) start: usize,
+    pub(super) rests: &'a mut [W],
+    pub(super) scratch: &'a mut Scratch,
+}
+
+impl<W: Rest> Work for SortRow<'_, W> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let apart = Apart::new::<L>(self.order);
+        let (_, columns) = Places::cells(apart).halves();
+        let to = (&mut self.scratch.counters, &mut *self.offsets);
+        sort_into::<L, W>(apart, columns, self.keys, to, self.rests);
+        for at in self.offsets {
+            *at += offset(self.start);
         }
     }
 }
 
-/// Sorts keys to `scratch.by_row`, a whole line at a time and past the caches: lists that have many
-/// cells pass through memory anyway, and lines that are written as a whole need not be read first.
-#[inline(always)]
-fn sort_by_row<L: Lanes>(apart: Apart<'_>, places: Places, keys: &[u64], scratch: &mut Scratch) {
-    let Scratch { rows, by_row, .. } = scratch;
-    rows.clear();
-    rows.resize(places.len() + 1, offset(keys.len()));
-    let to = (&mut scratch.counters, &mut rows[..places.len()]);
-    let counters = count::<L, u64>(apart, places, keys, to, None);
-    let lines = keys.len().div_ceil(Line::WORDS);
-    if by_row.len() < lines {
-        by_row.resize(lines, Line::default());
-    }
-    let by_row = &mut by_row[..lines];
-    let pending = cleared(&mut scratch.pending, places.len());
-    each!(keys, |half, _, key| {
-        let place = apart.place::<L>(key, places);
-        // SAFETY: there are so many places.
-        let (counters, lines) = unsafe {
-            (
-                counters.get_unchecked_mut(place),
-                pending.get_unchecked_mut(place),
-            )
-        };
-        let at = counters[half] as usize;
-        counters[half] += 1;
-        lines[half].0[at % Line::WORDS] = key;
-        if at % Line::WORDS == Line::WORDS - 1 {
-            // SAFETY: no line is written twice before the end of all, or read.
-            unsafe { L::stream(&lines[half], &mut by_row[at / Line::WORDS]) };
-        }
-    });
-    L::end_streams();
-    // The first line of a counter also went over keys of the counters before it, which are the last
-    // of theirs and still pending.
-    let mut start = 0;
-    for place in places.in_order() {
-        for (&end, line) in counters[place].iter().zip(&pending[place]) {
-            let end = end as usize;
-            for at in start.max(end - end % Line::WORDS)..end {
-                by_row[at / Line::WORDS].0[at % Line::WORDS] = line.0[at % Line::WORDS];
-            }
-            start = end;
-        }
+/// The numbers of all rows in their order, and how many cells each has.
+pub(super) struct Rows<'a>(pub(super) (Order, &'a ByteTables));
+
+impl Work for Rows<'_> {
+    type Result = (Vec<usize>, usize);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> Self::Result {
+        let (rows, columns) = Places::cells(Apart::new::<L>(self.0)).halves();
+        (rows.in_order().collect(), columns.len())
     }
 }
 
@@ -282,24 +260,20 @@ fn cleared<T: Clone + Default>(elements: &mut Vec<T>, length: usize) -> &mut [T]
 }
 
 /// Counts the keys of every place, sets `offsets` to where each place starts, and returns where the
-/// next key of each goes. Meanwhile `disorder`, memory for the keys that is written in no order, is
-/// fetched in order.
+/// next key of each goes. Meanwhile `rests`, which is then written in no order, is fetched in order.
 #[inline(always)]
 fn count<'a, L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
     keys: &[u64],
     (counters, offsets): (&'a mut Vec<Counters>, &mut [u32]),
-    disorder: Option<&[W]>,
+    rests: &[W],
 ) -> &'a mut [Counters] {
     let counters = cleared(counters, places.len());
     let pairs_a_line = size_of::<Line>() / (2 * size_of::<W>());
     each!(keys, |half, at, key| {
-        if let Some(disorder) = disorder
-            && half == 0
-            && at % pairs_a_line == 0
-        {
-            L::prefetch(disorder.as_ptr().wrapping_add(2 * at));
+        if half == 0 && at % pairs_a_line == 0 {
+            L::prefetch(rests.as_ptr().wrapping_add(2 * at));
         }
         // SAFETY: there are so many places.
         let counters = unsafe { counters.get_unchecked_mut(apart.place::<L>(key, places)) };
@@ -343,7 +317,7 @@ unsafe fn put<L: Lanes, W: Rest>(
     clippy::cast_possible_truncation,
     reason = "lists are shorter than 2^32"
 )]
-fn offset(keys: usize) -> u32 {
+pub(super) fn offset(keys: usize) -> u32 {
     keys as u32
 }
 

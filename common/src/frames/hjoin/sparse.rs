@@ -1,6 +1,8 @@
 //! Joining a short list with a long one: the short list has far fewer keys than the grid has cells,
 //! so that its keys are gone through one by one instead of cell by cell.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use super::{
     OnProgress, Work,
     bands::Banded,
@@ -11,7 +13,7 @@ use super::{
     leaf::{Tables, Tally},
     sort::Apart,
 };
-use crate::count::CountError;
+use crate::{count::CountError, crew::Tell};
 
 /// A short list: its keys, taken apart and sorted by their major patterns.
 #[derive(Debug, Default)]
@@ -28,6 +30,15 @@ struct SparseKey<W> {
 }
 
 impl<W: Rest> Sparse<W> {
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Forgets the keys.
     pub(super) fn clear(&mut self) {
         self.keys.clear();
@@ -51,59 +62,82 @@ fn pattern(bits: u64) -> u32 {
     bits as u32
 }
 
-/// A join of a short list of one half with the grid of the other.
+/// A join of a short list of one half with the grid of the other, whose members take one row of the
+/// grid after the other.
 pub(super) struct SparseJoin<'a, W> {
-    pub(super) layout: Layout,
-    /// The half that the short list is of.
-    pub(super) side: Side,
-    pub(super) few: &'a Sparse<W>,
-    pub(super) many: &'a Grid<W>,
-    pub(super) gathered: &'a mut [Buffer<W>; 2],
-    pub(super) tables: &'a mut Tables,
-    pub(super) progress: OnProgress<'a>,
+    layout: Layout,
+    order: Order,
+    few: &'a Sparse<W>,
+    many: &'a Grid<W>,
+    /// The next row.
+    next: AtomicU32,
 }
 
-impl<W: Rest> Work for SparseJoin<'_, W> {
+impl<'a, W: Rest> SparseJoin<'a, W> {
+    /// The short list is of the half `side`.
+    pub(super) fn new(
+        (layout, side): (Layout, Side),
+        few: &'a Sparse<W>,
+        many: &'a Grid<W>,
+    ) -> Self {
+        let (order, next) = (layout.order(side), AtomicU32::new(0));
+        Self {
+            layout,
+            order,
+            few,
+            many,
+            next,
+        }
+    }
+
+    /// How many rows there are to go through: so many steps are told.
+    pub(super) fn steps(&self) -> u32 {
+        1 << self.order.minor_bits
+    }
+}
+
+/// What one member does of such a join.
+pub(super) struct SparseRows<'a, 'b, W> {
+    pub(super) join: &'a SparseJoin<'a, W>,
+    pub(super) gathered: &'a mut [Buffer<W>; 2],
+    pub(super) tables: &'a mut Tables,
+    pub(super) tell: &'a mut Tell<'b>,
+}
+
+impl<W: Rest> Work for SparseRows<'_, '_, W> {
     type Result = Result<u64, CountError>;
 
-    /// Goes through the rows of the grid, which have one X1 (or X2) each: a key of the short list
-    /// that has no bit in common with it there is matched with those keys of the row that have no
-    /// bit in common with it in X2 (or X1).
+    /// Goes through rows of the grid, which have one X1 (or X2) each: a key of the short list that has
+    /// no bit in common with it there is matched with those keys of the row that have no bit in common
+    /// with it in X2 (or X1).
     #[inline(always)]
     fn run<L: Lanes>(mut self) -> Result<u64, CountError> {
-        let order = self.layout.order(self.side);
-        let rows = if self.few.keys.is_empty() || self.many.is_empty() {
-            0
-        } else {
-            1_u32 << order.minor_bits
-        };
-        let mut total = 0_u64;
-        let (mut pairs, mut told) = (0, 0);
-        for pattern in 0..rows {
-            let row = self.many.row(pattern as usize, order.major_bits);
+        let SparseJoin { order, many, .. } = self.join;
+        let (mut total, mut pairs, mut visited) = (0_u64, 0, 0);
+        loop {
+            let pattern = self.join.next.fetch_add(1, Relaxed);
+            if pattern >= self.join.steps() {
+                break;
+            }
+            let row = many.row(pattern as usize, order.major_bits);
             let count = self.row::<L>(pattern, row, &mut pairs);
             total = total.checked_add(count).ok_or(CountError::Overflow)?;
+            visited += 1;
             if pairs >= super::PAIRS_A_CALL {
-                let done = f64::from(pattern + 1 - told) / f64::from(rows);
-                if (self.progress)(done).is_break() {
+                if self.tell.done(visited).is_break() {
                     return Err(CountError::Cancelled);
                 }
-                (pairs, told) = (0, pattern + 1);
+                (pairs, visited) = (0, 0);
             }
         }
-        let left = if rows == 0 {
-            1.0
-        } else {
-            f64::from(rows - told) / f64::from(rows)
-        };
-        if (self.progress)(left).is_break() {
+        if self.tell.done(visited).is_break() {
             return Err(CountError::Cancelled);
         }
         Ok(total)
     }
 }
 
-impl<W: Rest> SparseJoin<'_, W> {
+impl<W: Rest> SparseRows<'_, '_, W> {
     /// The disjoint pairs of one row; adds the pairs tested to `pairs`.
     #[inline(always)]
     fn row<L: Lanes>(&mut self, pattern: u32, row: Row<'_, W>, pairs: &mut usize) -> u64 {
@@ -112,7 +146,7 @@ impl<W: Rest> SparseJoin<'_, W> {
         }
         let [short, long] = &mut *self.gathered;
         let mut tally = Tally::<L>::new();
-        for alike in self.few.keys.chunk_by(|a, b| a.major == b.major) {
+        for alike in self.join.few.keys.chunk_by(|a, b| a.major == b.major) {
             short.clear(alike.len());
             for key in alike {
                 short.push_if(key.rest, key.minor & pattern == 0);
@@ -127,7 +161,7 @@ impl<W: Rest> SparseJoin<'_, W> {
             // there, since the kernel got us here.
             unsafe {
                 let lists = (Banded::one(probes), Banded::one(candidates));
-                let rest = (self.layout.rest_bits(), 0);
+                let rest = (self.join.layout.rest_bits(), 0);
                 self.tables
                     .count::<L, W, false>(rest, lists.0, lists.1, &mut tally)
             };

@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::{HJoin, Part, bands::Limits};
+use super::{HJoin, Keys, Part, Side, bands::Limits};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -37,7 +37,7 @@ fn on(_: f64) -> ControlFlow<()> {
 fn check(bits: u32, top: &[u64], bottom: &[u64]) {
     let expected = naive(top, bottom);
     for kernel in Kernel::available() {
-        let mut join = HJoin::new(kernel, bits);
+        let mut join = HJoin::new(kernel, bits, 1);
         let lengths = (top.len(), bottom.len());
         for _ in 0..2 {
             let count = join.count(top, bottom, &mut on);
@@ -53,7 +53,9 @@ fn check(bits: u32, top: &[u64], bottom: &[u64]) {
             "{kernel}, {bits} bits, swapped"
         );
         for x3_bits in 1..=3 {
-            let mut join = HJoin::new(kernel, bits);
+            // As if these lists were long: shared by a crew, and made as they are sorted.
+            let mut join = HJoin::new(kernel, bits, x3_bits);
+            (join.short_list, join.pairs_of_one) = (0, 0);
             join.limits = Limits {
                 join: 0,
                 tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
@@ -105,7 +107,7 @@ fn keys_that_are_all_alike() {
 #[test]
 fn one_join_serves_lists_of_all_sizes() {
     for kernel in Kernel::available() {
-        let mut join = HJoin::new(kernel, 46);
+        let mut join = HJoin::new(kernel, 46, 1);
         for length in [20_000, 3, 0, 900, 8_000, 40] {
             let (top, bottom) = (list(5, length, (46, 120)), list(6, length + 1, (46, 120)));
             assert_eq!(
@@ -120,15 +122,19 @@ fn one_join_serves_lists_of_all_sizes() {
 #[test]
 fn progress_adds_up_to_one_and_can_cancel() {
     let (top, bottom) = (list(1, 30_000, (40, 100)), list(2, 30_000, (40, 100)));
-    for kernel in Kernel::available() {
-        let mut join = HJoin::new(kernel, 40);
+    let crews = Kernel::available()
+        .into_iter()
+        .flat_map(|kernel| [(kernel, 1), (kernel, 3)]);
+    for (kernel, threads) in crews {
+        let mut join = HJoin::new(kernel, 40, threads);
+        (join.short_list, join.pairs_of_one) = (1 << 10, 0);
         let mut sum = 0.0;
         let add = &mut |done| {
             sum += done;
             ControlFlow::Continue(())
         };
         join.count(&top, &bottom, add).unwrap();
-        assert!((sum - 1.0).abs() < 1e-9, "{kernel}: {sum}");
+        assert!((sum - 1.0).abs() < 1e-9, "{kernel}, {threads}: {sum}");
         let stop = &mut |_| ControlFlow::Break(());
         assert_eq!(join.count(&top, &bottom, stop), Err(CountError::Cancelled));
     }
@@ -141,11 +147,13 @@ fn parts_are_kept_from_join_to_join() {
     let tops = [list(1, 9_000, shape), list(2, 70, shape)];
     let bottoms = [list(3, 8_000, shape), list(4, 40, shape)];
     for kernel in Kernel::available() {
-        let mut join = HJoin::new(kernel, 46);
-        join.start((1 << 46) - 1, &tops[0], &bottoms[0]);
+        let mut join = HJoin::new(kernel, 46, 1);
+        let start = (Keys::List(&tops[0]), Keys::List(&bottoms[0]));
+        join.start((1 << 46) - 1, start.0, start.1);
         for (part, (top, bottom)) in parts.into_iter().zip(tops.iter().zip(&bottoms)) {
-            join.set_top(part, top);
-            join.set_bottom(part, bottom);
+            for (side, keys) in [(Side::Top, top), (Side::Bottom, bottom)] {
+                join.set(side, part, Keys::List(keys), &mut on).unwrap();
+            }
         }
         for (top, above) in parts.into_iter().zip(&tops) {
             for (bottom, below) in parts.into_iter().zip(&bottoms) {
@@ -157,7 +165,7 @@ fn parts_are_kept_from_join_to_join() {
                 );
             }
         }
-        join.start((1 << 46) - 1, &tops[0], &bottoms[0]);
+        join.start((1 << 46) - 1, start.0, start.1);
         assert_eq!(
             join.join(Part::Inner, Part::Inner, &mut on),
             Ok(0),
@@ -168,7 +176,7 @@ fn parts_are_kept_from_join_to_join() {
 
 #[test]
 fn memory_grows_with_the_lists() {
-    let join = HJoin::new(Kernel::SCALAR, 54);
+    let join = HJoin::new(Kernel::SCALAR, 54, 1);
     let bytes = |keys| join.memory_bytes(keys, keys);
     assert!(bytes(0) < 1 << 20);
     assert!(bytes(1_000) < bytes(100_000) && bytes(100_000) < bytes(10_000_000));

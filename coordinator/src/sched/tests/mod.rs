@@ -41,6 +41,7 @@ static TRUTH: LazyLock<Truth> = LazyLock::new(|| {
     let plan = Plan::new(spec).unwrap();
     let setup = Setup {
         kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 1 << 20,
         orientation: Orientation::Upright,
     };
