@@ -102,6 +102,7 @@ fn count(grant: &Grant) -> Partial {
     let plan = Plan::new(grant.spec).unwrap();
     let setup = Setup {
         kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
         memory_bytes: 1 << 20,
         orientation: Orientation::Upright,
     };
