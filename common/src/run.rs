@@ -24,6 +24,47 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// Names one wish for a run: asking twice with the same key gives one run.
+///
+/// 1 to 64 letters, digits, `-`, `_`, `.` or `:`, all ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubmitKey(String);
+
+/// Text that is no [`SubmitKey`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no key: give 1 to 64 letters, digits, '-', '_', '.' or ':'")]
+pub struct BadSubmitKey(String);
+
+impl SubmitKey {
+    /// The most bytes of a key.
+    const MOST: usize = 64;
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SubmitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SubmitKey {
+    type Err = BadSubmitKey;
+
+    fn from_str(text: &str) -> Result<Self, BadSubmitKey> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+        if (1..=Self::MOST).contains(&text.len()) && text.bytes().all(plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            // What is shown of it has an end.
+            Err(BadSubmitKey(text.chars().take(Self::MOST).collect()))
+        }
+    }
+}
+
 /// One task of one run, with the plan that gives the number its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskRef {
@@ -106,6 +147,17 @@ hexadecimal_id!(SessionId, u64, 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_short_plain_text() {
+        for good in ["a", "nightly-2026.11:22_x", &"k".repeat(64)] {
+            assert_eq!(good.parse::<SubmitKey>().unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a\n", "é", "a/b", &"k".repeat(65)] {
+            let refused = bad.parse::<SubmitKey>().unwrap_err();
+            assert!(refused.to_string().contains("1 to 64"), "{bad}");
+        }
+    }
 
     #[test]
     fn identifiers_round_trip_as_text() {

@@ -205,6 +205,7 @@ fn manifest(plan: &Plan) -> RunManifest {
         plan_version: plan.spec().version(),
         priority: 0,
         created_unix_ms: 1_700_000_000_000,
+        key: None,
     }
 }
 

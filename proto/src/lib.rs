@@ -7,7 +7,7 @@
 mod convert;
 pub mod limits;
 
-pub use convert::{BadMessage, decimal, submitted_spec};
+pub use convert::{BadMessage, decimal, submitted_key, submitted_spec};
 
 /// The generated code of package `queens.v1`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

@@ -13,7 +13,7 @@ use common::{
     sync::{Grant, SyncReply, SyncRequest, WorkerInfo},
 };
 use coordinator::{
-    driver::{Clock, Driver, DriverError, DriverHandle, new_manifest},
+    driver::{Clock, Driver, DriverError, DriverHandle, Submission, new_manifest},
     grpc::{Server, bind},
     sched::{Config, Scheduler},
     store::{RunManifest, Store},
@@ -54,7 +54,12 @@ impl Face {
     /// A new run.
     pub async fn create(&self, plan: &Plan) -> anyhow::Result<RunManifest> {
         let manifest = new_manifest(plan, 0, Clock::start().now());
-        self.driver.submit(manifest.clone(), plan.clone()).await?;
+        let submission = Submission {
+            manifest: manifest.clone(),
+            plan: plan.clone(),
+            again: false,
+        };
+        self.driver.submit(submission).await?;
         Ok(manifest)
     }
 

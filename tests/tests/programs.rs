@@ -404,7 +404,12 @@ fn queensctl_waits_for_nobody_for_ever() {
         queensctl(&[&["--coordinator", url, "--timeout", "1s"], command].concat())
     };
     let silent = stranger(b"");
-    for command in [
+    let ask_nobody = |command: &[&str]| {
+        let arguments = [&["--coordinator", &silent, "--timeout", "1s"], command].concat();
+        let mut command = Command::new(&binaries().queensctl);
+        Process::start("queensctl", command.args(arguments))
+    };
+    let asking = [
         &["runs"][..],
         &["workers"],
         &["status"],
@@ -413,9 +418,11 @@ fn queensctl_waits_for_nobody_for_ever() {
         &["pause", "last"],
         &["wait", "last"],
         &["export", "0123456789abcdef"],
-    ] {
+    ]
+    .map(ask_nobody);
+    for process in asking {
         let parts = [silent.as_str(), "does not answer within 1s", "--timeout"];
-        check_refused(&ask(&silent, command), 1, &parts);
+        check_refused(&process.end(), 1, &parts);
     }
     let http = stranger(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     let parts = [http.as_str(), "not as a coordinator does", "port 7171"];
@@ -440,6 +447,31 @@ fn wait_ends_with_the_run_and_its_outcome() {
     assert_eq!(status["result"]["solutions"], "365596");
     drop(worker);
     assert_eq!(result(&coordinator.end())["solutions"], "365596");
+}
+
+#[test]
+fn submitting_a_board_twice_is_said_and_a_key_repeats() {
+    let cluster = Cluster::new(&["--n", "16"]);
+    let _coordinator = cluster.coordinator();
+    let submit = |arguments: &[&str]| cluster.queensctl(&[&["submit"], arguments].concat());
+    check_refused(
+        &submit(&["--n", "16"]),
+        1,
+        &["N = 16", "method frames", "running", "--again"],
+    );
+    let again = submit(&["--n", "16", "--again"]);
+    assert_eq!(again.code, Some(0), "{again:#?}");
+    let first = submit(&["--n", "9", "--key", "nightly"]);
+    assert_eq!(first.code, Some(0), "{first:#?}");
+    let repeated = submit(&["--n", "9", "--key", "nightly"]);
+    assert_eq!((repeated.code, repeated.stdout), (Some(0), first.stdout));
+    check_refused(
+        &submit(&["--n", "10", "--key", "nightly"]),
+        1,
+        &["'nightly'"],
+    );
+    check_refused(&submit(&["--n", "10", "--key", "a b"]), 2, &["a b"]);
+    assert_eq!(cluster.queensctl(&["runs"]).stdout.lines().count(), 1 + 3);
 }
 
 #[test]

@@ -332,7 +332,7 @@ async fn operators_are_told_what_is_wrong() -> anyhow::Result<()> {
             layout: layout.into(),
             task_cost,
         }),
-        priority: 0,
+        ..v1::SubmitRequest::default()
     };
     for (request, field) in [
         (spec(0, v1::Layout::Border, 0), "spec.n"),
@@ -379,6 +379,7 @@ async fn runs_are_submitted_paused_resumed_cancelled_and_exported() -> anyhow::R
                 task_cost: 0,
             }),
             priority: 3,
+            ..v1::SubmitRequest::default()
         })
         .await?
         .into_inner();
@@ -501,5 +502,55 @@ async fn health_and_reflection_are_served() -> anyhow::Result<()> {
     ] {
         assert!(names.contains(&service), "{service} in {names:?}");
     }
+    scene.face.stop().await
+}
+
+#[tokio::test]
+async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut runs = scene.face.runs().await?;
+    let request = |n, key: &str| v1::SubmitRequest {
+        spec: Some(v1::PlanSpec {
+            n,
+            layout: v1::Layout::Border.into(),
+            task_cost: 0,
+        }),
+        idempotency_key: key.to_owned(),
+        ..v1::SubmitRequest::default()
+    };
+    let first = runs.submit(request(9, "")).await?.into_inner();
+    let name = RunId(first.run).to_string();
+    for again in [request(9, ""), request(9, "key")] {
+        let status = runs.submit(again).await.unwrap_err();
+        assert_eq!(status.code(), Code::AlreadyExists, "{status}");
+        let message = status.message();
+        assert!(
+            message.contains(&name) && message.contains("--again"),
+            "{message}"
+        );
+    }
+    // A lost answer: the same key gives the same run, whether it is there before or not.
+    let keyed = |n, key| v1::SubmitRequest {
+        again: true,
+        ..request(n, key)
+    };
+    let second = runs.submit(keyed(9, "k1")).await?.into_inner();
+    assert_ne!(first.run, second.run);
+    for repeated in [keyed(9, "k1"), request(9, "k1")] {
+        assert_eq!(runs.submit(repeated).await?.into_inner(), second);
+    }
+    let third = runs.submit(keyed(9, "k2")).await?.into_inner();
+    assert_ne!(second.run, third.run);
+    let status = runs.submit(request(10, "k1")).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    assert!(status.message().contains("'k1'"), "{status}");
+    let status = runs.submit(request(10, "no key")).await.unwrap_err();
+    assert!(status.message().starts_with("idempotency_key"), "{status}");
+    // What was given up may be asked for like anything new.
+    for run in [first.run, second.run, third.run] {
+        runs.cancel(v1::RunRequest { run }).await?;
+    }
+    let fourth = runs.submit(request(9, "")).await?.into_inner();
+    assert_eq!(fourth.state(), v1::RunState::Running);
     scene.face.stop().await
 }

@@ -31,7 +31,7 @@ use self::{
 };
 use crate::{
     descriptors,
-    driver::{Clock, Driver, DriverHandle, new_manifest},
+    driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     sched::{Config, RunStatus, Scheduler},
     store::{DiskStore, RunManifest, RunState, Store, StoredRun},
@@ -114,7 +114,13 @@ async fn serve(
     }
     let (driver, driver_end) = Driver::start(scheduler, Box::new(store), clock)?;
     if let (Some(manifest), Some(plan)) = (&target, created) {
-        driver.submit(manifest.clone(), plan).await?;
+        let submission = Submission {
+            manifest: manifest.clone(),
+            plan,
+            // What is there already was looked at before.
+            again: true,
+        };
+        driver.submit(submission).await?;
     }
     let mut cluster = Cluster::start(driver, driver_end, listener, clock);
     announce(options, target.as_ref(), &cluster.driver, address).await?;

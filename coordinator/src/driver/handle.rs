@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use common::{
     count::CountError,
-    plan::Plan,
     run::RunId,
     sync::{SyncReply, SyncRequest},
 };
@@ -13,18 +12,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     outcome::Outcome,
     status::{JournalPage, StatusReport},
+    submit::{Submission, SubmitError},
 };
 use crate::{
     sched::{Command, ControlError, RunSummary, WorkerStatus},
-    store::{JournalCursor, RunManifest, StoreError, SymmetricCounts},
+    store::{JournalCursor, StoreError, SymmetricCounts},
 };
 
 /// A request with the way back for its answer.
 pub(super) enum Request {
     Sync(Box<SyncRequest>, oneshot::Sender<SyncReply>),
     Submit(
-        Box<(RunManifest, Plan)>,
-        oneshot::Sender<Result<RunSummary, StoreError>>,
+        Box<Submission>,
+        oneshot::Sender<Result<RunSummary, RequestError>>,
     ),
     Control(
         RunId,
@@ -74,6 +74,9 @@ pub enum RequestError {
     /// The run cannot follow.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The run that is asked for is not started.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
     /// The store cannot read or keep what the request needs.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -106,15 +109,10 @@ impl DriverHandle {
             .await
     }
 
-    /// Creates a run. The plan is made by the caller, off the driver's thread.
-    pub async fn submit(
-        &self,
-        manifest: RunManifest,
-        plan: Plan,
-    ) -> Result<RunSummary, RequestError> {
-        Ok(self
-            .ask(|reply| Request::Submit(Box::new((manifest, plan)), reply))
-            .await??)
+    /// Starts a run, or finds the one that a request with the same key has started.
+    pub async fn submit(&self, submission: Submission) -> Result<RunSummary, RequestError> {
+        self.ask(|reply| Request::Submit(Box::new(submission), reply))
+            .await?
     }
 
     /// An operator's command.

@@ -10,6 +10,7 @@ mod handle;
 mod open;
 mod outcome;
 mod status;
+mod submit;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub use self::{
     handle::{DriverHandle, RequestError, Stopped},
     outcome::{Known, Outcome},
     status::{JournalPage, StatusReport},
+    submit::{Submission, SubmitError},
 };
 use crate::{
     sched::{Millis, Scheduler},
@@ -273,9 +275,8 @@ impl Driver {
                 let answer = self.scheduler.sync(&request, now);
                 self.reply(reply, answer);
             }
-            Request::Submit(run, reply) => {
-                let (manifest, plan) = *run;
-                let answer = self.create(&manifest, plan);
+            Request::Submit(submission, reply) => {
+                let answer = self.submit(*submission);
                 self.reply(reply, answer);
             }
             Request::Control(run, command, reply) => {
@@ -323,6 +324,7 @@ pub fn new_manifest(plan: &Plan, priority: i32, now: Millis) -> RunManifest {
         plan_version: plan.spec().version(),
         priority,
         created_unix_ms: now.0,
+        key: None,
     }
 }
 

@@ -12,7 +12,7 @@ pub use server::{ServeError, Server, bind};
 use tonic::Status;
 
 use crate::{
-    driver::{RequestError, Stopped},
+    driver::{RequestError, Stopped, SubmitError},
     sched::ControlError,
     store::StoreError,
 };
@@ -40,11 +40,21 @@ impl From<StoreError> for Status {
     }
 }
 
+impl From<SubmitError> for Status {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Exists { .. } => Self::already_exists(error.to_string()),
+            SubmitError::KeyUsed { .. } => Self::invalid_argument(error.to_string()),
+        }
+    }
+}
+
 impl From<RequestError> for Status {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Stopped(error) => error.into(),
             RequestError::Control(error) => error.into(),
+            RequestError::Submit(error) => error.into(),
             RequestError::Store(error) => error.into(),
         }
     }

@@ -13,9 +13,9 @@ use super::{
     watch::{StatusWatch, Statuses},
 };
 use crate::{
-    driver::{Clock, DriverHandle, StatusReport, new_manifest},
+    driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
     sched::{Command, ControlError},
-    store::JournalCursor,
+    store::{JournalCursor, RunManifest},
 };
 
 pub(super) struct RunsService {
@@ -46,15 +46,29 @@ impl Runs for RunsService {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::Run>, Status> {
-        let v1::SubmitRequest { spec, priority } = request.into_inner();
+        let v1::SubmitRequest {
+            spec,
+            priority,
+            again,
+            idempotency_key,
+        } = request.into_inner();
         let spec = proto::submitted_spec(spec)?;
+        let key = proto::submitted_key(&idempotency_key)?;
         // Enumerating the units of a large board takes a while: not on an async thread.
         let plan = spawn_blocking(move || Plan::new(spec))
             .await
             .map_err(|error| Status::internal(error.to_string()))?
             .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
-        let manifest = new_manifest(&plan, priority, self.clock.now());
-        let run = self.driver.submit(manifest, plan).await?;
+        let manifest = RunManifest {
+            key,
+            ..new_manifest(&plan, priority, self.clock.now())
+        };
+        let submission = Submission {
+            manifest,
+            plan,
+            again,
+        };
+        let run = self.driver.submit(submission).await?;
         Ok(Response::new(encode::run(&run)))
     }
 

@@ -24,8 +24,14 @@ pub(super) struct BadUsage(pub(super) String);
 
 /// Nobody answers now, but somebody may later.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Unreachable(String);
+pub(super) enum Unreachable {
+    /// No connection, or no answer in time.
+    #[error("{0}")]
+    Silent(String),
+    /// The connection broke while an answer was awaited.
+    #[error("{0}")]
+    Lost(String),
+}
 
 /// Where the coordinator is, and how long to wait for it.
 #[derive(Clone, Debug, Args)]
@@ -43,10 +49,16 @@ pub(super) struct Connection {
     #[arg(long, global = true)]
     insecure: bool,
 
-    /// How long to wait for the connection, and for an answer, such as 10s or 2m
-    #[arg(long, global = true, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    timeout: Duration,
+    /// How long to wait for the connection, and for an answer, such as 30s or 2m [default: 10s;
+    /// for the answer to submit 2m]
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
 }
+
+const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Dividing a large board into tasks takes seconds, many of them on a busy machine.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Connection {
     /// As it was given.
@@ -71,7 +83,7 @@ impl Connection {
         // The transport would look it up too, but its error does not tell a wrong name from a
         // coordinator that is down.
         if let Err(error) = lookup_host((name, uri.port_u16().unwrap_or_default())).await {
-            return Err(Unreachable(format!(
+            return Err(Unreachable::Silent(format!(
                 "{}: there is no host '{host}' ({error}); check the name, or give its address",
                 self.url()
             )));
@@ -82,12 +94,20 @@ impl Connection {
             .keep_alive_while_idle(true);
         endpoint.connect().await.map_err(|error| {
             let why = io_error(&error).map_or_else(String::new, |why| format!(" ({why})"));
-            Unreachable(format!(
+            Unreachable::Silent(format!(
                 "no coordinator answers at {}{why}; is it running, and is this its --listen \
                  address? (--coordinator gives another one)",
                 self.url()
             ))
         })
+    }
+
+    /// The same way for a request that takes long.
+    pub(super) fn patient(&self) -> Self {
+        Self {
+            timeout: self.timeout.or(Some(SUBMIT_TIMEOUT)),
+            ..self.clone()
+        }
     }
 
     /// The answer to one call, or in one line why there is none.
@@ -102,22 +122,23 @@ impl Connection {
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Unreachable> {
+        let limit = self.timeout.unwrap_or(USUAL_TIMEOUT);
         let late = |_| {
-            Unreachable(format!(
+            Unreachable::Silent(format!(
                 "{} does not answer within {:?}; is that a coordinator's port, and does nothing on \
                  the way swallow packets? (--timeout waits longer)",
                 self.url(),
-                self.timeout
+                limit
             ))
         };
-        timeout(self.timeout, work).await.map_err(late)
+        timeout(limit, work).await.map_err(late)
     }
 
     /// What the coordinator said, without the words of the transport.
     pub(super) fn plain(&self, status: &Status) -> anyhow::Error {
         let url = self.url();
         if is_lost(status) {
-            return Unreachable(format!("{url}: the connection was lost; ask again, and if that does not help, check that this is \
+            return Unreachable::Lost(format!("{url}: the connection was lost; ask again, and if that does not help, check that this is \
                  a coordinator's address")).into();
         }
         // What a coordinator says comes without a source.

@@ -7,11 +7,12 @@ use common::{
     board::Board,
     choice::{MethodChoice, Prefix, choose},
     plan::PlanSpec,
+    run::SubmitKey,
 };
 use proto::v1::{self, ListRequest, RunRequest, SubmitRequest};
 
 use super::{
-    client::{BadUsage, Connection},
+    client::{BadUsage, Connection, Unreachable},
     name::RunName,
     output::print,
     render,
@@ -63,6 +64,15 @@ pub(super) struct SubmitOptions {
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     priority: i32,
 
+    /// Starts another run of a board of which there is one
+    #[arg(long)]
+    again: bool,
+
+    /// Names the wish: submitting again with the same key starts nothing new and prints the run
+    /// that the key started [default: drawn at random]
+    #[arg(long, value_name = "KEY")]
+    key: Option<SubmitKey>,
+
     /// Prints the run as a JSON object
     #[arg(long)]
     json: bool,
@@ -108,10 +118,26 @@ pub(super) async fn submit(
     let request = SubmitRequest {
         spec: Some(spec.into()),
         priority: options.priority,
+        again: options.again,
+        idempotency_key: match &options.key {
+            Some(key) => key.to_string(),
+            None => format!("{:032x}", rand::random::<u128>()),
+        },
     };
+    let run = match submit_once(connection, request.clone()).await {
+        // Nobody knows whether it was taken. The key makes sure that it is taken once.
+        Err(error) if matches!(error.downcast_ref(), Some(Unreachable::Lost(_))) => {
+            submit_once(connection, request).await
+        }
+        answered => answered,
+    };
+    show_run(&run?, options.json)
+}
+
+async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow::Result<v1::Run> {
     let mut client = connection.connect().await?;
-    let run = connection.ask(client.submit(request)).await?;
-    show_run(&run, options.json)
+    let patient = connection.patient();
+    patient.ask(client.submit(request)).await
 }
 
 fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<Exit> {

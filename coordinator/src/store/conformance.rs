@@ -89,6 +89,7 @@ pub(super) fn manifest(run: u64) -> RunManifest {
         plan_version: spec.version(),
         priority: 3,
         created_unix_ms: 1_700_000_000_000 + run,
+        key: None,
     }
 }
 

@@ -3,7 +3,11 @@
 //! Each is one JSON object with its struct's fields in their order, without spaces, then `check`:
 //! the SHA-256 of all bytes before `,"check":`. Frozen by a test; a change raises [`FORMAT`].
 
-use common::{board::Board, plan::PlanSpec, run::RunId};
+use common::{
+    board::Board,
+    plan::PlanSpec,
+    run::{RunId, SubmitKey},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -24,6 +28,9 @@ struct Fields {
     plan_version: u16,
     priority: i32,
     created_unix_ms: u64,
+    // Absent where there is none, as in every manifest of before there were keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
 impl RunManifest {
@@ -45,6 +52,7 @@ pub(crate) fn encode(manifest: &RunManifest) -> String {
         plan_version: manifest.plan_version,
         priority: manifest.priority,
         created_unix_ms: manifest.created_unix_ms,
+        key: manifest.key.as_ref().map(SubmitKey::to_string),
     };
     seal(&fields)
 }
@@ -70,6 +78,11 @@ pub(crate) fn decode(text: &str) -> Result<RunManifest, String> {
         plan_version: fields.plan_version,
         priority: fields.priority,
         created_unix_ms: fields.created_unix_ms,
+        key: fields
+            .key
+            .map(|key| key.parse())
+            .transpose()
+            .map_err(|error| format!("key: {error}"))?,
     })
 }
 
@@ -259,6 +272,7 @@ mod tests {
             plan_version: 4,
             priority: -2,
             created_unix_ms: 1_700_000_000_000,
+            key: None,
         }
     }
 
@@ -306,6 +320,13 @@ mod tests {
     #[test]
     fn texts_round_trip() {
         assert_eq!(decode(&encode(&manifest())), Ok(manifest()));
+        let keyed = RunManifest {
+            key: Some("nightly-1".parse().unwrap()),
+            ..manifest()
+        };
+        let text = encode(&keyed);
+        assert!(text.contains(r#""created_unix_ms":1700000000000,"key":"nightly-1","check":"#));
+        assert_eq!(decode(&text), Ok(keyed));
         for state in STATES {
             let saved = SavedState {
                 state,

@@ -33,7 +33,7 @@ use common::{
     count::Orientation,
     kernel::KernelName,
     plan::{PlanHash, PlanSpec, TaskId},
-    run::{Epoch, RunId, WorkerId},
+    run::{Epoch, RunId, SubmitKey, WorkerId},
 };
 
 /// What a run is, fixed when it is created.
@@ -51,6 +51,8 @@ pub struct RunManifest {
     pub priority: i32,
     /// When it was created, in milliseconds since 1970.
     pub created_unix_ms: u64,
+    /// By what it was asked for, if its operator named that.
+    pub key: Option<SubmitKey>,
 }
 
 /// The solutions of a board that rotations fix.

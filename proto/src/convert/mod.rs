@@ -3,7 +3,7 @@
 mod sync;
 mod types;
 
-pub use types::{decimal, submitted_spec};
+pub use types::{decimal, submitted_key, submitted_spec};
 
 use crate::PROTOCOL_VERSION;
 

@@ -6,7 +6,7 @@ use common::{
     kernel::KernelName,
     method::Layout,
     plan::{PlanHash, PlanSpec, TaskId},
-    run::{RunId, TaskRef, WorkerId},
+    run::{RunId, SubmitKey, TaskRef, WorkerId},
 };
 
 use super::BadMessage;
@@ -110,6 +110,20 @@ pub fn submitted_spec(spec: Option<v1::PlanSpec>) -> Result<PlanSpec, BadMessage
     })
 }
 
+/// The key of a request for a run; `None` where it has none.
+pub fn submitted_key(key: &str) -> Result<Option<SubmitKey>, BadMessage> {
+    match key {
+        "" => Ok(None),
+        key => match key.parse() {
+            Ok(key) => Ok(Some(key)),
+            Err(_) => {
+                let problem = "must be 1 to 64 letters, digits, '-', '_', '.' or ':'";
+                Err(BadMessage::new("idempotency_key", problem))
+            }
+        },
+    }
+}
+
 pub(super) fn plan_hash(field: &str, bytes: &[u8]) -> Result<PlanHash, BadMessage> {
     PlanHash::try_from(bytes).map_err(|_| {
         let problem = format!("a plan hash has 32 bytes, got {}", bytes.len());
@@ -197,6 +211,15 @@ mod tests {
             assert!(layout("layout", bad).is_err());
             assert!(orientation("orientation", bad).is_err());
         }
+    }
+
+    #[test]
+    fn a_key_is_short_plain_text_or_absent() {
+        assert_eq!(submitted_key(""), Ok(None));
+        let key = submitted_key("nightly-1").unwrap().unwrap();
+        assert_eq!(key.as_str(), "nightly-1");
+        let error = submitted_key("a b").unwrap_err().to_string();
+        assert!(error.starts_with("idempotency_key: must be"), "{error}");
     }
 
     #[test]

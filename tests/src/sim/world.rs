@@ -139,6 +139,7 @@ impl World {
             plan_version: plan.spec().version(),
             priority: 0,
             created_unix_ms: 0,
+            key: None,
         };
         let workers = (0..scenario.workers)
             .map(|number| {

@@ -69,6 +69,7 @@ fn manifest(run: RunId, priority: i32) -> RunManifest {
         plan_version: plan.spec().version(),
         priority,
         created_unix_ms: 0,
+        key: None,
     }
 }
 
