@@ -122,6 +122,13 @@ impl Parts {
 
 #[cfg(test)]
 impl Parts {
+    /// What all lists hold, in bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let alone = [&self.q, &self.r, &self.alone];
+        let lists = self.p.iter().chain(&self.s).chain(alone);
+        lists.map(|list| list.held_bytes()).sum()
+    }
+
     /// These lists with all middle queens left out but those in column x and row y.
     pub(super) fn with_middle_queens(&self, x: u32, y: u32, a: u32) -> Self {
         let mut only = Self::new(self.qjoin);

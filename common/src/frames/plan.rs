@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     cost::Costs,
     geometry::{Geometry, Kind},
+    quarter::MAKER_BYTES,
     sets::Sets,
 };
 use crate::{
@@ -148,15 +149,16 @@ impl Division {
         let lists = |row: &Row| {
             let list = |size| self.costs.quarter_boards(size, &self.sets);
             let (upper, lower) = (list(row.top_queens()), list(row.queens));
-            // P and S are held once for each middle queen, and whole while they are made.
+            // P and S are held once for each middle queen, and once without it.
             let (p, s) = match row.kind {
                 Kind::Even | Kind::TypeOne => (1, 1),
                 Kind::TypeTwo => (self.side + 1, self.side + 2 - row.queens),
             };
             let q = list(self.side - row.queens);
-            upper * f64::from(p) + q * f64::from(s) + lower + q + 2.0 * lower.max(q)
+            upper * f64::from(p) + q * f64::from(s) + lower + q
         };
-        whole(self.rows_of(class).take(1).map(lists).sum::<f64>() * 8.0)
+        let boards = self.rows_of(class).take(1).map(lists).sum::<f64>();
+        whole(8.0 * boards) + MAKER_BYTES.min(whole(32.0 * boards))
     }
 
     /// The most half boards of one row set in frames of a class, as estimated.

@@ -67,9 +67,16 @@ pub(crate) struct QuarterMaker {
     geometry: Geometry,
     /// The key of row i, column j at 16 j + i.
     squares: Box<[u64; 256]>,
-    /// (row set, key) as they are found.
+    /// (row set, key) as they are found, if they are not too many.
     found: Vec<(u32, u64)>,
 }
+
+/// The most boards to note as they are found, 16 bytes each: more of them are counted first and then
+/// found again, which takes twice as long and no memory.
+const MOST_FOUND: usize = 1 << 20;
+
+/// The most memory, in bytes, that making a list takes beside it.
+pub(crate) const MAKER_BYTES: u64 = 2 * (MOST_FOUND * size_of::<(u32, u64)>()) as u64;
 
 /// Rows and diagonals attacked so far, seen from the column to fill next, and the key so far.
 #[derive(Clone, Copy)]
@@ -121,22 +128,23 @@ impl QuarterMaker {
             down: 0,
             key: 0,
         };
-        descend(&self.squares, &steps[..count], start, &mut self.found);
-        self.group(sets, columns.count_ones(), out);
-    }
-
-    /// Sorts what was found by row set, counting.
-    fn group(&self, sets: &Sets, size: u32, out: &mut Quarter) {
+        let steps = &steps[..count];
         let Quarter {
             starts,
             keys,
             attacked,
         } = out;
         starts.clear();
-        starts.resize(sets.count(size) + 1, 0);
-        for &(rows, _) in &self.found {
+        starts.resize(sets.count(columns.count_ones()) + 1, 0);
+        let (squares, found) = (&self.squares, &mut self.found);
+        let mut all = 0;
+        descend(squares, steps, start, &mut |rows, key| {
             starts[sets.rank(rows)] += 1;
-        }
+            if all < MOST_FOUND {
+                found.push((rows, key));
+            }
+            all += 1;
+        });
         let mut sum = 0;
         for start in starts.iter_mut() {
             sum += *start;
@@ -144,13 +152,21 @@ impl QuarterMaker {
         }
         // Filled from each group's end, so that the starts end up where they belong.
         keys.clear();
-        keys.resize(self.found.len(), 0);
-        for &(rows, key) in &self.found {
+        keys.reserve_exact(all);
+        keys.resize(all, 0);
+        *attacked = 0;
+        let mut put = |rows, key| {
             let place = &mut starts[sets.rank(rows)];
             *place -= 1;
             keys[*place as usize] = key;
+            *attacked |= key;
+        };
+        if all <= MOST_FOUND {
+            found.iter().for_each(|&(rows, key)| put(rows, key));
+        } else {
+            found.clear();
+            descend(squares, steps, start, &mut put);
         }
-        *attacked = any(keys);
     }
 }
 
@@ -167,9 +183,15 @@ struct Step {
     allowed: u32,
 }
 
-fn descend(squares: &[u64; 256], steps: &[Step], attacked: Attacked, found: &mut Vec<(u32, u64)>) {
+/// Calls `found` with the row set and the key of every board.
+fn descend(
+    squares: &[u64; 256],
+    steps: &[Step],
+    attacked: Attacked,
+    found: &mut impl FnMut(u32, u64),
+) {
     let Some((step, rest)) = steps.split_first() else {
-        found.push((attacked.rows, attacked.key));
+        found(attacked.rows, attacked.key);
         return;
     };
     let up = attacked.up << step.distance;
@@ -186,7 +208,7 @@ fn descend(squares: &[u64; 256], steps: &[Step], attacked: Attacked, found: &mut
             key: attacked.key | squares[(16 * step.column + row) as usize & 255],
         };
         if rest.is_empty() {
-            found.push((next.rows, next.key));
+            found(next.rows, next.key);
         } else {
             descend(squares, rest, next, found);
         }

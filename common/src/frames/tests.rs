@@ -165,6 +165,33 @@ fn crews_and_pieces_of_any_size_give_the_same_count() {
 }
 
 #[test]
+fn quarter_lists_are_no_longer_than_estimated() {
+    for n in [16, 17, 20, 21] {
+        let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
+        let division = Division::new(&spec).unwrap();
+        for class in division.classes() {
+            let estimated = division.quarter_bytes(class);
+            let mut most = 0;
+            for unit in (0..division.units()).step_by(1 + usize::from(n) * 7) {
+                let frame = division.frame(unit);
+                if (frame.kind, frame.queens) != class {
+                    continue;
+                }
+                let (mut parts, mut shelf) =
+                    (Parts::new(QJoin::new(Kernel::best())), Shelf::new(0));
+                let geometry = division.geometry(frame.kind, false);
+                parts.set(frame, geometry, &division, &mut shelf);
+                most = most.max(parts.held_bytes());
+            }
+            assert!(
+                most <= estimated,
+                "N = {n}, {class:?}: {most} of {estimated} bytes"
+            );
+        }
+    }
+}
+
+#[test]
 fn crews_of_every_size_count_in_any_memory() {
     for n in [12, 15] {
         let known = known_counts(Board::new(n).unwrap()).unwrap().all();
