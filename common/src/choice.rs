@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::{
     board::Board,
-    count::{Counter, Orientation, Setup},
+    count::{Counter, Orientation, Setup, SetupError},
     kernel::{Kernel, KernelName, MissingKernel},
     method::{Layout, Method, UnknownName},
     plan::{Plan, PlanSpec},
@@ -37,29 +37,47 @@ pub enum KernelChoice {
     Fixed(KernelName),
 }
 
-/// A prefix was asked for with method `frames`, which has none.
+/// What was asked for cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--prefix divides the board for method rows; leave it out with method frames")]
-pub struct PrefixOfFrames;
+pub enum BadChoice {
+    /// A prefix was asked for with method `frames`, which has none.
+    #[error("--prefix divides the board for method rows; leave it out with method frames")]
+    PrefixOfFrames,
+    /// The only method that would come to an end has too little memory.
+    #[error(
+        "N = {board} takes method frames, which needs at least {least} bytes of memory a thread and \
+         has {given}; method rows needs less and would take centuries (--method rows asks for it)"
+    )]
+    Memory {
+        /// The board.
+        board: Board,
+        /// The budget given, in bytes a thread.
+        given: u64,
+        /// The smallest budget that works, in bytes a thread.
+        least: u64,
+    },
+}
 
 /// The layout for a method and a prefix asked for.
 ///
 /// # Errors
-/// If method `frames` was asked for with a prefix.
+/// If method `frames` was asked for with a prefix, or is the only one for a board and lacks memory.
 pub fn choose(
     board: Board,
     method: MethodChoice,
     prefix: Option<Prefix>,
     memory_bytes_per_thread: u64,
-) -> Result<Choice, PrefixOfFrames> {
+) -> Result<Choice, BadChoice> {
     let layout = match (method, prefix) {
-        (MethodChoice::Fixed(Method::Frames), Some(_)) => return Err(PrefixOfFrames),
+        (MethodChoice::Fixed(Method::Frames), Some(_)) => {
+            return Err(BadChoice::PrefixOfFrames);
+        }
         (MethodChoice::Auto | MethodChoice::Fixed(Method::Rows), Some(prefix)) => match prefix {
             Prefix::FirstRows => Layout::FirstRows,
             Prefix::Border => Layout::Border,
         },
         (MethodChoice::Fixed(method), None) => method.usual_layout(),
-        (MethodChoice::Auto, None) => return Ok(auto(board, memory_bytes_per_thread)),
+        (MethodChoice::Auto, None) => return auto(board, memory_bytes_per_thread),
     };
     Ok(Choice {
         layout,
@@ -80,15 +98,26 @@ pub struct Choice {
 ///
 /// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
 /// grows with N (`docs/benchmarks.md`); but `frames` needs room for its lists.
-pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Choice {
-    let rows = |reason| Choice {
-        layout: Method::Rows.usual_layout(),
+///
+/// # Errors
+/// If that room is missing and `rows` would take far too long instead.
+pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Result<Choice, BadChoice> {
+    let choice = |method: Method, reason| Choice {
+        layout: method.usual_layout(),
         reason,
     };
     if board.n() < FRAMES_FROM {
-        return rows(format!(
-            "method rows: the faster one below N = {FRAMES_FROM}"
-        ));
+        let reason = format!("method rows: the faster one below N = {FRAMES_FROM}");
+        return Ok(choice(Method::Rows, reason));
+    }
+    let frames = || {
+        let reason = format!("method frames: the faster one from N = {FRAMES_FROM} on");
+        choice(Method::Frames, reason)
+    };
+    // Nobody has so little: making the plan, which takes seconds for the largest boards, is spared
+    // those who do not count themselves.
+    if memory_bytes_per_thread == u64::MAX {
+        return Ok(frames());
     }
     let setup = Setup {
         kernel: Kernel::best(),
@@ -96,19 +125,37 @@ pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Choice {
         memory_bytes: memory_bytes_per_thread,
         orientation: Orientation::Upright,
     };
-    let plan = Plan::new(PlanSpec::new(board, Layout::Frames));
-    match plan.map(|plan| Counter::new(&plan, &setup)) {
-        Ok(Ok(_)) => Choice {
-            layout: Layout::Frames,
-            reason: format!("method frames: the faster one from N = {FRAMES_FROM} on"),
-        },
-        Ok(Err(error)) => rows(format!("method rows: {error} for method frames")),
-        Err(error) => rows(format!("method rows: {error}")),
+    // Lists do not depend on how units are put into tasks; one task is the quickest to make.
+    let spec = PlanSpec {
+        board,
+        layout: Layout::Frames,
+        task_cost: u64::MAX,
+    };
+    let plan = match Plan::new(spec) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(choice(Method::Rows, format!("method rows: {error}"))),
+    };
+    match Counter::new(&plan, &setup) {
+        Ok(_) => Ok(frames()),
+        Err(SetupError::Memory { given, least }) if board.n() > ROWS_UP_TO => {
+            Err(BadChoice::Memory {
+                board,
+                given,
+                least,
+            })
+        }
+        Err(error) => {
+            let reason = format!("method rows, which is slower: {error} for method frames");
+            Ok(choice(Method::Rows, reason))
+        }
     }
 }
 
 /// From this N on `frames` is the faster method.
 const FRAMES_FROM: u8 = 16;
+
+/// Up to this N `rows` comes to an end within days on one machine.
+const ROWS_UP_TO: u8 = 20;
 
 impl KernelChoice {
     /// The kernel.
@@ -179,11 +226,28 @@ mod tests {
 
     #[test]
     fn auto_needs_memory_for_frames() {
-        let choose = |n, memory| auto(Board::new(n).unwrap(), memory).layout;
-        assert_eq!(choose(8, u64::MAX), Layout::Border);
-        assert_eq!(choose(20, u64::MAX), Layout::Frames);
-        assert_eq!(choose(20, 1 << 10), Layout::Border);
-        assert_eq!(choose(32, u64::MAX), Layout::Frames);
+        let choose = |n, memory| auto(Board::new(n).unwrap(), memory).map(|choice| choice.layout);
+        assert_eq!(choose(8, u64::MAX), Ok(Layout::Border));
+        assert_eq!(choose(8, 1), Ok(Layout::Border));
+        assert_eq!(choose(20, u64::MAX), Ok(Layout::Frames));
+        assert_eq!(choose(20, 1 << 30), Ok(Layout::Frames));
+        assert_eq!(choose(20, 1 << 10), Ok(Layout::Border));
+        assert_eq!(choose(32, u64::MAX), Ok(Layout::Frames));
+    }
+
+    #[test]
+    fn above_20_too_little_memory_is_refused_with_what_it_takes() {
+        for n in [21, 26, 28] {
+            let board = Board::new(n).unwrap();
+            let given = 1 << 10;
+            let Err(BadChoice::Memory { least, .. }) = auto(board, given) else {
+                panic!("N = {n}: rows would take centuries");
+            };
+            assert!(auto(board, least - 1).is_err());
+            assert_eq!(auto(board, least).unwrap().layout, Layout::Frames);
+            let rows = choose(board, MethodChoice::Fixed(Method::Rows), None, given);
+            assert_eq!(rows.unwrap().layout, Layout::Border, "who insists gets it");
+        }
     }
 
     #[test]
@@ -203,7 +267,10 @@ mod tests {
     fn a_prefix_decides_the_layout_of_rows_only() {
         let choose = |method, prefix| choose(Board::new(20).unwrap(), method, prefix, u64::MAX);
         let frames = MethodChoice::Fixed(Method::Frames);
-        assert_eq!(choose(frames, Some(Prefix::Border)), Err(PrefixOfFrames));
+        assert_eq!(
+            choose(frames, Some(Prefix::Border)),
+            Err(BadChoice::PrefixOfFrames)
+        );
         let choice = choose(MethodChoice::Auto, Some(Prefix::FirstRows)).unwrap();
         assert_eq!(choice.layout, Layout::FirstRows);
     }

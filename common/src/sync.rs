@@ -71,6 +71,8 @@ pub struct SyncReply {
     pub lease_ms: u64,
     /// Why nothing was granted; empty when something was.
     pub reason: String,
+    /// No run is running or paused: no work will come before one is submitted.
+    pub all_runs_over: bool,
 }
 
 /// The answer to one partial: the worker may drop it, whatever the verdict.

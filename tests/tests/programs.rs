@@ -117,7 +117,7 @@ fn bad_arguments_are_bad_usage() {
         check_refused(&coordinator(&["--n", n], &dir), 2, &parts);
         check_refused(&queensctl(&["submit", "--n", n]), 2, &parts);
     }
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (
             &["--n", "8", "--method", "magic"],
             &["magic", "auto, rows, frames"],
@@ -141,6 +141,18 @@ fn bad_arguments_are_bad_usage() {
         (
             &["--n", "8", "--local", "--kernel", "magic"],
             &["magic", "avx512"],
+        ),
+        (
+            &["--n", "8", "--local", "--memory", "1KiB"],
+            &["N = 8 needs at least --memory"],
+        ),
+        (
+            &["--n", "28", "--local", "--threads", "2", "--memory", "1GiB"],
+            &["N = 28 needs at least --memory"],
+        ),
+        (
+            &["--n", "8", "--local", "--memory", "100TiB"],
+            &["'100TiB' is more than this process may use"],
         ),
         (
             &["--n", "8", "--local", "--threads", "0"],

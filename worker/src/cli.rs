@@ -10,22 +10,38 @@ use common::{
     method::UnknownName,
 };
 use worker::{
-    config::{Threads, duration},
+    config::{Threads, TimeLimit, duration, time_limit},
+    environment::{self, Needs},
     memory::MemorySize,
 };
+
+/// How the program ends, for `--help`.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 error, 2 bad usage, 3 the count contradicts the \
+known one, 130 interrupted.";
 
 /// Counts N-Queens solutions for a coordinator on all cores of this machine.
 #[derive(Debug, Parser)]
 #[command(
     version,
     args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true
+    subcommand_negates_reqs = true,
+    after_help = EXIT_CODES
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) serve: Serve,
+}
+
+impl Cli {
+    /// What this process was called with; ends it where that makes no sense.
+    pub(crate) fn read() -> Self {
+        environment::read(&[Needs {
+            flag: "seed",
+            other: "sample",
+        }])
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -56,6 +72,10 @@ pub(crate) struct Serve {
     /// Stop in good order after this time, such as 3h, 90m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) drain_after: Option<Duration>,
+    /// End after this time without work once the runs that this worker has counted for are over;
+    /// 0: wait for the next run for ever.
+    #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
+    pub(crate) idle_timeout: TimeLimit,
     /// Allow plain text to a coordinator on another machine.
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -66,8 +86,8 @@ pub(crate) struct Resources {
     /// How many threads count [default: all cores].
     #[arg(long)]
     pub(crate) threads: Option<Threads>,
-    /// What all threads together may hold, such as 8GiB [default: 80 % of what is free].
-    #[arg(long, value_name = "BYTES")]
+    /// What all threads together may hold, such as 8GiB or 1.5G [default: 80 % of what is free].
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
     pub(crate) memory: Option<MemorySize>,
     /// The instruction set: auto, scalar, avx2, avx512 or neon.
     #[arg(long, value_parser = kernel, default_value = "auto")]
@@ -97,8 +117,8 @@ pub(crate) struct Count {
     pub(crate) prefix: Option<Prefix>,
     #[command(flatten)]
     pub(crate) resources: Resources,
-    /// Count only this part of the work, above 0 and at most 1, drawn at random, and estimate the
-    /// rest.
+    /// Count only this part of the predicted work, above 0 and at most 1, drawn at random, and
+    /// estimate the rest.
     #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = fraction)]
     pub(crate) sample: Option<f64>,
     /// What the sample is drawn by: the same seed draws the same sample.

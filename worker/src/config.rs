@@ -2,7 +2,14 @@
 
 use std::{fmt, fs, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
 
-use common::{kernel::Kernel, run::WorkerId};
+use common::{
+    board::Board,
+    count::least_memory,
+    kernel::Kernel,
+    method::Layout,
+    plan::{Plan, PlanSpec},
+    run::WorkerId,
+};
 use tonic::transport::Uri;
 
 use crate::memory::MemorySize;
@@ -27,6 +34,57 @@ pub struct WorkerConfig {
     /// How long a planned stop may take. Tasks get two fifths of it to finish; the rest is for
     /// handing in their results.
     pub drain_limit: Duration,
+    /// A worker that has counted ends once every run is over and it has had nothing to do for so
+    /// long; `None`: it waits for ever.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// Too little memory to count with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} at least --memory {} with --threads {threads}, and there are {given}: give more, or fewer \
+     threads",
+    board.map_or_else(|| "any board needs".to_owned(), |board| format!("N = {board} needs")),
+    least.as_option()
+)]
+pub struct TooLittleMemory {
+    board: Option<Board>,
+    given: MemorySize,
+    threads: Threads,
+    least: MemorySize,
+}
+
+impl TooLittleMemory {
+    /// `given` to all `threads`, where each needs `least_bytes` for this board, or for any.
+    pub fn new(
+        board: Option<Board>,
+        given: MemorySize,
+        threads: Threads,
+        least_bytes: u64,
+    ) -> Self {
+        let least = MemorySize::at_least(least_bytes.saturating_mul(u64::from(threads.get())));
+        Self {
+            board,
+            given,
+            threads,
+            least,
+        }
+    }
+}
+
+/// Whether so many threads can count tasks of `plan` with `memory` among them.
+pub fn check_memory(
+    plan: &Plan,
+    memory: MemorySize,
+    threads: Threads,
+    kernel: Kernel,
+) -> Result<(), TooLittleMemory> {
+    let least = least_memory(plan, kernel);
+    if memory.bytes() / u64::from(threads.get()) >= least {
+        return Ok(());
+    }
+    let board = Some(plan.spec().board);
+    Err(TooLittleMemory::new(board, memory, threads, least))
 }
 
 /// The usual [`WorkerConfig::drain_limit`]: service managers kill after 30 seconds.
@@ -56,7 +114,23 @@ impl WorkerConfig {
             spool: SpoolChoice::Usual,
             id: None,
             drain_limit: DRAIN_LIMIT,
+            idle_timeout: None,
         }
+    }
+
+    /// Whether there is a board that can be counted with this little memory.
+    pub fn check_memory(&self) -> Result<(), TooLittleMemory> {
+        // Method rows takes the same for every board, and less than frames takes for any.
+        let smallest = Board::new(1).map(|board| PlanSpec::new(board, Layout::FirstRows));
+        let Some(plan) = smallest.ok().and_then(|spec| Plan::new(spec).ok()) else {
+            return Ok(());
+        };
+        check_memory(&plan, self.memory, self.threads, self.kernel).map_err(|error| {
+            TooLittleMemory {
+                board: None,
+                ..error
+            }
+        })
     }
 
     /// What one thread may hold, in bytes.
@@ -203,6 +277,18 @@ pub fn host_name() -> String {
         .or_else(|| std::env::var("HOSTNAME").ok())
         .unwrap_or_default()
 }
+
+/// Reads a time limit: a span of time, or `0` for none.
+pub fn time_limit(text: &str) -> Result<TimeLimit, BadDuration> {
+    match text {
+        "0" | "0s" => Ok(TimeLimit(None)),
+        _ => duration(text).map(|limit| TimeLimit(Some(limit))),
+    }
+}
+
+/// A span of time, or for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimit(pub Option<Duration>);
 
 /// Text that is no span of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

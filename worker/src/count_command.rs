@@ -1,7 +1,7 @@
 //! `worker count`.
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     process::ExitCode,
     sync::{
         Arc,
@@ -11,108 +11,110 @@ use std::{
 };
 
 use common::{
-    choice::{MethodChoice, PrefixOfFrames, choose},
+    choice::{BadChoice, MethodChoice, choose},
     known::known_counts,
-    method::Layout,
-    plan::{BadSpec, Plan, PlanSpec, TaskId},
-    sample::{CONFIDENCE, Sample},
+    plan::{BadSpec, Plan, PlanSpec},
+    sample::{BadFraction, CONFIDENCE, Estimate, Sample, plan_to_draw_from},
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tokio::runtime;
-use worker::count::{CountConfig, Counted, count};
+use worker::{
+    config::{TooLittleMemory, check_memory},
+    count::{CountConfig, Counted, count},
+};
 
-use crate::{INTERRUPTED, cli::Count, fail, serve_command::Signals};
-
-/// A sample is drawn from at least so many tasks, where the board has as many units.
-const TASKS_TO_DRAW_FROM: u64 = 2000;
+use crate::{
+    INTERRUPTED, USAGE,
+    cli::Count,
+    progress::{Progress, step},
+    say::{fail, print, tell},
+    serve_command::Signals,
+};
 
 /// The total contradicts a check.
 const CONTRADICTED: u8 = 3;
 
 pub(crate) fn run(arguments: &Count) -> ExitCode {
-    let threads = arguments.resources.threads();
-    let memory_bytes_per_thread = arguments.resources.memory().bytes() / u64::from(threads.get());
-    let layout = match layout(arguments, memory_bytes_per_thread) {
-        Ok(layout) => layout,
-        Err(error) => return fail(2, error),
+    let config = match config(arguments) {
+        Ok(config) => config,
+        Err(bad) => return fail(USAGE, bad),
     };
-    let plan = match plan(arguments, layout) {
-        Ok(plan) => plan,
-        Err(error) => return fail(1, error),
-    };
-    let sample = arguments
-        .sample
-        .map(|fraction| draw(&plan, fraction, arguments.seed))
-        .transpose();
-    let sample = match sample {
-        Ok(sample) => sample,
-        Err(error) => return fail(2, error),
-    };
-    let config = CountConfig {
-        plan,
-        sample,
-        threads,
-        kernel: arguments.resources.kernel,
-        memory_bytes_per_thread,
-    };
-    let bar = progress_bar();
-    let counted = count(&config, &stop_flag(), &mut |part| {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 1000.
-        bar.set_position((part * 1000.0) as u64);
-    });
-    bar.finish_and_clear();
+    let mut progress = Progress::start();
+    let counted = count(&config, &stop_flag(), &mut |part| progress.show(part));
+    progress.finish();
     match counted {
         Ok(counted) => finish(arguments, &config, &counted),
         Err(error) => fail(1, error),
     }
 }
 
-fn layout(arguments: &Count, memory_bytes_per_thread: u64) -> Result<Layout, PrefixOfFrames> {
+/// What makes a count impossible before it begins.
+#[derive(Debug, thiserror::Error)]
+enum BadRequest {
+    #[error(transparent)]
+    Choice(#[from] BadChoice),
+    #[error(transparent)]
+    Spec(#[from] BadSpec),
+    #[error(transparent)]
+    Fraction(#[from] BadFraction),
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+}
+
+fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
+    let threads = arguments.resources.threads();
+    let kernel = arguments.resources.kernel;
+    let memory = arguments.resources.memory();
+    let memory_bytes_per_thread = memory.bytes() / u64::from(threads.get());
+    let dividing = format!("dividing the board of N = {} into tasks", arguments.n);
+    let planned = step(&dividing, || plan(arguments, memory_bytes_per_thread));
+    let (plan, why) = planned.map_err(|bad| match bad {
+        BadRequest::Choice(BadChoice::Memory { board, least, .. }) => {
+            TooLittleMemory::new(Some(board), memory, threads, least).into()
+        }
+        other => other,
+    })?;
+    check_memory(&plan, memory, threads, kernel)?;
+    if let Some(why) = why {
+        tell(&why);
+    }
+    let sample = arguments
+        .sample
+        .map(|fraction| draw(&plan, fraction, arguments.seed))
+        .transpose()?;
+    Ok(CountConfig {
+        plan,
+        sample,
+        threads,
+        kernel,
+        memory_bytes_per_thread,
+    })
+}
+
+/// The plan that a run of the cluster would have; for a sample, its units in smaller tasks. Beside it
+/// comes why its method was chosen, where nobody asked for one.
+fn plan(
+    arguments: &Count,
+    memory_bytes_per_thread: u64,
+) -> Result<(Plan, Option<String>), BadRequest> {
     let Count {
         n, method, prefix, ..
     } = *arguments;
     let choice = choose(n, method, prefix, memory_bytes_per_thread)?;
-    if (method, prefix) == (MethodChoice::Auto, None) {
-        eprintln!("{}", choice.reason);
-    }
-    Ok(choice.layout)
+    let is_automatic = (method, prefix) == (MethodChoice::Auto, None);
+    let spec = PlanSpec::new(n, choice.layout);
+    let plan = match arguments.sample {
+        Some(fraction) => plan_to_draw_from(spec, fraction)?,
+        None => Plan::new(spec)?,
+    };
+    Ok((plan, is_automatic.then_some(choice.reason)))
 }
 
-/// The plan that a run of the cluster would have. A sample gets the same units in smaller tasks
-/// where there would be few: whole tasks are drawn.
-fn plan(arguments: &Count, layout: Layout) -> Result<Plan, BadSpec> {
-    let spec = PlanSpec::new(arguments.n, layout);
-    let plan = Plan::new(spec)?;
-    if arguments.sample.is_none() || plan.tasks() >= TASKS_TO_DRAW_FROM {
-        return Ok(plan);
-    }
-    let whole: u64 = (0..plan.tasks())
-        .map(|task| plan.task_cost(TaskId(task)))
-        .sum();
-    let task_cost = (whole / TASKS_TO_DRAW_FROM).clamp(1, spec.task_cost);
-    Plan::new(PlanSpec { task_cost, ..spec })
-}
-
-fn draw(plan: &Plan, fraction: f64, seed: u64) -> Result<Sample, common::sample::BadFraction> {
+fn draw(plan: &Plan, fraction: f64, seed: u64) -> Result<Sample, BadFraction> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     Sample::draw(plan, fraction, &mut |below| random.random_range(0..below))
-}
-
-/// A bar on standard error, where that is a terminal; an invisible one elsewhere.
-fn progress_bar() -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let style =
-        ProgressStyle::with_template("{wide_bar} {percent_precise} % {elapsed} ({eta} left)");
-    let bar = ProgressBar::with_draw_target(Some(1000), target);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 /// A flag that the first Ctrl-C or SIGTERM sets; the second ends the program at once. Without it,
@@ -120,7 +122,9 @@ fn progress_bar() -> ProgressBar {
 fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     if let Err(error) = watch_signals(stop.clone()) {
-        eprintln!("warning: Ctrl-C will end the program without a result: {error}");
+        tell(&format!(
+            "warning: Ctrl-C will end the program without a result: {error}"
+        ));
     }
     stop
 }
@@ -153,6 +157,8 @@ struct Report<'a> {
     units: u64,
     units_total: u64,
     solutions: String,
+    /// Whether everything that was asked for was counted.
+    complete: bool,
     estimate: Option<ReportedEstimate>,
     seconds: f64,
     solutions_per_second: f64,
@@ -168,20 +174,24 @@ struct ReportedEstimate {
 
 fn finish(arguments: &Count, config: &CountConfig, counted: &Counted) -> ExitCode {
     let report = report(config, counted);
-    if arguments.json {
-        match serde_json::to_string(&report) {
-            Ok(json) => println!("{json}"),
-            Err(error) => return fail(1, error),
-        }
+    let text = if arguments.json {
+        serde_json::to_string(&report).map_err(|error| error.to_string())
     } else {
-        print_sentence(&report);
+        Ok(sentence(&report))
+    };
+    let printed = text.and_then(|text| print(&text).map_err(|error| error.to_string()));
+    if let Err(error) = printed {
+        return fail(1, error);
     }
     if !counted.complete {
-        eprintln!(
+        tell(&format!(
             "interrupted: {} of {} units were counted",
             report.units, report.units_total
-        );
+        ));
         return ExitCode::from(INTERRUPTED);
+    }
+    if let Some(advice) = counted.estimate.and_then(|e| advice(arguments, e)) {
+        tell(&advice);
     }
     let known = known_counts(arguments.n).map(|known| known.all());
     match known {
@@ -210,6 +220,7 @@ fn report<'a>(config: &'a CountConfig, counted: &Counted) -> Report<'a> {
         units: counted.units,
         units_total: config.plan.units(),
         solutions: counted.solutions.to_string(),
+        complete: counted.complete,
         estimate: counted.estimate.map(|estimate| ReportedEstimate {
             solutions: estimate.solutions.to_string(),
             low: estimate.low.to_string(),
@@ -221,7 +232,7 @@ fn report<'a>(config: &'a CountConfig, counted: &Counted) -> Report<'a> {
     }
 }
 
-fn print_sentence(report: &Report<'_>) {
+fn sentence(report: &Report<'_>) -> String {
     let Report {
         n,
         method,
@@ -230,21 +241,52 @@ fn print_sentence(report: &Report<'_>) {
         units,
         units_total,
         solutions,
+        complete,
         estimate,
         seconds,
         solutions_per_second,
     } = report;
-    println!(
-        "N = {n}: {solutions} solutions in {units} of {units_total} units, method {method}, kernel \
-         {kernel}, {threads} threads, {seconds:.3} s, {solutions_per_second:.3e} solutions a second"
+    let so_far = if *complete { "" } else { " so far" };
+    let plural = if *threads == 1 { "" } else { "s" };
+    let mut text = format!(
+        "N = {n}: {solutions} solutions{so_far} in {units} of {units_total} units, method {method}, \
+         kernel {kernel}, {threads} thread{plural}, {seconds:.3} s, {solutions_per_second:.3e} \
+         solutions a second"
     );
     if let Some(estimate) = estimate {
-        println!(
-            "estimate for the whole board: {}, with {} % confidence between {} and {}",
+        text.push_str(&format!(
+            "\nestimate for the whole board: {}, with {} % confidence between {} and {}",
             estimate.solutions,
             estimate.confidence * 100.0,
             estimate.low,
             estimate.high
-        );
+        ));
     }
+    text
+}
+
+/// A margin that is worth aiming at.
+const GOOD_MARGIN: f64 = 0.05;
+
+/// An estimate that is off by more than this part of itself says little.
+const USELESS_MARGIN: f64 = 0.5;
+
+/// What would help, where the estimate is of little use. The margin goes down with the square root
+/// of the work.
+fn advice(arguments: &Count, estimate: Estimate) -> Option<String> {
+    let (fraction, margin) = (arguments.sample?, estimate.relative_margin());
+    if margin <= USELESS_MARGIN {
+        return None;
+    }
+    // Very small samples do not even know their own margin.
+    let times = (margin / GOOD_MARGIN).powi(2).clamp(100.0, 1e6);
+    let better = fraction * times;
+    let more = if better < 1.0 {
+        format!("--sample {better:.1e}, about {times:.0} times the work, should come within 5 %")
+    } else {
+        "leave --sample out and count the whole board".to_owned()
+    };
+    Some(format!(
+        "this estimate says little, because the sample is small: {more}"
+    ))
 }

@@ -11,6 +11,7 @@
 
 pub mod config;
 pub mod count;
+pub mod environment;
 mod lease;
 mod link;
 pub mod memory;
@@ -32,7 +33,7 @@ use tokio::sync::mpsc::unbounded_channel;
 pub use spool::SpoolError;
 pub use summary::Summary;
 
-use config::WorkerConfig;
+use config::{TooLittleMemory, WorkerConfig};
 use link::{Ended, Link};
 use outbox::Outbox;
 use pool::{Pool, PoolConfig};
@@ -40,9 +41,23 @@ use pool::{Pool, PoolConfig};
 /// Why a worker ended otherwise than by a planned stop.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// Another worker has the spool directory.
+    /// There is no spool.
     #[error(transparent)]
     Spool(#[from] SpoolError),
+    /// No board could be counted.
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+    /// Finished results could neither be handed in nor kept.
+    #[error(
+        "{results} finished results are lost: the coordinator was not reached and they could not be \
+         written to the spool; their tasks will be counted again ({summary})"
+    )]
+    Lost {
+        /// How many.
+        results: usize,
+        /// What was done.
+        summary: Summary,
+    },
     /// Threads cannot be started.
     #[error("cannot start {threads} counting threads: {error}; give fewer with --threads")]
     Threads {
@@ -64,7 +79,8 @@ pub enum WorkerError {
     },
 }
 
-/// Serves a coordinator until `shutdown` resolves, then drains: finishes what takes a few seconds,
+/// Serves a coordinator until `shutdown` resolves, or until every run is over and nothing was to do
+/// for the idle timeout, then drains: finishes what takes a few seconds,
 /// gives the rest back and hands in every result, within the drain limit. A coordinator that cannot
 /// be reached is no error: the worker counts on and tries again for ever.
 ///
@@ -73,8 +89,9 @@ pub async fn run(
     config: WorkerConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary, WorkerError> {
+    config.check_memory()?;
     let mut name = config::display_name(config.name.as_deref());
-    let spool = open_spool(&config, &name)?;
+    let spool = spool::open(&config.spool, &name, new_worker_id())?;
     if let Some((_, number @ 2..)) = &spool {
         name = format!("{name}-{number}");
     }
@@ -106,34 +123,23 @@ pub async fn run(
         threads: config.threads.get(),
         error,
     })?;
-    let link = Link::new(config.coordinator, info, outbox, pool, rand::random);
+    let link = Link::new(config.coordinator, info, outbox, pool, rand::random)
+        .with_idle_timeout(config.idle_timeout);
     let (ended, outbox, summary) = link.run(shutdown, config.drain_limit).await;
-    // Cannot fail: the closure does not panic.
-    let _ = tokio::task::spawn_blocking(move || outbox.close()).await;
+    let lost = tokio::task::spawn_blocking(move || outbox.close()).await;
     tracing::info!("stopped: {summary}");
-    match ended {
-        Ended::Told => Ok(summary),
-        Ended::Faulty { panics } => Err(WorkerError::Faulty { panics, summary }),
+    match (ended, lost) {
+        (Ended::Faulty { panics }, _) => Err(WorkerError::Faulty { panics, summary }),
+        (Ended::Told | Ended::Idle, Ok(results @ 1..)) => {
+            Err(WorkerError::Lost { results, summary })
+        }
+        // The closure does not panic.
+        (Ended::Told | Ended::Idle, Ok(0) | Err(_)) => Ok(summary),
     }
 }
 
 fn new_worker_id() -> WorkerId {
     WorkerId(rand::random())
-}
-
-/// The spool; `None` where there is none to be, or where the directory cannot be used: counting
-/// goes on without it, which is said once.
-fn open_spool(
-    config: &WorkerConfig,
-    name: &str,
-) -> Result<Option<(spool::Spool, u32)>, SpoolError> {
-    match spool::open(&config.spool, name, new_worker_id()) {
-        Err(error @ SpoolError::Unusable { .. }) => {
-            tracing::error!("{error}; until then results are kept in memory alone");
-            Ok(None)
-        }
-        other => other,
-    }
 }
 
 fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spool>) {

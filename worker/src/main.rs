@@ -2,34 +2,35 @@
 
 mod cli;
 mod count_command;
+mod progress;
+mod say;
 mod serve_command;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use common::kernel::Kernel;
 
 use cli::{Cli, Command};
+use say::{fail, print};
 
 /// Interrupted by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
+/// Bad usage: the same command fails again.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
-    let Cli { command, serve } = Cli::parse();
+    let Cli { command, serve } = Cli::read();
     match command {
         Some(Command::Count(arguments)) => count_command::run(&arguments),
-        Some(Command::Kernels) => {
-            Kernel::available()
-                .iter()
-                .for_each(|kernel| println!("{kernel}"));
-            ExitCode::SUCCESS
-        }
+        Some(Command::Kernels) => kernels(),
         None => serve_command::run(&serve),
     }
 }
 
-/// Says in one line what is wrong, and how the program ends.
-fn fail(code: u8, what: impl std::fmt::Display) -> ExitCode {
-    eprintln!("error: {what}");
-    ExitCode::from(code)
+fn kernels() -> ExitCode {
+    let printed = Kernel::available()
+        .iter()
+        .try_for_each(|kernel| print(&kernel.to_string()));
+    printed.map_or_else(|error| fail(1, error), |()| ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 //! the spool by a thread of its own, so that the disk never holds counting up.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -33,9 +33,16 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct Writer {
     orders: Sender<Order>,
-    thread: JoinHandle<()>,
+    /// Ends with the leases whose partials are not on the disk.
+    thread: JoinHandle<BTreeSet<LeaseKey>>,
     /// Set by the thread while the spool cannot be written.
     failing: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn works(&self) -> bool {
+        !self.thread.is_finished() && !self.failing.load(Relaxed)
+    }
 }
 
 enum Order {
@@ -95,23 +102,33 @@ impl Outbox {
 
     /// Whether what waits survives this process (once [`Outbox::close`] has run).
     pub(crate) fn is_on_disk(&self) -> bool {
-        let failing = |writer: &Writer| writer.failing.load(Relaxed);
-        self.writer.as_ref().is_some_and(|writer| !failing(writer))
+        self.writer.as_ref().is_some_and(Writer::works)
     }
 
     fn order(&self, order: Order) {
         if let Some(writer) = &self.writer {
-            // A writer that is gone has panicked, which its thread has said; memory still holds all.
+            // A writer that is gone has panicked; memory still holds all, and `is_on_disk` and
+            // `close` say what that means.
             let _ = writer.orders.send(order);
         }
     }
 
-    /// Writes what is not yet written, and ends. Blocks on the disk.
-    pub(crate) fn close(self) {
-        if let Some(Writer { orders, thread, .. }) = self.writer {
-            drop(orders);
-            if thread.join().is_err() {
+    /// Writes what is not yet written, and ends. How many partials are lost with this process:
+    /// those that wait and are not on the disk. Blocks on the disk.
+    pub(crate) fn close(self) -> usize {
+        let Some(Writer { orders, thread, .. }) = self.writer else {
+            return self.waiting.len();
+        };
+        drop(orders);
+        match thread.join() {
+            Ok(unwritten) => self
+                .waiting
+                .keys()
+                .filter(|lease| unwritten.contains(lease))
+                .count(),
+            Err(_) => {
                 tracing::error!("the spool's thread panicked; what it held may be lost");
+                self.waiting.len()
             }
         }
     }
@@ -122,6 +139,8 @@ struct SpoolWriter {
     spool: Spool,
     keep: BTreeMap<LeaseKey, Partial>,
     forget: Vec<LeaseKey>,
+    /// Handed to a spool that could not be written, and not yet on the disk.
+    unwritten: BTreeSet<LeaseKey>,
     /// Set while the spool cannot be written.
     failing: Arc<AtomicBool>,
 }
@@ -132,6 +151,7 @@ impl SpoolWriter {
             spool,
             keep: BTreeMap::new(),
             forget: Vec::new(),
+            unwritten: BTreeSet::new(),
             failing,
         }
     }
@@ -140,7 +160,7 @@ impl SpoolWriter {
         self.failing.load(Relaxed)
     }
 
-    fn run(mut self, orders: &Receiver<Order>) {
+    fn run(mut self, orders: &Receiver<Order>) -> BTreeSet<LeaseKey> {
         while let Some(first) = self.first(orders) {
             if let Some(order) = first {
                 self.note(order);
@@ -149,6 +169,7 @@ impl SpoolWriter {
             self.write();
         }
         self.write();
+        self.unwritten
     }
 
     /// The next order; nothing where there is something to try again; `None` at the end.
@@ -198,6 +219,7 @@ impl SpoolWriter {
         let directory = self.spool.directory().display().to_string();
         match self.spool.keep(&keep, &forget) {
             Ok(()) => {
+                self.unwritten.clear();
                 if self.failing.swap(false, Relaxed) {
                     tracing::info!(
                         "spool {directory} can be written again; every result is on disk"
@@ -205,6 +227,7 @@ impl SpoolWriter {
                 }
             }
             Err(error) => {
+                self.unwritten.extend(keep.iter().map(LeaseKey::of));
                 if !self.failing.swap(true, Relaxed) {
                     tracing::error!(
                         "spool {directory}: {error}; results are kept in memory until the \
@@ -256,6 +279,46 @@ mod tests {
         let mut outbox = Outbox::new(None).unwrap();
         outbox.put(sample_partial(1, 1));
         assert_eq!((tasks(&outbox), outbox.len()), (vec![1], 1));
-        outbox.close();
+        assert!(!outbox.is_on_disk());
+        assert_eq!(outbox.close(), 1, "it is lost");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_full_disk_did_not_take_is_lost_and_told() {
+        let home = tempfile::tempdir().unwrap();
+        let mut earlier = open(home.path());
+        earlier.put(sample_partial(1, 1));
+        assert_eq!(earlier.close(), 0);
+        let mut spool = Spool::open(home.path(), WorkerId(1)).unwrap();
+        spool.fill_disk();
+        let mut outbox = Outbox::new(Some(spool)).unwrap();
+        assert!(outbox.is_on_disk());
+        (2..5).for_each(|task| outbox.put(sample_partial(task, 1)));
+        while outbox.is_on_disk() {
+            std::thread::yield_now();
+        }
+        let third = LeaseKey::of(&sample_partial(3, 1));
+        outbox.acknowledge(third).unwrap();
+        assert_eq!(outbox.close(), 2, "tasks 2 and 4");
+    }
+
+    #[test]
+    fn a_dead_spool_thread_keeps_nothing() {
+        let mut outbox = Outbox::new(None).unwrap();
+        let (orders, received) = channel();
+        outbox.writer = Some(Writer {
+            orders,
+            thread: std::thread::spawn(move || {
+                let _gone = received;
+                panic!("the spool's thread has a fault")
+            }),
+            failing: Arc::default(),
+        });
+        outbox.put(sample_partial(1, 1));
+        while outbox.is_on_disk() {
+            std::thread::yield_now();
+        }
+        assert_eq!(outbox.close(), 1);
     }
 }

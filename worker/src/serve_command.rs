@@ -11,24 +11,35 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use worker::config::{Address, SpoolChoice, WorkerConfig};
 
-use crate::{INTERRUPTED, cli::Serve, fail};
+use crate::{
+    INTERRUPTED, USAGE,
+    cli::Serve,
+    say::{fail, tell},
+};
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
     let config = match config(arguments) {
         Ok(config) => config,
-        Err(error) => return fail(2, error),
+        Err(error) => return fail(USAGE, error),
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .with_target(false)
-        .init();
+    start_log();
     match serve(config, arguments.drain_after) {
         Ok(code) => code,
         Err(error) => fail(1, error),
     }
+}
+
+/// Log lines on standard error, whose loss is no error.
+fn start_log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal() && !no_color)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .log_internal_errors(false)
+        .init();
 }
 
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
@@ -42,7 +53,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     let url = arguments.coordinator.as_deref().unwrap_or_default();
     let coordinator =
         Address::new(url, arguments.insecure).map_err(|error| format!("--coordinator {error}"))?;
-    Ok(WorkerConfig {
+    let config = WorkerConfig {
         threads: arguments.resources.threads(),
         memory: arguments.resources.memory(),
         kernel: arguments.resources.kernel,
@@ -51,8 +62,11 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
             .spool
             .clone()
             .map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        idle_timeout: arguments.idle_timeout.0,
         ..WorkerConfig::new(coordinator)
-    })
+    };
+    config.check_memory().map_err(|error| error.to_string())?;
+    Ok(config)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -71,7 +85,7 @@ async fn serve(
         // Nobody listens only if the worker has ended.
         let _ = stop.send(());
         signals.next().await;
-        eprintln!("stopped at once; results in the spool are handed in by the next worker there");
+        tell("stopped at once; results in the spool are handed in by the next worker there");
         std::process::exit(i32::from(INTERRUPTED))
     };
     let shutdown = async {

@@ -47,7 +47,7 @@ pub(crate) enum Division {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpec {
     /// The layout does not cover this board.
-    #[error("layout {layout} has no plan for N = {board}: {reason}")]
+    #[error("method {} has no plan for N = {board}: {reason}", layout.method())]
     Unsupported {
         /// The layout asked for.
         layout: Layout,
@@ -57,8 +57,8 @@ pub enum BadSpec {
         reason: String,
     },
     /// Tasks would be so small that their number passes [`Plan::MAX_TASKS`].
-    #[error("N = {board} in {layout} makes {tasks} tasks of cost {task_cost}, more than {max}; \
-             give a larger task cost", max = Plan::MAX_TASKS)]
+    #[error("N = {board} by method {} makes {tasks} tasks of cost {task_cost}, more than {max}; \
+             give a larger task cost", layout.method(), max = Plan::MAX_TASKS)]
     TooManyTasks {
         /// The layout asked for.
         layout: Layout,
@@ -187,6 +187,11 @@ impl Plan {
             Division::Rows(rows) => rows.task_cost(task),
             Division::Frames(frames) => frames.task_cost(task),
         }
+    }
+
+    /// [`Self::task_cost`] of every task, in natural order.
+    pub fn task_costs(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.tasks()).map(|task| self.task_cost(TaskId(task)))
     }
 
     /// A weighted count that no correct worker can pass for this task.

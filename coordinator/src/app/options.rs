@@ -3,17 +3,19 @@
 use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use super::{address::Advertised, data::Asked};
-use crate::environment::{self, Needs};
 use clap::Parser;
 use common::{
     board::Board,
-    choice::{KernelChoice, MethodChoice, Prefix, PrefixOfFrames, choose},
+    choice::{BadChoice, KernelChoice, MethodChoice, Prefix, choose},
     kernel::{Kernel, MissingKernel},
     plan::{BadSpec, Plan, PlanSpec},
     run::WorkerId,
 };
 use worker::{
-    config::{Address, BadAddress, SpoolChoice, Threads, WorkerConfig},
+    config::{
+        Address, BadAddress, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, check_memory,
+    },
+    environment::{self, Needs},
     memory::MemorySize,
 };
 
@@ -73,7 +75,7 @@ pub struct Options {
     pub threads: Option<Threads>,
 
     /// Memory that counting in this process may use, such as 8GiB [default: 80 % of what is free]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
     pub memory: Option<MemorySize>,
 
     /// Kernel that counts in this process: auto, scalar, avx2, avx512 or neon
@@ -116,9 +118,12 @@ Exit codes:
 /// A run that the command line asks for and that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// A layout of method rows was given with another method.
+    /// What was asked for cannot be had.
     #[error(transparent)]
-    Prefix(#[from] PrefixOfFrames),
+    Choice(#[from] BadChoice),
+    /// This process cannot count the board.
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
     /// No plan exists for the parameters.
     #[error(transparent)]
     Spec(#[from] BadSpec),
@@ -168,7 +173,13 @@ impl Options {
     /// The plan of the run asked for, if one is.
     pub fn plan(&self) -> Result<Option<Plan>, BadRequest> {
         let Some(board) = self.n else { return Ok(None) };
-        let choice = choose(board, self.method, self.prefix, self.memory_per_thread())?;
+        let chosen = choose(board, self.method, self.prefix, self.memory_per_thread());
+        let choice = chosen.map_err(|bad| match bad {
+            BadChoice::Memory { least, .. } => {
+                TooLittleMemory::new(Some(board), self.memory(), self.threads(), least).into()
+            }
+            bad @ BadChoice::PrefixOfFrames => BadRequest::from(bad),
+        })?;
         if self.method == MethodChoice::Auto {
             tracing::info!("{}", choice.reason);
         }
@@ -180,7 +191,11 @@ impl Options {
             },
             None => spec,
         };
-        Ok(Some(Plan::new(spec)?))
+        let plan = Plan::new(spec)?;
+        if let Some(kernel) = self.local_kernel()? {
+            check_memory(&plan, self.memory(), self.threads(), kernel)?;
+        }
+        Ok(Some(plan))
     }
 
     /// What the command line says of the run whose plan has this spec.
@@ -222,13 +237,17 @@ impl Options {
     /// What every thread that counts may hold, in bytes; nobody knows the workers to come.
     fn memory_per_thread(&self) -> u64 {
         match self.local {
-            true => {
-                let threads = self.threads.unwrap_or_else(Threads::of_this_machine);
-                let memory = self.memory.unwrap_or_else(MemorySize::of_this_machine);
-                memory.bytes() / u64::from(threads.get())
-            }
+            true => self.memory().bytes() / u64::from(self.threads().get()),
             false => u64::MAX,
         }
+    }
+
+    fn threads(&self) -> Threads {
+        self.threads.unwrap_or_else(Threads::of_this_machine)
+    }
+
+    fn memory(&self) -> MemorySize {
+        self.memory.unwrap_or_else(MemorySize::of_this_machine)
     }
 
     /// Whether the process ends with the run.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::environment;
+use worker::environment;
 
 use super::{
     client::Connection,

@@ -62,6 +62,7 @@ impl Scheduler {
         reply.next_sync_ms = self.jitter.spread(next);
         self.workers.get_mut(worker).due = self.clock.ticks() + reply.next_sync_ms;
         reply.lease_ms = self.lease_ms();
+        reply.all_runs_over = !self.runs.iter().any(Run::is_open);
         if reply.grants.is_empty() && reply.reason.is_empty() {
             reply.reason = self.why_nothing(worker, request);
         }

@@ -238,6 +238,11 @@ impl Run {
             && self.rechecking.is_empty()
     }
 
+    /// Its tasks are not all counted, and may be granted now or once it is resumed.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, RunState::Running | RunState::Paused) && !self.announced
+    }
+
     /// Tasks are granted.
     pub(super) fn grants(&self) -> bool {
         matches!(self.state, RunState::Running) && !self.announced

@@ -152,6 +152,7 @@ impl TryFrom<v1::SyncResponse> for SyncReply {
             next_sync_ms: interval_ms("next_sync_ms", reply.next_sync_ms)?,
             lease_ms: interval_ms("lease_ms", reply.lease_ms)?,
             reason: text("reason", limits::REASON_BYTES, reply.reason)?,
+            all_runs_over: reply.all_runs_over,
         })
     }
 }
@@ -165,6 +166,7 @@ impl From<SyncReply> for v1::SyncResponse {
             next_sync_ms: reply.next_sync_ms.min(limits::INTERVAL_MS),
             lease_ms: reply.lease_ms.min(limits::INTERVAL_MS),
             reason: one_line(&reply.reason, limits::REASON_BYTES),
+            all_runs_over: reply.all_runs_over,
         }
     }
 }

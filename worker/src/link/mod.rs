@@ -6,6 +6,7 @@
 mod demand;
 mod desk;
 mod drain;
+mod idle;
 mod pace;
 mod plans;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::{
 };
 use demand::Demand;
 use desk::Desk;
+use idle::Idleness;
 use pace::{Needs, Pace};
 use plans::Plans;
 use transport::{Call, CallError, Transport};
@@ -60,6 +62,7 @@ pub(crate) struct Link {
     panics: u32,
     reported: Instant,
     said_idle: Option<Instant>,
+    idleness: Idleness,
     /// Draws from 0 to 1.
     jitter: Jitter,
 }
@@ -72,6 +75,8 @@ pub(crate) type Jitter = fn() -> f64;
 pub(crate) enum Ended {
     /// It was told to.
     Told,
+    /// Every run is over, and nothing was to do for the idle timeout.
+    Idle,
     /// Counting threads panicked too often.
     Faulty {
         /// How often.
@@ -103,8 +108,15 @@ impl Link {
             panics: 0,
             reported: now,
             said_idle: None,
+            idleness: Idleness::new(None),
             jitter,
         }
+    }
+
+    /// The same, ending by itself after this time without work once every run is over.
+    pub(crate) fn with_idle_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.idleness = Idleness::new(timeout);
+        self
     }
 
     /// Serves until `shutdown` or until something is wrong with this program, then drains. The
@@ -129,6 +141,7 @@ impl Link {
         loop {
             let needs = self.needs();
             let due = self.pace.due(needs);
+            let until = self.idle_until();
             tokio::select! {
                 () = &mut shutdown => return (Ended::Told, call),
                 Some(left) = self.left.recv() => {
@@ -146,9 +159,19 @@ impl Link {
                 () = sleep_until(due.into()), if call.is_none() => {
                     call = Some(self.call(false));
                 }
+                () = passed(until) => {
+                    tracing::info!("every run is over and nothing was to do for the idle timeout");
+                    return (Ended::Idle, call);
+                }
             }
             self.report();
         }
+    }
+
+    /// When the worker has been idle for so long that it ends.
+    fn idle_until(&mut self) -> Option<Instant> {
+        let holds = self.desk.held().next().is_some();
+        self.idleness.until(holds, Instant::now())
     }
 
     fn needs(&mut self) -> Needs {
@@ -208,6 +231,7 @@ impl Link {
             });
             self.desk.revoke(revocation);
         }
+        self.idleness.heard(reply.all_runs_over);
         let starved = self.asked > 0.0 && reply.grants.is_empty();
         if starved {
             self.say_why_idle(&reply.reason, now);
@@ -275,7 +299,10 @@ impl Link {
     /// Files what a thread made of a job.
     fn note(&mut self, left: &Left) {
         match &left.outcome {
-            Outcome::Counted(_) => self.demand.note(left.job.cost, left.duration),
+            Outcome::Counted(_) => {
+                self.demand.note(left.job.cost, left.duration);
+                self.idleness.counted();
+            }
             Outcome::Cancelled | Outcome::Failed(Failure::Overflow) => {}
             Outcome::Failed(Failure::Panic(_)) => self.panics += 1,
             Outcome::Failed(Failure::Setup(error)) => {
@@ -314,6 +341,13 @@ fn add_times(summary: &mut Summary, pool: &Pool) {
     for times in pool.times() {
         summary.busy += times.busy;
         summary.idle += times.idle;
+    }
+}
+
+async fn passed(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -45,6 +45,15 @@ struct Running {
 
 impl Running {
     fn start(fake: &Fake, make: Arc<MakeCounter>, outbox: Outbox) -> Self {
+        Self::with_idle_timeout(fake, make, outbox, None)
+    }
+
+    fn with_idle_timeout(
+        fake: &Fake,
+        make: Arc<MakeCounter>,
+        outbox: Outbox,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
         let info = info();
         let config = PoolConfig {
             threads: info.threads,
@@ -55,7 +64,8 @@ impl Running {
         let pool = Pool::start(config, make, &sender).unwrap();
         drop(sender);
         // No waiting between attempts: the jitter takes nothing of the back-off.
-        let link = Link::new(fake.address.clone(), info, outbox, (pool, left), || 0.0);
+        let link = Link::new(fake.address.clone(), info, outbox, (pool, left), || 0.0)
+            .with_idle_timeout(idle_timeout);
         let (stop, stopped) = oneshot::channel();
         let link = tokio::spawn(async move {
             let shutdown = async {
@@ -134,6 +144,61 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
     let last = last.unwrap();
     assert!(last.draining && last.held.is_empty());
     assert_eq!(last.seconds_wanted, 0.0);
+}
+
+#[tokio::test]
+async fn a_worker_ends_once_every_run_is_over_though_the_coordinator_has_ended_too() {
+    let plan = plan(8);
+    let board = Board::new(plan.clone(), 7);
+    let mut away = false;
+    let fake = serve({
+        let board = board.clone();
+        move |request| {
+            if away {
+                return Err(Status::unavailable("it has ended"));
+            }
+            let mut reply = board.answer(request);
+            reply.all_runs_over = board.is_done();
+            away = reply.all_runs_over;
+            Ok(reply)
+        }
+    })
+    .await;
+    let timeout = Some(Duration::from_millis(50));
+    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), in_memory(), timeout);
+    let (ended, outbox, summary) = running.link.await.unwrap();
+    assert_eq!(ended, Ended::Idle);
+    assert_eq!(board.total(), 92);
+    assert_eq!((outbox.len(), summary.unacknowledged), (0, 0));
+}
+
+#[tokio::test]
+async fn a_worker_that_has_not_heard_that_the_run_is_over_waits_for_the_coordinator() {
+    let plan = plan(8);
+    let board = Board::new(plan.clone(), 7);
+    let mut calls_after_the_end = 0;
+    let (back, mut is_back) = unbounded_channel();
+    let fake = serve({
+        let board = board.clone();
+        move |request| {
+            if !board.is_done() {
+                return Ok(board.answer(request));
+            }
+            // Restarting for far longer than the timeout, with every result but not the word.
+            calls_after_the_end += 1;
+            if calls_after_the_end < 20 {
+                return Err(Status::unavailable("restarting"));
+            }
+            let _ = back.send(());
+            Ok(quiet())
+        }
+    })
+    .await;
+    let timeout = Some(Duration::from_millis(1));
+    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), in_memory(), timeout);
+    is_back.recv().await.unwrap();
+    let (ended, ..) = running.stop().await;
+    assert_eq!(ended, Ended::Told);
 }
 
 #[tokio::test]

@@ -32,7 +32,11 @@ pub enum SpoolError {
     )]
     InUse(PathBuf),
     /// The directory cannot be used.
-    #[error("spool directory {}: {error}; give a writable one with --spool", path.display())]
+    #[error(
+        "spool directory {}: {error}; results that the coordinator has not acknowledged are kept \
+         there over a restart: give a writable directory with --spool",
+        path.display()
+    )]
     Unusable {
         /// The directory.
         path: PathBuf,
@@ -197,6 +201,14 @@ impl Spool {
             self.file = None;
         }
         written
+    }
+
+    /// From now on nothing can be written.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn fill_disk(&mut self) {
+        let full = OpenOptions::new().write(true).open("/dev/full");
+        self.file = Some(full.expect("Linux has /dev/full"));
+        self.directory = PathBuf::from("/dev/full/spool");
     }
 
     fn path(&self) -> PathBuf {

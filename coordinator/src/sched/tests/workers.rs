@@ -105,3 +105,33 @@ fn a_worker_killed_while_it_drains_does_not_drain_for_ever() {
         Some(WorkerState::Lost)
     );
 }
+
+#[test]
+fn workers_hear_when_every_run_is_over() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    let mut idler = Puppet::new(2);
+    assert!(!worker.sync(&mut scheduler, 0).all_runs_over);
+    let mut now = 0;
+    let over = loop {
+        now += 1_000;
+        let reply = worker.finish(&mut scheduler, now);
+        let all_done = numbers(&scheduler).done == numbers(&scheduler).total;
+        assert_eq!(reply.all_runs_over, all_done);
+        if all_done {
+            break reply;
+        }
+    };
+    assert_eq!(over.grants, []);
+    assert!(idler.sync(&mut scheduler, now).all_runs_over);
+    scheduler.conclude(RUN, true);
+    assert!(idler.sync(&mut scheduler, now).all_runs_over);
+    // A paused run may go on.
+    let next = RunId(RUN.0 + 1);
+    scheduler.add_run(&manifest(next, 0), TRUTH.plan.clone(), RunState::Paused);
+    assert!(!idler.sync(&mut scheduler, now).all_runs_over);
+    scheduler
+        .control(next, Command::Cancel, Millis(now))
+        .unwrap();
+    assert!(idler.sync(&mut scheduler, now).all_runs_over);
+}

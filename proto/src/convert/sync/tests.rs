@@ -156,9 +156,9 @@ prop_compose! {
         ),
         next_sync_ms in 0..=limits::INTERVAL_MS,
         lease_ms in 0..=limits::INTERVAL_MS,
-        reason in any_reason(),
+        (reason, all_runs_over) in (any_reason(), any::<bool>()),
     ) -> SyncReply {
-        SyncReply { acknowledgements, grants, revoked, next_sync_ms, lease_ms, reason }
+        SyncReply { acknowledgements, grants, revoked, next_sync_ms, lease_ms, reason, all_runs_over }
     }
 }
 
@@ -277,6 +277,7 @@ fn full_messages_fit_the_limit() {
         next_sync_ms: limits::INTERVAL_MS,
         lease_ms: limits::INTERVAL_MS,
         reason,
+        all_runs_over: true,
     };
     let size = v1::SyncResponse::from(reply).encoded_len();
     assert!(size <= limits::MESSAGE_BYTES, "{size}");

@@ -143,6 +143,11 @@ impl Board {
         async move { inner.done.notified().await }
     }
 
+    /// Whether every task has its count.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.state.lock().unwrap().counts.len() as u64 == self.0.plan.tasks()
+    }
+
     pub(super) fn total(&self) -> u64 {
         self.0.state.lock().unwrap().counts.values().sum()
     }
