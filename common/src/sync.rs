@@ -41,6 +41,8 @@ pub struct WorkerInfo {
     pub threads: u32,
     /// The most memory that one thread may use for counting, in bytes.
     pub memory_bytes_per_thread: u64,
+    /// Which machine counts, the same for all workers on it; 0 where that is not known.
+    pub machine: u64,
 }
 
 /// A lease in a worker's inventory.

@@ -5,11 +5,13 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod app;
+pub mod checks;
 mod descriptors;
 pub mod driver;
 pub mod exit;
 pub mod grpc;
 pub mod queensctl;
+pub mod recheck;
 pub mod sched;
 pub mod store;
 mod text;

@@ -119,6 +119,7 @@ impl HandWorker {
                 kernel: Kernel::SCALAR.name(),
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
+                machine: 1 + u64::try_from(id).unwrap_or(0),
             },
             client: WorkQueueClient::new(channel),
         })

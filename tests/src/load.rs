@@ -29,6 +29,7 @@ impl IdleWorker {
                 kernel: KernelName::Scalar,
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
+                machine: 1 + u64::from(number),
             },
             grants: Vec::new(),
         }

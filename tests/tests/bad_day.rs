@@ -269,6 +269,9 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
         honest.sync(honest.request(vec![contested], 0.0)).await?;
     }
     coordinator.stderr_line("no longer holds");
+    // Everything else that the liar alone had counted is in doubt.
+    let mut honest = HandWorker::at(&url, 9).await?;
+    assert!(honest.count_all().await? > 0);
     coordinator.stdout_line(r#""solutions":"92""#);
     coordinator.signal("TERM");
     let end = coordinator.end();

@@ -14,6 +14,7 @@ pub mod count;
 pub mod environment;
 mod lease;
 mod link;
+mod machine;
 pub mod memory;
 mod outbox;
 mod pool;
@@ -106,6 +107,7 @@ pub async fn run(
         kernel: config.kernel.name(),
         threads: config.threads.get(),
         memory_bytes_per_thread: config.memory_bytes_per_thread(),
+        machine: machine::number(),
     };
     announce(&config, &info, spool.as_ref().map(|(spool, _)| spool));
     let outbox = Outbox::new(spool.map(|(spool, _)| spool));

@@ -52,6 +52,7 @@ impl Bench {
                 kernel: KernelName::Scalar,
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
+                machine: u64::try_from(id).unwrap(),
             },
             held: Vec::new(),
             partials,

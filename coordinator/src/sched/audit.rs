@@ -75,7 +75,7 @@ impl Scheduler {
         for &task in &run.contested {
             equal("holders of a contested task", run.holders.get(&task), None)?;
         }
-        for &task in &run.rechecking {
+        for &task in run.seconds.running() {
             if !run.holders.contains_key(&task) {
                 return Err(format!("nobody rechecks task {task}"));
             }
@@ -121,8 +121,23 @@ fn audit_stages(run: &Run) -> Result<(), String> {
     }
     in_stage(Stage::Quarantined, &run.quarantined)?;
     in_stage(Stage::Quarantined, &run.contested)?;
-    in_stage(Stage::Done, &run.rechecks)?;
-    in_stage(Stage::Done, &run.rechecking)?;
+    in_stage(Stage::Done, run.seconds.running())?;
+    let mut waiting = 0;
+    for (first, seconds) in run.seconds.waiting() {
+        waiting += seconds.len();
+        let by_first =
+            |task: &&TaskIx| run.tasks.done(**task).map(|done| done.worker) == Some(first);
+        if let Some(task) = seconds.keys().find(|task| !by_first(task)) {
+            return Err(format!(
+                "task {task} is to be counted again, not as worker {first}'s"
+            ));
+        }
+    }
+    equal(
+        "second counts that wait",
+        run.seconds.number_waiting(),
+        waiting,
+    )?;
     let upcoming: BTreeSet<_> = run.upcoming().collect();
     for task in tasks() {
         match run.tasks.stage(task) {

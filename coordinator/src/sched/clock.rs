@@ -74,7 +74,7 @@ impl Jitter {
 }
 
 /// The finaliser of SplitMix64: a bijection whose bits all look random.
-pub(super) fn mix(word: u64) -> u64 {
+fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31

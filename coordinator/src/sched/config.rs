@@ -26,7 +26,8 @@ pub struct Config {
     pub least_sync_ms: u64,
     /// The most work in one grant, in seconds of the worker at its measured speed.
     pub grant_seconds: f64,
-    /// The first grant of a worker whose speed is unknown, in tasks a thread.
+    /// The most tasks a thread of a worker whose speed is unknown, or of which no count was compared
+    /// yet although another machine is there to do it.
     pub first_tasks_per_thread: u32,
     /// The part of a run's cost, at its end, that is handed out in single tasks a thread.
     pub singles_fraction: f64,
@@ -43,13 +44,6 @@ pub struct Config {
     /// A worker that gave back leases of a run unworked this often in a row gets no more of it for
     /// the time of a lease.
     pub declines: u32,
-    /// The part of all tasks that is counted a second time by another worker, 0 to 1.
-    pub recheck: f64,
-    /// A worker that was wrong this often, and in more than one of a hundred of its tasks, gets
-    /// nothing more.
-    pub faults: u64,
-    /// Different counts of one task that are kept at most.
-    pub reports: usize,
     /// Partials taken from one message.
     pub partials_per_sync: usize,
     /// Leases in one reply.
@@ -79,7 +73,7 @@ impl Default for Config {
             dry_sync_ms: 1_000,
             least_sync_ms: 500,
             grant_seconds: 300.0,
-            first_tasks_per_thread: 4,
+            first_tasks_per_thread: 2,
             singles_fraction: 0.02,
             copies: 2,
             backup_after_ms: 10_000,
@@ -87,9 +81,6 @@ impl Default for Config {
             attempts_in_all: 20,
             grants_unseen: 5,
             declines: 3,
-            recheck: 0.0,
-            faults: 3,
-            reports: 8,
             partials_per_sync: 4096,
             grants_per_sync: 4096,
             leases_per_worker: 8192,

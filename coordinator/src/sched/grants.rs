@@ -15,7 +15,7 @@ use super::{
 };
 
 /// How many candidates of one kind are looked at before another kind is tried.
-const SCAN: usize = 64;
+pub(super) const SCAN: usize = 64;
 
 /// Cost a second of one thread of the reference machine: costs are its microseconds.
 const REFERENCE_SPEED: f64 = 1e6;
@@ -43,34 +43,17 @@ impl Budget {
 
 /// A task for a worker.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
-    task: TaskIx,
-    purpose: Purpose,
-    orientation: Orientation,
-}
-
-impl Choice {
-    fn count(task: TaskIx) -> Self {
-        Self {
-            task,
-            purpose: Purpose::Count,
-            orientation: Orientation::Upright,
-        }
-    }
-}
-
-fn opposite(orientation: Orientation) -> Orientation {
-    match orientation {
-        Orientation::Upright => Orientation::Turned,
-        Orientation::Turned => Orientation::Upright,
-    }
+pub(super) struct Choice {
+    pub(super) task: TaskIx,
+    pub(super) purpose: Purpose,
+    pub(super) orientation: Orientation,
 }
 
 impl Scheduler {
     /// Grants a worker as much as it wants and should have.
     pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
-        let known = self.workers.get(worker);
-        let wants = request.seconds_wanted > 0.0 && !request.draining && !known.barred;
+        let barred = self.workers.standing(worker).is_barred();
+        let wants = request.seconds_wanted > 0.0 && !request.draining && !barred;
         if !wants {
             return;
         }
@@ -124,22 +107,26 @@ impl Scheduler {
             .iter()
             .map(|grant| self.cost_of(grant.task))
             .sum();
+        let first = (self.config.first_tasks_per_thread as usize)
+            .saturating_mul(threads as usize)
+            .saturating_sub(held);
+        // What nobody has looked at yet shall not be much.
+        let unseen = self.workers.standing(worker).awaits_comparison()
+            && self.workers.elsewhere(worker).next().is_some();
         match known.cost_per_second() {
             Some(speed) => Budget {
                 cost: seconds * speed - sent_again,
                 tasks_at_least: 0,
-                tasks_at_most,
+                tasks_at_most: match unseen {
+                    true => tasks_at_most.min(first),
+                    false => tasks_at_most,
+                },
             },
-            None => {
-                let first = (self.config.first_tasks_per_thread as usize)
-                    .saturating_mul(threads as usize)
-                    .saturating_sub(held);
-                Budget {
-                    cost: seconds * REFERENCE_SPEED * f64::from(threads) - sent_again,
-                    tasks_at_least: (threads as usize).saturating_sub(held),
-                    tasks_at_most: tasks_at_most.min(first),
-                }
-            }
+            None => Budget {
+                cost: seconds * REFERENCE_SPEED * f64::from(threads) - sent_again,
+                tasks_at_least: (threads as usize).saturating_sub(held),
+                tasks_at_most: tasks_at_most.min(first),
+            },
         }
     }
 
@@ -177,89 +164,43 @@ impl Scheduler {
     /// The next task of `run` for `worker`, if there is one that nobody holds.
     fn choose(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         self.choose_contested(run, worker)
-            .or_else(|| self.choose_recheck(run, worker))
-            .or_else(|| self.choose_returned(run, worker, false))
-            .or_else(|| self.runs[run].next_fresh().map(Choice::count))
-            .or_else(|| self.choose_returned(run, worker, true))
+            .or_else(|| self.choose_second(run, worker))
+            .or_else(|| self.choose_uncounted(run, worker))
+            .or_else(|| self.choose_own_second(run, worker))
+    }
+
+    fn choose_uncounted(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let task = self
+            .choose_returned(run, worker, false)
+            .or_else(|| self.runs[run].next_fresh())
+            .or_else(|| self.choose_returned(run, worker, true))?;
+        Some(self.count(run, worker, task))
+    }
+
+    /// A first count, either way round by lot where somebody else could count it again: what is
+    /// turned then says nothing of whether it is a second count.
+    fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
+        let in_run = &self.runs[run];
+        let epoch = in_run.tasks.epoch(task);
+        let alone = self.workers.elsewhere(worker).next().is_none();
+        let turned = !alone && self.draw.turned(in_run.manifest.run, task, epoch);
+        Choice {
+            task,
+            purpose: Purpose::Count,
+            orientation: match turned {
+                true => Orientation::Turned,
+                false => Orientation::Upright,
+            },
+        }
     }
 
     /// A task that came back; `again`: even one that this worker failed on, or that somebody took
     /// away and vanished.
-    fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<Choice> {
+    fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
         let shaken = |task| in_run.shaken.contains(task) || in_run.failed(*task).contains(&worker);
-        let task = in_run
-            .returned
-            .iter()
-            .take(SCAN)
-            .find(|task| again || !shaken(task))?;
-        Some(Choice::count(*task))
-    }
-
-    /// A quarantined task that this worker has not counted, if possible through other data than
-    /// the counts there are.
-    fn choose_contested(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
-        let in_run = &self.runs[run];
-        in_run.contested.iter().take(SCAN).find_map(|&task| {
-            let reports = in_run.reports(task);
-            let own = reports.iter().rfind(|report| report.worker == worker);
-            let counted_by = |other| reports.iter().any(|report| report.worker == other);
-            if own.is_some() && self.someone_else(worker, &counted_by) {
-                return None;
-            }
-            let last = own.or(reports.last()).and_then(|report| report.how);
-            let same_kernel =
-                last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
-            let first = match last {
-                Some(how) if same_kernel => opposite(how.orientation),
-                Some(_) | None => Orientation::Upright,
-            };
-            let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
-            let orientation = [first, opposite(first)].into_iter().find(new)?;
-            Some(Choice {
-                task,
-                purpose: Purpose::Decide,
-                orientation,
-            })
-        })
-    }
-
-    /// Whether a count of a contested task by this worker could tell something new.
-    pub(super) fn may_decide(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
-        let known = self.workers.get(worker);
-        let both = [Orientation::Upright, Orientation::Turned];
-        let new = |way: &Orientation| !self.runs[run].has_tried(task, (worker, *way));
-        !known.barred && !known.draining && both.iter().any(new)
-    }
-
-    /// A done task that wants a second count, by another worker if there is one.
-    fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
-        let in_run = &self.runs[run];
-        in_run.rechecks.iter().take(SCAN).find_map(|&task| {
-            let done = in_run.tasks.done(task)?;
-            let own = done.worker == worker;
-            if own && self.someone_else(worker, &|other| other == done.worker) {
-                return None;
-            }
-            let first = done.how.map_or(Orientation::Upright, |how| how.orientation);
-            let orientation = opposite(first);
-            if in_run.has_tried(task, (worker, orientation)) {
-                return None;
-            }
-            Some(Choice {
-                task,
-                purpose: Purpose::Recheck,
-                orientation,
-            })
-        })
-    }
-
-    /// Whether a live worker other than `worker` could take a task that `excluded` ones may not.
-    fn someone_else(&self, worker: WorkerIx, excluded: &dyn Fn(WorkerIx) -> bool) -> bool {
-        self.workers.live_ones().any(|other| {
-            let known = self.workers.get(other);
-            other != worker && !known.barred && !known.draining && !excluded(other)
-        })
+        let mut returned = in_run.returned.iter().take(SCAN);
+        returned.find(|task| again || !shaken(task)).copied()
     }
 
     /// Nothing waits anywhere: a worker with idle threads gets copies of tasks that others hold
@@ -275,7 +216,8 @@ impl Scheduler {
                 let Some(task) = self.choose_straggler(run, worker) else {
                     break;
                 };
-                self.give((run, worker), Choice::count(task), reply);
+                let choice = self.count(run, worker, task);
+                self.give((run, worker), choice, reply);
                 budget.spend(self.runs[run].cost(task));
             }
         }

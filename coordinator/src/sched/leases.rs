@@ -91,8 +91,8 @@ impl Scheduler {
                 }
             }
             Purpose::Recheck => {
-                in_run.rechecks.remove(&task);
-                in_run.rechecking.insert(task);
+                let done = in_run.tasks.done(task).expect("rechecked tasks are done");
+                in_run.seconds.begin(task, done.worker);
             }
             Purpose::Decide => drop(in_run.contested.remove(&task)),
         }
@@ -173,7 +173,7 @@ impl Scheduler {
         for holder in holders {
             self.remove(holder, (run, task));
         }
-        self.runs[run].rechecking.remove(&task);
+        self.runs[run].seconds.end(task);
     }
 
     /// A lease ends without a result.
@@ -189,8 +189,12 @@ impl Scheduler {
                 self.end_attempt(worker, key, lease.epoch, end);
             }
             Purpose::Recheck => {
-                if !held_by_others && in_run.rechecking.remove(&task) {
-                    in_run.rechecks.insert(task);
+                let now = self.clock.ticks();
+                if !held_by_others
+                    && in_run.seconds.end(task)
+                    && let Some(done) = in_run.tasks.done(task)
+                {
+                    in_run.seconds.want(task, done.worker, now);
                 }
             }
             Purpose::Decide => {
@@ -400,7 +404,7 @@ impl Scheduler {
         (epoch, held): (u64, &HeldLease),
     ) -> Result<(), String> {
         let known = self.workers.get(worker);
-        if known.barred {
+        if self.workers.standing(worker).is_barred() {
             return Err(self.why_barred(worker));
         }
         if known.leases.len() >= self.config.leases_per_worker {

@@ -16,6 +16,7 @@
 mod audit;
 mod clock;
 mod config;
+mod draw;
 mod grants;
 mod leases;
 mod pace;
@@ -23,17 +24,21 @@ mod parking;
 mod rate;
 mod results;
 mod run;
+mod second_opinions;
+mod seconds;
 mod status;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod trust;
+mod votes;
 mod workers;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use common::{
     plan::Plan,
-    run::RunId,
+    run::{RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
 
@@ -42,11 +47,15 @@ pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, Work
 
 use self::{
     clock::{Clock, Jitter, Ticks},
+    draw::Draw,
     run::{Run, RunIx},
-    tasks::{Done, Stage, TaskIx},
+    tasks::{Confirmed, Done, Stage, TaskIx},
     workers::{Greeting, Workers, unknown_worker},
 };
-use crate::store::{Change, RunManifest, RunState, TaskRow, TaskState};
+use crate::{
+    recheck::Recheck,
+    store::{Change, RunManifest, RunState, TaskRow, TaskState},
+};
 
 /// A crash may lose the last leases from disk, but not from their workers. Each life of the
 /// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
@@ -64,6 +73,9 @@ pub enum Command {
     Cancel,
     /// Try parked tasks again, all at once, and ask those again who could not settle a dispute.
     Unpark,
+    /// Count so much of it twice from now on, what is done and what is to come; a run that is over
+    /// goes on for that.
+    Recheck(Recheck),
 }
 
 /// A command that a run cannot follow.
@@ -96,6 +108,7 @@ pub struct Scheduler {
     /// See [`Scheduler::prefer`].
     preferred: Option<RunId>,
     workers: Workers,
+    draw: Draw,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
 }
@@ -112,6 +125,7 @@ impl Scheduler {
             order: Vec::new(),
             preferred: None,
             workers: Workers::default(),
+            draw: Draw::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
         }
@@ -120,6 +134,12 @@ impl Scheduler {
     /// Serves this run, which is still to be added, before all others of its priority.
     pub fn prefer(&mut self, run: RunId) {
         self.preferred = Some(run);
+    }
+
+    /// Draws by this key from now on: it is the store's, so that the lots fall the same in every
+    /// life of the coordinator. To be called before anything else.
+    pub fn draw_by(&mut self, key: [u8; 32]) {
+        self.draw = Draw::new(key);
     }
 
     /// A new run, or one found on disk.
@@ -145,6 +165,15 @@ impl Scheduler {
             let age = (manifest.created_unix_ms, run);
             (std::cmp::Reverse(manifest.priority), waits, age)
         });
+    }
+
+    /// How much of a run is counted twice, if that was ever said: before its tasks are restored.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
+        let run = self.by_id[&run];
+        self.runs[run].recheck = recheck;
     }
 
     /// What is on disk of one task of a run that was added before.
@@ -184,15 +213,27 @@ impl Scheduler {
                 confirmed,
             } => {
                 let worker = self.workers.pinned(worker);
+                let confirmed = match confirmed {
+                    true => Confirmed::Elsewhere,
+                    false => Confirmed::No,
+                };
+                let drawn = self.draw.chosen(in_run.manifest.run, task, in_run.recheck);
                 let done = Done {
                     count,
                     worker,
                     how: None,
                     confirmed,
+                    drawn,
                 };
                 in_run.accept(task, done);
-                if !confirmed && in_run.chosen_for_recheck(task, self.config.recheck) {
-                    in_run.rechecks.insert(task);
+                let over = match in_run.state {
+                    RunState::Running | RunState::Paused => false,
+                    RunState::Cancelled | RunState::Complete | RunState::Contradicted => true,
+                };
+                if confirmed == Confirmed::Elsewhere {
+                    self.workers.standing_mut(worker).agreed();
+                } else if drawn && !over {
+                    in_run.seconds.want(task, worker, 0);
                 }
             }
             TaskState::Quarantined { counts } => self.restore_reports((run, task), counts),
@@ -235,7 +276,13 @@ impl Scheduler {
             RunState::Running | RunState::Paused => {}
             RunState::Cancelled if command == Command::Cancel => return Ok(before),
             RunState::Cancelled => return Err(ControlError::Cancelled(run)),
-            RunState::Complete | RunState::Contradicted => return Err(ControlError::Over(run)),
+            RunState::Complete | RunState::Contradicted => {
+                if let Command::Recheck(recheck) = command {
+                    self.recheck_from_now_on(number, recheck);
+                    return Ok(self.runs[number].state);
+                }
+                return Err(ControlError::Over(run));
+            }
         }
         let after = match command {
             Command::Pause => RunState::Paused,
@@ -243,6 +290,10 @@ impl Scheduler {
             Command::Cancel => RunState::Cancelled,
             Command::Unpark => {
                 self.unpark(number);
+                before
+            }
+            Command::Recheck(recheck) => {
+                self.recheck_from_now_on(number, recheck);
                 before
             }
         };
@@ -284,6 +335,37 @@ impl Scheduler {
         }
         for odd in self.runs[run].odd.values_mut() {
             odd.tried.clear();
+        }
+    }
+
+    /// Another part of a run is counted twice.
+    fn recheck_from_now_on(&mut self, run: RunIx, recheck: Recheck) {
+        let in_run = &mut self.runs[run];
+        in_run.recheck = recheck;
+        let name = in_run.manifest.run;
+        for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
+            if in_run.tasks.done(task).is_some() && self.draw.chosen(name, task, recheck) {
+                in_run.tasks.draw(task);
+            }
+        }
+        self.count_again(run, |done| {
+            done.drawn && done.confirmed != Confirmed::Elsewhere
+        });
+    }
+
+    /// An operator vouches for a worker again, after a repair: it gets work, and its word counts.
+    pub fn trust(&mut self, worker: WorkerId) {
+        let worker = self.workers.pinned(worker);
+        self.workers.standing_mut(worker).trust();
+    }
+
+    /// Found on disk: counts of this worker were wrong, and if `barred` more than once.
+    pub fn restore_distrust(&mut self, worker: WorkerId, barred: bool) {
+        let worker = self.workers.pinned(worker);
+        let standing = self.workers.standing_mut(worker);
+        match barred {
+            false => standing.restore_doubt(),
+            true => standing.restore_bar(),
         }
     }
 
@@ -337,6 +419,7 @@ impl Scheduler {
         };
         let silence = self.clock.ticks() - self.workers.get(worker).seen;
         let silent = silence > 2 * self.regular_sync_ms();
+        self.workers.runs_on(worker, request.worker.machine);
         let greeting = self.workers.get_mut(worker).greet(&request.worker, silent);
         for partial in request.partials.iter().take(self.config.partials_per_sync) {
             let acknowledgement = self.report(worker, partial, now);

@@ -33,7 +33,8 @@ impl Scheduler {
         let shortest = self.config.least_sync_ms.max(spread).min(regular);
         let dry = self.config.dry_sync_ms.max(spread).min(regular);
         let known = self.workers.get(worker);
-        let waits_for_no_one = known.barred || request.draining || request.seconds_wanted <= 0.0;
+        let barred = self.workers.standing(worker).is_barred();
+        let waits_for_no_one = barred || request.draining || request.seconds_wanted <= 0.0;
         if known.leases.is_empty() {
             return if waits_for_no_one { regular } else { dry };
         }
@@ -71,7 +72,7 @@ impl Scheduler {
     fn why_nothing(&self, worker: WorkerIx, request: &SyncRequest) -> String {
         let known = self.workers.get(worker);
         let now = self.clock.ticks();
-        if known.barred {
+        if self.workers.standing(worker).is_barred() {
             return self.why_barred(worker);
         }
         if request.draining {
@@ -182,11 +183,9 @@ impl Scheduler {
         if let Some(&first) = run.quarantined.first() {
             parts.push(self.why_contested(run, first));
         }
-        let second = run.rechecks.len() + run.rechecking.len();
+        let second = run.seconds.number();
         if second > 0 {
-            parts.push(format!(
-                "{second} counts wait for another worker to confirm them"
-            ));
+            parts.push(format!("{second} counts wait for a second count"));
         }
         if parts.is_empty() {
             return "every task is counted".to_owned();

@@ -1,5 +1,7 @@
 //! Taking counts: the first one, equal ones, and those that contradict.
 
+use std::collections::BTreeSet;
+
 use common::{
     count::Orientation,
     run::{Epoch, Partial, WorkerId},
@@ -10,10 +12,17 @@ use super::{
     Millis, Scheduler,
     leases::End,
     run::{self, Report, RunIx},
-    tasks::{Done, How, Stage, TaskIx},
+    tasks::{Confirmed, Done, How, Stage, TaskIx},
+    trust::Consequence,
     workers::{LeaseKey, Purpose, WorkerIx},
 };
 use crate::store::{Change, Record, RunState};
+
+/// Different counts of one task that are kept at most.
+const MOST_REPORTS: usize = 8;
+
+/// First counts of workers are compared while that costs no more than this part of the run.
+const FIRSTS_PART: u64 = 100;
 
 /// A verdict with its reason.
 type Ruling = (Verdict, String);
@@ -53,7 +62,7 @@ impl Scheduler {
                 partial.task.run
             ));
         }
-        if self.workers.get(worker).barred {
+        if self.workers.standing(worker).is_barred() {
             return Err(self.why_barred(worker));
         }
         let limit = self.runs[run].plan.task_limit(run::id(task));
@@ -130,24 +139,46 @@ impl Scheduler {
         let was_disputed = self.runs[run].tasks.stage(task) == Stage::Quarantined;
         let now = self.clock.ticks();
         self.credit(report.worker, run, (cost, record.duration_us));
+        let confirmed = match was_disputed {
+            true => Confirmed::Elsewhere,
+            false => Confirmed::No,
+        };
         let in_run = &mut self.runs[run];
+        let drawn = self.draw.chosen(in_run.manifest.run, task, in_run.recheck);
         in_run.accept(
             task,
             Done {
                 count: report.count,
                 worker: report.worker,
                 how: report.how,
-                confirmed: was_disputed,
+                confirmed,
+                drawn,
             },
         );
         in_run.parking.counted(task, now);
         in_run.note_arrival(report.count, cost, now);
-        let fraction = self.config.recheck;
-        if !was_disputed && in_run.chosen_for_recheck(task, fraction) {
-            in_run.rechecks.insert(task);
+        // Each asked in any case: a count uses up what it is owed, whatever the others say.
+        let first = self.is_compared_as_first((run, task), report.worker);
+        let doubted = self.workers.standing_mut(report.worker).on_probation();
+        if !was_disputed && (drawn || first || doubted) {
+            self.runs[run].seconds.want(task, report.worker, now);
         }
         self.changes.push_back(Change::Accepted(record));
         self.announce_if_done(run);
+    }
+
+    /// Whether a task is among the first of its worker, which are compared while that costs little.
+    fn is_compared_as_first(&mut self, (run, task): LeaseKey, worker: WorkerIx) -> bool {
+        let in_run = &mut self.runs[run];
+        let is_new = self.workers.standing(worker).is_new();
+        let most = in_run.tasks.cost_of_all() / FIRSTS_PART;
+        let compared = in_run.recheck.compares_first_counts()
+            && is_new
+            && in_run.seconds.afford(in_run.cost(task), most);
+        if compared {
+            self.workers.standing_mut(worker).chosen();
+        }
+        compared
     }
 
     /// A worker's finished task: how fast it is, and that it works on this run.
@@ -171,17 +202,33 @@ impl Scheduler {
         let another_way =
             first.worker != second.worker || orientation(first.how) != orientation(second.how);
         let epoch = record.epoch;
-        if another_way && !first.confirmed {
+        let by = match self.workers.same_machine(first.worker, second.worker) {
+            false => Confirmed::Elsewhere,
+            true if another_way => Confirmed::Here,
+            true => Confirmed::No,
+        };
+        let was_wanted = self.workers.get(second.worker).leases.get(&(run, task));
+        let was_asked = was_wanted.is_some_and(|lease| lease.purpose == Purpose::Recheck);
+        // A second count by the same machine is taken where it was asked for: elsewhere is better.
+        let news = match (by, first.confirmed) {
+            (Confirmed::Elsewhere, Confirmed::No | Confirmed::Here) => true,
+            (Confirmed::Here, Confirmed::No) => was_asked,
+            (_, _) => false,
+        };
+        if news {
             let cost = self.runs[run].cost(task);
             self.credit(second.worker, run, (cost, record.duration_us));
+            if by == Confirmed::Elsewhere {
+                self.workers.standing_mut(first.worker).agreed();
+                self.workers.standing_mut(second.worker).agreed();
+            }
             let in_run = &mut self.runs[run];
-            in_run.tasks.confirm(task);
+            in_run.tasks.confirm(task, by);
             in_run.agreed += 1;
-            in_run.rechecks.remove(&task);
+            in_run.seconds.forget(task, first.worker);
             self.changes.push_back(Change::Confirmed(record));
         }
-        let confirmed = another_way || first.confirmed;
-        if confirmed {
+        if news || first.confirmed != Confirmed::No {
             self.remove_all(run, task);
             self.announce_if_done(run);
         } else {
@@ -205,20 +252,19 @@ impl Scheduler {
         in_run.conflicts += 1;
         in_run.announced = false;
         in_run.enter(task, Stage::Quarantined);
+        let confirmed = first.confirmed;
         let first = Report {
             count: first.count,
             worker: first.worker,
             how: first.how,
         };
-        in_run.odd.entry(task).or_default().reports = vec![first, second];
+        let odd = in_run.odd.entry(task).or_default();
+        odd.agreed = (confirmed == Confirmed::Elsewhere).then_some(first.count);
+        odd.reports = vec![first, second];
         self.changes
             .push_back(Change::Quarantined { second: record });
         if matches!(in_run.state, RunState::Complete | RunState::Contradicted) {
-            in_run.state = RunState::Running;
-            self.changes.push_back(Change::State {
-                run: in_run.manifest.run,
-                state: RunState::Running,
-            });
+            self.reopen(run);
         }
         (Verdict::Conflict, reason)
     }
@@ -230,46 +276,63 @@ impl Scheduler {
         )
     }
 
-    /// One more count of a quarantined task: two equal ones of distinct workers decide.
+    /// One more count of a quarantined task, which may decide it.
     fn decide(&mut self, key: LeaseKey, report: Report, record: Record) -> Ruling {
         let (run, task) = key;
         let reports = self.runs[run].reports(task).to_vec();
         let first = reports.first().map_or(0, |first| first.count);
-        let seconded = reports
-            .iter()
-            .any(|other| other.count == report.count && other.worker != report.worker);
-        if seconded {
-            let losers = reports
+        let reason = self.why_disputed(task, first, report.count);
+        let (same, way) = (
+            |other: &&Report| (other.count, other.worker) == (report.count, report.worker),
+            record.epoch,
+        );
+        let again = reports.iter().any(|other| same(&other));
+        // One more identity on a machine that has said the same: no opinion of its own.
+        let echo = reports.iter().all(|other| other.worker != report.worker)
+            && reports.iter().any(|other| {
+                other.count == report.count
+                    && self.workers.same_machine(other.worker, report.worker)
+            });
+        if echo {
+            self.end_in_vain(report.worker, key, way);
+            return (Verdict::Conflict, reason);
+        }
+        if !again && reports.len() >= MOST_REPORTS {
+            self.end_in_vain(report.worker, key, way);
+            return refused(format!(
+                "task {task} has {} different counts already: an operator must look at the workers",
+                reports.len()
+            ));
+        }
+        // The latest word of a worker counts, so that one who comes back to what it said moves it
+        // to the end.
+        let odd = self.runs[run].odd.entry(task).or_default();
+        for before in odd.reports.extract_if(.., |other| same(&&*other)) {
+            let orientation = before
+                .how
+                .map_or(Orientation::Upright, |how| how.orientation);
+            odd.tried.push((before.worker, orientation));
+        }
+        odd.reports.push(report);
+        if self.decided_count(run, task) == Some(report.count) {
+            let losers: BTreeSet<_> = reports
                 .iter()
                 .filter(|other| other.count != report.count)
                 .map(|other| other.worker)
-                .collect::<Vec<_>>();
+                .collect();
             self.accept(key, report, record);
             for loser in losers {
                 self.fault(loser);
             }
             return (Verdict::Accepted, String::new());
         }
-        let reason = self.why_disputed(task, first, report.count);
-        let again = reports
-            .iter()
-            .any(|other| (other.count, other.worker) == (report.count, report.worker));
         if again {
-            self.end_in_vain(report.worker, key, record.epoch);
-            return (Verdict::Conflict, reason);
+            self.end_in_vain(report.worker, key, way);
+        } else {
+            self.end_lease(report.worker, key, End::Released);
+            self.changes
+                .push_back(Change::Quarantined { second: record });
         }
-        if reports.len() >= self.config.reports {
-            self.end_in_vain(report.worker, key, record.epoch);
-            return refused(format!(
-                "task {task} has {} different counts already: an operator must look at the workers",
-                reports.len()
-            ));
-        }
-        self.end_lease(report.worker, key, End::Released);
-        let in_run = &mut self.runs[run];
-        in_run.odd.entry(task).or_default().reports.push(report);
-        self.changes
-            .push_back(Change::Quarantined { second: record });
         (Verdict::Conflict, reason)
     }
 
@@ -283,48 +346,76 @@ impl Scheduler {
             true => Orientation::Turned,
             false => Orientation::Upright,
         };
+        let purpose = lease.purpose;
         self.end_lease(worker, key, End::Released);
         let (run, task) = key;
+        if purpose == Purpose::Recheck {
+            // Nobody else is there, or it would not have been asked.
+            if let Some(done) = self.runs[run].tasks.done(task) {
+                self.runs[run].seconds.forget(task, done.worker);
+            }
+            self.announce_if_done(run);
+            return;
+        }
         let odd = self.runs[run].odd.entry(task).or_default();
         odd.tried.push((worker, way));
     }
 
-    /// A worker was wrong. If that happens more than a little, it gets nothing more, and what it
-    /// alone counted is counted again.
+    /// A worker was wrong: what it alone counted is counted again, in every run, and its next counts
+    /// are compared. If it was wrong before, it gets nothing more.
     fn fault(&mut self, worker: WorkerIx) {
-        let most = self.config.faults;
-        let Some(known) = self.workers.find_mut(worker) else {
-            return;
-        };
-        known.faults += 1;
-        if known.barred || known.faults < most || known.faults * 100 < known.tasks_done {
-            return;
-        }
-        known.barred = true;
-        self.release_all(worker);
-        for in_run in &mut self.runs {
-            if !matches!(in_run.state, RunState::Running | RunState::Paused) {
-                continue;
-            }
-            for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-                let doubtful = in_run
-                    .tasks
-                    .done(task)
-                    .is_some_and(|done| done.worker == worker && !done.confirmed);
-                if doubtful && !in_run.rechecking.contains(&task) {
-                    in_run.rechecks.insert(task);
-                    in_run.announced = false;
+        match self.workers.standing_mut(worker).fault() {
+            Consequence::Nothing => return,
+            Consequence::Doubted => {}
+            Consequence::Barred => {
+                if self.workers.find_mut(worker).is_some() {
+                    self.release_all(worker);
                 }
+            }
+        }
+        for run in 0..self.runs.len() {
+            if self.runs[run].state != RunState::Cancelled {
+                self.count_again(run, |done| {
+                    done.worker == worker && done.confirmed != Confirmed::Elsewhere
+                });
             }
         }
     }
 
+    /// Wants second counts of all done tasks that `is_meant`; a run that was over goes on for them.
+    pub(super) fn count_again(&mut self, run: RunIx, is_meant: impl Fn(&Done) -> bool) {
+        let now = self.clock.ticks();
+        let in_run = &mut self.runs[run];
+        let before = in_run.seconds.number();
+        for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
+            if let Some(done) = in_run.tasks.done(task).filter(&is_meant) {
+                in_run.seconds.want(task, done.worker, now);
+            }
+        }
+        if in_run.seconds.number() == before {
+            return;
+        }
+        in_run.announced = false;
+        if matches!(in_run.state, RunState::Complete | RunState::Contradicted) {
+            self.reopen(run);
+        }
+    }
+
+    /// A run that was over is not over.
+    fn reopen(&mut self, run: RunIx) {
+        let in_run = &mut self.runs[run];
+        in_run.state = RunState::Running;
+        self.changes.push_back(Change::State {
+            run: in_run.manifest.run,
+            state: RunState::Running,
+        });
+    }
+
     pub(super) fn why_barred(&self, worker: WorkerIx) -> String {
-        let known = self.workers.get(worker);
         format!(
             "{} counts of this worker were wrong, so it gets no more work: check the machine's \
-             memory and cooling, then restart the coordinator or give the worker a new spool",
-            known.faults
+             memory and cooling",
+            self.workers.standing(worker).faults()
         )
     }
 

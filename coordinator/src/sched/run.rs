@@ -12,13 +12,17 @@ use common::{
 };
 
 use super::{
-    clock::{Ticks, mix},
+    clock::Ticks,
     parking::Parking,
     rate::Rate,
+    seconds::Seconds,
     tasks::{Done, How, Stage, TaskIx, TaskTable},
     workers::WorkerIx,
 };
-use crate::store::{RunManifest, RunState};
+use crate::{
+    recheck::Recheck,
+    store::{RunManifest, RunState},
+};
 
 /// A run's index in the scheduler.
 pub(super) type RunIx = usize;
@@ -40,6 +44,8 @@ pub(super) struct Odd {
     pub(super) tried: Vec<(WorkerIx, Orientation)>,
     /// Its contradicting counts, in order.
     pub(super) reports: Vec<Report>,
+    /// The one of them on which two machines had agreed before it was contradicted.
+    pub(super) agreed: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -59,10 +65,9 @@ pub(super) struct Run {
     pub(super) parking: Parking,
     /// Quarantined tasks that nobody is counting.
     pub(super) contested: BTreeSet<TaskIx>,
-    /// Done tasks that want a second count and that nobody is counting.
-    pub(super) rechecks: BTreeSet<TaskIx>,
-    /// Done tasks that somebody is counting again.
-    pub(super) rechecking: BTreeSet<TaskIx>,
+    /// How much of it is counted a second time.
+    pub(super) recheck: Recheck,
+    pub(super) seconds: Seconds,
     pub(super) quarantined: BTreeSet<TaskIx>,
     /// Who holds each leased task.
     pub(super) holders: BTreeMap<TaskIx, Vec<WorkerIx>>,
@@ -94,8 +99,8 @@ impl Run {
             shaken: BTreeSet::new(),
             parking: Parking::default(),
             contested: BTreeSet::new(),
-            rechecks: BTreeSet::new(),
-            rechecking: BTreeSet::new(),
+            recheck: Recheck::default(),
+            seconds: Seconds::default(),
             quarantined: BTreeSet::new(),
             holders: BTreeMap::new(),
             alone: [BTreeSet::new(), BTreeSet::new()],
@@ -159,8 +164,8 @@ impl Run {
                 self.contested.remove(&task);
             }
             Stage::Done => {
-                self.rechecks.remove(&task);
-                self.rechecking.remove(&task);
+                let done = self.tasks.done(task).expect("stage is done");
+                self.seconds.forget(task, done.worker);
             }
             Stage::Leased => {}
         }
@@ -225,17 +230,9 @@ impl Run {
         self.odd.get(&task).map_or(&[], |odd| &odd.reports)
     }
 
-    /// Whether this fraction of all tasks, the same in every life of the coordinator, holds `task`.
-    pub(super) fn chosen_for_recheck(&self, task: TaskIx, fraction: f64) -> bool {
-        let draw = mix(mix(self.manifest.run.0) ^ u64::from(task)) >> 11;
-        (draw as f64) < fraction * (1u64 << 53) as f64
-    }
-
     /// Everything is counted, nothing is disputed and no second count is awaited.
     pub(super) fn all_done(&self) -> bool {
-        self.tasks.number(Stage::Done) == self.tasks.len()
-            && self.rechecks.is_empty()
-            && self.rechecking.is_empty()
+        self.tasks.number(Stage::Done) == self.tasks.len() && self.seconds.number() == 0
     }
 
     /// Its tasks are not all counted, and may be granted now or once it is resumed.
@@ -252,7 +249,7 @@ impl Run {
     pub(super) fn has_waiting(&self) -> bool {
         self.tasks.number(Stage::Pending) > 0
             || !self.contested.is_empty()
-            || !self.rechecks.is_empty()
+            || self.seconds.number_waiting() > 0
     }
 
     pub(super) fn note_arrival(&mut self, count: u64, cost: u64, now: Ticks) {

@@ -8,11 +8,7 @@ use common::{
     tally::{self, BadTally},
 };
 
-use super::{
-    Millis, Scheduler, run,
-    tasks::Stage,
-    workers::{Worker, WorkerIx},
-};
+use super::{Millis, Scheduler, run, tasks::Stage, workers::WorkerIx};
 use crate::store::{RunManifest, RunState};
 
 /// Quarantined tasks named in a status at most.
@@ -181,7 +177,7 @@ impl Scheduler {
             rechecks: Rechecks {
                 agreed: run.agreed,
                 conflicts: run.conflicts,
-                awaited: (run.rechecks.len() + run.rechecking.len()) as u64,
+                awaited: run.seconds.number() as u64,
                 quarantined: run
                     .quarantined
                     .iter()
@@ -254,10 +250,12 @@ impl Scheduler {
             .collect()
     }
 
-    fn worker_state(&self, worker: &Worker, now: Millis) -> WorkerState {
+    fn worker_state(&self, number: WorkerIx, now: Millis) -> WorkerState {
+        let worker = self.workers.get(number);
+        let barred = self.workers.standing(number).is_barred();
         let now = self.clock.at(now);
         let silent_from = worker.due + (worker.due - worker.seen).max(SILENT_AFTER_MS);
-        if worker.barred {
+        if barred {
             WorkerState::Barred
         } else if worker.left {
             WorkerState::Left
@@ -280,7 +278,7 @@ impl Scheduler {
         let worker = self.workers.get(number);
         WorkerStatus {
             info: worker.info.clone(),
-            state: self.worker_state(worker, now),
+            state: self.worker_state(number, now),
             leases: worker.leases.len() as u64,
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),

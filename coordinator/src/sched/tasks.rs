@@ -73,8 +73,43 @@ impl How {
     }
 }
 
-/// Bit of the `how` byte: a second worker, or the other orientation, gave the same count.
+/// Bit of the `how` byte: a second count agreed.
 const CONFIRMED: u8 = 16;
+
+/// Bit of the `how` byte: the second count was another machine's.
+const ELSEWHERE: u8 = 32;
+
+/// Bit of the `how` byte: the task was drawn by lot to be counted twice.
+const DRAWN: u8 = 64;
+
+/// Who agreed with a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Confirmed {
+    /// Nobody counted it again.
+    No,
+    /// The machine that counted it first, the other way round.
+    Here,
+    /// Another machine.
+    Elsewhere,
+}
+
+impl Confirmed {
+    fn pack(self) -> u8 {
+        match self {
+            Self::No => 0,
+            Self::Here => CONFIRMED,
+            Self::Elsewhere => CONFIRMED | ELSEWHERE,
+        }
+    }
+
+    fn unpack(byte: u8) -> Self {
+        match (byte & CONFIRMED != 0, byte & ELSEWHERE != 0) {
+            (false, _) => Self::No,
+            (true, false) => Self::Here,
+            (true, true) => Self::Elsewhere,
+        }
+    }
+}
 
 /// An accepted count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +118,9 @@ pub(super) struct Done {
     pub(super) worker: WorkerIx,
     /// `None` for a count found on disk.
     pub(super) how: Option<How>,
-    pub(super) confirmed: bool,
+    pub(super) confirmed: Confirmed,
+    /// It was drawn by lot to be counted twice.
+    pub(super) drawn: bool,
 }
 
 /// All tasks of one run.
@@ -157,12 +194,18 @@ impl TaskTable {
         self.enter(task, cost, Stage::Done);
         self.counts[task as usize] = done.count;
         self.workers[task as usize] = done.worker;
-        self.how[task as usize] =
-            done.how.map_or(0, How::pack) | if done.confirmed { CONFIRMED } else { 0 };
+        let drawn = if done.drawn { DRAWN } else { 0 };
+        self.how[task as usize] = done.how.map_or(0, How::pack) | done.confirmed.pack() | drawn;
     }
 
-    pub(super) fn confirm(&mut self, task: TaskIx) {
-        self.how[task as usize] |= CONFIRMED;
+    /// A second count agreed.
+    pub(super) fn confirm(&mut self, task: TaskIx, by: Confirmed) {
+        self.how[task as usize] |= by.pack();
+    }
+
+    /// The task counts among those drawn from now on.
+    pub(super) fn draw(&mut self, task: TaskIx) {
+        self.how[task as usize] |= DRAWN;
     }
 
     /// The accepted count, if there is one.
@@ -172,7 +215,8 @@ impl TaskTable {
             count: self.counts[at],
             worker: self.workers[at],
             how: How::unpack(self.how[at]),
-            confirmed: self.how[at] & CONFIRMED != 0,
+            confirmed: Confirmed::unpack(self.how[at]),
+            drawn: self.how[at] & DRAWN != 0,
         })
     }
 
@@ -211,7 +255,13 @@ mod tests {
                     kernel,
                     orientation,
                 };
-                assert_eq!(How::unpack(how.pack() | CONFIRMED), Some(how));
+                for by in [Confirmed::No, Confirmed::Here, Confirmed::Elsewhere] {
+                    let byte = how.pack() | by.pack() | DRAWN;
+                    assert_eq!(
+                        (How::unpack(byte), Confirmed::unpack(byte)),
+                        (Some(how), by)
+                    );
+                }
             }
         }
         assert_eq!(How::unpack(0), None);

@@ -8,7 +8,7 @@ use common::{
     sync::WorkerInfo,
 };
 
-use super::{clock::Ticks, run::RunIx, tasks::TaskIx};
+use super::{clock::Ticks, run::RunIx, tasks::TaskIx, trust::Standing};
 
 /// A worker's index in [`Workers`].
 pub(super) type WorkerIx = u32;
@@ -91,8 +91,6 @@ pub(super) struct Worker {
     /// Its threads, as counted among those of all live workers.
     live_threads: u64,
     pub(super) tasks_done: u64,
-    pub(super) faults: u64,
-    pub(super) barred: bool,
     pub(super) declined: Vec<Declined>,
     speed: Speed,
 }
@@ -131,8 +129,6 @@ impl Worker {
             forget_at: None,
             live_threads: 0,
             tasks_done: 0,
-            faults: 0,
-            barred: false,
             declined: Vec::new(),
             speed: Speed::default(),
         }
@@ -220,6 +216,9 @@ struct Slot {
     worker: Option<Box<Worker>>,
     /// Tasks refer to it: the number can never name another worker.
     pinned: bool,
+    /// Where it runs; 0 while that is not known.
+    machine: u64,
+    standing: Standing,
 }
 
 /// All workers, by number and by name.
@@ -257,6 +256,8 @@ impl Workers {
             id,
             worker: None,
             pinned: false,
+            machine: 0,
+            standing: Standing::default(),
         };
         let number = match self.free.pop() {
             Some(number) => {
@@ -296,9 +297,7 @@ impl Workers {
     fn forget_some(&mut self, number: usize) {
         let mut lost: Vec<_> = self
             .iter()
-            .filter(|(_, worker)| {
-                worker.deadline.is_none() && worker.leases.is_empty() && !worker.barred
-            })
+            .filter(|(_, worker)| worker.deadline.is_none() && worker.leases.is_empty())
             .map(|(number, worker)| (worker.seen, number))
             .collect();
         lost.sort_unstable();
@@ -327,7 +326,8 @@ impl Workers {
             self.gone.pop_first();
             let known = self.get_mut(worker);
             known.forget_at = None;
-            if known.leases.is_empty() && !known.barred && known.faults == 0 {
+            let known = self.get(worker);
+            if known.leases.is_empty() && self.standing(worker).faults() == 0 {
                 self.forget(worker);
             }
         }
@@ -349,6 +349,39 @@ impl Workers {
     fn gone_until(&mut self, worker: WorkerIx, at: Ticks) {
         self.get_mut(worker).forget_at = Some(at);
         self.gone.insert((at, worker));
+    }
+
+    /// What its counts have shown of a worker, remembered or not.
+    pub(super) fn standing(&self, worker: WorkerIx) -> Standing {
+        self.slots[worker as usize].standing
+    }
+
+    /// What its counts have shown of a worker; from now on its number stays.
+    pub(super) fn standing_mut(&mut self, worker: WorkerIx) -> &mut Standing {
+        let slot = &mut self.slots[worker as usize];
+        slot.pinned = true;
+        &mut slot.standing
+    }
+
+    /// Takes a worker's word on which machine it runs.
+    pub(super) fn runs_on(&mut self, worker: WorkerIx, machine: u64) {
+        self.slots[worker as usize].machine = machine;
+    }
+
+    /// Whether two workers share their hardware, as far as is known: those that do not name their
+    /// machine are taken to share one, so that nobody becomes two opinions by saying nothing.
+    pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
+        let machine = |worker: WorkerIx| self.slots[worker as usize].machine;
+        one == other || machine(one) == machine(other)
+    }
+
+    /// Live workers on another machine than this one's that take what they are given.
+    pub(super) fn elsewhere(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
+        self.live_ones().filter(move |&other| {
+            let known = self.get(other);
+            let idle = known.draining || self.standing(other).is_barred();
+            !idle && known.session.is_some() && !self.same_machine(worker, other)
+        })
     }
 
     pub(super) fn id(&self, worker: WorkerIx) -> WorkerId {
@@ -459,5 +492,6 @@ pub(super) fn unknown_worker(id: WorkerId) -> WorkerInfo {
         kernel: KernelName::Scalar,
         threads: 1,
         memory_bytes_per_thread: 0,
+        machine: 0,
     }
 }

@@ -62,6 +62,7 @@ impl TryFrom<v1::WorkerInfo> for WorkerInfo {
             kernel: kernel("kernel", worker.kernel)?,
             threads: worker.threads,
             memory_bytes_per_thread: worker.memory_bytes_per_thread,
+            machine: worker.machine,
         })
     }
 }
@@ -76,6 +77,7 @@ impl From<WorkerInfo> for v1::WorkerInfo {
             kernel: v1::Kernel::from(worker.kernel).into(),
             threads: worker.threads,
             memory_bytes_per_thread: worker.memory_bytes_per_thread,
+            machine: worker.machine,
         }
     }
 }

@@ -46,6 +46,8 @@ impl Coordinator {
         let mut scheduler = Scheduler::new(around.scenario.config.clone(), jitter);
         let plan = around.scenario.truth.plan.clone();
         scheduler.add_run(&stored.manifest, plan, stored.state);
+        scheduler.draw_by([around.scenario.seed.to_be_bytes()[7]; 32]);
+        scheduler.restore_recheck(RUN, around.scenario.recheck);
         around.ledger.restarted(&rows);
         for row in rows {
             scheduler.restore_task(RUN, row);

@@ -1,6 +1,6 @@
 //! What a seed decides: the cluster and how badly it is treated.
 
-use coordinator::sched::Config;
+use coordinator::{recheck::Recheck, sched::Config};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -52,6 +52,8 @@ pub struct Scenario {
     pub ms_per_cost: f64,
     /// Uses the store of files, and not the model of it.
     pub files: bool,
+    /// How much is counted twice.
+    pub recheck: Recheck,
     /// The scheduler's limits.
     pub config: Config,
     /// What goes wrong.
@@ -103,11 +105,9 @@ impl Scenario {
         };
         let mean_task_ms = 10f64.powf(rng.random_range(1.5..4.8));
         let recheck = if liars > 0 {
-            1.0
-        } else if rng.random_bool(0.3) {
-            rng.random_range(0.0..0.5)
+            Recheck::All
         } else {
-            0.0
+            Recheck::Auto
         };
         Self {
             seed,
@@ -116,10 +116,8 @@ impl Scenario {
             threads: rng.random_range(1..=8),
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost,
-            config: Config {
-                recheck,
-                ..Config::default()
-            },
+            config: Config::default(),
+            recheck,
             faults: Faults {
                 loss: chance(&mut rng, 0.3),
                 repeat: chance(&mut rng, 0.2),

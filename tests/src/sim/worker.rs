@@ -77,6 +77,7 @@ impl Worker {
                 kernel,
                 threads,
                 memory_bytes_per_thread: 1 << 30,
+                machine: u64::try_from(id).unwrap_or(0),
             },
             life: 0,
             up: true,

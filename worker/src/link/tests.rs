@@ -34,6 +34,7 @@ fn info() -> WorkerInfo {
         kernel: Kernel::SCALAR.name(),
         threads: 2,
         memory_bytes_per_thread: 1 << 24,
+        machine: 0,
     }
 }
 

@@ -9,7 +9,7 @@ fn an_unknown_worker_gets_a_few_tasks_a_thread() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
     worker.info.threads = 2;
-    assert_eq!(worker.sync(&mut scheduler, 0).grants.len(), 8);
+    assert_eq!(worker.sync(&mut scheduler, 0).grants.len(), 4);
 }
 
 #[test]
@@ -119,6 +119,9 @@ fn the_higher_priority_is_served_first_then_the_older_run() {
             ..manifest(run, priority)
         };
         scheduler.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
+    }
+    for run in [RUN, urgent, younger] {
+        scheduler.restore_recheck(run, Recheck::Millionths(0));
     }
     let served: Vec<_> = scheduler
         .runs()

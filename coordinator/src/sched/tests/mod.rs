@@ -5,6 +5,7 @@ mod grants;
 mod leases;
 mod parking;
 mod results;
+mod trust;
 mod workers;
 
 use std::sync::LazyLock;
@@ -20,7 +21,10 @@ use common::{
 };
 
 use super::*;
-use crate::store::{MemoryStore, Record, Store};
+use crate::{
+    recheck::Recheck,
+    store::{MemoryStore, Record, Store},
+};
 
 const RUN: RunId = RunId(7);
 
@@ -80,6 +84,13 @@ fn scheduler_with(config: Config) -> Scheduler {
     scheduler
 }
 
+/// A run of which so much is counted twice.
+fn rechecked(recheck: Recheck) -> Scheduler {
+    let mut scheduler = scheduler();
+    scheduler.restore_recheck(RUN, recheck);
+    scheduler
+}
+
 fn scheduler() -> Scheduler {
     scheduler_with(Config::default())
 }
@@ -87,10 +98,12 @@ fn scheduler() -> Scheduler {
 /// The next life of the coordinator, with everything the first one decided on disk.
 fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
     let mut store = MemoryStore::new();
-    store.create(&manifest(RUN, 0)).unwrap();
+    let manifest = first.runs()[0].manifest.clone();
+    store.create(&manifest).unwrap();
     store.apply(&changes(first)).unwrap();
     let mut second = Scheduler::new(config, 2);
-    second.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+    second.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
+    second.restore_recheck(RUN, first.runs[0].recheck);
     store
         .scan(RUN, &mut |row| second.restore_task(RUN, row))
         .unwrap();
@@ -154,6 +167,7 @@ impl Puppet {
                 kernel: KernelName::Scalar,
                 threads: 1,
                 memory_bytes_per_thread: 1 << 30,
+                machine: u64::try_from(id).unwrap_or(0) + 1,
             },
             held: Vec::new(),
             wants: 60.0,

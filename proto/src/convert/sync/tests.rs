@@ -46,6 +46,7 @@ fn any_worker() -> impl Strategy<Value = WorkerInfo> {
                 kernel,
                 threads,
                 memory_bytes_per_thread: memory,
+                machine: memory.rotate_left(7),
             },
         )
 }
@@ -224,6 +225,7 @@ fn sample_request() -> SyncRequest {
             kernel: KernelName::Scalar,
             threads: limits::THREADS,
             memory_bytes_per_thread: u64::MAX,
+            machine: u64::MAX,
         },
         held: vec![
             HeldLease {

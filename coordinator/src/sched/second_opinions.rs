@@ -1,0 +1,152 @@
+//! Whom to ask for a second count, and for one that decides between counts that contradict.
+
+use common::count::Orientation;
+
+use super::{
+    Scheduler,
+    clock::Ticks,
+    grants::{Choice, SCAN},
+    run::RunIx,
+    tasks::TaskIx,
+    workers::{Purpose, WorkerIx},
+};
+
+/// How long a second count waits for a worker that counts with another kernel.
+const KERNEL_PATIENCE_MS: Ticks = 60_000;
+
+/// How much slower than the worker at hand a thread with another kernel may be.
+const KERNEL_SLOWDOWN: f64 = 1.5;
+
+pub(super) fn opposite(orientation: Orientation) -> Orientation {
+    match orientation {
+        Orientation::Upright => Orientation::Turned,
+        Orientation::Turned => Orientation::Upright,
+    }
+}
+
+impl Scheduler {
+    /// A done task of another machine that wants a second count: the other way round, and with
+    /// another kernel if the fleet has one that is fast enough.
+    pub(super) fn choose_second(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let now = self.clock.ticks();
+        let in_run = &self.runs[run];
+        let others = in_run
+            .seconds
+            .waiting()
+            .filter(|&(first, _)| !self.workers.same_machine(first, worker));
+        let mut tasks = others
+            .flat_map(|(first, tasks)| tasks.iter().take(SCAN).map(move |task| (first, task)))
+            .take(SCAN * SCAN);
+        let (_, (&task, _)) = tasks.find(|&(first, (&task, &since))| {
+            let patient = now < since + KERNEL_PATIENCE_MS;
+            !(patient && self.another_kernel_would_do((run, task), first, worker))
+        })?;
+        Some(self.second(run, task))
+    }
+
+    /// With nothing else to do, and nobody else there: the worker's own counts, the other way round.
+    /// That finds errors that come and go, not those that stay.
+    pub(super) fn choose_own_second(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let in_run = &self.runs[run];
+        let own = in_run
+            .seconds
+            .waiting()
+            .filter(|&(first, _)| self.workers.same_machine(first, worker));
+        let nobody_else = |first| self.workers.elsewhere(first).next().is_none();
+        let (_, tasks) = own.into_iter().find(|&(first, _)| nobody_else(first))?;
+        let task = tasks.keys().next()?;
+        Some(self.second(run, *task))
+    }
+
+    fn second(&self, run: RunIx, task: TaskIx) -> Choice {
+        let how = self.runs[run].tasks.done(task).and_then(|done| done.how);
+        let first = how.map_or(Orientation::Upright, |how| how.orientation);
+        Choice {
+            task,
+            purpose: Purpose::Recheck,
+            orientation: opposite(first),
+        }
+    }
+
+    /// Whether a worker counts as the first one did, and another could do it otherwise, about as
+    /// fast.
+    fn another_kernel_would_do(
+        &self,
+        (run, task): (RunIx, TaskIx),
+        first: WorkerIx,
+        worker: WorkerIx,
+    ) -> bool {
+        let how = self.runs[run].tasks.done(task).and_then(|done| done.how);
+        let mine = &self.workers.get(worker).info;
+        if how.is_none_or(|how| how.kernel != mine.kernel) {
+            return false;
+        }
+        let of_a_thread = |worker: WorkerIx| {
+            let known = self.workers.get(worker);
+            let threads = f64::from(known.info.threads.max(1));
+            known.cost_per_second().map(|speed| speed / threads)
+        };
+        let Some(my_speed) = of_a_thread(worker) else {
+            return false;
+        };
+        self.workers.elsewhere(first).take(SCAN).any(|other| {
+            self.workers.get(other).info.kernel != mine.kernel
+                && of_a_thread(other).is_some_and(|speed| speed * KERNEL_SLOWDOWN >= my_speed)
+        })
+    }
+
+    /// A contested task to which this worker's count could add something, if possible through other
+    /// data than the counts there are.
+    pub(super) fn choose_contested(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let in_run = &self.runs[run];
+        in_run.contested.iter().take(SCAN).find_map(|&task| {
+            let reports = in_run.reports(task);
+            let own = reports.iter().rfind(|report| report.worker == worker);
+            let agrees = self
+                .decided_count(run, task)
+                .is_some_and(|count| own.is_some_and(|own| own.count == count));
+            let counted = |other| {
+                let mut by = reports.iter().map(|report| report.worker);
+                by.any(|by| self.workers.same_machine(by, other))
+            };
+            if !agrees
+                && counted(worker)
+                && self.workers.elsewhere(worker).any(|other| !counted(other))
+            {
+                return None;
+            }
+            let last = own.or(reports.last()).and_then(|report| report.how);
+            let same_kernel =
+                last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
+            let first = match last {
+                Some(how) if same_kernel => opposite(how.orientation),
+                Some(_) | None => Orientation::Upright,
+            };
+            let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
+            let orientation = match agrees {
+                true => first,
+                false => [first, opposite(first)].into_iter().find(new)?,
+            };
+            Some(Choice {
+                task,
+                purpose: Purpose::Decide,
+                orientation,
+            })
+        })
+    }
+
+    /// Whether a count of a contested task by this worker could tell something new.
+    pub(super) fn may_decide(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
+        let in_run = &self.runs[run];
+        let idle = self.workers.get(worker).draining || self.workers.standing(worker).is_barred();
+        let both = [Orientation::Upright, Orientation::Turned];
+        let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
+        let agrees = || {
+            let count = self.decided_count(run, task);
+            let mut own = in_run.reports(task).iter().rev();
+            let own = own.find(|report| report.worker == worker);
+            count.is_some() && own.map(|own| own.count) == count
+        };
+        !idle && (both.iter().any(new) || agrees())
+    }
+}

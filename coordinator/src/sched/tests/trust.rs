@@ -1,0 +1,292 @@
+//! Second counts, and what becomes of those who are wrong.
+
+use super::*;
+
+/// Workers on machines of their own.
+fn machines(ids: std::ops::RangeInclusive<u128>) -> Vec<Puppet> {
+    ids.map(Puppet::new).collect()
+}
+
+/// The first worker's count of one task is on record, and the other two count all the rest with
+/// everything compared, so that the first three are known to be good.
+fn known(ids: std::ops::RangeInclusive<u128>) -> (Scheduler, Vec<Puppet>, Grant) {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut workers = machines(ids);
+    let mut kept = None;
+    for round in 0..40 {
+        for worker in &mut workers {
+            worker.sync(&mut scheduler, round * 1_000);
+            for grant in std::mem::take(&mut worker.held) {
+                worker.say(&mut scheduler, &grant, truth(grant.task));
+                kept.get_or_insert(grant);
+            }
+        }
+    }
+    scheduler.audit().unwrap();
+    (scheduler, workers, kept.unwrap())
+}
+
+#[test]
+fn identities_on_one_machine_have_one_voice() {
+    for machine in [0, 77] {
+        let mut scheduler = scheduler();
+        let mut honest = Puppet::new(1);
+        honest.sync(&mut scheduler, 0);
+        let grant = honest.held[0];
+        let right = truth(grant.task);
+        honest.say(&mut scheduler, &grant, right);
+        for id in 2..=9 {
+            let mut other = Puppet::new(id);
+            other.info.machine = machine;
+            let (verdict, _) = other.say(&mut scheduler, &grant, right + 8);
+            assert_eq!(
+                verdict,
+                Verdict::Conflict,
+                "identity {id} on machine {machine}"
+            );
+        }
+        assert_eq!(numbers(&scheduler).quarantined, 1);
+        scheduler.audit().unwrap();
+        let (verdict, _) = Puppet::new(10).say(&mut scheduler, &grant, right);
+        assert_eq!(verdict, Verdict::Accepted);
+    }
+}
+
+#[test]
+fn two_unknown_machines_do_not_overturn_a_count_while_others_can_be_asked() {
+    let mut scheduler = scheduler();
+    let mut honest = Puppet::new(1);
+    honest.sync(&mut scheduler, 0);
+    let mut busy = Puppet::new(9);
+    busy.sync(&mut scheduler, 0);
+    let grant = honest.held[0];
+    let right = truth(grant.task);
+    honest.say(&mut scheduler, &grant, right);
+    for id in 2..=3 {
+        let (verdict, _) = Puppet::new(id).say(&mut scheduler, &grant, right + 8);
+        assert_eq!(verdict, Verdict::Conflict, "identity {id}");
+    }
+    let (verdict, _) = busy.say(&mut scheduler, &grant, right);
+    assert_eq!(verdict, Verdict::Conflict, "two against two");
+    let mut others = machines(20..=22);
+    others.push(honest);
+    others.push(busy);
+    drive(&mut scheduler, &mut others, 1_000);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn any_number_of_fresh_identities_does_not_overturn_a_known_machine() {
+    let (mut scheduler, workers, grant) = known(1..=3);
+    let right = truth(grant.task);
+    for id in 10..=16 {
+        let sybil = Puppet::new(id);
+        let (verdict, _) = sybil.say(&mut scheduler, &grant, right + 8);
+        let bad = [Verdict::Accepted, Verdict::Duplicate].contains(&verdict);
+        assert!(!bad, "identity {id}: {verdict:?}");
+    }
+    drive(&mut scheduler, &mut { workers }, 100_000);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn a_worker_found_wrong_is_doubted_then_barred_and_all_it_counted_is_counted_again() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut liar = machines(1..=1).remove(0);
+    liar.wants = 1e9;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        liar.sync(&mut scheduler, 0);
+        for grant in std::mem::take(&mut liar.held) {
+            liar.say(&mut scheduler, &grant, truth(grant.task) + 1);
+            told.push(grant);
+        }
+    }
+    assert!(told.len() >= 4, "{}", told.len());
+    let mut honest = machines(2..=4);
+    let state = |scheduler: &Scheduler| {
+        let workers = scheduler.workers(Millis(0));
+        let liar = workers.iter().find(|worker| worker.info.id == WorkerId(1));
+        liar.map(|liar| liar.state)
+    };
+    // Two against one is not enough where nobody is known; three are.
+    for (at, lease) in told[..2].iter().enumerate() {
+        for worker in &honest {
+            worker.say(&mut scheduler, lease, truth(lease.task));
+        }
+        let barred = state(&scheduler) == Some(WorkerState::Barred);
+        assert_eq!(barred, at == 1, "after {} wrong counts", at + 1);
+        let status = scheduler.status(RUN, Millis(0)).unwrap();
+        assert_eq!(
+            status.rechecks.awaited
+                + status.tasks.done
+                + status.tasks.pending
+                + status.tasks.leased,
+            TRUTH.plan.tasks() + (told.len() - at - 1) as u64,
+            "all it alone counted is to be counted again"
+        );
+    }
+    let reply = liar.sync(&mut scheduler, 1_000);
+    assert_eq!(reply.grants, []);
+    assert!(reply.reason.contains("memory"), "{}", reply.reason);
+    // Its other counts were as wrong, and nobody had looked: they are all found now.
+    drive(&mut scheduler, &mut honest, 2_000);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn an_always_wrong_worker_beside_two_honest_ones_is_barred_within_20_compared_counts() {
+    for seed in 0..20 {
+        let mut scheduler = Scheduler::new(Config::default(), seed);
+        scheduler.restored(Millis(0));
+        scheduler.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+        scheduler.restore_recheck(RUN, Recheck::All);
+        let mut workers = machines(1..=3);
+        let mut compared = 0;
+        let mut now = 0;
+        while scheduler.poll_finished().is_none() {
+            now += 1_000;
+            assert!(
+                now < 1_000_000,
+                "seed {seed}: {:#?}",
+                scheduler.status(RUN, Millis(now))
+            );
+            for worker in &mut workers {
+                let wrong = u64::from(worker.info.id == WorkerId(1));
+                worker.sync(&mut scheduler, now);
+                for grant in std::mem::take(&mut worker.held) {
+                    let said = worker.say(&mut scheduler, &grant, truth(grant.task) + wrong);
+                    compared += u64::from(wrong == 1 && said.0 == Verdict::Conflict);
+                }
+                scheduler.audit().unwrap();
+            }
+        }
+        assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)), "seed {seed}");
+        assert!(compared <= 20, "seed {seed}: {compared} compared");
+        let workers = scheduler.workers(Millis(now));
+        let liar = workers
+            .iter()
+            .find(|worker| worker.info.id == WorkerId(1))
+            .unwrap();
+        assert_eq!(liar.state, WorkerState::Barred, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_machine_alone_counts_its_own_tasks_again_at_the_end_and_the_other_way_round() {
+    let mut scheduler = rechecked(Recheck::All);
+    // Two workers, one machine.
+    let mut workers = machines(1..=2);
+    for worker in &mut workers {
+        worker.info.machine = 5;
+    }
+    let mut firsts = 0;
+    let mut now = 0;
+    while scheduler.poll_finished().is_none() {
+        now += 1_000;
+        assert!(now < 1_000_000);
+        for worker in &mut workers {
+            worker.sync(&mut scheduler, now);
+            for grant in &worker.held {
+                match grant.orientation {
+                    Orientation::Upright => firsts += 1,
+                    Orientation::Turned => {
+                        assert_eq!(numbers(&scheduler).pending, 0, "firsts come first");
+                    }
+                }
+            }
+            worker.finish(&mut scheduler, now);
+        }
+    }
+    assert!(firsts > 0);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn a_second_count_waits_a_while_for_another_kernel() {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut workers = machines(1..=3);
+    workers[2].info.kernel = KernelName::Avx2;
+    for worker in &mut workers {
+        worker.sync(&mut scheduler, 0);
+        worker.wants = 0.0;
+    }
+    for worker in &mut workers {
+        worker.finish(&mut scheduler, 1_000);
+    }
+    let second_of_first = |scheduler: &mut Scheduler, worker: &mut Puppet, now| {
+        worker.wants = 60.0;
+        let reply = worker.sync(scheduler, now);
+        worker.wants = 0.0;
+        let done = |grant: &&Grant| {
+            let done = scheduler.runs[0].tasks.done(run::index(grant.task.task));
+            done.is_some_and(|done| scheduler.workers.id(done.worker) == WorkerId(1))
+        };
+        reply.grants.iter().filter(done).count()
+    };
+    let [_, same, other] = &mut workers[..] else {
+        unreachable!()
+    };
+    assert_eq!(second_of_first(&mut scheduler, same, 2_000), 0);
+    assert!(second_of_first(&mut scheduler, other, 3_000) > 0);
+    for worker in &mut workers {
+        worker.wants = 60.0;
+    }
+    drive(&mut scheduler, &mut workers, 4_000);
+}
+
+#[test]
+fn a_complete_run_is_rechecked_on_demand_and_corrected() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut liar = machines(1..=1).remove(0);
+    let mut lies = 0;
+    let mut now = 0;
+    // Nobody looks: the total is wrong, by a multiple of 8.
+    while scheduler.poll_finished().is_none() {
+        now += 1_000;
+        liar.sync(&mut scheduler, now);
+        for grant in std::mem::take(&mut liar.held) {
+            let wrong = u64::from(lies < 2) * 8;
+            lies += 1;
+            liar.say(&mut scheduler, &grant, truth(grant.task) + wrong);
+        }
+    }
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total + 16)));
+    assert_eq!(scheduler.conclude(RUN, false), Some(RunState::Contradicted));
+    let mut honest = machines(2..=3);
+    let command = Command::Recheck(Recheck::All);
+    let state = scheduler.control(RUN, command, Millis(now));
+    assert_eq!(state, Ok(RunState::Running));
+    drive(&mut scheduler, &mut honest, now);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+    // Once more is no work: everything is confirmed.
+    assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Complete));
+    let state = scheduler.control(RUN, command, Millis(now));
+    assert_eq!(state, Ok(RunState::Complete));
+}
+
+#[test]
+fn a_barred_worker_works_again_once_it_is_trusted() {
+    let mut scheduler = scheduler();
+    scheduler.restore_distrust(WorkerId(1), true);
+    let mut worker = Puppet::new(1);
+    assert_eq!(worker.sync(&mut scheduler, 0).grants, []);
+    scheduler.trust(WorkerId(1));
+    assert!(!worker.sync(&mut scheduler, 1_000).grants.is_empty());
+    drive(&mut scheduler, &mut [worker], 2_000);
+}
+
+#[test]
+fn all_counts_of_a_doubted_worker_are_compared_for_a_while() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    scheduler.restore_distrust(WorkerId(1), false);
+    let mut workers = machines(1..=2);
+    drive(&mut scheduler, &mut workers, 0);
+    let by_it =
+        |done: &Change| matches!(done, Change::Accepted(record) if record.worker == WorkerId(1));
+    let changes = changes(&mut scheduler);
+    let counted = changes.iter().filter(|change| by_it(change)).count();
+    let status = scheduler.status(RUN, Millis(0)).unwrap();
+    assert!(counted > 0);
+    assert_eq!(status.rechecks.agreed, counted as u64);
+}

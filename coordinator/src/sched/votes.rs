@@ -1,0 +1,123 @@
+//! Which of several counts of a task is right, if that can be said.
+//!
+//! Identities cost nothing: whoever wants two can have them. So machines vote, not identities, each
+//! with its latest word; a count needs two of them; and identities that nobody has seen before do
+//! not outvote one that others have agreed with: see [`decide`].
+
+use std::collections::BTreeMap;
+
+use super::{Scheduler, run::RunIx, tasks::TaskIx, workers::WorkerIx};
+
+/// What speaks for one count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Support {
+    /// Machines whose word has proved good before.
+    pub(super) seasoned: usize,
+    /// All machines.
+    pub(super) machines: usize,
+}
+
+/// The count on which two machines agree and that has more support than any other, if there is one.
+/// Without a seasoned machine on its side it must lead by `lead` machines.
+pub(super) fn decide(support: &BTreeMap<u64, Support>, lead: usize) -> Option<u64> {
+    let (&count, &best) = support.iter().max_by_key(|&(_, support)| *support)?;
+    let others = support.iter().filter(|&(&other, _)| other != count);
+    let next = others
+        .map(|(_, &support)| support)
+        .max()
+        .unwrap_or_default();
+    let leads = match best.seasoned {
+        0 => next.seasoned == 0 && best.machines >= next.machines + lead,
+        _ => best > next,
+    };
+    (best.machines >= 2 && leads).then_some(count)
+}
+
+impl Scheduler {
+    /// What speaks for each count of a contested task.
+    pub(super) fn support(&self, run: RunIx, task: TaskIx) -> BTreeMap<u64, Support> {
+        let in_run = &self.runs[run];
+        // A worker that changed its mind has its latest word.
+        let mut words: Vec<(WorkerIx, u64)> = Vec::new();
+        for report in in_run.reports(task) {
+            words.retain(|&(by, _)| by != report.worker);
+            words.push((report.worker, report.count));
+        }
+        let mut support: BTreeMap<u64, Support> = BTreeMap::new();
+        for (at, &(worker, count)) in words.iter().enumerate() {
+            let seconds = |&&(by, same): &&(WorkerIx, u64)| {
+                same == count && self.workers.same_machine(by, worker)
+            };
+            let support = support.entry(count).or_default();
+            if words[..at].iter().find(seconds).is_none() {
+                support.machines += 1;
+                support.seasoned += usize::from(self.workers.standing(worker).is_seasoned());
+            }
+        }
+        // Two machines had agreed on it; one of them is among the reports.
+        let agreed = in_run.odd.get(&task).and_then(|odd| odd.agreed);
+        if let Some(support) = agreed.and_then(|count| support.get_mut(&count)) {
+            support.machines += 1;
+            support.seasoned += 1;
+        }
+        support
+    }
+
+    /// The right count of a contested task, once that can be said. Where nobody is known, two against
+    /// one are enough only while there is nobody else to ask.
+    pub(super) fn decided_count(&self, run: RunIx, task: TaskIx) -> Option<u64> {
+        let reports = self.runs[run].reports(task);
+        let now = self.clock.ticks();
+        let has_counted = |worker| {
+            let mut by = reports.iter().map(|report| report.worker);
+            by.any(|by| self.workers.same_machine(by, worker))
+        };
+        let first = reports.first()?.worker;
+        let mut others = self.workers.elsewhere(first);
+        let others_wait =
+            others.any(|other| !has_counted(other) && !self.workers.get(other).declines(run, now));
+        decide(&self.support(run, task), if others_wait { 2 } else { 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_machines_decide_unless_somebody_better_known_disagrees() {
+        for (votes, decided) in [
+            // (count, machines known to be good, machines)
+            (&[(1, 0, 1), (2, 0, 1)][..], None),
+            (&[(1, 0, 2)], Some(1)),
+            (&[(1, 0, 1), (2, 0, 2)], None),
+            (&[(1, 0, 2), (2, 0, 2)], None),
+            (&[(1, 0, 1), (2, 0, 3)], Some(2)),
+            (&[(1, 1, 1), (2, 0, 2)], None),
+            (&[(1, 1, 1), (2, 0, 9)], None),
+            (&[(1, 1, 2), (2, 0, 2)], Some(1)),
+            (&[(1, 1, 2), (2, 1, 1)], Some(1)),
+            (&[(1, 1, 1), (2, 1, 2), (3, 1, 1)], Some(2)),
+            (&[(1, 2, 2), (2, 2, 2)], None),
+            (&[(1, 2, 2), (2, 1, 3)], Some(1)),
+            (&[], None),
+        ] {
+            let support = votes
+                .iter()
+                .map(|&(count, seasoned, machines)| (count, Support { seasoned, machines }));
+            assert_eq!(decide(&support.collect(), 2), decided, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn a_lead_of_one_is_enough_where_nobody_else_can_be_asked() {
+        let of = |machines| Support {
+            seasoned: 0,
+            machines,
+        };
+        let decided = |first, second| decide(&[(1, of(first)), (2, of(second))].into(), 1);
+        assert_eq!(decided(1, 2), Some(2));
+        assert_eq!(decided(2, 2), None);
+        assert_eq!(decided(1, 1), None);
+    }
+}
