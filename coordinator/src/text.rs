@@ -19,13 +19,13 @@ pub(crate) fn plural(number: impl TryInto<u128>, noun: &str) -> String {
     format!("{} {noun}{s}", thousands(number))
 }
 
-/// "method frames"; with the layout where it is not the method's usual one.
-pub(crate) fn method_text(layout: Layout) -> String {
+/// The method's name; with the layout where that is not the method's usual one.
+pub(crate) fn method_name(layout: Layout) -> String {
     let method = layout.method();
     if layout == method.usual_layout() {
-        format!("method {method}")
+        method.to_string()
     } else {
-        format!("method {method}, {layout}")
+        format!("{method} ({layout})")
     }
 }
 
@@ -56,26 +56,130 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// Columns aligned under their headings, two spaces apart; the last line has no line end.
-pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = heads.iter().map(|head| head.chars().count()).collect();
-    for row in rows {
+/// A time that went by, in its largest unit: "3 s", "5 min", "7 h", "4 d".
+pub(crate) fn age(seconds: f64) -> String {
+    // As in `span`.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min", whole / 60),
+        3600..86_400 => format!("{} h", whole / 3600),
+        _ => format!("{} d", whole / 86_400),
+    }
+}
+
+/// What fits a terminal that nobody made wider.
+pub(crate) const WIDTH: usize = 80;
+
+/// The columns of the terminal that stdout is; `None` where it is none.
+pub(crate) fn stdout_width() -> Option<usize> {
+    let size = console::Term::stdout().size_checked();
+    size.map(|(_, columns)| usize::from(columns))
+}
+
+/// `text` after a label, its lines broken at spaces within [`WIDTH`] and indented under its first.
+pub(crate) fn labelled(label: &str, text: &str) -> String {
+    const INDENT: usize = 11;
+    let mut lines = format!("{label:<INDENT$}");
+    let mut column = INDENT;
+    for (place, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if place > 0 && column + 1 + length > WIDTH {
+            write!(lines, "\n{:INDENT$}", "").expect("writing to a string cannot fail");
+            column = INDENT;
+        } else if place > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+    }
+    lines
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    head: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Words,
+    /// Words that may be shortened, but not below this many characters.
+    Name(usize),
+    Numbers,
+}
+
+impl Column {
+    pub(crate) const fn words(head: &'static str) -> Self {
+        let kind = Kind::Words;
+        Self { head, kind }
+    }
+
+    pub(crate) const fn name(head: &'static str) -> Self {
+        let kind = Kind::Name(8);
+        Self { head, kind }
+    }
+
+    pub(crate) const fn numbers(head: &'static str) -> Self {
+        let kind = Kind::Numbers;
+        Self { head, kind }
+    }
+}
+
+/// Columns under their headings, two spaces apart, numbers to the right; names are shortened where
+/// the table would be wider than `width`. The last line has no line end.
+pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let heads: Vec<String> = columns
+        .iter()
+        .map(|column| column.head.to_owned())
+        .collect();
+    let mut widths = vec![0; columns.len()];
+    for row in std::iter::once(&heads).chain(rows) {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
+    let whole = widths.iter().sum::<usize>() + 2 * columns.len().saturating_sub(1);
+    let too_wide = width.map_or(0, |width| whole.saturating_sub(width));
+    for (column, width) in columns.iter().zip(&mut widths) {
+        if let Kind::Name(least) = column.kind {
+            *width = width.saturating_sub(too_wide).max(least.min(*width));
+        }
+    }
     let mut text = String::new();
     for row in std::iter::once(&heads).chain(rows) {
         let mut line = String::new();
-        for (cell, &width) in row.iter().zip(&widths) {
-            write!(line, "{cell:<width$}  ").expect("writing to a string cannot fail");
+        for ((column, cell), &width) in columns.iter().zip(row).zip(&widths) {
+            let cell = shortened(cell, width);
+            match column.kind {
+                Kind::Words | Kind::Name(_) => write!(line, "{cell:<width$}  "),
+                Kind::Numbers => write!(line, "{cell:>width$}  "),
+            }
+            .expect("writing to a string cannot fail");
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text.pop();
     text
+}
+
+/// At most `most` characters: what is left out of the middle is marked, for numbered names differ at
+/// their ends.
+fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (first, last) = (kept / 2, kept - kept / 2);
+    let start = text.chars().take(first);
+    let end = text.chars().skip(length - last);
+    start.chain(['…']).chain(end).collect()
 }
 
 /// An error with its causes, except for those that it names itself.
@@ -112,9 +216,9 @@ mod tests {
         for (number, text) in [(0, "0 tasks"), (1, "1 task"), (1683, "1,683 tasks")] {
             assert_eq!(plural(number, "task"), text);
         }
-        assert_eq!(method_text(Layout::Border), "method rows");
-        assert_eq!(method_text(Layout::FirstRows), "method rows, first-rows");
-        assert_eq!(method_text(Layout::Frames), "method frames");
+        assert_eq!(method_name(Layout::Border), "rows");
+        assert_eq!(method_name(Layout::FirstRows), "rows (first-rows)");
+        assert_eq!(method_name(Layout::Frames), "frames");
     }
 
     #[test]
@@ -131,11 +235,54 @@ mod tests {
     }
 
     #[test]
+    fn ages_name_their_largest_unit() {
+        for (seconds, text) in [(0.2, "0 s"), (59.0, "59 s"), (200.0, "3 min"), (1e5, "1 d")] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
     fn tables_align() {
         let rows = [
             vec!["a".to_owned(), "10".to_owned()],
             vec!["long".to_owned(), "2".to_owned()],
         ];
-        assert_eq!(table(&["name", "n"], &rows), "name  n\na     10\nlong  2");
+        let columns = [Column::words("name"), Column::numbers("n")];
+        assert_eq!(table(&columns, &rows, None), "name   n\na     10\nlong   2");
+    }
+
+    #[test]
+    fn names_give_way_where_a_table_is_too_wide() {
+        let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
+        let rows = [row("rack-07-node-0012"), row("rack-07-node-0013")];
+        let columns = [Column::name("NAME"), Column::numbers("DONE")];
+        let lines = |width| table(&columns, &rows, width);
+        assert!(lines(None).contains("rack-07-node-0012     1"));
+        assert!(lines(Some(40)).contains("rack-07-node-0012     1"));
+        let narrow = lines(Some(18));
+        assert_eq!(
+            narrow,
+            "NAME          DONE\nrack-…e-0012     1\nrack-…e-0013     1"
+        );
+        assert!(lines(Some(1)).contains("rac…0012"));
+    }
+
+    #[test]
+    fn long_texts_are_broken_under_their_label() {
+        assert_eq!(
+            labelled("waiting:", "for a worker"),
+            "waiting:   for a worker"
+        );
+        let text = labelled("tasks:", &"1234567 ".repeat(20));
+        assert!(text.lines().count() > 1);
+        for (place, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+            let start = if place == 0 {
+                "tasks:     1"
+            } else {
+                "           1"
+            };
+            assert!(line.starts_with(start), "{line}");
+        }
     }
 }

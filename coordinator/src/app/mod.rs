@@ -35,7 +35,7 @@ use crate::{
     exit::Exit,
     sched::{Config, RunStatus, Scheduler},
     store::{DiskStore, RunManifest, RunState, Store, StoredRun},
-    text::{method_text, one_line, plural, tell, thousands},
+    text::{method_name, one_line, plural, tell, thousands},
 };
 
 /// Nobody waits longer than this without a word about why.
@@ -211,10 +211,10 @@ fn serves(status: &RunStatus) -> String {
         }
     };
     format!(
-        "run {}\n  N = {}, {}, plan {}, {}, {} done{paused}",
+        "run {}\n  N = {}, method {}, plan {}, {}, {} done{paused}",
         manifest.run,
         manifest.spec.board,
-        method_text(manifest.spec.layout),
+        method_name(manifest.spec.layout),
         manifest.plan.short(),
         plural(tasks.total, "task"),
         thousands(tasks.done.into()),

@@ -9,7 +9,7 @@ use super::{Driver, RequestError};
 use crate::{
     sched::RunSummary,
     store::{RunManifest, RunState},
-    text::method_text,
+    text::method_name,
 };
 
 /// A run that is asked for.
@@ -28,7 +28,7 @@ pub struct Submission {
 pub enum SubmitError {
     /// The board is being counted, or was, by the same method.
     #[error(
-        "run {run} is there already: N = {n}, {method}, {state}; --again starts another run of the \
+        "run {run} is there already: N = {n}, method {method}, {state}; --again starts another run of the \
          board",
         state = state.name()
     )]
@@ -85,7 +85,7 @@ impl Driver {
             Some(run) if !again => Err(SubmitError::Exists {
                 run: run.manifest.run,
                 n: spec.board.n(),
-                method: method_text(spec.layout),
+                method: method_name(spec.layout),
                 state: run.state,
             }
             .into()),

@@ -17,7 +17,7 @@ use super::{
     output::print,
     render,
 };
-use crate::{app::task_cost, exit::Exit};
+use crate::{app::task_cost, exit::Exit, text::stdout_width};
 
 /// Options of `runs`.
 #[derive(Clone, Debug, Args)]
@@ -97,7 +97,7 @@ pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyh
             }
         }
         false if runs.is_empty() => print("there are no runs; start one with `queensctl submit`")?,
-        false => print(&render::runs_table(&runs))?,
+        false => print(&render::runs_table(&runs, stdout_width()))?,
     }
     Ok(Exit::Success)
 }

@@ -1,7 +1,7 @@
 //! `queensctl status`: once, or again and again.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     time::Duration,
 };
 
@@ -18,7 +18,10 @@ use super::{
     output::print,
     render,
 };
-use crate::{exit::Exit, text::tell};
+use crate::{
+    exit::Exit,
+    text::{stdout_width, tell},
+};
 
 /// Between two attempts of `status --watch` to reach a coordinator that was there before.
 const RETRY: Duration = Duration::from_secs(1);
@@ -103,7 +106,7 @@ fn show_end(status: &v1::Status, json: bool) -> anyhow::Result<()> {
 fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
     match json {
         true => print(&render::status_json(status)?.to_string()),
-        false => print(&render::status_text(status)?),
+        false => print(&render::status_text(status, stdout_width())?),
     }
 }
 
@@ -111,30 +114,53 @@ fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
 struct Screen {
     json: bool,
     /// A terminal shows one text, which changes; a file or a pipe gets one after the other.
-    redraw: bool,
+    terminal: bool,
     last: Option<v1::Status>,
+    /// Lines on the terminal that the next text replaces.
+    drawn: usize,
 }
 
 impl Screen {
     fn new(json: bool) -> Self {
         Self {
             json,
-            redraw: !json && io::stdout().is_terminal(),
+            terminal: !json && io::stdout().is_terminal(),
             last: None,
+            drawn: 0,
         }
     }
 
     fn show(&mut self, status: &v1::Status) -> anyhow::Result<()> {
-        let news = without_clocks(status);
-        if !self.redraw && self.last.as_ref() == Some(&news) {
-            return Ok(());
+        if self.terminal {
+            return self.redraw(&render::status_text(status, stdout_width())?);
         }
-        self.last = Some(news);
-        if self.redraw {
-            // Clears the terminal and goes to its top left corner.
-            let _ = write!(io::stdout(), "\x1b[2J\x1b[H");
+        match self.is_news(status) {
+            true => show_status(status, self.json),
+            false => Ok(()),
         }
-        show_status(status, self.json)
+    }
+
+    /// Whether there is anything to tell that was not told last time.
+    fn is_news(&mut self, status: &v1::Status) -> bool {
+        let told = without_clocks(status);
+        let news = self.last.as_ref() != Some(&told);
+        self.last = Some(told);
+        news
+    }
+
+    /// Puts a text where the last one stands. What was on the terminal before stays there.
+    fn redraw(&mut self, text: &str) -> anyhow::Result<()> {
+        let rows = console::Term::stdout().size_checked();
+        // The cursor stays below the last line.
+        let most = rows.map_or(usize::MAX, |(rows, _)| usize::from(rows).saturating_sub(1));
+        let lines: Vec<_> = text.lines().take(most).collect();
+        let back = match self.drawn {
+            0 => String::new(),
+            // Up, and clear from there on.
+            lines => format!("\x1b[{lines}F\x1b[J"),
+        };
+        self.drawn = lines.len();
+        print(&format!("{back}{}", lines.join("\n")))
     }
 }
 
@@ -217,5 +243,39 @@ fn ended(status: &v1::Status) -> Option<Exit> {
         RunState::Contradicted => status.result.is_some().then_some(Exit::Contradicted),
         RunState::Cancelled => Some(Exit::Error),
         RunState::Running | RunState::Paused | RunState::Unspecified => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_happened_is_news() {
+        let mut screen = Screen {
+            json: false,
+            terminal: false,
+            last: None,
+            drawn: 0,
+        };
+        let mut status = v1::Status {
+            tasks_total: 10,
+            workers: vec![v1::Worker::default()],
+            ..v1::Status::default()
+        };
+        assert!(screen.is_news(&status));
+        status.workers[0].last_seen_ms_ago = 1000;
+        status.workers[0].cost_per_second = 5.0;
+        status.eta_seconds = Some(3.0);
+        status.solutions_per_second = 7.0;
+        status.fraction_done = 0.000_01;
+        assert!(!screen.is_news(&status), "time went by");
+        status.tasks_done = 1;
+        assert!(screen.is_news(&status));
+        status.workers[0].state = "lost".to_owned();
+        assert!(screen.is_news(&status));
+        assert!(!screen.is_news(&status));
+        status.fraction_done = 0.01;
+        assert!(screen.is_news(&status));
     }
 }

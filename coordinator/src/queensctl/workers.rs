@@ -4,7 +4,7 @@ use clap::Args;
 use proto::v1::WorkersRequest;
 
 use super::{client::Connection, output::print, render};
-use crate::exit::Exit;
+use crate::{exit::Exit, text::stdout_width};
 
 /// Options of `workers`.
 #[derive(Clone, Debug, Args)]
@@ -30,7 +30,7 @@ pub(super) async fn workers(
             }
         }
         false if workers.is_empty() => print("no worker has called since the coordinator started")?,
-        false => print(&render::workers_table(&workers))?,
+        false => print(&render::workers_table(&workers, stdout_width()))?,
     }
     Ok(Exit::Success)
 }

@@ -5,7 +5,7 @@ use proto::v1;
 use serde_json::{Value, json};
 
 use super::{Run, hexadecimal, run_of, state};
-use crate::text::table;
+use crate::text::{Column, method_name, table};
 
 pub(in crate::queensctl) fn run_text(run: &v1::Run) -> String {
     match run_of(run) {
@@ -15,7 +15,8 @@ pub(in crate::queensctl) fn run_text(run: &v1::Run) -> String {
             layout,
             state,
         }) => format!(
-            "run {id}: N = {board}, {layout}, {state}, priority {}",
+            "run {id}: N = {board}, method {}, {state}, priority {}",
+            method_name(layout),
             run.priority
         ),
         Err(_) => format!(
@@ -41,20 +42,28 @@ pub(in crate::queensctl) fn run_json(run: &v1::Run) -> Value {
     })
 }
 
-pub(in crate::queensctl) fn runs_table(runs: &[v1::Run]) -> String {
-    let heads = ["RUN", "N", "LAYOUT", "STATE", "PRIORITY", "PLAN"];
+/// A table that fits `width`.
+pub(in crate::queensctl) fn runs_table(runs: &[v1::Run], width: Option<usize>) -> String {
+    let columns = [
+        Column::words("RUN"),
+        Column::numbers("N"),
+        Column::words("METHOD"),
+        Column::words("STATE"),
+        Column::numbers("PRIORITY"),
+        Column::words("PLAN"),
+    ];
     let row = |run: &v1::Run| {
         let known = run_of(run).ok();
         let plan = PlanHash::try_from(run.plan_hash.as_slice());
         vec![
             RunId(run.run).to_string(),
             run.spec.unwrap_or_default().n.to_string(),
-            known.map_or("unknown", |run| run.layout.name()).to_owned(),
+            known.map_or_else(|| "unknown".to_owned(), |run| method_name(run.layout)),
             state(run.state()).to_owned(),
             run.priority.to_string(),
             plan.map_or_else(|_| "unknown".to_owned(), |plan| plan.short()),
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
-    table(&heads, &rows)
+    table(&columns, &rows, width)
 }

@@ -1,46 +1,101 @@
 //! How far a run is.
 
-use std::fmt::Write as _;
-
 use anyhow::anyhow;
 use proto::{decimal, v1};
 use serde_json::{Value, json};
 
 use super::{run_of, worker_json, workers_table};
-use crate::text::{span, thousands};
+use crate::text::{labelled, method_name, span, thousands};
 
-/// Some lines about a run and its workers.
-pub(in crate::queensctl) fn status_text(status: &v1::Status) -> anyhow::Result<String> {
+/// Some lines about a run and its workers; those within `width`.
+pub(in crate::queensctl) fn status_text(
+    status: &v1::Status,
+    width: Option<usize>,
+) -> anyhow::Result<String> {
+    let mut lines = run_lines(status)?;
+    if status.workers.is_empty() {
+        let none = "none has called since the coordinator started";
+        lines.push(labelled("workers:", none));
+    } else {
+        lines.push(String::new());
+        lines.push(workers_table(&status.workers, width));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn run_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
     let message = status
         .run
         .as_ref()
         .ok_or_else(|| anyhow!("run: must be set"))?;
     let run = run_of(message)?;
-    let mut text = format!(
-        "run {}: N = {}, {}, {}\n",
-        run.run, run.board, run.layout, run.state
-    );
-    writeln!(
-        text,
-        "tasks:     {} of {} done ({:.2} % of the work), {} leased, {} pending, {} parked",
-        thousands(status.tasks_done.into()),
-        thousands(status.tasks_total.into()),
-        status.fraction_done * 100.0,
-        thousands(status.tasks_leased.into()),
-        thousands(status.tasks_pending.into()),
-        thousands(status.tasks_parked.into()),
-    )?;
+    let mut lines = vec![
+        format!(
+            "run {}: N = {}, method {}, {}",
+            run.run,
+            run.board,
+            method_name(run.layout),
+            run.state
+        ),
+        labelled(
+            "tasks:",
+            &format!(
+                "{} of {} done ({:.2} % of the work), {} leased, {} pending, {} parked",
+                thousands(status.tasks_done.into()),
+                thousands(status.tasks_total.into()),
+                status.fraction_done * 100.0,
+                thousands(status.tasks_leased.into()),
+                thousands(status.tasks_pending.into()),
+                thousands(status.tasks_parked.into()),
+            ),
+        ),
+    ];
+    if let Some(result) = &status.result {
+        lines.push(labelled("result:", &result_text(result)?));
+    } else {
+        lines.extend(progress_lines(status)?);
+    }
+    if let Some(rechecks) = &status.rechecks {
+        let agreed = thousands(rechecks.agreed.into());
+        let conflicts = thousands(rechecks.conflicts.into());
+        lines.push(labelled(
+            "rechecks:",
+            &format!("{agreed} agreed, {conflicts} contradicted"),
+        ));
+        if !rechecks.quarantined_tasks.is_empty() {
+            let tasks: Vec<_> = rechecks
+                .quarantined_tasks
+                .iter()
+                .map(u64::to_string)
+                .collect();
+            lines.push(labelled(
+                "contested:",
+                &format!("tasks {}", tasks.join(", ")),
+            ));
+        }
+    }
+    if !status.reason.is_empty() {
+        lines.push(labelled("waiting:", &status.reason));
+    }
+    Ok(lines)
+}
+
+/// What is known before a run is complete.
+fn progress_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
     let so_far = decimal("solutions_so_far", &status.solutions_so_far)?;
-    writeln!(text, "solutions: {} so far", thousands(so_far))?;
+    let mut lines = vec![labelled(
+        "solutions:",
+        &format!("{} so far", thousands(so_far)),
+    )];
     if let Some(estimate) = &status.estimate {
-        writeln!(
-            text,
-            "estimate:  {} ({} to {} with {} % confidence)",
+        let text = format!(
+            "{} ({} to {} with {} % confidence)",
             thousands(decimal("estimate.solutions", &estimate.solutions)?),
             thousands(decimal("estimate.low", &estimate.low)?),
             thousands(decimal("estimate.high", &estimate.high)?),
             estimate.confidence * 100.0,
-        )?;
+        );
+        lines.push(labelled("estimate:", &text));
     }
     // Only ever shown, and never negative.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -49,34 +104,9 @@ pub(in crate::queensctl) fn status_text(status: &v1::Status) -> anyhow::Result<S
         Some(seconds) => format!(", {} left", span(seconds)),
         None => String::new(),
     };
-    writeln!(
-        text,
-        "speed:     {} solutions a second{left}",
-        thousands(per_second)
-    )?;
-    if let Some(rechecks) = &status.rechecks {
-        writeln!(
-            text,
-            "rechecks:  {} agreed, {} contradicted",
-            thousands(rechecks.agreed.into()),
-            thousands(rechecks.conflicts.into()),
-        )?;
-        if !rechecks.quarantined_tasks.is_empty() {
-            writeln!(text, "contested: tasks {:?}", rechecks.quarantined_tasks)?;
-        }
-    }
-    if !status.reason.is_empty() {
-        writeln!(text, "waiting:   {}", status.reason)?;
-    }
-    if let Some(result) = &status.result {
-        writeln!(text, "result:    {}", result_text(result)?)?;
-    }
-    if status.workers.is_empty() {
-        text += "workers:   none has called since the coordinator started";
-    } else {
-        write!(text, "\n{}", workers_table(&status.workers))?;
-    }
-    Ok(text)
+    let text = format!("{} solutions a second{left}", thousands(per_second));
+    lines.push(labelled("speed:", &text));
+    Ok(lines)
 }
 
 fn result_text(result: &v1::Result) -> anyhow::Result<String> {
@@ -151,4 +181,59 @@ fn result_json(result: &v1::Result) -> Value {
         "known": result.known,
         "seconds": result.seconds,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::WIDTH;
+
+    #[test]
+    fn the_largest_figures_fit_eighty_columns() {
+        let large = u128::MAX.to_string();
+        let status = v1::Status {
+            run: Some(v1::Run {
+                run: u64::MAX,
+                spec: Some(v1::PlanSpec {
+                    n: 32,
+                    layout: v1::Layout::FirstRows.into(),
+                    task_cost: 1,
+                }),
+                state: v1::RunState::Contradicted.into(),
+                ..v1::Run::default()
+            }),
+            tasks_total: 4_000_000,
+            tasks_done: 1_000_001,
+            tasks_leased: 999_999,
+            tasks_pending: 1_999_999,
+            tasks_parked: 1,
+            solutions_so_far: large.clone(),
+            estimate: Some(v1::Estimate {
+                solutions: large.clone(),
+                low: large.clone(),
+                high: large,
+                confidence: 0.95,
+            }),
+            eta_seconds: Some(1e9),
+            solutions_per_second: 1e15,
+            rechecks: Some(v1::Rechecks {
+                quarantined_tasks: (1_000_000..1_000_100).collect(),
+                ..v1::Rechecks::default()
+            }),
+            reason: "every worker that could count this ".repeat(7),
+            ..v1::Status::default()
+        };
+        let text = status_text(&status, Some(WIDTH)).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        for part in [
+            "method rows (first-rows)",
+            "95 % confidence",
+            "1000099",
+            "1 parked",
+        ] {
+            assert!(text.contains(part), "'{part}' in\n{text}");
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! Workers.
 
+use std::collections::BTreeMap;
+
 use proto::v1;
 use serde_json::{Value, json};
 
 use super::{hexadecimal, kernel};
-use crate::text::{span, table};
+use crate::text::{Column, age, plural, table};
 
 pub(in crate::queensctl) fn worker_json(worker: &v1::Worker) -> Value {
     json!({
@@ -21,10 +23,17 @@ pub(in crate::queensctl) fn worker_json(worker: &v1::Worker) -> Value {
     })
 }
 
-pub(in crate::queensctl) fn workers_table(workers: &[v1::Worker]) -> String {
-    let heads = [
-        "WORKER", "NAME", "STATE", "KERNEL", "THREADS", "LEASES", "DONE", "SPEED", "SEEN",
-        "VERSION",
+/// A table that fits `width`, and what its figures mean.
+pub(in crate::queensctl) fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
+    let columns = [
+        Column::words("ID"),
+        Column::name("NAME"),
+        Column::words("STATE"),
+        Column::words("KERNEL"),
+        Column::numbers("LEASES"),
+        Column::numbers("DONE"),
+        Column::numbers("SPEED"),
+        Column::words("SEEN"),
     ];
     let row = |worker: &v1::Worker| {
         // Milliseconds of a worker's silence, only ever shown.
@@ -35,15 +44,96 @@ pub(in crate::queensctl) fn workers_table(workers: &[v1::Worker]) -> String {
             id.get(..8).unwrap_or(&id).to_owned(),
             worker.name.clone(),
             worker.state.clone(),
-            kernel(worker.kernel()).to_owned(),
-            worker.threads.to_string(),
+            format!("{} x{}", kernel(worker.kernel()), worker.threads),
             worker.leases.to_string(),
             worker.tasks_done.to_string(),
-            format!("{:.2}", worker.cost_per_second / 1e6),
-            format!("{} ago", span(seen)),
-            worker.version.clone(),
+            cores(worker.cost_per_second),
+            format!("{} ago", age(seen)),
         ]
     };
     let rows: Vec<_> = workers.iter().map(row).collect();
-    table(&heads, &rows)
+    let table = table(&columns, &rows, width);
+    let legend = "KERNEL x threads; SPEED in cores of the reference machine";
+    format!("{table}\n{legend}{}", other_versions(workers))
+}
+
+/// A speed in cores of the reference machine, of which one does a microsecond's work in a
+/// microsecond.
+fn cores(cost_per_second: f64) -> String {
+    let cores = cost_per_second / 1e6;
+    match cores {
+        _ if cores <= 0.0 => "-".to_owned(),
+        _ if cores < 10.0 => format!("{cores:.2}"),
+        _ => format!("{cores:.1}"),
+    }
+}
+
+/// Who runs another release than this program, in a line; nothing where nobody does.
+fn other_versions(workers: &[v1::Worker]) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    let mut versions = BTreeMap::new();
+    // A worker that has not called since the coordinator started has not said its version.
+    for worker in workers.iter().filter(|worker| !worker.version.is_empty()) {
+        *versions.entry(worker.version.as_str()).or_insert(0u64) += 1;
+    }
+    if versions.keys().all(|version| *version == own) {
+        return String::new();
+    }
+    let listed: Vec<_> = versions
+        .into_iter()
+        .map(|(version, number)| format!("{version} ({})", plural(number, "worker")))
+        .collect();
+    format!("\nversions: {}", listed.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::WIDTH;
+
+    fn worker(name: &str) -> v1::Worker {
+        v1::Worker {
+            id: vec![0xab; 16],
+            name: name.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: v1::Kernel::Avx512.into(),
+            threads: 128,
+            state: "draining".to_owned(),
+            leases: 12_345,
+            tasks_done: 1_234_567,
+            last_seen_ms_ago: 59_000,
+            cost_per_second: 127.25e6,
+        }
+    }
+
+    #[test]
+    fn a_table_of_workers_fits_eighty_columns() {
+        let names = ["node7", "a-very-long-name.of-a-host.in-some-domain.example"];
+        let workers = names.map(worker);
+        let table = workers_table(&workers, Some(WIDTH));
+        assert!(
+            table.lines().all(|line| line.chars().count() <= WIDTH),
+            "{table}"
+        );
+        for part in [
+            "abababab",
+            "node7",
+            "avx512 x128",
+            "127.2",
+            "59 s ago",
+            "cores of the",
+        ] {
+            assert!(table.contains(part), "'{part}' in\n{table}");
+        }
+        assert!(workers_table(&workers, None).contains(names[1]));
+        assert!(!table.contains("versions"));
+    }
+
+    #[test]
+    fn other_releases_are_named() {
+        let mut workers = [worker("a"), worker("b")];
+        workers[1].version = "9.8.7".to_owned();
+        let table = workers_table(&workers, None);
+        assert!(table.contains("9.8.7 (1 worker)"), "{table}");
+    }
 }
