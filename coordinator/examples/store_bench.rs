@@ -226,11 +226,13 @@ fn accepted(plan: &Plan, task: TaskId) -> Change {
         epoch: Epoch(1),
         count: plan.task_limit(task) / 3,
         worker: WorkerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
+        principal: "0123456789abcdef0123456789abcdef".to_owned(),
         version: "0.1.0".to_owned(),
         kernel: KernelName::Avx512,
         orientation: Orientation::Upright,
         duration_us: 61_000_000,
         accepted_unix_ms: 1_700_000_100_000,
+        elapsed_ms: 100_000,
     })
 }
 

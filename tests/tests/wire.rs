@@ -8,13 +8,14 @@ use common::{
     plan::{Plan, TaskId},
     run::{Epoch, Partial, RunId, SessionId},
     sync::{Grant, HeldLease, SyncReply, Verdict},
+    tally::BadTally,
 };
 use coordinator::{
     driver::Known,
     sched::{Config, TaskNumbers},
     store::{
         Change, JournalCursor, JournalEntry, MemoryStore, RunManifest, RunState, Store, StoreError,
-        StoredRun, SymmetricCounts, TaskRow,
+        StoredRun, SymmetricCounts, TaskRow, TrustRecord,
     },
 };
 use proto::{limits::MESSAGE_BYTES, v1};
@@ -176,6 +177,18 @@ impl Store for FullDisk {
         self.0.symmetric(run)
     }
 
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
+        self.0.trust()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.0.secret()
+    }
+
+    fn term(&self) -> u64 {
+        self.0.term()
+    }
+
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
         self.0.keep_symmetric(run, counts)
     }
@@ -190,6 +203,10 @@ impl Store for FullDisk {
             });
         }
         self.0.apply(changes)
+    }
+
+    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+        self.0.refold(run)
     }
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {

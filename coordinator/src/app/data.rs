@@ -75,7 +75,13 @@ pub(super) fn choose(
         newest_first.find(|run| asked.is(run) && states.contains(&run.state))
     };
     let run = found(&[RunState::Running, RunState::Paused])
-        .or_else(|| found(&[RunState::Complete, RunState::Contradicted]))
+        .or_else(|| {
+            found(&[
+                RunState::Complete,
+                RunState::Contradicted,
+                RunState::Disputed,
+            ])
+        })
         .or_else(|| found(&[RunState::Cancelled]));
     match run {
         None => Ok(None),
@@ -106,6 +112,8 @@ mod tests {
         StoredRun {
             manifest: new_manifest(&plan, 0, Millis(created)),
             state,
+            recheck: None,
+            elapsed_ms: 0,
         }
     }
 

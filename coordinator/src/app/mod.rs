@@ -206,9 +206,11 @@ fn serves(status: &RunStatus) -> String {
     } = status;
     let paused = match status.state {
         RunState::Paused => format!("\n  paused; to go on: queensctl resume {}", manifest.run),
-        RunState::Running | RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
-            String::new()
-        }
+        RunState::Running
+        | RunState::Cancelled
+        | RunState::Complete
+        | RunState::Contradicted
+        | RunState::Disputed => String::new(),
     };
     format!(
         "run {}\n  N = {}, method {}, plan {}, {}, {} done{paused}",

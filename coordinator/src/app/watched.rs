@@ -133,7 +133,12 @@ impl Watched {
         } in runs.iter().filter(waited_for)
         {
             match (state, outcomes.get(&manifest.run)) {
-                (RunState::Complete | RunState::Contradicted, Some(outcome)) => {
+                // Without a total, and nothing left to wait for.
+                (RunState::Disputed, None) => exit = Exit::Contradicted,
+                (
+                    RunState::Complete | RunState::Contradicted | RunState::Disputed,
+                    Some(outcome),
+                ) => {
                     if outcome.state() == RunState::Contradicted {
                         exit = Exit::Contradicted;
                     }

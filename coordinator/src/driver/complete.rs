@@ -1,13 +1,13 @@
 //! From the last record of a run to its outcome.
 
-use std::{ops::ControlFlow, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
-use common::{count::CountError, run::RunId, tally};
+use common::{count::CountError, run::RunId};
 
 use super::{Driver, DriverError, Outcome, handle::Request, outcome::count_symmetric};
 use crate::{
     sched::RunSummary,
-    store::{JournalCursor, JournalEntry, RunState, SymmetricCounts, TaskState},
+    store::{RunState, SymmetricCounts},
 };
 
 impl Driver {
@@ -28,7 +28,7 @@ impl Driver {
         } in self.scheduler.runs()
         {
             match state {
-                RunState::Complete | RunState::Contradicted => {
+                RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                     self.bring_to_end(manifest.run)?;
                 }
                 RunState::Running | RunState::Paused | RunState::Cancelled => {}
@@ -95,7 +95,10 @@ impl Driver {
             return Ok(());
         };
         let scheduled = scheduled.map_err(|why| DriverError::Tally { run, why })?;
-        let solutions = self.stored_total(run)?;
+        let solutions = self
+            .store
+            .refold(run)?
+            .map_err(|why| DriverError::Tally { run, why })?;
         if scheduled != solutions {
             return Err(DriverError::Total {
                 run,
@@ -104,7 +107,7 @@ impl Driver {
             });
         }
         let manifest = summary.manifest;
-        let seconds = self.seconds_taken(run, manifest.created_unix_ms)?;
+        let seconds = self.seconds_taken(run)?;
         let outcome = Outcome::new(&manifest, solutions, symmetric, seconds);
         self.scheduler
             .conclude(run, outcome.state() == RunState::Complete);
@@ -112,32 +115,14 @@ impl Driver {
         Ok(())
     }
 
-    /// The fold of the stored records.
-    fn stored_total(&self, run: RunId) -> Result<u128, DriverError> {
-        let mut counts = Vec::new();
-        self.store.scan(run, &mut |row| match row.state {
-            TaskState::Done { count, .. } => counts.push(count),
-            TaskState::Pending
-            | TaskState::Leased { .. }
-            | TaskState::Quarantined { .. }
-            | TaskState::Parked => {}
-        })?;
-        tally::total(counts).map_err(|why| DriverError::Tally { run, why })
-    }
-
-    /// From the run's creation to its last accepted record.
-    fn seconds_taken(&self, run: RunId, created_unix_ms: u64) -> Result<f64, DriverError> {
-        let mut last = created_unix_ms;
-        self.store
-            .journal(run, JournalCursor::default(), &mut |_, entry, _| {
-                if let JournalEntry::Accepted(record) = entry {
-                    last = last.max(record.accepted_unix_ms);
-                }
-                ControlFlow::Continue(())
-            })?;
+    /// How long coordinators had served the run when its last record was accepted.
+    fn seconds_taken(&self, run: RunId) -> Result<f64, DriverError> {
+        let runs = self.store.runs()?;
+        let run = runs.iter().find(|stored| stored.manifest.run == run);
+        let elapsed_ms = run.map_or(0, |stored| stored.elapsed_ms);
         // Exact below 2^53 ms.
         #[expect(clippy::cast_precision_loss)]
-        let seconds = (last - created_unix_ms) as f64 / 1000.0;
+        let seconds = elapsed_ms as f64 / 1000.0;
         Ok(seconds)
     }
 }

@@ -98,13 +98,14 @@ pub enum DriverError {
     },
     /// The scheduler and the store disagree about a total: a defect of this program.
     #[error(
-        "run {run}: the store's records add up to {stored}, the scheduler's to {scheduled}; this is \
-         a defect of the coordinator, the records are safe in the data directory"
+        "run {run}: the journal's records add up to {stored}, those in memory to {scheduled}: a defect \
+         of this program or of this machine's memory; the journal is right, start again to go on from \
+         it"
     )]
     Total {
         /// The run.
         run: RunId,
-        /// The fold of the stored records.
+        /// The fold of the journal, read anew from the disk.
         stored: u128,
         /// What the scheduler holds.
         scheduled: u128,
@@ -347,6 +348,8 @@ fn is_record(change: &Change) -> bool {
         | Change::Expired { .. }
         | Change::Parked { .. }
         | Change::Unparked { .. }
-        | Change::State { .. } => false,
+        | Change::State { .. }
+        | Change::Recheck { .. }
+        | Change::Trust(_) => false,
     }
 }

@@ -28,7 +28,8 @@ pub struct Outcome {
     pub counts: Result<Counts, BadTally>,
     /// How the counts compare with the published ones.
     pub known: Known,
-    /// From the creation of the run to its last accepted record, in seconds.
+    /// How long coordinators had served the run when its last record was accepted, in seconds. Time
+    /// in which none ran does not count, and clocks that are set change nothing.
     pub seconds: f64,
 }
 

@@ -78,7 +78,10 @@ impl Driver {
         let summary = self.summary(run).ok_or(ControlError::NoSuchRun(run))?;
         match summary.state {
             RunState::Running | RunState::Paused => return Err(ControlError::Live(run).into()),
-            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {}
+            RunState::Cancelled
+            | RunState::Complete
+            | RunState::Contradicted
+            | RunState::Disputed => {}
         }
         self.store.delete(run)?;
         self.scheduler.forget_run(run);

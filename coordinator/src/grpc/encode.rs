@@ -37,6 +37,7 @@ fn run_state(state: RunState) -> v1::RunState {
         RunState::Cancelled => v1::RunState::Cancelled,
         RunState::Complete => v1::RunState::Complete,
         RunState::Contradicted => v1::RunState::Contradicted,
+        RunState::Disputed => v1::RunState::Disputed,
     }
 }
 

@@ -241,6 +241,7 @@ fn ended(status: &v1::Status) -> Option<Exit> {
     match run.state() {
         RunState::Complete => status.result.is_some().then_some(Exit::Success),
         RunState::Contradicted => status.result.is_some().then_some(Exit::Contradicted),
+        RunState::Disputed => Some(Exit::Contradicted),
         RunState::Cancelled => Some(Exit::Error),
         RunState::Running | RunState::Paused | RunState::Unspecified => None,
     }

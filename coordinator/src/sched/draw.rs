@@ -8,7 +8,7 @@ use common::run::RunId;
 use sha2::{Digest, Sha256};
 
 use super::tasks::TaskIx;
-use crate::recheck::Recheck;
+use crate::ledger::Recheck;
 
 /// The lots of one data directory.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use super::{
     tasks::{Stage, TaskIx},
     workers::{Lease, LeaseKey, Purpose, WorkerIx},
 };
-use crate::store::{Change, RunState};
+use crate::ledger::{Change, RunState};
 
 /// Why a lease ends without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -414,7 +414,7 @@ impl Scheduler {
         match in_run.state {
             RunState::Running | RunState::Paused => {}
             RunState::Cancelled => return Err("the run is cancelled".to_owned()),
-            RunState::Complete | RunState::Contradicted => {
+            RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                 return Err("the run is over".to_owned());
             }
         }

@@ -52,10 +52,7 @@ use self::{
     tasks::{Confirmed, Done, Stage, TaskIx},
     workers::{Greeting, Workers, unknown_worker},
 };
-use crate::{
-    recheck::Recheck,
-    store::{Change, RunManifest, RunState, TaskRow, TaskState},
-};
+use crate::ledger::{Change, Recheck, RunManifest, RunState, TaskRow, TaskState};
 
 /// A crash may lose the last leases from disk, but not from their workers. Each life of the
 /// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
@@ -156,7 +153,9 @@ impl Scheduler {
         let number = self.runs.len();
         let before = self.by_id.insert(manifest.run, number);
         assert_eq!(before, None, "run {} is there already", manifest.run);
-        self.runs.push(Run::new(manifest.clone(), plan, state));
+        let mut new = Run::new(manifest.clone(), plan, state);
+        new.served_since = self.clock.ticks();
+        self.runs.push(new);
         self.order.push(number);
         let (runs, preferred) = (&self.runs, self.preferred);
         self.order.sort_by_key(|&run| {
@@ -174,6 +173,15 @@ impl Scheduler {
     pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
         let run = self.by_id[&run];
         self.runs[run].recheck = recheck;
+    }
+
+    /// How long earlier processes have served a run that was added before, in milliseconds.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_elapsed(&mut self, run: RunId, elapsed_ms: u64) {
+        let run = self.by_id[&run];
+        self.runs[run].served_before_ms = elapsed_ms;
     }
 
     /// What is on disk of one task of a run that was added before.
@@ -228,7 +236,10 @@ impl Scheduler {
                 in_run.accept(task, done);
                 let over = match in_run.state {
                     RunState::Running | RunState::Paused => false,
-                    RunState::Cancelled | RunState::Complete | RunState::Contradicted => true,
+                    RunState::Cancelled
+                    | RunState::Complete
+                    | RunState::Contradicted
+                    | RunState::Disputed => true,
                 };
                 if confirmed == Confirmed::Elsewhere {
                     self.workers.standing_mut(worker).agreed();
@@ -276,7 +287,7 @@ impl Scheduler {
             RunState::Running | RunState::Paused => {}
             RunState::Cancelled if command == Command::Cancel => return Ok(before),
             RunState::Cancelled => return Err(ControlError::Cancelled(run)),
-            RunState::Complete | RunState::Contradicted => {
+            RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                 if let Command::Recheck(recheck) = command {
                     self.recheck_from_now_on(number, recheck);
                     return Ok(self.runs[number].state);

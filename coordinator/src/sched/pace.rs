@@ -9,7 +9,7 @@ use super::{
     tasks::{Stage, TaskIx},
     workers::WorkerIx,
 };
-use crate::store::RunState;
+use crate::ledger::RunState;
 
 /// Short syncs are allowed this much more often than regular ones, all workers together.
 const SHORT_SYNCS: u64 = 20;

@@ -16,7 +16,7 @@ use super::{
     trust::Consequence,
     workers::{LeaseKey, Purpose, WorkerIx},
 };
-use crate::store::{Change, Record, RunState};
+use crate::ledger::{Change, Record, RunState};
 
 /// Different counts of one task that are kept at most.
 const MOST_REPORTS: usize = 8;
@@ -119,17 +119,21 @@ impl Scheduler {
 
     fn record(&self, worker: WorkerIx, partial: &Partial, now: Millis) -> Record {
         let info = &self.workers.get(worker).info;
+        let run = self.by_id.get(&partial.task.run);
+        let elapsed_ms = run.map_or(0, |run| self.runs[*run].elapsed_ms(self.clock.ticks()));
         Record {
             run: partial.task.run,
             task: partial.task.task,
             epoch: partial.epoch,
             count: partial.count,
             worker: info.id,
+            principal: info.id.to_string(),
             version: info.version.clone(),
             kernel: partial.kernel,
             orientation: partial.orientation,
             duration_us: partial.duration_us,
             accepted_unix_ms: now.0,
+            elapsed_ms,
         }
     }
 
@@ -263,7 +267,10 @@ impl Scheduler {
         odd.reports = vec![first, second];
         self.changes
             .push_back(Change::Quarantined { second: record });
-        if matches!(in_run.state, RunState::Complete | RunState::Contradicted) {
+        if matches!(
+            in_run.state,
+            RunState::Complete | RunState::Contradicted | RunState::Disputed
+        ) {
             self.reopen(run);
         }
         (Verdict::Conflict, reason)

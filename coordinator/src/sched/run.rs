@@ -19,10 +19,7 @@ use super::{
     tasks::{Done, How, Stage, TaskIx, TaskTable},
     workers::WorkerIx,
 };
-use crate::{
-    recheck::Recheck,
-    store::{RunManifest, RunState},
-};
+use crate::ledger::{Recheck, RunManifest, RunState};
 
 /// A run's index in the scheduler.
 pub(super) type RunIx = usize;
@@ -81,6 +78,10 @@ pub(super) struct Run {
     pub(super) conflicts: u64,
     pub(super) rate: Rate,
     pub(super) finished: Finished,
+    /// How long earlier processes served it.
+    pub(super) served_before_ms: u64,
+    /// When this one began to.
+    pub(super) served_since: Ticks,
     /// Completion was announced and nothing has contradicted it since.
     pub(super) announced: bool,
 }
@@ -110,6 +111,8 @@ impl Run {
             conflicts: 0,
             rate: Rate::default(),
             finished: Finished::default(),
+            served_before_ms: 0,
+            served_since: 0,
             announced: false,
         }
     }
@@ -119,6 +122,13 @@ impl Run {
         let board = Board::new(1).expect("the smallest board");
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows));
         Self::new(manifest, plan.expect("it has a plan"), RunState::Cancelled)
+    }
+
+    /// How long it has been served, in milliseconds of the scheduler's own time; at least 1, which
+    /// tells it from a time that was not recorded.
+    pub(super) fn elapsed_ms(&self, now: Ticks) -> u64 {
+        let here = now.saturating_sub(self.served_since);
+        self.served_before_ms.saturating_add(here).max(1)
     }
 
     pub(super) fn task_ref(&self, task: TaskIx) -> TaskRef {

@@ -9,7 +9,7 @@ use common::{
 };
 
 use super::{Millis, Scheduler, run, tasks::Stage, workers::WorkerIx};
-use crate::store::{RunManifest, RunState};
+use crate::ledger::{RunManifest, RunState};
 
 /// Quarantined tasks named in a status at most.
 const NAMED_TASKS: usize = 100;
@@ -199,7 +199,10 @@ impl Scheduler {
         match run.state {
             RunState::Running => {}
             RunState::Paused => return "the run is paused".to_owned(),
-            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
+            RunState::Cancelled
+            | RunState::Complete
+            | RunState::Contradicted
+            | RunState::Disputed => {
                 return String::new();
             }
         }

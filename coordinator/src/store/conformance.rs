@@ -12,8 +12,9 @@ use common::{
 };
 
 use super::{
-    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Record, Refusal, RunManifest,
-    RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState,
+    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Recheck, Record, Refusal,
+    RunManifest, RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState, Trust,
+    TrustRecord,
 };
 
 /// A store that can be closed and opened again.
@@ -100,11 +101,13 @@ pub(super) fn record(run: u64, task: u64, epoch: u64, count: u64) -> Record {
         epoch: Epoch(epoch),
         count,
         worker: WorkerId(u128::from(epoch)),
+        principal: format!("of {epoch}"),
         version: "1.2.3".to_owned(),
         kernel: KernelName::Scalar,
         orientation: Orientation::Upright,
         duration_us: 1234,
         accepted_unix_ms: 1_700_000_000_500,
+        elapsed_ms: 400 + task,
     }
 }
 
@@ -138,6 +141,8 @@ pub(super) fn suite<B: Bench>(mut new: impl FnMut() -> B) {
     the_journal_is_read_in_pages(new());
     another_plan_is_refused(new());
     a_run_is_deleted(new());
+    what_is_thought_of_workers_is_kept(new());
+    what_is_to_be_counted_twice_is_kept(new());
     symmetric_solutions_stay_with_the_run(new());
 }
 
@@ -387,6 +392,56 @@ fn another_plan_is_refused(mut bench: impl Bench) {
     let theirs = other.plan.to_string();
     assert!(error.contains(&theirs) && error.contains(&ours), "{error}");
     assert_eq!(bench.store().runs().unwrap(), []);
+}
+
+fn what_is_thought_of_workers_is_kept(mut bench: impl Bench) {
+    let thought = |trust| TrustRecord {
+        worker: WorkerId(5),
+        principal: "lab".to_owned(),
+        name: "x".repeat(300),
+        trust,
+        faults: 3,
+        reason: "three counts were wrong".to_owned(),
+        since_unix_ms: 1_700_000_000_000,
+    };
+    bench.store().create(&manifest(1)).unwrap();
+    let secret = bench.store().secret();
+    let changes = [
+        Change::Trust(thought(Trust::Doubted)),
+        Change::Trust(thought(Trust::Barred)),
+    ];
+    bench.store().apply(&changes).unwrap();
+    bench.reopen();
+    bench
+        .store()
+        .apply(&[Change::Trust(thought(Trust::Trusted))])
+        .unwrap();
+    bench.reopen();
+    let kept = bench.store().trust().unwrap();
+    let order: Vec<_> = kept.iter().map(|record| record.trust).collect();
+    assert_eq!(order, [Trust::Doubted, Trust::Barred, Trust::Trusted]);
+    assert!(kept[0].name.len() == 256 && kept[0].principal == "lab");
+    assert_eq!(bench.store().secret(), secret);
+}
+
+fn what_is_to_be_counted_twice_is_kept(mut bench: impl Bench) {
+    bench.store().create(&manifest(1)).unwrap();
+    assert_eq!(bench.store().runs().unwrap()[0].recheck, None);
+    for recheck in [Recheck::Millionths(20_000), Recheck::All] {
+        let change = Change::Recheck {
+            run: RunId(1),
+            recheck,
+        };
+        let accepted = Change::Accepted(record(1, 0, 1, 4));
+        let group = match recheck {
+            Recheck::All => vec![change],
+            _ => vec![accepted, change],
+        };
+        bench.store().apply(&group).unwrap();
+        bench.reopen();
+        let run = bench.store().runs().unwrap().remove(0);
+        assert_eq!((run.recheck, run.elapsed_ms), (Some(recheck), 400));
+    }
 }
 
 fn a_run_is_deleted(mut bench: impl Bench) {

@@ -11,19 +11,27 @@ use std::{
 use common::{
     plan::{Plan, TaskId},
     run::RunId,
+    tally::BadTally,
 };
 
 use super::{
-    Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    SymmetricCounts, TaskRow,
-    files::{self, Layout, Lock, Replacement, RunFiles},
-    fold::{self, Known, Row, Staged},
+    Change, JournalCursor, JournalEntry, Recheck, RunManifest, RunState, Store, StoreError,
+    StoredRun, SymmetricCounts, TaskRow, TrustRecord,
+    files::{self, Layout, Lock, Replacement, RunFiles, Secret},
     journal::{Journal, Next, Reader},
     manifest::{self, SavedState},
-    recover,
+    recover::{self, FoundRun, Replayed},
     rows::{BadRows, Rows},
+    stage::{self, Known, Staged},
+    trust::TrustLog,
 };
-use crate::descriptors;
+use crate::{
+    descriptors,
+    ledger::{
+        Elapsed,
+        fold::{self, Row},
+    },
+};
 
 /// All runs of one data directory, which it holds alone until dropped.
 ///
@@ -33,6 +41,9 @@ pub struct DiskStore {
     layout: Layout,
     rows: Rows,
     runs: HashMap<RunId, DiskRun>,
+    trust: TrustLog,
+    secret: Secret,
+    term: u64,
     /// The first write error: what the disk holds since is unknown, so nothing more is kept.
     poison: Option<String>,
     /// Released after everything else is closed.
@@ -67,15 +78,18 @@ impl DiskStore {
             .map(|run| Ok((fold::plan_of(&run.manifest)?, run)))
             .map(|run: Result<_, StoreError>| run.map(|(plan, run)| (run, plan)))
             .collect::<Result<Vec<_>, _>>()?;
-        let (rows, ends) = recover::open_rows(&layout, &found)?;
+        let (rows, replayed) = recover::open_rows(&layout, &found)?;
         let mut runs = HashMap::new();
-        for ((run, plan), end) in found.into_iter().zip(ends) {
+        for ((run, plan), Replayed { end, elapsed_ms }) in found.into_iter().zip(replayed) {
             let journal = Journal::open(&run.files.journal(), plan.hash(), end)?;
+            let recheck = kept_recheck(&run.files, run.manifest.run)?;
             let state = run.saved.map_or(RunState::Running, |saved| saved.state);
             let name = run.manifest.run;
             let stored = StoredRun {
                 manifest: run.manifest,
                 state,
+                recheck,
+                elapsed_ms,
             };
             let run = DiskRun {
                 stored,
@@ -85,6 +99,9 @@ impl DiskStore {
             runs.insert(name, run);
         }
         Ok(Self {
+            trust: TrustLog::open(&layout.trust())?,
+            secret: layout.keep_secret()?,
+            term: layout.next_term()?,
             layout,
             rows,
             runs,
@@ -132,10 +149,35 @@ impl DiskStore {
             by_run.entry(entry.record().run).or_default().push(entry);
         }
         for (run, entries) in &by_run {
-            let journal = &mut self.run_mut(*run)?.journal;
-            journal.append(entries.iter().copied())?;
+            let fence = self.term;
+            let DiskRun {
+                stored,
+                plan,
+                journal,
+            } = self.run_mut(*run)?;
+            journal.append(entries.iter().copied(), plan, fence)?;
+            let mut elapsed = Elapsed::of(&stored.manifest);
+            for entry in entries {
+                elapsed.see(entry.record());
+            }
+            stored.elapsed_ms = stored.elapsed_ms.max(elapsed.ms());
         }
         let mut untouched = by_run.is_empty();
+        if !staged.trust.is_empty() {
+            untouched = false;
+            self.trust.append(&staged.trust)?;
+        }
+        for (run, recheck) in &staged.rechecks {
+            let path = self.layout.run(*run).recheck();
+            let text = manifest::encode_recheck(*run, *recheck);
+            let new = Replacement::prepare(&path, &text).map_err(|error| match untouched {
+                true => error.unkept(),
+                false => error,
+            })?;
+            untouched = false;
+            new.put_in_place()?;
+            self.run_mut(*run)?.stored.recheck = Some(*recheck);
+        }
         for (run, state) in &staged.states {
             let new = self
                 .prepare_state(*run, *state)
@@ -184,6 +226,8 @@ impl DiskStore {
         let stored = StoredRun {
             manifest: manifest.clone(),
             state: RunState::Running,
+            recheck: None,
+            elapsed_ms: 0,
         };
         Ok(DiskRun {
             stored,
@@ -203,6 +247,14 @@ impl DiskStore {
             _ => error.unkept(),
         }
     }
+}
+
+fn kept_recheck(files: &RunFiles, run: RunId) -> Result<Option<Recheck>, StoreError> {
+    let path = files.recheck();
+    recover::read_if_there(&path)?
+        .map(|text| manifest::decode_recheck(run, text.trim_end()))
+        .transpose()
+        .map_err(|what| StoreError::damaged(&path, None, what))
 }
 
 impl Known for DiskStore {
@@ -277,6 +329,18 @@ impl Store for DiskStore {
         }
     }
 
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
+        Ok(self.trust.records().to_vec())
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.secret.0
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
         let path = self.run(run)?.files(&self.layout).symmetric();
         files::write_durably(&path, &manifest::encode_symmetric(run, counts))
@@ -284,9 +348,19 @@ impl Store for DiskStore {
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.healthy()?;
-        let staged = fold::stage(self, changes)?;
+        let staged = stage::stage(self, changes)?;
         let kept = self.keep(&staged);
         self.poisoned_by(kept)
+    }
+
+    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+        let run = self.run(run)?;
+        let found = FoundRun {
+            files: run.files(&self.layout),
+            manifest: run.stored.manifest.clone(),
+            saved: None,
+        };
+        Ok(recover::refold(&found, &run.plan, &run.journal.end())?.total())
     }
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {

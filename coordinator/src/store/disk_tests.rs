@@ -1,24 +1,25 @@
 //! What only a disk can do: be torn, altered, full, somebody else's, or at odds with itself.
 
 use std::{
+    collections::HashMap,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
-use common::run::RunId;
+use common::{plan::TaskId, run::RunId};
 use proptest::prelude::*;
 
 use super::{
-    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, RunState, Store, StoreError,
-    TaskRow, TaskState,
+    Change, DiskStore, MemoryStore, RunState, Store, StoreError, TaskRow, TaskState,
     conformance::{Bench, OnDisk, lines, manifest, record, rows},
     files::Layout,
     journal::{End, Medium},
     manifest as format,
     recover::{self, FoundRun},
+    rows::Rows,
 };
+use crate::ledger::fold::Standing;
 
 /// A closed directory with run 1, whose journal was written in the groups given.
 fn closed(groups: &[&[Change]]) -> OnDisk {
@@ -349,13 +350,13 @@ fn another_format_or_plan_is_refused_with_both() {
     let mut disk = closed(&[]);
     let marker = disk.dir().join("format.json");
     let ours = fs::read_to_string(&marker).unwrap();
-    fs::write(&marker, ours.replace(r#""format":1"#, r#""format":2"#)).unwrap();
+    fs::write(&marker, ours.replace(r#""format":2"#, r#""format":3"#)).unwrap();
     let error = DiskStore::open(disk.dir()).unwrap_err();
     let found = matches!(
         error,
         StoreError::FormatVersion {
-            found: 2,
-            ours: 1,
+            found: 3,
+            ours: 2,
             ..
         }
     );
@@ -369,10 +370,7 @@ fn another_format_or_plan_is_refused_with_both() {
     fs::write(&path, format::encode(&other)).unwrap();
     let error = DiskStore::open(disk.dir()).unwrap_err();
     assert!(matches!(error, StoreError::Plan(_)), "{error}");
-    let plan = super::fold::plan_of(&manifest(1))
-        .unwrap()
-        .hash()
-        .to_string();
+    let plan = super::plan_of(&manifest(1)).unwrap().hash().to_string();
     assert!(error.to_string().contains(&plan), "{error}");
 
     fs::write(&path, format::encode(&manifest(2))).unwrap();
@@ -451,30 +449,6 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a store knows from its journal alone: the model after the loss of sled.
-fn refolded(model: &MemoryStore) -> MemoryStore {
-    let mut fresh = MemoryStore::new();
-    let stored = model.runs().unwrap().remove(0);
-    fresh.create(&stored.manifest).unwrap();
-    let mut changes = Vec::new();
-    model
-        .journal(RunId(1), JournalCursor::default(), &mut |_, entry, _| {
-            changes.push(match entry.clone() {
-                JournalEntry::Accepted(record) => Change::Accepted(record),
-                JournalEntry::Confirmed(record) => Change::Confirmed(record),
-                JournalEntry::Quarantined(second) => Change::Quarantined { second },
-            });
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    changes.push(Change::State {
-        run: RunId(1),
-        state: stored.state,
-    });
-    fresh.apply(&changes).unwrap();
-    fresh
-}
-
 fn everything(store: &impl Store) -> (Vec<super::StoredRun>, Vec<TaskRow>, Vec<String>) {
     let texts = lines(store, 1).into_iter().map(|(_, _, text)| text);
     (store.runs().unwrap(), rows(store, 1), texts.collect())
@@ -498,15 +472,163 @@ proptest! {
                         .map(|result| result.map_err(|error| error.to_string()));
                     prop_assert_eq!(ours, theirs);
                 }
-                Step::Reopen => disk.reopen(),
+                Step::Reopen => {
+                    disk.reopen();
+                    model.begin_term();
+                }
                 Step::LoseDatabase => {
                     disk.close();
                     fs::remove_dir_all(disk.dir().join("db")).unwrap();
                     disk.reopen();
-                    model = refolded(&model);
+                    model.begin_term();
+                    model.lose_rows();
                 }
             }
             prop_assert_eq!(everything(disk.store()), everything(&model));
         }
     }
+}
+
+/// A copy of what this program wrote when its data directories had format 1: a complete run of
+/// N = 8, and 20 of the 36 tasks of one of N = 10.
+fn format_1() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/format-1");
+    copy(&from, dir.path());
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_format_1_is_read_and_gone_on_with() {
+    let dir = format_1();
+    let [eight, ten] = [RunId(0x6493eb41a8639ddb), RunId(0x87f08c38ffde93ed)];
+    let verified = super::verify(dir.path()).unwrap();
+    assert_eq!(verified.runs.len(), 2);
+    for _ in 0..2 {
+        let mut store = DiskStore::open(dir.path()).unwrap();
+        let runs = store.runs().unwrap();
+        let of = |run| {
+            runs.iter()
+                .find(|stored| stored.manifest.run == run)
+                .unwrap()
+        };
+        assert_eq!(of(eight).state, RunState::Complete);
+        assert_eq!(of(ten).state, RunState::Running);
+        assert!(of(ten).elapsed_ms > 0 && of(ten).elapsed_ms < 60_000);
+        assert_eq!(store.refold(eight).unwrap(), Ok(92));
+        let mut done = Vec::new();
+        store
+            .scan(ten, &mut |row| {
+                if matches!(row.state, TaskState::Done { .. }) {
+                    done.push(row.task);
+                }
+            })
+            .unwrap();
+        // What is added has the new format, in the same chain.
+        let next = (0..36).find(|task| !done.contains(&TaskId(*task))).unwrap();
+        let mut new = record(1, next, 9, 0);
+        new.run = ten;
+        store.apply(&[Change::Accepted(new)]).unwrap();
+    }
+    let verified = super::verify(dir.path()).unwrap();
+    let lines: Vec<_> = verified.runs.iter().map(|run| run.lines).collect();
+    assert!(lines.contains(&22), "{lines:?}");
+    let marker = fs::read_to_string(dir.path().join("format.json")).unwrap();
+    assert!(marker.contains(r#""format":2"#), "{marker}");
+}
+
+#[test]
+fn a_row_that_disagrees_with_the_journal_is_made_anew() {
+    let mut disk = closed(&[&[accepted(0), accepted(1)]]);
+    {
+        let database = Rows::open(&disk.dir().join("db")).unwrap();
+        let mut row = database.get(RunId(1), TaskId(1)).unwrap().unwrap();
+        let Standing::Done { vote, .. } = &mut row.standing else {
+            panic!("{row:?}");
+        };
+        vote.count += 8;
+        let altered = HashMap::from([((RunId(1), TaskId(1)), row)]);
+        database.put(&altered, []).unwrap();
+        database.flush().unwrap();
+    }
+    disk.reopen();
+    assert_eq!(set_aside(&disk.dir().join("db"), "bad").len(), 1);
+    let counts: Vec<_> = rows(disk.store(), 1)
+        .into_iter()
+        .map(|row| match row.state {
+            TaskState::Done { count, .. } => count,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(counts, [2, 3]);
+    assert_eq!(disk.store().refold(RunId(1)).unwrap(), Ok(5));
+}
+
+#[test]
+fn the_total_is_folded_from_the_disk() {
+    let mut disk = closed(&[&[accepted(0), accepted(1)]]);
+    disk.reopen();
+    let path = journal_path(&disk);
+    let text = fs::read_to_string(&path).unwrap();
+    let shorter = text.lines().next().unwrap().to_owned() + "\n";
+    for changed in [text.replace(r#""count":"3""#, r#""count":"4""#), shorter] {
+        fs::write(&path, changed).unwrap();
+        let error = disk.store().refold(RunId(1)).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn terms_rise_and_a_line_of_an_earlier_one_is_damage() {
+    let mut disk = closed(&[&[accepted(0)]]);
+    disk.reopen();
+    assert_eq!(disk.store().term(), 2);
+    disk.store().apply(&[accepted(1)]).unwrap();
+    let fences: Vec<_> = lines(disk.store(), 1)
+        .iter()
+        .map(|(_, _, text)| {
+            let line: serde_json::Value = serde_json::from_str(text).unwrap();
+            line["fence"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(fences, [1, 2]);
+    // A coordinator that was thought to be dead writes on.
+    disk.close();
+    let term = disk.dir().join("term.json");
+    fs::write(&term, format::encode_term(0)).unwrap();
+    disk.reopen();
+    disk.store().apply(&[accepted(2)]).unwrap();
+    disk.close();
+    let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
+    assert!(
+        error.contains("line 3") && error.contains("term 1"),
+        "{error}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn the_secret_is_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let disk = closed(&[]);
+    let mode = fs::metadata(disk.dir().join("secret"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let secret = fs::read_to_string(disk.dir().join("secret")).unwrap();
+    assert_eq!(secret.trim_end().len(), 64);
 }

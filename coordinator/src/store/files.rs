@@ -8,6 +8,10 @@
 //! DIR/runs/<run>/journal.jsonl    the records
 //! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they were counted
 //! DIR/runs/<run>.deleted          a run that is being removed
+//! DIR/runs/<run>/recheck.json     how much of it is counted twice, if somebody has said
+//! DIR/term.json                   the coordinator's term: one more at every start
+//! DIR/trust.jsonl                 what is thought of workers
+//! DIR/secret                      32 random bytes, for this user alone
 //! DIR/db/                         sled; can be made again from the rest
 //! ```
 
@@ -60,6 +64,37 @@ impl Layout {
         }
     }
 
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.dir.join("trust.jsonl")
+    }
+
+    fn term(&self) -> PathBuf {
+        self.dir.join("term.json")
+    }
+
+    fn secret(&self) -> PathBuf {
+        self.dir.join("secret")
+    }
+
+    /// Begins a new term, higher than all before, durably.
+    pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
+        let path = self.term();
+        let last = match descriptors::open(|| fs::read_to_string(&path)) {
+            Ok(text) => manifest::decode_term(text.trim_end())
+                .map_err(|what| StoreError::damaged(&path, None, what))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            Err(error) => return Err(failed("read", &path)(error)),
+        };
+        let term = last + 1;
+        write_durably(&path, &manifest::encode_term(term))?;
+        Ok(term)
+    }
+
+    /// The directory's secret; drawn when it is asked for first.
+    pub(crate) fn keep_secret(&self) -> Result<Secret, StoreError> {
+        secret_at(&self.secret())
+    }
+
     fn marker(&self) -> PathBuf {
         self.dir.join(MARKER)
     }
@@ -70,23 +105,32 @@ impl Layout {
 
     /// Makes the directory ours if it is empty; an error if it is not ours or of another format.
     fn claim(&self) -> Result<(), StoreError> {
-        if self.check()? {
-            return Ok(());
+        match self.check()? {
+            Some(manifest::FORMAT) => return Ok(()),
+            Some(older) => {
+                tracing::info!(
+                    "{} has format {older}: what it holds stays as it is, what is added has format \
+                     {}, and programs that know only {older} will refuse it from now on",
+                    self.dir.display(),
+                    manifest::FORMAT
+                );
+            }
+            None => {}
         }
         let runs = self.runs();
         fs::create_dir_all(&runs).map_err(failed("create", &runs))?;
         write_durably(&self.marker(), &manifest::marker())
     }
 
-    /// Whether the directory is marked as ours; an error if it cannot become ours.
-    fn check(&self) -> Result<bool, StoreError> {
+    /// The format of a directory that is marked as ours; an error if it cannot become ours.
+    fn check(&self) -> Result<Option<u32>, StoreError> {
         let marker = self.marker();
         match fs::read_to_string(&marker) {
             Ok(text) => manifest::check_marker(text.trim_end())
-                .map(|()| true)
+                .map(Some)
                 .map_err(|what| self.marker_error(&text, what)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.foreign_entry().map_or(Ok(false), |found| {
+                self.foreign_entry().map_or(Ok(None), |found| {
                     Err(StoreError::ForeignDirectory {
                         dir: self.dir.clone(),
                         found: found.to_string_lossy().into_owned(),
@@ -134,6 +178,10 @@ impl RunFiles {
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.dir.join("journal.jsonl")
+    }
+
+    pub(crate) fn recheck(&self) -> PathBuf {
+        self.dir.join("recheck.json")
     }
 
     pub(crate) fn symmetric(&self) -> PathBuf {
@@ -214,7 +262,7 @@ impl Lock {
     /// Whether the directory of `layout` is one of ours, for readers.
     pub(crate) fn marked(layout: &Layout) -> Result<bool, StoreError> {
         fs::read_dir(&layout.dir).map_err(failed("read", &layout.dir))?;
-        layout.check()
+        Ok(layout.check()?.is_some())
     }
 }
 
@@ -260,9 +308,24 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// Writes the new text. After an error the file is as it was.
     pub(crate) fn prepare(path: &Path, text: &str) -> Result<Self, StoreError> {
+        Self::prepare_with(path, text, OpenOptions::new())
+    }
+
+    /// The same for this user's eyes only.
+    fn prepare_private(path: &Path, text: &str) -> Result<Self, StoreError> {
+        // One left by a crash keeps the mode that it was made with.
+        let _ = fs::remove_file(temporary(path));
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Self::prepare_with(path, text, options)
+    }
+
+    fn prepare_with(path: &Path, text: &str, mut options: OpenOptions) -> Result<Self, StoreError> {
         let temporary = temporary(path);
+        options.create(true).write(true).truncate(true);
         let write = || {
-            let mut file = descriptors::open(|| File::create(&temporary))?;
+            let mut file = descriptors::open(|| options.open(&temporary))?;
             file.write_all(text.as_bytes())?;
             file.write_all(b"\n")?;
             file.sync_all()
@@ -283,6 +346,43 @@ impl Replacement {
         fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
         sync_parent(&self.path)
     }
+}
+
+/// Bytes that no log and no error may show.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret(pub(crate) [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// 32 random bytes kept in a file that only this user may read; drawn when they are asked for first.
+pub(crate) fn secret_at(path: &Path) -> Result<Secret, StoreError> {
+    match descriptors::open(|| fs::read_to_string(path)) {
+        Ok(text) => unhex(text.trim_end())
+            .map(Secret)
+            .ok_or_else(|| StoreError::damaged(path, None, "it is not 64 hexadecimal digits")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let secret: [u8; 32] = rand::random();
+            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            Replacement::prepare_private(path, &text)?.put_in_place()?;
+            Ok(Secret(secret))
+        }
+        Err(error) => Err(failed("read", path)(error)),
+    }
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Makes the entry of `path` in its directory durable.

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::plan::PlanHash;
+use common::plan::{Plan, PlanHash};
 
 use super::{
     JournalEntry, RunManifest, StoreError, files,
-    line::{BadLine, Line, Link, MAX_LINE_BYTES},
+    line::{BadLine, Line, Link, MAX_LINE_BYTES, Stamp},
 };
 use crate::descriptors;
 
@@ -75,6 +75,8 @@ pub(crate) struct End {
     pub(crate) lines: u64,
     /// What the next line names as the one before.
     pub(crate) head: Link,
+    /// The term of the coordinator that wrote the last line; 0 where it does not say.
+    pub(crate) fence: u64,
 }
 
 impl End {
@@ -84,6 +86,7 @@ impl End {
             bytes: 0,
             lines: 0,
             head: Link::first(manifest),
+            fence: 0,
         }
     }
 }
@@ -142,6 +145,8 @@ impl Journal {
     pub(crate) fn append<'a>(
         &mut self,
         entries: impl IntoIterator<Item = &'a JournalEntry>,
+        plan: &Plan,
+        fence: u64,
     ) -> Result<(), StoreError> {
         let mut end = self.end;
         let mut text = String::new();
@@ -150,6 +155,10 @@ impl Journal {
             let line = Line {
                 sequence: end.lines,
                 plan: self.plan,
+                stamp: Some(Stamp {
+                    units: plan.task_units(entry.record().task),
+                    fence,
+                }),
                 entry: entry.clone(),
                 prev: end.head,
             };
@@ -159,6 +168,7 @@ impl Journal {
             text.push('\n');
         }
         end.bytes += text.len() as u64;
+        end.fence = fence;
         let written = self
             .medium
             .append(text.as_bytes())
@@ -226,6 +236,10 @@ pub(crate) struct Reader<R> {
 
 /// What a journal holds next.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and most are lines"
+)]
 pub(crate) enum Next<'a> {
     /// A line whose check sum is right, and its text without the end.
     Line(Line, &'a str),

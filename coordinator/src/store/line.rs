@@ -3,7 +3,10 @@
 //! A line is one JSON object with the fields of [`Fields`] in that order, without spaces:
 //! `prev` is the first 16 bytes of SHA-256 of the line before (of the manifest, for the first
 //! line), `crc` the CRC-32 (IEEE) of all bytes of the line before `,"crc":`. The format is frozen by
-//! a test; changing it raises [`super::manifest::FORMAT`].
+//! a test; changing it raises [`super::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`,
+//! `principal` and `elapsed_ms`; a journal may begin with such.
+
+use std::ops::Range;
 
 use common::{count::Orientation, plan::PlanHash, run::Epoch};
 use serde::{Deserialize, Serialize};
@@ -12,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::{JournalEntry, Record, RunManifest, manifest};
 
 /// The most bytes a line has, without its end.
-pub(crate) const MAX_LINE_BYTES: usize = 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 2048;
 
 /// A link of the chain: the first 16 bytes of a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +46,23 @@ struct Fields<'a> {
     run: &'a str,
     plan: &'a str,
     task: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    units: Option<[u64; 2]>,
     epoch: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
     count: &'a str,
     worker: &'a str,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    principal: Option<std::borrow::Cow<'a, str>>,
     kernel: &'a str,
     orientation: &'a str,
     #[serde(borrow)]
     version: std::borrow::Cow<'a, str>,
     duration_us: u64,
     accepted_unix_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elapsed_ms: Option<u64>,
     prev: &'a str,
     /// Written after the rest, of which it is the check sum.
     #[serde(rename = "crc", skip_serializing)]
@@ -71,8 +82,19 @@ enum Kind {
 pub(crate) struct Line {
     pub(crate) sequence: u64,
     pub(crate) plan: PlanHash,
+    /// `None` in a line of format 1, which says neither this nor the record's principal and time.
+    pub(crate) stamp: Option<Stamp>,
     pub(crate) entry: JournalEntry,
     pub(crate) prev: Link,
+}
+
+/// What the store adds to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// The task's units: they name the work where another plan divides it otherwise.
+    pub(crate) units: Range<u64>,
+    /// The term of the coordinator that wrote the line.
+    pub(crate) fence: u64,
 }
 
 const CRC_KEY: &str = r#","crc":""#;
@@ -87,20 +109,25 @@ impl Line {
             JournalEntry::Confirmed(record) => (Kind::Confirmed, record),
             JournalEntry::Quarantined(record) => (Kind::Quarantined, record),
         };
+        let stamp = self.stamp.as_ref();
         let fields = Fields {
             seq: self.sequence,
             kind,
             run: &record.run.to_string(),
             plan: &self.plan.to_string(),
             task: record.task.0,
+            units: stamp.map(|stamp| [stamp.units.start, stamp.units.end]),
             epoch: record.epoch.0,
+            fence: stamp.map(|stamp| stamp.fence),
             count: &record.count.to_string(),
             worker: &record.worker.to_string(),
+            principal: stamp.map(|_| record.principal.as_str().into()),
             kernel: record.kernel.as_str(),
             orientation: orientation_name(record.orientation),
             version: record.version.as_str().into(),
             duration_us: record.duration_us,
             accepted_unix_ms: record.accepted_unix_ms,
+            elapsed_ms: stamp.map(|_| record.elapsed_ms),
             prev: &self.prev.to_string(),
             _crc: "",
         };
@@ -145,21 +172,39 @@ impl Fields<'_> {
         ) -> Result<T, String> {
             text.parse().map_err(|error| format!("{field}: {error}"))
         }
+        let (stamp, principal, elapsed_ms) = match (
+            self.units,
+            self.fence,
+            self.principal.as_deref(),
+            self.elapsed_ms,
+        ) {
+            (Some([start, end]), Some(fence), Some(principal), Some(elapsed_ms)) => {
+                let units = start..end;
+                (Some(Stamp { units, fence }), principal, elapsed_ms)
+            }
+            (None, None, None, None) => (None, self.worker, 0),
+            _ => {
+                return Err("of units, fence, principal and elapsed_ms some are missing".to_owned());
+            }
+        };
         let record = Record {
             run: parse("run", self.run)?,
             task: common::plan::TaskId(self.task),
             epoch: Epoch(self.epoch),
             count: parse("count", self.count)?,
             worker: parse("worker", self.worker)?,
+            principal: principal.to_owned(),
             version: self.version.clone().into_owned(),
             kernel: parse("kernel", self.kernel)?,
             orientation: orientation(self.orientation)?,
             duration_us: self.duration_us,
             accepted_unix_ms: self.accepted_unix_ms,
+            elapsed_ms,
         };
         Ok(Line {
             sequence: self.seq,
             plan: parse("plan", self.plan)?,
+            stamp,
             entry: match self.kind {
                 Kind::Accepted => JournalEntry::Accepted(record),
                 Kind::Confirmed => JournalEntry::Confirmed(record),
@@ -219,15 +264,6 @@ fn orientation(text: &str) -> Result<Orientation, String> {
         .ok_or_else(|| format!("orientation: '{text}' is neither upright nor turned"))
 }
 
-impl JournalEntry {
-    /// The record of the line, whatever its kind.
-    pub const fn record(&self) -> &Record {
-        match self {
-            Self::Accepted(record) | Self::Confirmed(record) | Self::Quarantined(record) => record,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use common::{
@@ -245,15 +281,21 @@ mod tests {
             epoch: Epoch(2),
             count: u64::MAX,
             worker: WorkerId(0xcd),
+            principal: "ab".to_owned(),
             version: version.to_owned(),
             kernel: KernelName::Avx512,
             orientation: Orientation::Turned,
             duration_us: 1_000_000,
             accepted_unix_ms: 1_700_000_000_000,
+            elapsed_ms: 4500,
         };
         Line {
             sequence: 1,
             plan: "0123456789abcdef".repeat(4).parse().unwrap(),
+            stamp: Some(Stamp {
+                units: 14..16,
+                fence: 3,
+            }),
             entry: JournalEntry::Quarantined(record),
             prev: Link::after(b"manifest"),
         }
@@ -264,17 +306,46 @@ mod tests {
         let expected = concat!(
             r#"{"seq":1,"kind":"quarantined","run":"00000000000000ab","#,
             r#""plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
-            r#""task":7,"epoch":2,"count":"18446744073709551615","#,
-            r#""worker":"000000000000000000000000000000cd","kernel":"avx512","#,
+            r#""task":7,"units":[14,16],"epoch":2,"fence":3,"count":"18446744073709551615","#,
+            r#""worker":"000000000000000000000000000000cd","principal":"ab","kernel":"avx512","#,
             r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
-            r#""accepted_unix_ms":1700000000000,"prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"079bc185"}"#,
+            r#""accepted_unix_ms":1700000000000,"elapsed_ms":4500,"#,
+            r#""prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"a41886d8"}"#,
         );
         assert_eq!(line("0.1.0").encode(), expected);
     }
 
     #[test]
+    fn format_1_is_read_as_it_was_written() {
+        let expected = concat!(
+            r#"{"seq":1,"kind":"quarantined","run":"00000000000000ab","#,
+            r#""plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
+            r#""task":7,"epoch":2,"count":"18446744073709551615","#,
+            r#""worker":"000000000000000000000000000000cd","kernel":"avx512","#,
+            r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
+            r#""accepted_unix_ms":1700000000000,"prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"079bc185"}"#,
+        );
+        let line = Line::decode(expected.as_bytes()).unwrap();
+        assert_eq!(line.stamp, None);
+        assert_eq!(
+            line.entry.record().principal,
+            "000000000000000000000000000000cd"
+        );
+        assert_eq!(line.encode(), expected);
+        // Half of what is new is neither format.
+        let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
+        let body = &body[..body.len() - CRC_TAIL];
+        let half = format!(
+            "{body}{CRC_KEY}{:08x}\"}}",
+            crc32fast::hash(body.as_bytes())
+        );
+        let error = Line::decode(half.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("missing"), "{error}");
+    }
+
+    #[test]
     fn lines_round_trip_whatever_the_version_says() {
-        let longest = "\u{1}".repeat(crate::store::fold::MAX_VERSION_BYTES);
+        let longest = "\u{1}".repeat(crate::ledger::fold::MAX_VERSION_BYTES);
         for version in [
             "",
             "0.1.0",

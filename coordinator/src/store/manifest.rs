@@ -3,6 +3,8 @@
 //! Each is one JSON object with its struct's fields in their order, without spaces, then `check`:
 //! the SHA-256 of all bytes before `,"check":`. Frozen by a test; a change raises [`FORMAT`].
 
+use std::ops::RangeInclusive;
+
 use common::{
     board::Board,
     plan::PlanSpec,
@@ -11,10 +13,16 @@ use common::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{RunManifest, RunState, SymmetricCounts, line::Link};
+use super::{Recheck, RunManifest, RunState, SymmetricCounts, line::Link};
 
-/// The version of everything that the data directory holds.
-pub(crate) const FORMAT: u32 = 1;
+/// The version of the data directory: of everything in it together.
+pub(crate) const FORMAT: u32 = 2;
+
+/// Directories of this version are read too: their journal lines say less.
+pub(crate) const OLDEST_FORMAT: u32 = 1;
+
+/// The version of every small file but the marker, which states [`FORMAT`].
+const FILE_FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,17 +41,10 @@ struct Fields {
     key: Option<String>,
 }
 
-impl RunManifest {
-    /// By what runs are ordered: creation, then name.
-    pub(crate) const fn age(&self) -> (u64, u64) {
-        (self.created_unix_ms, self.run.0)
-    }
-}
-
 /// The text of a manifest, without a line end.
 pub(crate) fn encode(manifest: &RunManifest) -> String {
     let fields = Fields {
-        format: FORMAT,
+        format: FILE_FORMAT,
         run: manifest.run.to_string(),
         n: manifest.spec.board.n(),
         layout: manifest.spec.layout.name().to_owned(),
@@ -106,31 +107,19 @@ pub(crate) struct SavedState {
     pub(crate) head: Link,
 }
 
-const STATES: [RunState; 5] = [
+const STATES: [RunState; 6] = [
     RunState::Running,
     RunState::Paused,
     RunState::Cancelled,
     RunState::Complete,
     RunState::Contradicted,
+    RunState::Disputed,
 ];
-
-impl RunState {
-    /// The name in the state file, in status and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Cancelled => "cancelled",
-            Self::Complete => "complete",
-            Self::Contradicted => "contradicted",
-        }
-    }
-}
 
 /// The text of a state file, without a line end.
 pub(crate) fn encode_state(run: RunId, saved: &SavedState) -> String {
     seal(&StateFields {
-        format: FORMAT,
+        format: FILE_FORMAT,
         run: run.to_string(),
         state: saved.state.name().to_owned(),
         lines: saved.lines,
@@ -166,7 +155,7 @@ struct SymmetricFields {
 /// The text of the file with a run's symmetric solutions, without a line end.
 pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
     seal(&SymmetricFields {
-        format: FORMAT,
+        format: FILE_FORMAT,
         run: run.to_string(),
         half_turn: counts.half_turn.to_string(),
         quarter_turn: counts.quarter_turn.to_string(),
@@ -188,6 +177,66 @@ pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RecheckFields {
+    format: u32,
+    run: String,
+    /// `auto`, `all`, or millionths of the tasks.
+    recheck: String,
+}
+
+/// The text of the file that says how much of a run is counted twice, without a line end.
+pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
+    seal(&RecheckFields {
+        format: FILE_FORMAT,
+        run: run.to_string(),
+        recheck: match recheck {
+            Recheck::Auto => "auto".to_owned(),
+            Recheck::All => "all".to_owned(),
+            Recheck::Millionths(millionths) => millionths.to_string(),
+        },
+    })
+}
+
+/// Reads how much of `run` is counted twice.
+pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, String> {
+    let fields: RecheckFields = unseal(text)?;
+    if fields.run != run.to_string() {
+        return Err(format!("it is of run {}, not {run}", fields.run));
+    }
+    match fields.recheck.as_str() {
+        "auto" => Ok(Recheck::Auto),
+        "all" => Ok(Recheck::All),
+        millionths => millionths
+            .parse()
+            .ok()
+            .filter(|millionths| *millionths <= 1_000_000)
+            .map(Recheck::Millionths)
+            .ok_or_else(|| format!("'{millionths}' is no part of the tasks")),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TermFields {
+    format: u32,
+    term: u64,
+}
+
+/// The text of the file with the coordinator's term, without a line end.
+pub(crate) fn encode_term(term: u64) -> String {
+    seal(&TermFields {
+        format: FILE_FORMAT,
+        term,
+    })
+}
+
+/// Reads the coordinator's term.
+pub(crate) fn decode_term(text: &str) -> Result<u64, String> {
+    unseal(text).map(|fields: TermFields| fields.term)
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MarkerFields {
     format: u32,
     program: String,
@@ -203,11 +252,11 @@ pub(crate) fn marker() -> String {
     })
 }
 
-/// Whether a text is [`marker`]'s; what is wrong with it otherwise.
-pub(crate) fn check_marker(text: &str) -> Result<(), String> {
-    let fields: MarkerFields = unseal(text)?;
+/// The format that a marker states; what is wrong with it otherwise.
+pub(crate) fn check_marker(text: &str) -> Result<u32, String> {
+    let fields: MarkerFields = unseal_of(text, OLDEST_FORMAT..=FORMAT)?;
     if fields.program == PROGRAM {
-        Ok(())
+        Ok(fields.format)
     } else {
         Err(format!("it is of program '{}'", fields.program))
     }
@@ -222,7 +271,7 @@ pub(crate) fn format_of(text: &str) -> Option<u32> {
 const CHECK_KEY: &str = r#","check":""#;
 
 /// JSON of `fields` with a check hash as its last field.
-fn seal(fields: &impl Serialize) -> String {
+pub(super) fn seal(fields: &impl Serialize) -> String {
     let mut text = serde_json::to_string(fields).expect("strings and numbers become JSON");
     text.pop();
     let check = digest(&text);
@@ -230,10 +279,18 @@ fn seal(fields: &impl Serialize) -> String {
 }
 
 /// The fields of a text that [`seal`] made, if no byte has changed.
-fn unseal<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    if let Some(format) = format_of(text).filter(|format| *format != FORMAT) {
+pub(super) fn unseal<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    unseal_of(text, FILE_FORMAT..=FILE_FORMAT)
+}
+
+fn unseal_of<T: serde::de::DeserializeOwned>(
+    text: &str,
+    formats: RangeInclusive<u32>,
+) -> Result<T, String> {
+    if let Some(format) = format_of(text).filter(|format| !formats.contains(format)) {
         return Err(format!(
-            "it has format {format}, this program knows {FORMAT}"
+            "it has format {format}, this program knows {}",
+            formats.end()
         ));
     }
     let (body, check) = text
@@ -306,8 +363,8 @@ mod tests {
                 r#""check":"0c2c3d4426714acdffcb08c37604bc036d6dbbe2acb8f2457d904172566f0d02"}"#,
             ),
             concat!(
-                r#"{"format":1,"program":"queens coordinator","#,
-                r#""check":"98b64987eb34b67807ce6a1cba97bb13af761e6246452680b2b59de043cc8526"}"#,
+                r#"{"format":2,"program":"queens coordinator","#,
+                r#""check":"311f81474de3cbdca29b50e76003ea0480a8a2ee67867da4eb29db88c370de05"}"#,
             ),
             concat!(
                 r#"{"format":1,"run":"00000000000000ab","half_turn":"3000","quarter_turn":"64","#,
@@ -340,7 +397,15 @@ mod tests {
         let text = encode_symmetric(RunId(1), SYMMETRIC);
         assert_eq!(decode_symmetric(RunId(1), &text), Ok(SYMMETRIC));
         assert!(decode_symmetric(RunId(2), &text).is_err());
-        assert_eq!(check_marker(&marker()), Ok(()));
+        for recheck in [Recheck::Auto, Recheck::All, Recheck::Millionths(20_000)] {
+            let text = encode_recheck(RunId(1), recheck);
+            assert_eq!(decode_recheck(RunId(1), &text), Ok(recheck));
+            assert!(decode_recheck(RunId(2), &text).is_err());
+        }
+        let too_much = encode_recheck(RunId(1), Recheck::Millionths(1_000_001));
+        assert!(decode_recheck(RunId(1), &too_much).is_err());
+        assert_eq!(decode_term(&encode_term(u64::MAX)), Ok(u64::MAX));
+        assert_eq!(check_marker(&marker()), Ok(FORMAT));
     }
 
     #[test]

@@ -8,22 +8,32 @@ use std::{
 use common::{
     plan::{Plan, TaskId},
     run::RunId,
+    tally::BadTally,
 };
 
 use super::{
     Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    SymmetricCounts, TaskRow,
-    fold::{self, Known, Row},
-    line::{Line, Link},
+    SymmetricCounts, TaskRow, TrustRecord,
+    line::{Line, Link, Stamp},
+    stage::{self, Known},
 };
+use crate::ledger::{
+    Elapsed,
+    fold::{self, Fold, Row},
+};
+
+/// It has no disk to keep a secret on, and nobody to keep it from.
+const SECRET: [u8; 32] = [7; 32];
 
 /// Keeps everything in memory; what [`super::DiskStore`] is compared with, and what simulations
 /// crash and restart schedulers on (a clone is the disk after a crash).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryStore {
     /// In the order of the calls.
     runs: Vec<MemoryRun>,
     places: HashMap<RunId, usize>,
+    trust: Vec<TrustRecord>,
+    term: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,9 +48,31 @@ struct MemoryRun {
 }
 
 impl MemoryStore {
-    /// A store without runs.
+    /// A store without runs, in its first term.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            runs: Vec::new(),
+            places: HashMap::new(),
+            trust: Vec::new(),
+            term: 1,
+        }
+    }
+
+    /// The coordinator starts again.
+    pub fn begin_term(&mut self) {
+        self.term += 1;
+    }
+
+    /// Forgets everything that is not journalled.
+    #[cfg(test)]
+    pub(super) fn lose_rows(&mut self) {
+        for run in &mut self.runs {
+            let mut fold = Fold::new(&run.stored.manifest, &run.plan);
+            for line in &run.journal {
+                fold.take(&run.plan, &line.entry, line.sequence).unwrap();
+            }
+            run.rows = fold.rows().map(|(task, row)| (task, row.clone())).collect();
+        }
     }
 
     fn place(&self, run: RunId) -> Result<usize, StoreError> {
@@ -48,6 +80,12 @@ impl MemoryStore {
             .get(&run)
             .copied()
             .ok_or(StoreError::NoSuchRun(run))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -77,6 +115,8 @@ impl Store for MemoryStore {
             stored: StoredRun {
                 manifest: manifest.clone(),
                 state: RunState::Running,
+                recheck: None,
+                elapsed_ms: 0,
             },
             plan: fold::plan_of(manifest)?,
             journal: Vec::new(),
@@ -101,6 +141,18 @@ impl Store for MemoryStore {
         Ok(self.runs[self.place(run)?].symmetric)
     }
 
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
+        Ok(self.trust.clone())
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        SECRET
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
         let place = self.place(run)?;
         self.runs[place].symmetric = Some(counts);
@@ -108,13 +160,22 @@ impl Store for MemoryStore {
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let staged = fold::stage(self, changes)?;
+        let staged = stage::stage(self, changes)?;
+        let fence = self.term;
         for (sequence, entry) in staged.lines {
             let place = self.place(entry.record().run)?;
             let run = &mut self.runs[place];
+            let record = entry.record();
+            let mut elapsed = Elapsed::of(&run.stored.manifest);
+            elapsed.see(record);
+            run.stored.elapsed_ms = run.stored.elapsed_ms.max(elapsed.ms());
             let line = Line {
                 sequence,
                 plan: run.plan.hash(),
+                stamp: Some(Stamp {
+                    units: run.plan.task_units(record.task),
+                    fence,
+                }),
                 entry,
                 prev: run.head,
             };
@@ -125,11 +186,25 @@ impl Store for MemoryStore {
             let place = self.place(run)?;
             self.runs[place].rows.insert(task, row);
         }
+        self.trust.extend(staged.trust);
+        for (run, recheck) in staged.rechecks {
+            let place = self.place(run)?;
+            self.runs[place].stored.recheck = Some(recheck);
+        }
         for (run, state) in staged.states {
             let place = self.place(run)?;
             self.runs[place].stored.state = state;
         }
         Ok(())
+    }
+
+    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+        let run = &self.runs[self.place(run)?];
+        let mut fold = Fold::new(&run.stored.manifest, &run.plan);
+        for line in &run.journal {
+            fold.take(&run.plan, &line.entry, line.sequence)?;
+        }
+        Ok(fold.total())
     }
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {

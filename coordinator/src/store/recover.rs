@@ -6,7 +6,6 @@ use std::{
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
-    thread,
 };
 
 use common::{
@@ -17,12 +16,12 @@ use common::{
 use super::{
     Refusal, RunManifest, StoreError,
     files::{self, Layout, RunFiles},
-    fold::{self, Row},
     journal::{End, Next, Reader},
     line::{Line, Link},
     manifest::{self, SavedState},
     rows::{BadRows, Rows},
 };
+use crate::ledger::fold::{Fold, Row};
 
 /// The suffix of a database that was set aside.
 const BAD: &str = "bad";
@@ -96,8 +95,8 @@ fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, StoreError>
     }))
 }
 
-fn read_if_there(path: &Path) -> Result<Option<String>, StoreError> {
-    match fs::read_to_string(path) {
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, StoreError> {
+    match crate::descriptors::open(|| fs::read_to_string(path)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(files::failed("read", path)(error)),
@@ -123,6 +122,17 @@ impl FoundRun {
                 "it is of plan {}, the run's is {}",
                 line.plan, self.manifest.plan
             ));
+        }
+        if let Some(stamp) = &line.stamp
+            && stamp.fence < end.fence
+        {
+            return Err(format!(
+                "it is of term {}, the line before of term {}: two coordinators wrote it",
+                stamp.fence, end.fence
+            ));
+        }
+        if line.stamp.is_none() && end.fence > 0 {
+            return Err("it has format 1 and follows a line of a later one".to_owned());
         }
         if line.prev != end.head {
             return Err(format!(
@@ -213,6 +223,7 @@ impl FoundRun {
                         bytes: reader.offset(),
                         lines: line.sequence,
                         head,
+                        fence: line.stamp.as_ref().map_or(end.fence, |stamp| stamp.fence),
                     };
                     visit(&line, &end)?;
                 }
@@ -281,12 +292,19 @@ pub(crate) fn remove_deleted(layout: &Layout) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What was learnt from a journal that was read whole.
+pub(crate) struct Replayed {
+    pub(crate) end: End,
+    /// See [`super::StoredRun::elapsed_ms`].
+    pub(crate) elapsed_ms: u64,
+}
+
 /// Opens the rows and brings them up to the journals; if they cannot be read, or do not agree with
 /// the journals, sets them aside and makes them anew. Returns where each run's journal ends.
 pub(crate) fn open_rows(
     layout: &Layout,
     runs: &[(FoundRun, Plan)],
-) -> Result<(Rows, Vec<End>), StoreError> {
+) -> Result<(Rows, Vec<Replayed>), StoreError> {
     let path = layout.database();
     let reason = match try_rows(&path, runs) {
         Ok(done) => return Ok(done),
@@ -324,7 +342,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(aside)
 }
 
-fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<End>), Trouble> {
+fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<Replayed>), Trouble> {
     let rows = Rows::open(path)?;
     rows.retain(|run| runs.iter().any(|(found, _)| found.manifest.run == run))?;
     let ends = runs
@@ -335,31 +353,52 @@ fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<End>), 
     Ok((rows, ends))
 }
 
-/// Brings the rows of one run up to its journal and checks that each agrees with it.
-///
-/// The journal and the rows are read at the same time: each takes about a second for a million
-/// tasks. sled stays on this thread.
-fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<End, Trouble> {
-    let seen = rows.seen(found.manifest.run)?;
-    let (survey, in_rows) = thread::scope(|scope| {
-        let survey = scope.spawn(|| Survey::of(found, plan, seen));
-        let in_rows = last_lines(rows, found.manifest.run, plan);
-        (survey.join().expect("reading panics nowhere"), in_rows)
-    });
-    let survey = survey?;
-    let mut in_rows = in_rows?;
-    Replay::new(rows, found, seen).run(&survey, &mut in_rows)?;
-    let both = survey.last_lines.iter().zip(&in_rows);
-    match (0u64..)
-        .zip(both)
-        .find(|(_, (journal, row))| journal != row)
-    {
-        None => Ok(survey.end),
-        Some((task, (journal, row))) => Err(Trouble::Rows(BadRows::Wrong(format!(
-            "run {}, task {task}: the row saw line {row} last, the journal's last is {journal}",
-            found.manifest.run
-        )))),
+/// Brings the rows of one run up to its journal and checks that each says what the journal says.
+fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<Replayed, Trouble> {
+    let run = found.manifest.run;
+    let seen = rows.seen(run)?;
+    let survey = Survey::of(found, plan, seen)?;
+    Replay::new(rows, found, seen).run(&survey)?;
+    let mut agreed = 0;
+    rows.scan(run, &mut |task, row| {
+        let kept = row.sequence > 0 || !row.is_open();
+        match survey.fold.row(task) {
+            Some(folded)
+                if (row.sequence, &row.standing) == (folded.sequence, &folded.standing) =>
+            {
+                agreed += 1;
+                Ok(())
+            }
+            None if !kept && plan.contains(task) => Ok(()),
+            folded => Err(BadRows::Wrong(format!(
+                "run {run}, task {task}: the row says {row:?}, the journal {folded:?}"
+            ))),
+        }
+    })?;
+    let journalled = survey.fold.rows().count();
+    if agreed != journalled {
+        return Err(Trouble::Rows(BadRows::Wrong(format!(
+            "run {run}: {journalled} tasks have records, {agreed} of them have rows"
+        ))));
     }
+    Ok(Replayed {
+        end: survey.end,
+        elapsed_ms: survey.fold.elapsed_ms(),
+    })
+}
+
+/// The fold of a journal, read anew from the disk with every check; it must end where its writer
+/// left it.
+pub(crate) fn refold(found: &FoundRun, plan: &Plan, end: &End) -> Result<Fold, StoreError> {
+    let survey = Survey::of(found, plan, 0)?;
+    if survey.end == *end {
+        return Ok(survey.fold);
+    }
+    let what = format!(
+        "{} lines of {} bytes were written to it, and it holds {} of {}",
+        end.lines, end.bytes, survey.end.lines, survey.end.bytes
+    );
+    Err(StoreError::damaged(&found.files.journal(), None, what))
 }
 
 /// A journal that was read and checked from end to end.
@@ -367,23 +406,20 @@ struct Survey {
     end: End,
     /// After the last line that the rows have seen; none if the journal is shorter.
     seen: Option<End>,
-    /// By task: the last line about it, 0 for none.
-    last_lines: Vec<u64>,
+    fold: Fold,
 }
 
 impl Survey {
     fn of(found: &FoundRun, plan: &Plan, seen: u64) -> Result<Self, StoreError> {
-        let run = found.manifest.run;
         let path = found.files.journal();
         let start = End::empty(&found.manifest);
         let mut seen_end = (seen == 0).then_some(start);
-        let mut last_lines = no_lines(plan);
+        let mut fold = Fold::new(&found.manifest, plan);
         let end = found.check(|line, after| {
-            let record = line.entry.record();
-            fold::check_task(plan, run, record.task)
-                .and_then(|()| fold::check_count(plan, record))
-                .map_err(|refusal| damaged_line(&path, line.sequence, refusal.to_string()))?;
-            *slot(&mut last_lines, record.task).expect("checked against the plan") = line.sequence;
+            fold.take(plan, &line.entry, line.sequence)
+                .map_err(|refusal| refusal.to_string())
+                .and_then(|()| check_units(plan, line))
+                .map_err(|what| damaged_line(&path, line.sequence, what))?;
             if line.sequence == seen {
                 seen_end = Some(*after);
             }
@@ -392,29 +428,25 @@ impl Survey {
         Ok(Self {
             end,
             seen: seen_end,
-            last_lines,
+            fold,
         })
     }
 }
 
-/// By task: the journal line that its row saw last, 0 for none.
-fn last_lines(rows: &Rows, run: RunId, plan: &Plan) -> Result<Vec<u64>, BadRows> {
-    let mut lines = no_lines(plan);
-    rows.scan(run, &mut |task, row| {
-        let line = slot(&mut lines, task);
-        *line.ok_or_else(|| BadRows::Wrong(format!("run {run} has a row of task {task}")))? =
-            row.sequence;
-        Ok(())
-    })?;
-    Ok(lines)
-}
-
-fn no_lines(plan: &Plan) -> Vec<u64> {
-    vec![0; usize::try_from(plan.tasks()).expect("tasks fit memory")]
-}
-
-fn slot(lines: &mut [u64], task: TaskId) -> Option<&mut u64> {
-    lines.get_mut(usize::try_from(task.0).ok()?)
+/// Whether a line that names a task of the plan names that task's units, if it names any.
+pub(crate) fn check_units(plan: &Plan, line: &Line) -> Result<(), String> {
+    let Some(stamp) = &line.stamp else {
+        return Ok(());
+    };
+    let task = line.entry.record().task;
+    let units = plan.task_units(task);
+    if stamp.units == units {
+        return Ok(());
+    }
+    Err(format!(
+        "it says that task {task} has the units {:?}, its plan says {units:?}",
+        stamp.units
+    ))
 }
 
 /// Brings lines that the rows have not seen into them.
@@ -435,7 +467,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn run(mut self, survey: &Survey, in_rows: &mut [u64]) -> Result<(), Trouble> {
+    fn run(mut self, survey: &Survey) -> Result<(), Trouble> {
         let Some(start) = survey.seen else {
             return Err(Trouble::Rows(BadRows::Wrong(format!(
                 "run {}: the rows have seen {} lines of a journal of {}: acknowledged results are \
@@ -446,11 +478,7 @@ impl<'a> Replay<'a> {
         if start == survey.end {
             return Ok(());
         }
-        self.found.walk(start, |line, _| {
-            let task = line.entry.record().task;
-            *slot(in_rows, task).expect("checked against the plan") = line.sequence;
-            self.line(line)
-        })?;
+        self.found.walk(start, |line, _| self.line(line))?;
         Ok(self.write(survey.end.lines)?)
     }
 
@@ -462,22 +490,12 @@ impl<'a> Replay<'a> {
             None => self.rows.get(run, task)?.unwrap_or(Row::new()),
         };
         row.settle(&line.entry, line.sequence)
-            .map_err(|refusal| self.contradiction(&refusal, line.sequence))?;
+            .map_err(|refusal| contradiction(&refusal, line.sequence))?;
         self.batch.insert((run, task), row);
         if self.batch.len() >= REPLAY_LINES {
             self.write(line.sequence)?;
         }
         Ok(())
-    }
-
-    /// Where the rows had seen nothing before, the journal contradicts itself.
-    fn contradiction(&self, refusal: &Refusal, line: u64) -> Trouble {
-        if self.seen == 0 {
-            let path = self.found.files.journal();
-            Trouble::Store(damaged_line(&path, line, refusal.to_string()))
-        } else {
-            Trouble::Rows(BadRows::Wrong(format!("journal line {line}: {refusal}")))
-        }
     }
 
     fn write(&mut self, lines: u64) -> Result<(), BadRows> {
@@ -486,4 +504,9 @@ impl<'a> Replay<'a> {
         self.batch.clear();
         self.rows.flush()
     }
+}
+
+/// The journal does not contradict itself: the rows said something else before.
+fn contradiction(refusal: &Refusal, line: u64) -> Trouble {
+    Trouble::Rows(BadRows::Wrong(format!("journal line {line}: {refusal}")))
 }

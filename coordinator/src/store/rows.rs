@@ -20,10 +20,8 @@ use common::{
     run::{Epoch, RunId, WorkerId},
 };
 
-use super::{
-    StoreError, files,
-    fold::{Row, Standing, Vote},
-};
+use super::{StoreError, files};
+use crate::ledger::fold::{Row, Standing, Vote};
 
 /// The version of the bytes below; another one is rebuilt from the journals.
 const VERSION: u8 = 1;

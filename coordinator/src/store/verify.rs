@@ -12,17 +12,17 @@ use common::{
     known::known_counts,
     plan::{Plan, TaskId},
     symmetric::{self, HalfTurn},
-    tally::{self, Counts},
+    tally::Counts,
 };
 
 use super::{
-    JournalEntry, RunManifest, RunState, StoreError,
+    RunManifest, RunState, StoreError,
     files::{self, Layout, Lock, Reading},
-    fold::{self, Row, Standing},
     journal::{End, Next, Reader},
     line::{Line, Link},
     recover::{self, FoundRun},
 };
+use crate::ledger::fold::{self, Fold};
 
 /// The most flaws that are listed of one run.
 const MAX_FLAWS: usize = 20;
@@ -138,14 +138,12 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
 struct Audit<'a> {
     found: &'a FoundRun,
     plan: Plan,
-    /// By task; boxed, since most of a long run's tasks have none yet.
-    rows: Vec<Option<Box<Row>>>,
+    fold: Fold,
     end: End,
     /// After as many lines as the state file says.
     saved_head: Option<Link>,
     /// The line before was bad: this one's place cannot be checked.
     lost: bool,
-    confirmed: u64,
     torn_bytes: u64,
     flaws: Vec<Flaw>,
 }
@@ -154,15 +152,13 @@ impl<'a> Audit<'a> {
     fn new(found: &'a FoundRun) -> Result<Self, StoreError> {
         let end = End::empty(&found.manifest);
         let plan = fold::plan_of(&found.manifest)?;
-        let tasks = usize::try_from(plan.tasks()).expect("tasks fit memory");
         Ok(Self {
             found,
+            fold: Fold::new(&found.manifest, &plan),
             plan,
-            rows: vec![None; tasks],
             end,
             saved_head: found.head_if_saved_at(&end),
             lost: false,
-            confirmed: 0,
             torn_bytes: 0,
             flaws: Vec::new(),
         })
@@ -221,38 +217,24 @@ impl<'a> Audit<'a> {
         }
         self.end.lines = line.sequence;
         self.end.head = link;
+        self.end.fence = line
+            .stamp
+            .as_ref()
+            .map_or(self.end.fence, |stamp| stamp.fence);
         let saved_head = self.found.head_if_saved_at(&self.end);
         self.saved_head = self.saved_head.or(saved_head);
     }
 
     fn settle(&mut self, line: &Line) -> Result<(), String> {
-        let record = line.entry.record();
-        let run = self.found.manifest.run;
-        fold::check_task(&self.plan, run, record.task)
-            .and_then(|()| fold::check_count(&self.plan, record))
-            .and_then(|()| {
-                let index = usize::try_from(record.task.0).expect("checked against the plan");
-                let row = self.rows[index].get_or_insert_with(|| Box::new(Row::new()));
-                row.settle(&line.entry, line.sequence)
-            })
-            .map_err(|refusal| refusal.to_string())?;
-        self.confirmed += u64::from(matches!(line.entry, JournalEntry::Confirmed(_)));
-        Ok(())
+        self.fold
+            .take(&self.plan, &line.entry, line.sequence)
+            .map_err(|refusal| refusal.to_string())
+            .and_then(|()| recover::check_units(&self.plan, line))
     }
 
     fn report(&mut self) -> RunReport {
-        let mut counts = Vec::new();
-        let mut quarantined = Vec::new();
-        for (task, row) in (0..).zip(&self.rows) {
-            let Some(row) = row else { continue };
-            match &row.standing {
-                Standing::Done { vote, .. } => counts.push(vote.count),
-                Standing::Quarantined(_) => quarantined.push(TaskId(task)),
-                Standing::Pending | Standing::Leased { .. } | Standing::Parked => {}
-            }
-        }
-        let tasks_done = counts.len() as u64;
-        let solutions = tally::total(counts).unwrap_or_else(|error| {
+        let tasks_done = self.fold.counts().count() as u64;
+        let solutions = self.fold.total().unwrap_or_else(|error| {
             self.flaw(None, error.to_string());
             0
         });
@@ -281,8 +263,8 @@ impl<'a> Audit<'a> {
             tasks_done,
             solutions,
             lines: self.end.lines,
-            confirmed: self.confirmed,
-            quarantined,
+            confirmed: self.fold.confirmed(),
+            quarantined: self.fold.quarantined(),
             torn_bytes: self.torn_bytes,
             live: false,
             checks,

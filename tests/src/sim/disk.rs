@@ -46,7 +46,9 @@ fn is_durable(change: &Change) -> bool {
         Change::Accepted(_)
         | Change::Confirmed(_)
         | Change::Quarantined { .. }
-        | Change::State { .. } => true,
+        | Change::State { .. }
+        | Change::Recheck { .. }
+        | Change::Trust(_) => true,
         Change::Leased { .. }
         | Change::Released { .. }
         | Change::Expired { .. }

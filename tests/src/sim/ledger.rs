@@ -106,7 +106,9 @@ impl Ledger {
                 | Change::Expired { .. }
                 | Change::Parked { .. }
                 | Change::Unparked { .. }
-                | Change::State { .. } => {}
+                | Change::State { .. }
+                | Change::Recheck { .. }
+                | Change::Trust(_) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a seed decides: the cluster and how badly it is treated.
 
-use coordinator::{recheck::Recheck, sched::Config};
+use coordinator::{ledger::Recheck, sched::Config};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -44,6 +44,7 @@ pub(super) fn state(state: v1::RunState) -> &'static str {
         v1::RunState::Cancelled => "cancelled",
         v1::RunState::Complete => "complete",
         v1::RunState::Contradicted => "contradicted",
+        v1::RunState::Disputed => "disputed",
     }
 }
 

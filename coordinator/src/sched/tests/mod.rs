@@ -22,7 +22,7 @@ use common::{
 
 use super::*;
 use crate::{
-    recheck::Recheck,
+    ledger::Recheck,
     store::{MemoryStore, Record, Store},
 };
 

@@ -1,24 +1,25 @@
-//! What a change makes of a task: the one place that knows. Pure; both stores use it.
+//! What a change makes of a task: the one place that knows.
 //!
 //! The journal's grammar, task by task: an accepted count may be confirmed by equal ones. A count
 //! that contradicts it quarantines the task, further counts may join, and the next accepted record
 //! resolves it. The tasks' counts are the last accepted ones of tasks that are not quarantined.
 
-use std::collections::HashMap;
-
 use common::{
     kernel::KernelName,
     plan::{Plan, TaskId},
     run::{Epoch, RunId, WorkerId},
+    tally::{self, BadTally},
 };
 
 use super::{
-    Change, JournalEntry, PlanMismatch, Record, Refusal, RunManifest, RunState, StoreError,
-    TaskRow, TaskState,
+    Change, Elapsed, JournalEntry, PlanMismatch, Record, Refusal, RunManifest, TaskRow, TaskState,
 };
 
 /// The most bytes of a worker's version that are kept: it comes from outside.
 pub(crate) const MAX_VERSION_BYTES: usize = 64;
+
+/// The most bytes of a principal's name that are kept.
+pub(crate) const MAX_PRINCIPAL_BYTES: usize = 64;
 
 /// What is kept of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,14 @@ impl Row {
             sequence: 0,
             standing: Standing::Pending,
             failed: Vec::new(),
+        }
+    }
+
+    /// Whether no count of it is known.
+    pub(crate) const fn is_open(&self) -> bool {
+        match self.standing {
+            Standing::Pending | Standing::Leased { .. } | Standing::Parked => true,
+            Standing::Done { .. } | Standing::Quarantined(_) => false,
         }
     }
 
@@ -122,11 +131,7 @@ impl Row {
     }
 
     fn fail(&mut self, worker: WorkerId) {
-        let open = match self.standing {
-            Standing::Pending | Standing::Leased { .. } | Standing::Parked => true,
-            Standing::Done { .. } | Standing::Quarantined(_) => false,
-        };
-        if open && !self.failed.contains(&worker) {
+        if self.is_open() && !self.failed.contains(&worker) {
             self.failed.push(worker);
         }
     }
@@ -195,78 +200,116 @@ impl Row {
         self.failed.clear();
         Ok(())
     }
-}
 
-/// What a store knows before a group of changes.
-pub(crate) trait Known {
-    /// The plan of a run and how many journal lines the run has.
-    fn run(&self, run: RunId) -> Result<(&Plan, u64), StoreError>;
-
-    /// What is kept of a task, if anything.
-    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError>;
-}
-
-/// A group of changes, checked: what to keep.
-#[derive(Debug, Default)]
-pub(crate) struct Staged {
-    /// Journal lines to append, with their sequence numbers, in order.
-    pub(crate) lines: Vec<(u64, JournalEntry)>,
-    /// The rows of all tasks touched, as they are after the group.
-    pub(crate) rows: HashMap<(RunId, TaskId), Row>,
-    /// New states of runs, in order.
-    pub(crate) states: Vec<(RunId, RunState)>,
-}
-
-/// Checks a whole group before anything of it is kept.
-pub(crate) fn stage(known: &impl Known, changes: &[Change]) -> Result<Staged, StoreError> {
-    let mut staged = Staged::default();
-    let mut next = HashMap::new();
-    for change in changes {
-        if let Change::State { run, state } = *change {
-            known.run(run)?;
-            staged.states.push((run, state));
-            continue;
+    /// Applies a change that is not journalled.
+    pub(crate) fn change(&mut self, change: &Change) {
+        match *change {
+            Change::Leased {
+                worker,
+                epoch,
+                until_unix_ms,
+                ..
+            } => self.lease(worker, epoch, until_unix_ms),
+            Change::Released { epoch, .. } => self.end_lease(epoch),
+            Change::Expired { epoch, worker, .. } => {
+                self.fail(worker);
+                self.end_lease(epoch);
+            }
+            Change::Parked { .. } => self.park(),
+            Change::Unparked { .. } => self.unpark(),
+            Change::Accepted(_)
+            | Change::Confirmed(_)
+            | Change::Quarantined { .. }
+            | Change::State { .. }
+            | Change::Recheck { .. }
+            | Change::Trust(_) => {}
         }
-        let (run, task) = change.task().expect("only a run's state names no task");
-        let (plan, lines) = known.run(run)?;
-        check_task(plan, run, task)?;
-        let mut row = match staged.rows.remove(&(run, task)) {
-            Some(row) => row,
-            None => known.row(run, task)?.unwrap_or(Row::new()),
-        };
-        if let Some(entry) = change.journal_entry() {
-            check_count(plan, entry.record())?;
-            let sequence = next.entry(run).or_insert(lines);
-            *sequence += 1;
-            row.settle(&entry, *sequence)?;
-            staged.lines.push((*sequence, entry));
-        } else {
-            lease_change(&mut row, change);
-        }
-        staged.rows.insert((run, task), row);
     }
-    Ok(staged)
 }
 
-fn lease_change(row: &mut Row, change: &Change) {
-    match *change {
-        Change::Leased {
-            worker,
-            epoch,
-            until_unix_ms,
-            ..
-        } => row.lease(worker, epoch, until_unix_ms),
-        Change::Released { epoch, .. } => row.end_lease(epoch),
-        Change::Expired { epoch, worker, .. } => {
-            row.fail(worker);
-            row.end_lease(epoch);
+/// The fold of a run's records: what its journal, line by line, makes of its tasks. The total is
+/// nothing but this.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    run: RunId,
+    /// By task; boxed, since most tasks of a long run have no record yet.
+    rows: Vec<Option<Box<Row>>>,
+    confirmed: u64,
+    elapsed: Elapsed,
+}
+
+impl Fold {
+    pub(crate) fn new(manifest: &RunManifest, plan: &Plan) -> Self {
+        let tasks = usize::try_from(plan.tasks()).expect("tasks fit memory");
+        Self {
+            run: manifest.run,
+            rows: vec![None; tasks],
+            confirmed: 0,
+            elapsed: Elapsed::of(manifest),
         }
-        Change::Parked { .. } => row.park(),
-        Change::Unparked { .. } => row.unpark(),
-        Change::Accepted(_)
-        | Change::Confirmed(_)
-        | Change::Quarantined { .. }
-        | Change::State { .. } => {}
+    }
+
+    /// Takes the next line of the journal.
+    pub(crate) fn take(
+        &mut self,
+        plan: &Plan,
+        entry: &JournalEntry,
+        sequence: u64,
+    ) -> Result<(), Refusal> {
+        let record = entry.record();
+        check_task(plan, self.run, record.task)?;
+        check_count(plan, record)?;
+        let index = usize::try_from(record.task.0).expect("checked against the plan");
+        let row = self.rows[index].get_or_insert_with(|| Box::new(Row::new()));
+        row.settle(entry, sequence)?;
+        self.confirmed += u64::from(matches!(entry, JournalEntry::Confirmed(_)));
+        self.elapsed.see(record);
+        Ok(())
+    }
+
+    /// Every task with a record, in order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (TaskId, &Row)> {
+        let rows = (0..).map(TaskId).zip(&self.rows);
+        rows.filter_map(|(task, row)| row.as_deref().map(|row| (task, row)))
+    }
+
+    /// What the records make of a task; none without any.
+    pub(crate) fn row(&self, task: TaskId) -> Option<&Row> {
+        self.rows.get(usize::try_from(task.0).ok()?)?.as_deref()
+    }
+
+    /// The accepted counts.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
+        self.rows().filter_map(|(_, row)| match &row.standing {
+            Standing::Done { vote, .. } => Some(vote.count),
+            Standing::Pending
+            | Standing::Leased { .. }
+            | Standing::Quarantined(_)
+            | Standing::Parked => None,
+        })
+    }
+
+    /// Tasks whose counts contradict each other, undecided.
+    pub(crate) fn quarantined(&self) -> Vec<TaskId> {
+        self.rows()
+            .filter(|(_, row)| matches!(row.standing, Standing::Quarantined(_)))
+            .map(|(task, _)| task)
+            .collect()
+    }
+
+    /// Records that confirm an accepted count.
+    pub(crate) const fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    /// See [`super::StoredRun::elapsed_ms`].
+    pub(crate) const fn elapsed_ms(&self) -> u64 {
+        self.elapsed.ms()
+    }
+
+    /// The sum of the accepted counts.
+    pub(crate) fn total(&self) -> Result<u128, BadTally> {
+        tally::total(self.counts())
     }
 }
 
@@ -321,8 +364,8 @@ pub(crate) fn plan_of(manifest: &RunManifest) -> Result<Plan, PlanMismatch> {
 }
 
 impl Change {
-    /// The run and task that a change is about; none for a run's state.
-    fn task(&self) -> Option<(RunId, TaskId)> {
+    /// The run and task that a change is about; none if it is about a whole run or a worker.
+    pub(crate) fn task(&self) -> Option<(RunId, TaskId)> {
         match self {
             Self::Leased { run, task, .. }
             | Self::Released { run, task, .. }
@@ -332,12 +375,12 @@ impl Change {
             Self::Accepted(record)
             | Self::Confirmed(record)
             | Self::Quarantined { second: record } => Some((record.run, record.task)),
-            Self::State { .. } => None,
+            Self::State { .. } | Self::Recheck { .. } | Self::Trust(_) => None,
         }
     }
 
     /// The journal line that a change makes, if it makes one.
-    fn journal_entry(&self) -> Option<JournalEntry> {
+    pub(crate) fn journal_entry(&self) -> Option<JournalEntry> {
         match self {
             Self::Accepted(record) => Some(JournalEntry::Accepted(bounded(record))),
             Self::Confirmed(record) => Some(JournalEntry::Confirmed(bounded(record))),
@@ -347,15 +390,21 @@ impl Change {
             | Self::Expired { .. }
             | Self::Parked { .. }
             | Self::Unparked { .. }
-            | Self::State { .. } => None,
+            | Self::State { .. }
+            | Self::Recheck { .. }
+            | Self::Trust(_) => None,
         }
     }
 }
 
 fn bounded(record: &Record) -> Record {
     let mut record = record.clone();
+    cut(&mut record.version, MAX_VERSION_BYTES);
+    cut(&mut record.principal, MAX_PRINCIPAL_BYTES);
     record
-        .version
-        .truncate(record.version.floor_char_boundary(MAX_VERSION_BYTES));
-    record
+}
+
+/// Cuts a text that comes from outside to at most `bytes`.
+pub(crate) fn cut(text: &mut String, bytes: usize) {
+    text.truncate(text.floor_char_boundary(bytes));
 }

@@ -1,0 +1,60 @@
+//! What is thought of workers.
+
+use common::run::WorkerId;
+
+use super::fold::{MAX_PRINCIPAL_BYTES, cut};
+
+/// The most bytes of a name or a reason that are kept.
+const MAX_WORDS_BYTES: usize = 256;
+
+/// What is thought of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// A count of it was wrong: what nobody has confirmed is counted again.
+    Doubted,
+    /// It gets nothing more, in any run of the data directory.
+    Barred,
+    /// An operator trusts it again, after a repair.
+    Trusted,
+}
+
+/// From when on what is thought of whom, and why. It belongs to the data directory, not to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustRecord {
+    /// The worker.
+    pub worker: WorkerId,
+    /// On whose word it counted.
+    pub principal: String,
+    /// Its name, for people.
+    pub name: String,
+    /// What is thought of it.
+    pub trust: Trust,
+    /// How many of its counts were found wrong until then.
+    pub faults: u64,
+    /// Why, for people.
+    pub reason: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_unix_ms: u64,
+}
+
+impl Trust {
+    /// The word in files and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Doubted => "doubted",
+            Self::Barred => "barred",
+            Self::Trusted => "trusted",
+        }
+    }
+}
+
+impl TrustRecord {
+    /// As it is kept: texts from outside are cut.
+    pub(crate) fn bounded(&self) -> Self {
+        let mut record = self.clone();
+        cut(&mut record.principal, MAX_PRINCIPAL_BYTES);
+        cut(&mut record.name, MAX_WORDS_BYTES);
+        cut(&mut record.reason, MAX_WORDS_BYTES);
+        record
+    }
+}

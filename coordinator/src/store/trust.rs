@@ -1,0 +1,227 @@
+//! The file that says what is thought of workers: one sealed JSON object a line, each naming the
+//! hash of the line before. It belongs to the data directory, since a faulty machine is faulty in
+//! every run.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{StoreError, Trust, TrustRecord, files, line::Link, manifest};
+use crate::descriptors;
+
+/// The fields of a line, in their order, without the check hash at its end.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    format: u32,
+    seq: u64,
+    trust: String,
+    worker: String,
+    principal: String,
+    name: String,
+    faults: u64,
+    reason: String,
+    since_unix_ms: u64,
+    prev: String,
+}
+
+const FORMAT: u32 = 1;
+
+/// Everything that was thought of workers, in order, and where the next line goes.
+#[derive(Debug)]
+pub(super) struct TrustLog {
+    path: PathBuf,
+    records: Vec<TrustRecord>,
+    head: Link,
+}
+
+impl TrustLog {
+    /// Reads the file whole; a last line that was not finished is cut.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let text = match descriptors::open(|| fs::read_to_string(path)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(files::failed("read", path)(error)),
+        };
+        let mut log = Self {
+            path: path.to_owned(),
+            records: Vec::new(),
+            head: first(),
+        };
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for (number, line) in (1..).zip(text[..whole].lines()) {
+            log.take(line, number).map_err(|what| StoreError::Damaged {
+                path: path.to_owned(),
+                line: Some(number),
+                what,
+                remedy: "restore the file from a copy, or remove it: every worker is trusted then"
+                    .to_owned(),
+            })?;
+        }
+        if whole < text.len() {
+            tracing::warn!(path = %path.display(), "its last line was torn: cut");
+            descriptors::open(|| OpenOptions::new().write(true).open(path))
+                .and_then(|file| file.set_len(whole as u64).and_then(|()| file.sync_all()))
+                .map_err(files::failed("cut", path))?;
+        }
+        Ok(log)
+    }
+
+    pub(super) fn records(&self) -> &[TrustRecord] {
+        &self.records
+    }
+
+    /// Appends lines and makes them durable.
+    pub(super) fn append(&mut self, records: &[TrustRecord]) -> Result<(), StoreError> {
+        let mut head = self.head;
+        let mut text = String::new();
+        for (seq, record) in (self.records.len() as u64 + 1..).zip(records) {
+            let line = encode(seq, record, head);
+            head = Link::after(line.as_bytes());
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let new = !self.path.exists();
+        descriptors::open(|| {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&self.path)
+        })
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        })
+        .map_err(files::failed("write", &self.path))?;
+        if new {
+            files::sync_parent(&self.path)?;
+        }
+        self.head = head;
+        self.records.extend_from_slice(records);
+        Ok(())
+    }
+
+    fn take(&mut self, line: &str, number: u64) -> Result<(), String> {
+        let (seq, prev, record) = decode(line)?;
+        if seq != number {
+            return Err(format!("its sequence number is {seq}, not {number}"));
+        }
+        if prev != self.head {
+            return Err(format!(
+                "it names {prev} as the hash before it, which is {}",
+                self.head
+            ));
+        }
+        self.head = Link::after(line.as_bytes());
+        self.records.push(record);
+        Ok(())
+    }
+}
+
+/// What the first line names as the hash before it.
+fn first() -> Link {
+    Link::after(b"")
+}
+
+fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
+    manifest::seal(&Fields {
+        format: FORMAT,
+        seq,
+        trust: record.trust.name().to_owned(),
+        worker: record.worker.to_string(),
+        principal: record.principal.clone(),
+        name: record.name.clone(),
+        faults: record.faults,
+        reason: record.reason.clone(),
+        since_unix_ms: record.since_unix_ms,
+        prev: prev.to_string(),
+    })
+}
+
+fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
+    let fields: Fields = manifest::unseal(line)?;
+    let trust = [Trust::Doubted, Trust::Barred, Trust::Trusted]
+        .into_iter()
+        .find(|trust| trust.name() == fields.trust)
+        .ok_or_else(|| format!("'{}' is nothing that is thought of a worker", fields.trust))?;
+    let record = TrustRecord {
+        worker: fields.worker.parse().map_err(|bad| format!("{bad}"))?,
+        principal: fields.principal,
+        name: fields.name,
+        trust,
+        faults: fields.faults,
+        reason: fields.reason,
+        since_unix_ms: fields.since_unix_ms,
+    };
+    Ok((fields.seq, fields.prev.parse()?, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use common::run::WorkerId;
+
+    use super::*;
+
+    fn record(trust: Trust, faults: u64) -> TrustRecord {
+        TrustRecord {
+            worker: WorkerId(0xcd),
+            principal: "lab".to_owned(),
+            name: "a \"name\",\nof 王后".to_owned(),
+            trust,
+            faults,
+            reason: "task 7 of run 1".to_owned(),
+            since_unix_ms: 1_700_000_000_000,
+        }
+    }
+
+    #[test]
+    fn what_is_thought_stays_and_damage_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trust.jsonl");
+        let all = [
+            record(Trust::Doubted, 1),
+            record(Trust::Barred, 3),
+            record(Trust::Trusted, 3),
+        ];
+        let mut log = TrustLog::open(&path).unwrap();
+        log.append(&all[..2]).unwrap();
+        let mut log = TrustLog::open(&path).unwrap();
+        log.append(&all[2..]).unwrap();
+        assert_eq!(TrustLog::open(&path).unwrap().records(), all);
+        let text = fs::read_to_string(&path).unwrap();
+        // Torn anywhere in the last line: cut, and gone on from there.
+        let last = text[..text.len() - 1].rfind('\n').unwrap() + 1;
+        fs::write(&path, &text[..last + 30]).unwrap();
+        let mut log = TrustLog::open(&path).unwrap();
+        assert_eq!(log.records(), &all[..2]);
+        log.append(&all[2..]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        // A line less, or a changed byte, is damage.
+        for bad in [text[last..].to_owned(), text.replacen("lab", "bad", 1)] {
+            fs::write(&path, bad).unwrap();
+            let error = TrustLog::open(&path).unwrap_err();
+            assert!(
+                matches!(error, StoreError::Damaged { line: Some(1), .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_text_is_frozen() {
+        let mut plain = record(Trust::Barred, 3);
+        "lab-7".clone_into(&mut plain.name);
+        let text = encode(2, &plain, first());
+        let body = concat!(
+            r#"{"format":1,"seq":2,"trust":"barred","worker":"000000000000000000000000000000cd","#,
+            r#""principal":"lab","name":"lab-7","faults":3,"reason":"task 7 of run 1","#,
+            r#""since_unix_ms":1700000000000,"prev":"e3b0c44298fc1c149afbf4c8996fb924","#,
+            r#""check":""#,
+        );
+        assert!(text.starts_with(body), "{text}");
+    }
+}
