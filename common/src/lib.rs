@@ -5,6 +5,7 @@
 //! several of them, and have ended when it returns.
 
 pub mod board;
+pub mod boards;
 pub mod choice;
 pub mod count;
 mod crew;

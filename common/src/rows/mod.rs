@@ -8,6 +8,7 @@ mod division;
 mod ground;
 mod kernel;
 mod lanes;
+mod prefix;
 mod stream;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 pub use classes::classes;
 pub use counter::Counter;
 pub use division::Division;
+pub use prefix::completions;
 
 use crate::board::Board;
 

@@ -1,0 +1,172 @@
+//! Solutions in lexicographic order: all of them, or the K-th alone.
+
+use super::Solution;
+use crate::{
+    board::Board,
+    count::{CountError, Watch},
+    kernel::Kernel,
+    rows,
+};
+
+/// All solutions of a board, by the columns of row 0, 1, … in lexicographic order.
+#[derive(Clone, Debug)]
+pub struct Solutions {
+    board: Board,
+    /// The columns of the queens placed.
+    columns: Vec<u32>,
+    /// For each row down to the one in work, the columns yet to be tried.
+    free: Vec<u64>,
+    /// Occupied columns, and diagonals by row + column and by row - column + N - 1.
+    taken: [u64; 3],
+}
+
+impl Solutions {
+    /// From the first on.
+    pub fn new(board: Board) -> Self {
+        Self {
+            board,
+            columns: Vec::new(),
+            free: vec![u64::from(board.full_row())],
+            taken: [0; 3],
+        }
+    }
+
+    /// Places a queen in the next row, or takes it away again.
+    fn flip(&mut self, row: usize, column: u32) {
+        let n = usize::from(self.board.n());
+        let column = column as usize;
+        for (taken, line) in self
+            .taken
+            .iter_mut()
+            .zip([column, row + column, row + n - 1 - column])
+        {
+            *taken ^= 1 << line;
+        }
+    }
+
+    /// The free columns of a row.
+    fn free(&self, row: usize) -> u64 {
+        let n = usize::from(self.board.n());
+        let [columns, rising, falling] = self.taken;
+        // Falling diagonals are numbered from the right: the row's, reversed, are its columns.
+        let falling = (falling >> row).reverse_bits() >> (64 - n);
+        u64::from(self.board.full_row()) & !(columns | rising >> row | falling)
+    }
+}
+
+impl Iterator for Solutions {
+    type Item = Solution;
+
+    fn next(&mut self) -> Option<Solution> {
+        let n = usize::from(self.board.n());
+        loop {
+            let free = self.free.last_mut()?;
+            if *free == 0 {
+                self.free.pop();
+                if let Some(column) = self.columns.pop() {
+                    self.flip(self.columns.len(), column);
+                }
+                continue;
+            }
+            let column = free.trailing_zeros();
+            *free &= *free - 1;
+            let row = self.columns.len();
+            if row + 1 == n {
+                let mut columns = self.columns.clone();
+                columns.push(column);
+                return Some(Solution::trusted(columns));
+            }
+            self.flip(row, column);
+            self.columns.push(column);
+            self.free.push(self.free(row + 1));
+        }
+    }
+}
+
+/// The solution with this number, from 0, in lexicographic order; `None` if there are not so many.
+/// None before it is listed: whole prefixes are counted and passed over, and a first queen in the
+/// right half has as many solutions as its mirror image.
+///
+/// # Errors
+/// [`CountError::Cancelled`] when `watch` says so.
+pub fn nth(
+    board: Board,
+    number: u64,
+    kernel: Kernel,
+    watch: &dyn Watch,
+) -> Result<Option<Solution>, CountError> {
+    let n = board.n();
+    let mut left = number;
+    let mut prefix = Vec::new();
+    let mut first_row = Vec::new();
+    while prefix.len() < usize::from(n) {
+        let mut found = false;
+        for column in 0..n {
+            let mirror = first_row.get(usize::from(n - 1 - column));
+            let count = match (prefix.is_empty(), mirror) {
+                (true, Some(&count)) => count,
+                _ => {
+                    prefix.push(column);
+                    let count = rows::completions(board, &prefix, kernel, watch);
+                    prefix.pop();
+                    count?
+                }
+            };
+            if prefix.is_empty() {
+                first_row.push(count);
+            }
+            if left < count {
+                prefix.push(column);
+                found = true;
+                break;
+            }
+            left -= count;
+        }
+        if !found {
+            return Ok(None);
+        }
+    }
+    let columns = prefix.into_iter().map(u32::from).collect();
+    Ok(Some(Solution::trusted(columns)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{count::Unwatched, known::known_counts};
+
+    #[test]
+    fn all_solutions_come_in_order() {
+        for n in 1..=10 {
+            let board = Board::new(n).unwrap();
+            let all: Vec<_> = Solutions::new(board).collect();
+            assert!(all.is_sorted_by(|a, b| a < b), "N = {n}");
+            let known = known_counts(board).unwrap().all();
+            assert_eq!(all.len() as u128, known, "N = {n}");
+            for solution in &all {
+                Solution::new(solution.columns().to_vec()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_kth_is_the_kth_of_the_list() {
+        for n in 1..=9 {
+            let board = Board::new(n).unwrap();
+            let kth = |k| nth(board, k, Kernel::best(), &Unwatched).unwrap();
+            let mut listed = 0;
+            for (k, solution) in (0..).zip(Solutions::new(board)) {
+                assert_eq!(kth(k), Some(solution), "N = {n}, K = {k}");
+                listed = k + 1;
+            }
+            assert_eq!(kth(listed), None, "N = {n}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_fourteen_is_the_first_mirrored() {
+        let board = Board::new(14).unwrap();
+        let kth = |k| nth(board, k, Kernel::best(), &Unwatched).unwrap().unwrap();
+        assert_eq!(kth(0).images()[4], kth(365_595));
+    }
+}
