@@ -13,6 +13,7 @@ pub mod frames;
 pub mod kernel;
 pub mod known;
 pub mod method;
+pub mod place;
 pub mod plan;
 pub mod rows;
 pub mod run;

@@ -234,7 +234,7 @@ fn read_numbers(text: &str) -> Result<Diagram, Unreadable> {
             .collect()
     };
     let columns: Option<Vec<u64>> = match tokens.as_slice() {
-        [one] if one.len() > 1 => digits(one),
+        [one] if (2..=10).contains(&one.len()) => digits(one),
         several => several.iter().map(|token| token.parse().ok()).collect(),
     };
     let columns = columns.filter(|columns| !columns.is_empty());
@@ -334,7 +334,7 @@ mod tests {
             ("|Q| |\n| |#|", "line 2: '#'"),
             ("0 1 9 2", "9 is no column of a board of 4"),
             ("5 4 1 1", "5 is no column of a board of 4"),
-            ("99999999999999999999", "no column"),
+            ("99999999999999999999", "no board"),
             ("z1 a2", "26 is no column of a board of 2"),
             ("a0", "no board"),
         ] {

@@ -1,7 +1,7 @@
 //! The program `queensctl`: asks, and prints what it is told.
 
 mod client;
-mod ladder;
+mod museum;
 mod name;
 mod options;
 mod output;
@@ -27,7 +27,7 @@ pub async fn main(options: Options) -> Exit {
     let done = match options.command {
         // These compute on this thread: Ctrl-C has to end them without being asked for.
         Command::Verify(options) => verify::verify(&options),
-        Command::Ladder(options) => ladder::climb(&options),
+        Command::Museum(command) => museum::main(&command),
         asking => tokio::select! {
             done = ask(&options.connection, asking) => done,
             Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
@@ -57,6 +57,6 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
-        Command::Ladder(options) => ladder::climb(&options),
+        Command::Museum(command) => museum::main(&command),
     }
 }

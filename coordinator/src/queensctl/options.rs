@@ -6,7 +6,7 @@ use worker::environment;
 
 use super::{
     client::Connection,
-    ladder::LadderOptions,
+    museum::MuseumCommand,
     runs::{ControlOptions, ExportOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
     verify::VerifyOptions,
@@ -60,7 +60,6 @@ pub(super) enum Command {
     Export(ExportOptions),
     /// Checks a data directory, without a coordinator: every line, every sum, every total
     Verify(VerifyOptions),
-    /// Shows how far the textbook techniques get in a given time, beside the methods of this
-    /// program, on one thread
-    Ladder(LadderOptions),
+    #[command(flatten)]
+    Museum(MuseumCommand),
 }

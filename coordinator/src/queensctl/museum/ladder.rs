@@ -18,12 +18,12 @@ use common::{
     textbook::{LADDER, Textbook},
 };
 
-use super::output::print;
+use super::super::output::print;
 use crate::{exit::Exit, text::thousands};
 
 /// Options of `ladder`.
 #[derive(Clone, Debug, Args)]
-pub(super) struct LadderOptions {
+pub(in crate::queensctl) struct LadderOptions {
     /// The largest board to try
     #[arg(
         long,
