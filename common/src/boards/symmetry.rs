@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn images_are_what_their_names_say() {
         let solution = Solution::new(vec![0, 4, 7, 5, 2, 6, 1, 3]).unwrap();
-        let moved: [fn(u32, u32) -> (u32, u32); 8] = [
+        type Move = fn(u32, u32) -> (u32, u32);
+        let moved: [Move; 8] = [
             |i, j| (i, j),
             |i, j| (j, 7 - i),
             |i, j| (7 - i, 7 - j),

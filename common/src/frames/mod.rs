@@ -22,10 +22,12 @@ mod qjoin;
 mod quarter;
 mod sets;
 mod shelf;
+mod survey;
 mod weight;
 
 pub use counter::Counter;
 pub use plan::Division;
+pub use survey::{Effort, Group, Lists, Survey};
 
 use crate::board::Board;
 

@@ -1,12 +1,14 @@
 //! Backtracking that compares each new queen with all before it.
 
-use super::{Columns, Patience, Stop};
+use super::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Queens row by row, each checked against those above as it is placed: "attack scan" of
 /// `000_a1ee00c4f40ae057.txt`, and the backtracking that `001_86e98d93edfc3b6c.txt` starts from.
-pub fn attack_scan(board: Board, stop: &Stop<'_>) -> Option<u64> {
-    fill(board.n(), 0, &mut [0; 32], &mut 0, &mut Patience::new(stop))
+pub fn attack_scan(board: Board, stop: &Stop<'_>) -> Option<Count> {
+    let mut patience = Patience::new(stop);
+    let solutions = fill(board.n(), 0, &mut [0; 32], &mut 0, &mut patience)?;
+    Some(patience.count(solutions))
 }
 
 fn fill(
@@ -16,7 +18,7 @@ fn fill(
     used: &mut u32,
     patience: &mut Patience<'_>,
 ) -> Option<u64> {
-    patience.step()?;
+    patience.visit(1)?;
     if row == n {
         return Some(1);
     }

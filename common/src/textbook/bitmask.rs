@@ -1,16 +1,18 @@
 //! Columns and diagonals as bits, shifted from row to row.
 
-use super::{Patience, Stop};
+use super::{Count, Patience, Stop};
 use crate::board::Board;
 
 /// Unused columns and attacked diagonals as masks: "bitmask recursion" of
 /// `000_a1ee00c4f40ae057.txt`.
-pub fn bitmask_recursion(board: Board, stop: &Stop<'_>) -> Option<u64> {
-    fill(u64::from(board.full_row()), 0, 0, &mut Patience::new(stop))
+pub fn bitmask_recursion(board: Board, stop: &Stop<'_>) -> Option<Count> {
+    let mut patience = Patience::new(stop);
+    let solutions = fill(u64::from(board.full_row()), 0, 0, &mut patience)?;
+    Some(patience.count(solutions))
 }
 
 fn fill(columns: u64, left: u64, right: u64, patience: &mut Patience<'_>) -> Option<u64> {
-    patience.step()?;
+    patience.visit(1)?;
     if columns == 0 {
         return Some(1);
     }

@@ -1,6 +1,6 @@
 //! The list comprehension of functional languages.
 
-use super::{Patience, Stop};
+use super::{Count, Patience, Stop};
 use crate::board::Board;
 
 /// A list of columns, the latest queen first, that shares its tail with all lists made from it.
@@ -10,10 +10,17 @@ struct List<'a> {
 }
 
 /// How many lists the comprehension of `004_df925f861df725bd.txt` has.
-pub fn list_comprehension(board: Board, stop: &Stop<'_>) -> Option<u64> {
+pub fn list_comprehension(board: Board, stop: &Stop<'_>) -> Option<Count> {
+    let mut patience = Patience::new(stop);
     let mut solutions = 0;
-    list_comprehension_order(board, stop, &mut |_| solutions += 1)?;
-    Some(solutions)
+    extend(
+        board.n(),
+        board.n(),
+        None,
+        &mut |_| solutions += 1,
+        &mut patience,
+    )?;
+    Some(patience.count(solutions))
 }
 
 /// Shows every solution in the order and the form in which the comprehension of
@@ -35,12 +42,14 @@ fn extend(
     show: &mut dyn FnMut(&[u8]),
     patience: &mut Patience<'_>,
 ) -> Option<()> {
-    patience.step()?;
     if missing == 0 {
         show(&columns(queens).collect::<Vec<_>>());
         return Some(());
     }
-    for column in (0..n).filter(|&column| is_safe(column, queens)) {
+    for column in 0..n {
+        if !is_safe(column, queens, patience)? {
+            continue;
+        }
         extend(
             n,
             missing - 1,
@@ -59,10 +68,15 @@ fn columns<'a>(list: Option<&'a List<'a>>) -> impl Iterator<Item = u8> + 'a {
     std::iter::successors(list, |list| list.rest).map(|list| list.column)
 }
 
-fn is_safe(column: u8, queens: Option<&List<'_>>) -> bool {
-    columns(queens)
-        .zip(1..)
-        .all(|(at, far)| at != column && at.abs_diff(column) != far)
+/// Compares `column` with the queens one by one, up to the first that attacks it.
+fn is_safe(column: u8, queens: Option<&List<'_>>, patience: &mut Patience<'_>) -> Option<bool> {
+    let mut compared = 0;
+    let safe = columns(queens).zip(1..).all(|(at, far)| {
+        compared += 1;
+        at != column && at.abs_diff(column) != far
+    });
+    patience.visit(compared)?;
+    Some(safe)
 }
 
 #[cfg(test)]

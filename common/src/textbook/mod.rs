@@ -6,8 +6,11 @@ use std::ops::RangeInclusive;
 
 use crate::board::Board;
 
+pub mod assembly;
 mod attack_scan;
 mod bitmask;
+mod bounds;
+mod brute_force;
 mod list;
 mod permutations;
 mod placement_flags;
@@ -15,6 +18,8 @@ mod swapping;
 
 pub use attack_scan::attack_scan;
 pub use bitmask::bitmask_recursion;
+pub use bounds::{BOUNDS, Bound};
+pub use brute_force::brute_force;
 pub use list::{list_comprehension, list_comprehension_order};
 pub use permutations::{all_permutations, next_permutation};
 pub use placement_flags::{placement_flags, placement_flags_loop};
@@ -32,78 +37,133 @@ pub struct Textbook {
     pub source: &'static str,
     /// The boards to show it on: large enough to take measurable time, small enough to end.
     pub boards: RangeInclusive<u8>,
+    /// What [`Count::visited`] counts.
+    pub visits: Visits,
     /// Counts all solutions; `None` if told to stop.
-    pub count: fn(Board, &Stop<'_>) -> Option<u64>,
+    pub count: fn(Board, &Stop<'_>) -> Option<Count>,
+}
+
+/// What a technique found, and how much it looked at for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The solutions.
+    pub solutions: u64,
+    /// What was visited: see [`Textbook::visits`].
+    pub visited: u64,
+}
+
+/// What a technique visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visits {
+    /// Boards with all queens on them.
+    FullBoards,
+    /// Boards with some queens on them, none of which attacks another, from the empty one on.
+    SafeBoards,
+    /// Pairs of queens compared.
+    Pairs,
 }
 
 /// Every technique, slowest first.
-pub const LADDER: [Textbook; 8] = [
+pub const LADDER: [Textbook; 9] = [
+    Textbook {
+        name: "brute-force",
+        source: "001_86e98d93edfc3b6c.txt",
+        boards: 4..=8,
+        visits: Visits::FullBoards,
+        count: brute_force,
+    },
     Textbook {
         name: "next-permutation",
         source: "003_078d7ecdfdf3df70.txt",
         boards: 4..=11,
+        visits: Visits::FullBoards,
         count: next_permutation,
     },
     Textbook {
         name: "permutations",
         source: "000_a1ee00c4f40ae057.txt",
         boards: 4..=12,
+        visits: Visits::FullBoards,
         count: all_permutations,
     },
     Textbook {
         name: "list",
         source: "004_df925f861df725bd.txt",
         boards: 4..=14,
+        visits: Visits::Pairs,
         count: list_comprehension,
     },
     Textbook {
         name: "attack-scan",
         source: "000_a1ee00c4f40ae057.txt",
         boards: 4..=15,
+        visits: Visits::SafeBoards,
         count: attack_scan,
     },
     Textbook {
         name: "flags-loop",
         source: "001_86e98d93edfc3b6c.txt",
         boards: 4..=15,
+        visits: Visits::SafeBoards,
         count: placement_flags_loop,
     },
     Textbook {
         name: "flags",
         source: "001_86e98d93edfc3b6c.txt",
         boards: 4..=15,
+        visits: Visits::SafeBoards,
         count: placement_flags,
     },
     Textbook {
         name: "swapping",
         source: "000_a1ee00c4f40ae057.txt",
         boards: 4..=16,
+        visits: Visits::SafeBoards,
         count: swapped_permutation,
     },
     Textbook {
         name: "bitmask",
         source: "000_a1ee00c4f40ae057.txt",
         boards: 4..=17,
+        visits: Visits::SafeBoards,
         count: bitmask_recursion,
     },
 ];
 
-/// Asks to stop once in a while only: asking may cost more than a step.
+/// How often to ask whether to stop: asking may cost more than a visit.
+const ASK_EVERY: u64 = 1 << 16;
+
+/// Counts visits, and asks to stop once in a while.
 struct Patience<'a> {
     stop: &'a Stop<'a>,
-    steps: u32,
+    visited: u64,
+    ask_at: u64,
 }
 
 impl<'a> Patience<'a> {
     fn new(stop: &'a Stop<'a>) -> Self {
-        Self { stop, steps: 0 }
+        Self {
+            stop,
+            visited: 0,
+            ask_at: ASK_EVERY,
+        }
     }
 
     /// `None` when told to stop.
-    fn step(&mut self) -> Option<()> {
-        self.steps = self.steps.wrapping_add(1);
-        let stopped = self.steps.is_multiple_of(1 << 16) && (self.stop)();
-        (!stopped).then_some(())
+    fn visit(&mut self, count: u64) -> Option<()> {
+        self.visited += count;
+        if self.visited < self.ask_at {
+            return Some(());
+        }
+        self.ask_at = self.visited + ASK_EVERY;
+        (!(self.stop)()).then_some(())
+    }
+
+    fn count(&self, solutions: u64) -> Count {
+        Count {
+            solutions,
+            visited: self.visited,
+        }
     }
 }
 
@@ -127,10 +187,14 @@ mod tests {
         } in LADDER
         {
             // Permutations grow by a factor of N, the others by less than 8.
-            let last = if *boards.end() <= 12 { 9 } else { 11 };
+            let last = match *boards.end() {
+                0..=8 => 7,
+                9..=12 => 9,
+                _ => 11,
+            };
             for n in 1..=last {
                 let board = Board::new(n).unwrap();
-                let counted = count(board, &|| false).map(u128::from);
+                let counted = count(board, &|| false).map(|count| u128::from(count.solutions));
                 assert_eq!(
                     counted,
                     Some(known_counts(board).unwrap().all()),
@@ -150,6 +214,28 @@ mod tests {
                 asked.get() == 3
             };
             assert_eq!((count(board, &stop), asked.get()), (None, 3), "{name}");
+        }
+    }
+
+    #[test]
+    fn visits_are_what_the_bounds_say() {
+        for n in 4..=7 {
+            let board = Board::new(n).unwrap();
+            let visited = |name| {
+                let rung = LADDER.iter().find(|rung| rung.name == name).unwrap();
+                u128::from((rung.count)(board, &|| false).unwrap().visited)
+            };
+            let [squares, power, factorial, list] =
+                BOUNDS.map(|bound| (bound.value)(board).unwrap());
+            assert_eq!(visited("brute-force"), power);
+            assert_eq!(visited("next-permutation"), factorial);
+            assert_eq!(visited("permutations"), factorial);
+            assert!(visited("list") < list);
+            // All that place queen after queen visit the same boards.
+            for name in ["attack-scan", "flags-loop", "flags", "swapping"] {
+                assert_eq!(visited(name), visited("bitmask"), "{name}");
+            }
+            assert!(visited("bitmask") < factorial.max(squares));
         }
     }
 

@@ -1,17 +1,19 @@
 //! Every permutation of the columns, checked when it is complete.
 
-use super::{Columns, Patience, Stop};
+use super::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Permutations by recursion, each checked when all queens stand: "permutations with a final check"
 /// of `000_a1ee00c4f40ae057.txt`.
-pub fn all_permutations(board: Board, stop: &Stop<'_>) -> Option<u64> {
+pub fn all_permutations(board: Board, stop: &Stop<'_>) -> Option<Count> {
     let mut search = All {
         n: usize::from(board.n()),
         columns: [0; 32],
         used: [false; 32],
     };
-    search.fill(0, &mut Patience::new(stop))
+    let mut patience = Patience::new(stop);
+    let solutions = search.fill(0, &mut patience)?;
+    Some(patience.count(solutions))
 }
 
 struct All {
@@ -22,8 +24,8 @@ struct All {
 
 impl All {
     fn fill(&mut self, row: usize, patience: &mut Patience<'_>) -> Option<u64> {
-        patience.step()?;
         if row == self.n {
+            patience.visit(1)?;
             return Some(u64::from(is_safe(&self.columns[..row])));
         }
         let mut solutions = 0;
@@ -53,15 +55,15 @@ fn is_safe(columns: &[u8]) -> bool {
 
 /// Permutations in lexicographic order, each placed on a board of attacked squares: the program of
 /// `003_078d7ecdfdf3df70.txt`.
-pub fn next_permutation(board: Board, stop: &Stop<'_>) -> Option<u64> {
+pub fn next_permutation(board: Board, stop: &Stop<'_>) -> Option<Count> {
     let mut columns: Vec<u8> = (0..board.n()).collect();
     let mut patience = Patience::new(stop);
     let mut solutions = 0;
     loop {
-        patience.step()?;
+        patience.visit(1)?;
         solutions += u64::from(stands_on_free_squares(&columns));
         if !advance(&mut columns) {
-            return Some(solutions);
+            return Some(patience.count(solutions));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Backtracking with a flag for each column and each diagonal.
 
-use super::{Columns, Patience, Stop};
+use super::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Which lines hold a queen.
@@ -36,12 +36,14 @@ impl Flags {
 }
 
 /// Flags by recursion: "placement flags, recursive" of `001_86e98d93edfc3b6c.txt`.
-pub fn placement_flags(board: Board, stop: &Stop<'_>) -> Option<u64> {
-    fill(&mut Flags::new(board), 0, &mut Patience::new(stop))
+pub fn placement_flags(board: Board, stop: &Stop<'_>) -> Option<Count> {
+    let mut patience = Patience::new(stop);
+    let solutions = fill(&mut Flags::new(board), 0, &mut patience)?;
+    Some(patience.count(solutions))
 }
 
 fn fill(flags: &mut Flags, row: usize, patience: &mut Patience<'_>) -> Option<u64> {
-    patience.step()?;
+    patience.visit(1)?;
     if row == flags.n {
         return Some(1);
     }
@@ -58,15 +60,15 @@ fn fill(flags: &mut Flags, row: usize, patience: &mut Patience<'_>) -> Option<u6
 
 /// Flags without recursion, the board itself being the stack: "placement flags, non-recursive" of
 /// `001_86e98d93edfc3b6c.txt`.
-pub fn placement_flags_loop(board: Board, stop: &Stop<'_>) -> Option<u64> {
+pub fn placement_flags_loop(board: Board, stop: &Stop<'_>) -> Option<Count> {
     let mut flags = Flags::new(board);
     let mut patience = Patience::new(stop);
     // In each row the first column not tried yet: one more than that of the queen, if one stands.
     let mut next: Columns = [0; 32];
     let mut row = 0;
     let mut solutions = 0;
+    patience.visit(1)?;
     loop {
-        patience.step()?;
         let tried = usize::from(next[row]);
         if tried > 0 {
             flags.set(row, tried - 1, false);
@@ -75,16 +77,18 @@ pub fn placement_flags_loop(board: Board, stop: &Stop<'_>) -> Option<u64> {
             Some(column) if row + 1 == flags.n => {
                 // Complete: the queen is counted and taken up again at once.
                 solutions += 1;
+                patience.visit(1)?;
                 flags.set(row, column, true);
                 next[row] = after(column);
             }
             Some(column) => {
+                patience.visit(1)?;
                 flags.set(row, column, true);
                 next[row] = after(column);
                 row += 1;
                 next[row] = 0;
             }
-            None if row == 0 => return Some(solutions),
+            None if row == 0 => return Some(patience.count(solutions)),
             None => row -= 1,
         }
     }

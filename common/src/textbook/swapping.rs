@@ -1,12 +1,12 @@
 //! Permutations by swapping, cut short by the diagonals.
 
-use super::{Columns, Patience, Stop};
+use super::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// A permutation grown by swapping unused columns into place, with an array for each direction of
 /// diagonals: "swapped permutation with diagonal arrays" of `000_a1ee00c4f40ae057.txt`. No used
 /// column is ever looked at.
-pub fn swapped_permutation(board: Board, stop: &Stop<'_>) -> Option<u64> {
+pub fn swapped_permutation(board: Board, stop: &Stop<'_>) -> Option<Count> {
     let mut columns: Columns = [0; 32];
     for (slot, column) in columns.iter_mut().zip(0..board.n()) {
         *slot = column;
@@ -18,7 +18,9 @@ pub fn swapped_permutation(board: Board, stop: &Stop<'_>) -> Option<u64> {
         rising: [false; 63],
         falling: [false; 63],
     };
-    search.fill(0, &mut Patience::new(stop))
+    let mut patience = Patience::new(stop);
+    let solutions = search.fill(0, &mut patience)?;
+    Some(patience.count(solutions))
 }
 
 struct Search {
@@ -33,7 +35,7 @@ struct Search {
 
 impl Search {
     fn fill(&mut self, row: usize, patience: &mut Patience<'_>) -> Option<u64> {
-        patience.step()?;
+        patience.visit(1)?;
         if row == self.n {
             return Some(1);
         }

@@ -1,25 +1,21 @@
-//! The ladder: how far each textbook technique climbs in a given time, and the methods of this
-//! program beside them, all on one thread.
+//! `queensctl ladder`: how far each textbook technique climbs in a given time, and the methods of
+//! this program beside them, all on one thread; the same as the documents print it.
 
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
-
-use anyhow::bail;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use common::{
     board::Board,
-    count::{CountError, Counter, Orientation, Setup, Watch},
-    kernel::Kernel,
-    known::known_counts,
-    method::Method,
-    plan::{Plan, PlanSpec},
-    textbook::{LADDER, Textbook},
+    textbook::{BOUNDS, Bound, Visits},
 };
 
-use super::super::output::print;
+use super::{
+    super::output::print,
+    climb::{Climbed, Climber, Technique},
+    documents, speeds,
+};
 use crate::{exit::Exit, text::thousands};
+
+/// The smallest board on which a technique is shown.
+const FIRST: u8 = 4;
 
 /// Options of `ladder`.
 #[derive(Clone, Debug, Args)]
@@ -28,134 +24,140 @@ pub(in crate::queensctl) struct LadderOptions {
     #[arg(
         long,
         value_name = "N",
-        default_value = "20",
+        default_value = "22",
         allow_hyphen_values = true
     )]
-    max_n: Board,
+    pub(super) max_n: Board,
 
     /// Seconds that a technique may take for one board
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    time_limit: u64,
+    pub(super) time_limit: u64,
+
+    /// Prints the table of one of the texts that this project comes from, in its layout, ours beside it
+    #[arg(long = "as", value_name = "TABLE", group = "table")]
+    layout: Option<Table>,
+
+    /// Prints how much there would be to visit, and how much each technique visits
+    #[arg(long, group = "table")]
+    bounds: bool,
 }
 
-/// The smallest board on which a technique is shown.
-const FIRST: u8 = 4;
-
-/// Memory of one counter of the ladder.
-const MEMORY_BYTES: u64 = 2 << 30;
-
-/// One column.
-enum Technique {
-    Textbook(Textbook),
-    Method(Method),
+/// Whose table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// M. Hiroi: from permutations to bitmasks, with seconds
+    Hiroi,
+    /// I. Suzuki: placement flags, recursive and not; the records of N = 5
+    #[value(alias = "placement-flags")]
+    Suzuki,
+    /// K. Haginoya: known counts, records, and the speed table for N = 18 to 22 beside public
+    /// programs
+    #[value(alias = "speeds")]
+    Haginoya,
+    /// Eight queens in C++ with next_permutation: all 92 boards
+    NextPermutation,
+    /// Scala's list comprehension: counts for N = 4 to 13
+    #[value(alias = "scala")]
+    ListComprehension,
 }
 
-/// A count with the time that it took; `None` where time was up.
-type Climbed = Option<(u64, Duration)>;
-
-impl Technique {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Textbook(textbook) => textbook.name,
-            Self::Method(method) => method.name(),
-        }
-    }
-
-    fn count(&self, board: Board, limit: Duration) -> anyhow::Result<Climbed> {
-        let start = Instant::now();
-        let count = match self {
-            Self::Textbook(textbook) => (textbook.count)(board, &|| start.elapsed() >= limit),
-            Self::Method(method) => count_all(*method, board, &Until { start, limit })?,
-        };
-        Ok(count.map(|count| (count, start.elapsed())))
-    }
-}
-
-/// Breaks when time is up.
-struct Until {
-    start: Instant,
-    limit: Duration,
-}
-
-impl Watch for Until {
-    fn advance(&self, _cost_done: u64) -> ControlFlow<()> {
-        if self.start.elapsed() < self.limit {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    }
-}
-
-fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Option<u64>> {
-    let plan = Plan::new(PlanSpec::new(board, method.usual_layout()))?;
-    let setup = Setup {
-        kernel: Kernel::best(),
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: MEMORY_BYTES,
-        orientation: Orientation::Upright,
-    };
-    match Counter::new(&plan, &setup)?.count(0..plan.units(), until) {
-        Ok(count) => Ok(Some(count)),
-        Err(CountError::Cancelled) => Ok(None),
-        Err(error @ CountError::Overflow) => Err(error.into()),
-    }
-}
-
-/// Prints a row a board: the count, and the seconds of each technique that got there in time. A
-/// technique that ran out of time is not tried on larger boards.
-pub(super) fn climb(options: &LadderOptions) -> anyhow::Result<Exit> {
-    let limit = Duration::from_secs(options.time_limit);
-    let mut techniques: Vec<(Technique, bool)> = LADDER
-        .into_iter()
-        .map(Technique::Textbook)
-        .chain([Method::Rows, Method::Frames].map(Technique::Method))
-        .map(|technique| (technique, true))
-        .collect();
-    let names: Vec<_> = techniques
-        .iter()
-        .map(|(technique, _)| format!("{:>18}", technique.name()))
-        .collect();
-    print(&format!("{:>2} {:>20}{}", "N", "SOLUTIONS", names.concat()))?;
-    for n in FIRST..=options.max_n.n() {
-        let board = Board::new(n)?;
-        let mut row = String::new();
-        let mut solutions = None;
-        for (technique, climbs) in &mut techniques {
-            let climbed = match *climbs {
-                true => technique.count(board, limit)?,
-                false => None,
-            };
-            *climbs = climbed.is_some();
-            match climbed {
-                None => row += &format!("{:>18}", "-"),
-                Some((count, took)) => {
-                    check(board, technique.name(), count, &mut solutions)?;
-                    row += &format!("{:>18.6}", took.as_secs_f64());
-                }
-            }
-        }
-        let Some(solutions) = solutions else { break };
-        print(&format!("{n:>2} {:>20}{row}", thousands(solutions.into())))?;
+pub(super) fn ladder(options: &LadderOptions) -> anyhow::Result<Exit> {
+    let mut climber = Climber::new(options.time_limit);
+    let most = options.max_n;
+    match options.layout {
+        Some(Table::Hiroi) => documents::hiroi(&mut climber, most)?,
+        Some(Table::Suzuki) => documents::suzuki(&mut climber)?,
+        Some(Table::Haginoya) => speeds::haginoya(options)?,
+        Some(Table::NextPermutation) => documents::next_permutation(&mut climber)?,
+        Some(Table::ListComprehension) => documents::list_comprehension(&mut climber, most)?,
+        None if options.bounds => bounds(&mut climber, most)?,
+        None => climb(&mut climber, most)?,
     }
     Ok(Exit::Success)
 }
 
-/// All techniques must agree with each other and with the published count.
-fn check(board: Board, name: &str, count: u64, first: &mut Option<u64>) -> anyhow::Result<()> {
-    let expected = *first.get_or_insert(count);
-    if count != expected {
-        bail!(
-            "{name} counts {count} solutions for N = {board}, the techniques before it {expected}"
-        );
-    }
-    if let Some(known) = known_counts(board)
-        && known.all() != u128::from(count)
-    {
-        bail!(
-            "{name} counts {count} solutions for N = {board}, known are {}",
-            known.all()
-        );
+/// A row a board: the count, and the seconds of each technique that got there in time.
+fn climb(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
+    let techniques = Technique::all();
+    let names: Vec<_> = techniques
+        .iter()
+        .map(|t| format!("{:>18}", t.name()))
+        .collect();
+    print(&format!("{:>2} {:>20}{}", "N", "SOLUTIONS", names.concat()))?;
+    for n in FIRST..=most.n() {
+        let board = Board::new(n)?;
+        let mut row = String::new();
+        for technique in &techniques {
+            row += &match climber.measure(technique, board)? {
+                None => format!("{:>18}", "-"),
+                Some(Climbed { took, .. }) => format!("{:>18.6}", took.as_secs_f64()),
+            };
+        }
+        let Some(solutions) = climber.solutions(board) else {
+            break;
+        };
+        print(&format!("{n:>2} {:>20}{row}", thousands(solutions.into())))?;
     }
     Ok(())
+}
+
+/// The bounds of the documents, and what was really visited.
+fn bounds(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
+    print("What there would be to visit")?;
+    let heads: Vec<_> = BOUNDS
+        .iter()
+        .map(|bound| format!("{:>22}", bound.formula))
+        .collect();
+    print(&format!("{:>2}{}", "N", heads.concat()))?;
+    let last = most.n().max(FIRST);
+    for n in FIRST..=last {
+        let board = Board::new(n)?;
+        let values = BOUNDS
+            .iter()
+            .map(|bound| format!("{:>22}", value(bound, board)));
+        print(&format!("{n:>2}{}", values.collect::<String>()))?;
+    }
+    for (visits, what) in [
+        (Visits::FullBoards, "Full boards checked"),
+        (
+            Visits::SafeBoards,
+            "Boards without an attack, from the empty one on",
+        ),
+        (Visits::Pairs, "Pairs of queens compared"),
+    ] {
+        let of = |technique: &Technique| match technique {
+            Technique::Textbook(textbook) => textbook.visits == visits,
+            Technique::Method(_) => false,
+        };
+        let techniques: Vec<_> = Technique::all().into_iter().filter(of).collect();
+        let heads: Vec<_> = techniques
+            .iter()
+            .map(|t| format!("{:>22}", t.name()))
+            .collect();
+        print(&format!("\n{what}\n{:>2}{}", "N", heads.concat()))?;
+        for n in FIRST..=last {
+            let mut row = String::new();
+            let mut any = false;
+            for technique in &techniques {
+                let climbed = climber.measure(technique, Board::new(n)?)?;
+                let visited = climbed.and_then(|climbed| climbed.visited);
+                any |= visited.is_some();
+                let text = visited.map_or("-".to_owned(), |visited| thousands(visited.into()));
+                row += &format!("{text:>22}");
+            }
+            if !any {
+                break;
+            }
+            print(&format!("{n:>2}{row}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Exact where it fits a column.
+pub(super) fn value(bound: &Bound, board: Board) -> String {
+    match (bound.value)(board) {
+        Some(value) if value < 10u128.pow(15) => thousands(value),
+        Some(_) | None => format!("{:.3e}", (bound.about)(board)),
+    }
 }

@@ -1,10 +1,13 @@
 //! The museum: boards, one solution of huge boards, and the techniques and tables that this project
 //! comes from. Nothing here needs a coordinator.
 
+mod climb;
+mod documents;
 mod ladder;
 mod picture;
 mod place;
 mod show;
+mod speeds;
 
 use std::io::{IsTerminal as _, Read as _};
 
@@ -30,7 +33,7 @@ pub(super) fn main(command: &MuseumCommand) -> anyhow::Result<Exit> {
     match command {
         MuseumCommand::Show(options) => show::show(options),
         MuseumCommand::Place(options) => place::place(options),
-        MuseumCommand::Ladder(options) => ladder::climb(options),
+        MuseumCommand::Ladder(options) => ladder::ladder(options),
     }
 }
 
