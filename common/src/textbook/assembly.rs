@@ -67,6 +67,18 @@ pub const CONDITIONS: [&str; 9] = [
     "special: where 6 and 7 hold with equality",
 ];
 
+/// How many quarter boards the middle queens of an odd board leave to a quadrant: table 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Extraction {
+    /// All quarter boards, with any number of queens.
+    pub all: usize,
+    /// Those that a queen in the centre does not attack.
+    pub type_one: usize,
+    /// Those that a queen in column I of the middle row and one in row J of the middle column do not
+    /// attack: the mean over 0 ≤ I < J < n.
+    pub type_two: f64,
+}
+
 /// One frame, put together.
 #[derive(Clone, Debug)]
 pub struct Opened {
@@ -158,6 +170,37 @@ impl Quarters {
         }
         parts.iter_mut().for_each(|part| part.sort_unstable());
         parts
+    }
+
+    /// Table 3 for P, Q, R and S of an odd board.
+    pub fn extraction(&self) -> [Extraction; 4] {
+        let n = self.side;
+        let square = |row, column| Square { row, column };
+        let pairs: Vec<_> = (0..n).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
+        std::array::from_fn(|quadrant| {
+            let mut found = Extraction::default();
+            let mut left = 0;
+            for part in self.parts.values().flatten() {
+                let queens = self.squares(quadrant, part);
+                let safe = |middle: &[Square]| {
+                    let attack = |a: &Square, b: &Square| {
+                        let (rows, columns) = (a.row.abs_diff(b.row), a.column.abs_diff(b.column));
+                        rows == 0 || columns == 0 || rows == columns
+                    };
+                    !queens
+                        .iter()
+                        .any(|queen| middle.iter().any(|other| attack(queen, other)))
+                };
+                found.all += 1;
+                found.type_one += usize::from(safe(&[square(n, n)]));
+                let safe_pair = |&&(i, j): &&(u32, u32)| safe(&[square(n, i), square(j, n)]);
+                left += pairs.iter().filter(safe_pair).count();
+            }
+            #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+            let mean = left as f64 / pairs.len().max(1) as f64;
+            found.type_two = mean;
+            found
+        })
     }
 
     /// All solutions with the columns `a` of P and `c` of R, by joining quarter boards to half boards
@@ -457,6 +500,19 @@ mod tests {
             let known = [known.asymmetric, known.half_turn, known.quarter_turn];
             assert_eq!(classes, known, "N = {n}");
         }
+    }
+
+    #[test]
+    fn middle_queens_leave_quarter_boards_as_table_3_says() {
+        // n = 2: the empty quarter board, and one queen on any square, two of them on the diagonal
+        // through the centre.
+        let five = Quarters::new(Board::new(5).unwrap()).extraction();
+        for found in five {
+            assert_eq!((found.all, found.type_one), (5, 3));
+        }
+        // (I, J) = (0, 1), the only pair: P has no square left, R three.
+        let left = five.map(|found| found.type_two);
+        assert_eq!(left, [1.0, 2.0, 4.0, 2.0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod climb;
 mod documents;
+mod frames;
 mod ladder;
 mod picture;
 mod place;
@@ -14,7 +15,7 @@ use std::io::{IsTerminal as _, Read as _};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::exit::Exit;
+use crate::{exit::Exit, text::tell};
 
 /// What needs no coordinator.
 #[derive(Clone, Debug, Subcommand)]
@@ -24,8 +25,10 @@ pub(super) enum MuseumCommand {
     /// Finds one solution of a board, however large
     Place(place::PlaceOptions),
     /// Shows how far the textbook techniques get in a given time, beside the methods of this
-    /// program, on one thread
+    /// program, on one thread; or the tables of the texts that describe them
     Ladder(ladder::LadderOptions),
+    /// Shows how large the lists of method frames are, or opens one frame
+    Frames(frames::FramesOptions),
 }
 
 /// Runs the command.
@@ -34,6 +37,7 @@ pub(super) fn main(command: &MuseumCommand) -> anyhow::Result<Exit> {
         MuseumCommand::Show(options) => show::show(options),
         MuseumCommand::Place(options) => place::place(options),
         MuseumCommand::Ladder(options) => ladder::ladder(options),
+        MuseumCommand::Frames(options) => frames::frames(options),
     }
 }
 
@@ -79,7 +83,7 @@ fn text_of(given: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut input = std::io::stdin();
     if input.is_terminal() {
-        eprintln!("paste a board and end it with Ctrl-D");
+        tell("paste a board and end it with Ctrl-D");
     }
     let read = input.read_to_string(&mut text);
     read.context("cannot read standard input")?;

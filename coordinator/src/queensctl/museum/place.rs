@@ -13,7 +13,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::{super::output::print, Drawings};
-use crate::{exit::Exit, text::thousands};
+use crate::{
+    exit::Exit,
+    text::{tell, thousands},
+};
 
 /// The most rows: 10 GB of counters.
 const MOST_ROWS: i64 = 1_000_000_000;
@@ -81,11 +84,11 @@ pub(super) fn place(options: &PlaceOptions) -> anyhow::Result<Exit> {
     }
     let start = Instant::now();
     let (solution, work) = search(options.method, n, seed)?;
-    eprintln!(
+    tell(&format!(
         "{} queens placed and checked in {:.3} s: {work}; seed {seed}",
         thousands(n.into()),
         start.elapsed().as_secs_f64(),
-    );
+    ));
     if options.drawings.are_wanted() {
         options.drawings.draw(std::slice::from_ref(&solution))?;
     } else if !options.summary {
@@ -132,7 +135,9 @@ fn show(solution: &Solution, style: Option<Style>) -> anyhow::Result<()> {
     let few = n <= Board::MAX.into();
     let style = style.unwrap_or(if few { Style::Dots } else { Style::Line });
     if n > MOST_SHOWN && std::io::stdout().is_terminal() {
-        eprintln!("redirect the output to a file or a program to get all {n} columns");
+        tell(&format!(
+            "redirect the output to a file or a program to get all {n} columns"
+        ));
         return Ok(());
     }
     print(&style.draw(solution, 1))

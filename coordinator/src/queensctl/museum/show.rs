@@ -11,7 +11,10 @@ use common::{
 };
 
 use super::{super::output::print, Drawings, text_of};
-use crate::{exit::Exit, text::thousands};
+use crate::{
+    exit::Exit,
+    text::{tell, thousands},
+};
 
 /// Boards on one sheet.
 const MOST_ON_SHEET: usize = 200;
@@ -163,7 +166,7 @@ fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
     let diagram = match boards::read(text) {
         Ok(diagram) => diagram,
         Err(unreadable) => {
-            eprintln!("error: {unreadable}");
+            tell(&format!("error: {unreadable}"));
             return Ok(Exit::Usage);
         }
     };
