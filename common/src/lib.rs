@@ -9,6 +9,7 @@ pub mod boards;
 pub mod choice;
 pub mod count;
 mod crew;
+pub mod crews;
 pub mod frames;
 pub mod kernel;
 pub mod known;

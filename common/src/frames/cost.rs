@@ -121,13 +121,17 @@ impl Costs {
 
     /// Microseconds of the frame of `row` with columns `c` of R, of rank `c_rank`.
     pub(super) fn of(&self, row: &Row, c_rank: usize, sets: &Sets) -> f64 {
-        let (top, bottom) = self.lengths(row, c_rank, sets);
+        Self::of_lengths(self.lengths(row, c_rank, sets))
+    }
+
+    /// Microseconds of a frame with lists of these lengths.
+    pub(super) fn of_lengths((top, bottom): (f64, f64)) -> f64 {
         let pairs = (top * bottom).sqrt();
         FRAME + KEY * (top + bottom) + JOIN * pairs * pairs.sqrt()
     }
 
     /// Estimated lengths of the lists of half boards.
-    fn lengths(&self, row: &Row, c_rank: usize, sets: &Sets) -> (f64, f64) {
+    pub(super) fn lengths(&self, row: &Row, c_rank: usize, sets: &Sets) -> (f64, f64) {
         let full = (1 << self.side) - 1;
         let top_queens = row.top_queens();
         let a = sets.of_size(top_queens)[row.a];

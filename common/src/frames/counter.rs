@@ -45,7 +45,7 @@ impl Counter {
         let threads = usize::from(setup.threads.get());
         let key_bits = division.geometry(kind, turned).key_bits();
         let join = HJoin::new(setup.kernel, key_bits, threads);
-        let budget = Budget::new(setup.memory_bytes, &division, &join)?;
+        let budget = Budget::new(setup.memory_bytes, &division, threads)?;
         Ok(Self {
             turned,
             shelf: Shelf::new(budget.shelf_bytes),
@@ -99,16 +99,21 @@ impl Counter {
         let geometry = division.geometry(kind, self.turned);
         self.parts.set(frame, geometry, &division, &mut self.shelf);
         let (tops, bottoms) = self.shares.whole();
-        let limit = self.budget.keys((kind, queens));
+        let limits = self.budget.limits((kind, queens));
+        let most = limits.most();
         let (above, below) = (
             Tops::new(&self.parts, &division),
             Bottoms::new(&self.parts, &division),
         );
         let on_done = &mut |_| progress.advance(0.0);
         self.top
-            .begin(tops, limit, &above, &mut self.members, on_done)?;
+            .begin(tops, most, &above, &mut self.members, on_done)?;
         self.bottom
-            .begin(bottoms, limit, &below, &mut self.members, on_done)?;
+            .begin(bottoms, most, &below, &mut self.members, on_done)?;
+        let (rounds, limit) = limits.rounds(self.top.number().max(self.bottom.number()));
+        self.join.set_rounds(rounds);
+        self.top.set_limit(limit);
+        self.bottom.set_limit(limit);
         let all_pairs: f64 = self.shares.iter().map(Share::pairs).sum();
         let mut sum = 0i128;
         for at in 0..self.shares.len() {

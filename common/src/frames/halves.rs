@@ -36,25 +36,25 @@ pub(crate) struct HalfBoards {
 }
 
 impl HalfBoards {
-    /// Begins a frame that asks for row sets of these ranks, of which so many boards are joined at a
-    /// time, or one row set's more. The members of a crew count them.
+    /// Begins a frame that asks for row sets of these ranks. The members of a crew count their boards,
+    /// unless they are few, at most `most`, and held.
     ///
     /// # Errors
     /// `Cancelled` when `on_done`, which is called now and then, breaks.
     pub(crate) fn begin(
         &mut self,
         whole: Range<usize>,
-        limit: usize,
+        most: usize,
         maker: &impl HalfBoardMaker,
         members: &mut [()],
         on_done: OnDone<'_>,
     ) -> Result<(), CountError> {
-        (self.whole, self.limit) = (whole, limit);
+        (self.whole, self.limit) = (whole, usize::MAX);
         (self.inner, self.bound) = (0..0, 0..0);
         if let Some(held) = self.held.take() {
             self.spare = held;
         }
-        if self.hold(maker, limit.min(HJoin::SHORT_LIST)) {
+        if self.hold(maker, most.min(HJoin::SHORT_LIST)) {
             return Ok(());
         }
         let next = AtomicUsize::new(self.whole.start);
@@ -99,6 +99,16 @@ impl HalfBoards {
         }
         self.held = Some(std::mem::take(keys));
         true
+    }
+
+    /// How many boards there are.
+    pub(crate) fn number(&self) -> usize {
+        self.starts[self.whole.len()]
+    }
+
+    /// Joins so many boards at a time from now on, or one row set's more.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     fn start(&self, rank: usize) -> usize {

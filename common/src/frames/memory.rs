@@ -1,16 +1,39 @@
 //! How a crew's memory budget is divided.
 
+use std::num::NonZeroU16;
+
 use super::{geometry::Kind, hjoin::HJoin, plan::Division};
-use crate::count::SetupError;
+use crate::{count::SetupError, crews::Needs};
 
 /// What a crew may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Quarter lists kept for later frames, in bytes.
     pub(super) shelf_bytes: u64,
-    /// By class of frames: half boards of one half held at a time, in keys; one row set's more for
-    /// the last.
-    keys: Vec<((Kind, u32), usize)>,
+    /// By class of frames.
+    limits: Vec<((Kind, u32), Limits)>,
+}
+
+/// The most half boards of one half to join at a time, or one row set's more, for every number of
+/// rounds to sort them in, each twice the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits([usize; ROUNDS.len()]);
+
+const ROUNDS: [usize; 3] = [1, 2, HJoin::MOST_ROUNDS];
+
+impl Limits {
+    /// The number of rounds for halves with so many boards, and how many of them to join at a time: as
+    /// few rounds as hold all of them.
+    pub(super) fn rounds(self, boards: usize) -> (usize, usize) {
+        let mut all = ROUNDS.into_iter().zip(self.0);
+        let most = (ROUNDS[ROUNDS.len() - 1], self.0[ROUNDS.len() - 1]);
+        all.find(|&(_, limit)| boards <= limit).unwrap_or(most)
+    }
+
+    /// The most with any number of rounds.
+    pub(super) fn most(self) -> usize {
+        self.0[ROUNDS.len() - 1]
+    }
 }
 
 /// Pieces so small that a join would be mostly overhead.
@@ -18,56 +41,91 @@ const LEAST_KEYS: usize = 1 << 14;
 
 /// Kept quarter lists are worth this part of the budget at most.
 const SHELF_PART: u64 = 4;
+/// But some of them are always kept: those of neighbouring frames.
+const LEAST_SHELF_PART: u64 = 64;
 
 impl Budget {
     /// Of `given` bytes.
     ///
     /// # Errors
     /// If not even the smallest pieces fit.
-    pub(super) fn new(given: u64, division: &Division, join: &HJoin) -> Result<Self, SetupError> {
+    pub(super) fn new(given: u64, division: &Division, threads: usize) -> Result<Self, SetupError> {
         let needs: Vec<Need> = division
             .classes()
-            .map(|class| Need::new(class, division))
+            .map(|class| Need::new(class, division, threads))
             .collect();
-        let least = needs.iter().map(|need| need.bytes(need.least_keys(), join));
-        let least = least.max().unwrap_or(0);
+        let least = least(&needs);
         if given < least {
             return Err(SetupError::Memory { given, least });
         }
-        let shelf_bytes = (given / SHELF_PART).min(given - least);
-        let keys = |need: &Need| (need.class, need.most_keys(given - shelf_bytes, join));
+        // Where lists are cut into pieces, every byte is worth more with these.
+        let whole = whole(division, threads);
+        let shelf_bytes = (given / SHELF_PART)
+            .min(given.saturating_sub(whole))
+            .max((given - least) / LEAST_SHELF_PART);
+        let limits = |need: &Need| (need.class, need.limits(given - shelf_bytes));
         Ok(Self {
             shelf_bytes,
-            keys: needs.iter().map(keys).collect(),
+            limits: needs.iter().map(limits).collect(),
         })
     }
 
     /// Gives every class this limit.
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
-        for (_, keys) in &mut self.keys {
-            *keys = limit;
+        for (_, limits) in &mut self.limits {
+            *limits = Limits([limit; ROUNDS.len()]);
         }
     }
 
-    /// The most half boards of one half of a frame of `class` to hold at a time.
-    pub(super) fn keys(&self, class: (Kind, u32)) -> usize {
-        let known = self.keys.iter().find(|known| known.0 == class);
+    /// What limits the pieces of frames of `class`.
+    pub(super) fn limits(&self, class: (Kind, u32)) -> Limits {
+        let known = self.limits.iter().find(|known| known.0 == class);
         known.expect("every class has its share").1
     }
 }
 
-/// What the frames of a class need.
+/// What the frames of `division` need of a crew of so many threads.
+pub(crate) fn needs(division: &Division, threads: NonZeroU16) -> Needs {
+    let threads = usize::from(threads.get());
+    let need = |class| Need::new(class, division, threads);
+    let all: Vec<Need> = division.classes().map(need).collect();
+    let least = least(&all);
+    Needs {
+        least,
+        whole: whole(division, threads).max(least),
+    }
+}
+
+/// What holds the lists of typical frames whole, sorted in two rounds.
+fn whole(division: &Division, threads: usize) -> u64 {
+    let typical = division.typical();
+    Need::new(typical.class, division, threads).bytes(typical.keys, 2)
+}
+
+/// The smallest budget that works.
+fn least(needs: &[Need]) -> u64 {
+    let least = needs
+        .iter()
+        .map(|need| need.bytes(need.least_keys(), HJoin::MOST_ROUNDS));
+    least.max().unwrap_or(0)
+}
+
+/// What the frames of a class need of a crew.
 struct Need {
     class: (Kind, u32),
+    key_bits: u32,
+    threads: usize,
     quarter_bytes: u64,
     row_set_keys: usize,
 }
 
 impl Need {
-    fn new(class: (Kind, u32), division: &Division) -> Self {
+    fn new(class: (Kind, u32), division: &Division, threads: usize) -> Self {
         Self {
             class,
+            key_bits: division.geometry(class.0, false).key_bits(),
+            threads,
             quarter_bytes: division.quarter_bytes(class),
             row_set_keys: division.row_set_keys(class),
         }
@@ -77,20 +135,26 @@ impl Need {
         LEAST_KEYS.max(2 * self.row_set_keys)
     }
 
-    /// Memory in bytes for joining so many half boards of either half, on so many threads.
-    fn bytes(&self, keys: usize, join: &HJoin) -> u64 {
+    /// Memory in bytes for joining so many half boards of either half, sorted in so many rounds.
+    fn bytes(&self, keys: usize, rounds: usize) -> u64 {
         // A piece may pass its limit by a row set.
         let keys = keys.saturating_add(self.row_set_keys);
         // Short lists are held, and what a thread makes for a long one.
-        let held = 2 * keys.min(HJoin::SHORT_LIST) + join.threads() * self.row_set_keys;
-        self.quarter_bytes + (size_of::<u64>() * held) as u64 + join.memory_bytes(keys, keys)
+        let held = 2 * keys.min(HJoin::SHORT_LIST) + self.threads * self.row_set_keys;
+        self.quarter_bytes
+            + (size_of::<u64>() * held) as u64
+            + HJoin::memory_bytes(self.key_bits, self.threads, keys, rounds)
     }
 
     /// The most half boards that fit in so many bytes, where the least do.
-    fn most_keys(&self, bytes: u64, join: &HJoin) -> usize {
+    fn limits(&self, bytes: u64) -> Limits {
+        Limits(ROUNDS.map(|rounds| self.most_keys(bytes, rounds)))
+    }
+
+    fn most_keys(&self, bytes: u64, rounds: usize) -> usize {
         let mut keys = self.least_keys();
         for step in (0..40).rev().map(|bit| 1usize << bit) {
-            if self.bytes(keys.saturating_add(step), join) <= bytes {
+            if self.bytes(keys.saturating_add(step), rounds) <= bytes {
                 keys += step;
             }
         }
@@ -103,7 +167,6 @@ mod tests {
     use super::*;
     use crate::{
         board::Board,
-        kernel::Kernel,
         method::Layout,
         plan::{Plan, PlanSpec},
     };
@@ -115,15 +178,13 @@ mod tests {
             spec.task_cost = u64::MAX;
             assert!(Plan::new(spec).is_ok());
             let division = Division::new(&spec).unwrap();
-            let join = HJoin::new(Kernel::SCALAR, 2 * u32::from(n) - 2, 1);
-            let Err(SetupError::Memory { given: 1, least }) = Budget::new(1, &division, &join)
-            else {
+            let Err(SetupError::Memory { given: 1, least }) = Budget::new(1, &division, 1) else {
                 panic!("N = {n} in one byte");
             };
-            let smallest = Budget::new(least, &division, &join).unwrap();
-            let larger = Budget::new(10 * least, &division, &join).unwrap();
+            let smallest = Budget::new(least, &division, 1).unwrap();
+            let larger = Budget::new(10 * least, &division, 1).unwrap();
             for class in division.classes() {
-                let (few, many) = (smallest.keys(class), larger.keys(class));
+                let (few, many) = (smallest.limits(class).most(), larger.limits(class).most());
                 assert!(LEAST_KEYS <= few && few < many, "N = {n}, {class:?}");
             }
         }

@@ -26,6 +26,7 @@ mod survey;
 mod weight;
 
 pub use counter::Counter;
+pub(crate) use memory::needs;
 pub use plan::Division;
 pub use survey::{Effort, Group, Lists, Survey};
 

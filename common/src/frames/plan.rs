@@ -77,6 +77,15 @@ pub struct Division {
     costs: Costs,
     /// The first unit of each task and its cost in microseconds; after the last, the number of units.
     tasks: Vec<(u64, f64)>,
+    typical: Typical,
+}
+
+/// The frames that most of the time goes into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Typical {
+    pub(crate) class: (Kind, u32),
+    /// Half boards of either half that most of these frames have at most.
+    pub(crate) keys: usize,
 }
 
 impl Division {
@@ -102,8 +111,12 @@ impl Division {
             units,
             costs,
             tasks: Vec::new(),
+            typical: Typical {
+                class: (Kind::Even, 0),
+                keys: 0,
+            },
         };
-        division.tasks = division.cut(spec)?;
+        (division.tasks, division.typical) = division.cut(spec)?;
         Ok(division)
     }
 
@@ -142,6 +155,11 @@ impl Division {
     pub(crate) fn classes(&self) -> impl Iterator<Item = (Kind, u32)> {
         let alike = self.rows.chunk_by(|a, b| a.class() == b.class());
         alike.map(|rows| rows[0].class())
+    }
+
+    /// The frames that most of the time goes into.
+    pub(crate) fn typical(&self) -> Typical {
+        self.typical
     }
 
     /// Memory for the quarter lists of any frame of a class, in bytes, as estimated.
@@ -249,17 +267,23 @@ impl Division {
 
     /// Cuts the units into tasks of about `spec.task_cost`. A row that passes it is cut into parts of
     /// about equal cost, so that a task has one A; smaller rows are put together.
-    fn cut(&self, spec: &PlanSpec) -> Result<Vec<(u64, f64)>, BadSpec> {
+    fn cut(&self, spec: &PlanSpec) -> Result<(Vec<(u64, f64)>, Typical), BadSpec> {
         #[allow(clippy::cast_precision_loss)] // an estimate
         let wanted = spec.task_cost as f64;
         let mut tasks = Vec::new();
         let mut open = Open::default();
         let mut costs = Vec::new();
+        let mut classes = Classes::default();
         for (at, row) in self.rows.iter().enumerate() {
             let units = row.first_unit..self.end_of(at);
             let ranks = units.clone().zip(row.first_c..).map(|(_, c)| c);
             costs.clear();
-            costs.extend(ranks.map(|c| self.costs.of(row, c, &self.sets)));
+            costs.extend(ranks.map(|c| {
+                let lengths = self.costs.lengths(row, c, &self.sets);
+                let cost = Costs::of_lengths(lengths);
+                classes.add(row.class(), cost, lengths);
+                cost
+            }));
             let total: f64 = costs.iter().sum();
             if open.cost + total > wanted {
                 open.close(row.first_unit, &mut tasks);
@@ -292,9 +316,40 @@ impl Division {
         }
         open.close(self.units, &mut tasks);
         tasks.push((self.units, 0.0));
-        Ok(tasks)
+        Ok((tasks, classes.typical()))
     }
 }
+
+/// Classes of frames, each with its cost, and with that times the length of the longer list.
+#[derive(Default)]
+struct Classes(Vec<((Kind, u32), f64, f64)>);
+
+impl Classes {
+    /// Adds a frame; those of one class come one after the other.
+    fn add(&mut self, class: (Kind, u32), cost: f64, (top, bottom): (f64, f64)) {
+        let last = match self.0.last_mut() {
+            Some(last) if last.0 == class => last,
+            _ => self.0.push_mut((class, 0.0, 0.0)),
+        };
+        last.1 += cost;
+        last.2 += cost * top.max(bottom);
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    fn typical(self) -> Typical {
+        let most = self.0.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let (class, cost, keys) = most.expect("every board has frames");
+        let keys = (MOST_LISTS * keys / cost) as usize;
+        Typical { class, keys }
+    }
+}
+
+/// How much longer than the mean the lists may be that count as typical.
+const MOST_LISTS: f64 = 1.25;
 
 /// A task in the making.
 #[derive(Default)]

@@ -56,10 +56,15 @@ struct Batch {
     cost: u64,
 }
 
+/// What counting takes, in bytes.
+pub(crate) fn memory_bytes() -> u64 {
+    Stacks::new().bytes() + (MOST_ROOTS * size_of::<Root>()) as u64
+}
+
 impl Counter {
     pub(crate) fn new(division: Arc<Division>, setup: &Setup) -> Result<Self, SetupError> {
         let (stacks, roots) = (Stacks::new(), Vec::with_capacity(MOST_ROOTS));
-        let least = stacks.bytes() + (MOST_ROOTS * size_of::<Root>()) as u64;
+        let least = memory_bytes();
         if setup.memory_bytes < least {
             return Err(SetupError::Memory {
                 given: setup.memory_bytes,

@@ -16,6 +16,7 @@ mod tests;
 
 pub use classes::classes;
 pub use counter::Counter;
+pub(crate) use counter::memory_bytes;
 pub use division::Division;
 pub use prefix::completions;
 

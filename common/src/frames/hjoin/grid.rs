@@ -16,7 +16,7 @@ use super::{
     layout::{ByteTables, Order},
     rotate::{Rotation, rotate},
     scatter::{ByRow, Scatter, Spare},
-    sort::{self, Rows, Scratch, SortRow},
+    sort::{self, FindRows, Rows, Scratch, SortRow},
 };
 use crate::{
     crew::{self, OnDone},
@@ -120,18 +120,31 @@ impl Sorting {
     }
 }
 
+/// Some rows of a grid that is being filled.
+struct Part<'a, 'b, W> {
+    /// Their numbers.
+    rows: &'a [usize],
+    columns: usize,
+    /// For all their cells.
+    offsets: &'a mut [u32],
+    /// How many keys the rows before them have; becomes how many these have as well.
+    start: &'a mut usize,
+    /// For their keys and those of the rows after them.
+    rests: &'a mut &'b mut [W],
+}
+
 impl Sorting {
-    /// Makes all keys and puts them into their rows.
+    /// Makes all keys and puts those of rows that are wanted into these.
     fn scatter(
         &mut self,
         kernel: Kernel,
         order: (Order, &ByteTables),
-        (rows, _): &(Vec<usize>, usize),
+        is_wanted: &[bool],
         maker: &dyn KeyMaker,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
         for member in &mut self.members {
-            member.by_row.clear(rows.len());
+            member.by_row.clear(is_wanted.len());
         }
         let (next, spare) = (AtomicUsize::new(0), &self.spare);
         let scattered = crew::run(&mut self.members, on_done, |member, tell| {
@@ -144,6 +157,7 @@ impl Sorting {
                 maker.make(group, &mut member.keys);
                 let scatter = Scatter {
                     order,
+                    is_wanted,
                     keys: &member.keys,
                     to: &mut member.by_row,
                     spare,
@@ -152,6 +166,65 @@ impl Sorting {
             }
         });
         done(scattered)
+    }
+
+    /// Sorts every one of these rows.
+    fn sort_rows<'m, W: Rest>(
+        &'m mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        part: Part<'_, '_, W>,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        let split = |member: &'m mut Sorter| {
+            let Sorter {
+                keys,
+                by_row,
+                scratch,
+            } = member;
+            (&*by_row, (keys, scratch))
+        };
+        let (by_row, mut members): (Vec<&ByRow>, Vec<_>) =
+            self.members.iter_mut().map(split).unzip();
+        let length = |row| by_row.iter().map(|own| own.length(row)).sum::<usize>();
+        let jobs = part
+            .rows
+            .iter()
+            .zip(part.offsets.chunks_exact_mut(part.columns));
+        let jobs = jobs.map(|(&row, offsets)| {
+            let own = part.rests.split_off_mut(..length(row));
+            let own = own.expect("there are as many keys as the maker says");
+            *part.start += own.len();
+            (row, *part.start - own.len(), offsets, own)
+        });
+        let jobs = Mutex::new(jobs);
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let sorted = crew::run(&mut members, on_done, |(keys, scratch), tell| {
+            while let Some((row, start, offsets, rests)) = next() {
+                keys.clear();
+                by_row.iter().for_each(|own| own.read(row, keys));
+                let sort = SortRow {
+                    order,
+                    keys,
+                    offsets,
+                    start,
+                    rests,
+                    scratch,
+                };
+                dispatch(kernel, sort);
+                if tell.done(0).is_break() {
+                    break;
+                }
+            }
+        });
+        done(sorted)
+    }
+
+    /// Gives all memory of the rows back.
+    fn give_back(&mut self) {
+        for member in &mut self.members {
+            member.by_row.give_back(&mut self.spare);
+        }
     }
 }
 
@@ -198,81 +271,47 @@ impl<W: Rest> Grid<W> {
         (&mut self.offsets, &mut self.rests)
     }
 
-    /// Sorts the keys that `maker` makes, at most `u32::MAX` of them, into cells. `Break` when
+    /// Sorts the keys that `maker` makes, at most `u32::MAX` of them, into cells, in so many rounds: all
+    /// keys are made in each, but only those of some rows are held while these are sorted. `Break` when
     /// `on_done`, which is called now and then, breaks: the grid is empty then.
     pub(super) fn fill_made(
         &mut self,
         kernel: Kernel,
         order: (Order, &ByteTables),
-        maker: &dyn KeyMaker,
+        (maker, rounds): (&dyn KeyMaker, usize),
         sorting: &mut Sorting,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
-        self.clear();
-        let rows = dispatch(kernel, Rows(order));
-        let mut filled = sorting.scatter(kernel, order, &rows, maker, on_done);
-        if filled.is_continue() {
-            filled = self.sort_rows(kernel, order, &rows, &mut sorting.members, on_done);
+        let Rows { numbers, columns } = dispatch(kernel, FindRows(order));
+        let (mut offsets, mut rests) = self.room(order.0, maker.keys());
+        let rows_a_round = numbers.len().div_ceil(rounds);
+        let (mut is_wanted, mut start) = (vec![false; numbers.len()], 0);
+        let mut filled = ControlFlow::Continue(());
+        for rows in numbers.chunks(rows_a_round) {
+            is_wanted.fill(false);
+            rows.iter().for_each(|&row| is_wanted[row] = true);
+            filled = sorting.scatter(kernel, order, &is_wanted, maker, on_done);
+            if filled.is_continue() {
+                let offsets = offsets.split_off_mut(..rows.len() * columns);
+                let part = Part {
+                    rows,
+                    columns,
+                    offsets: offsets.expect("some for every row"),
+                    start: &mut start,
+                    rests: &mut rests,
+                };
+                filled = sorting.sort_rows(kernel, order, part, on_done);
+            }
+            sorting.give_back();
+            if filled.is_break() {
+                break;
+            }
         }
-        for member in &mut sorting.members {
-            member.by_row.give_back(&mut sorting.spare);
-        }
+        offsets[offsets.len() - 1] = sort::offset(start);
         if filled.is_break() {
             self.clear();
         }
         filled
-    }
-
-    /// Sorts every row of the keys that were scattered.
-    fn sort_rows<'m>(
-        &mut self,
-        kernel: Kernel,
-        order: (Order, &ByteTables),
-        (rows, columns): &(Vec<usize>, usize),
-        members: &'m mut [Sorter],
-        on_done: OnDone<'_>,
-    ) -> ControlFlow<()> {
-        let split = |member: &'m mut Sorter| {
-            let Sorter {
-                keys,
-                by_row,
-                scratch,
-            } = member;
-            (&*by_row, (keys, scratch))
-        };
-        let (by_row, mut members): (Vec<&ByRow>, Vec<_>) = members.iter_mut().map(split).unzip();
-        let length = |row| by_row.iter().map(|own| own.length(row)).sum::<usize>();
-        let all = rows.iter().map(|&row| length(row)).sum();
-        let (offsets, mut rests) = self.room(order.0, all);
-        *offsets.last_mut().expect("one more than cells") = sort::offset(all);
-        let mut start = 0;
-        let jobs = rows.iter().zip(offsets.chunks_exact_mut(*columns));
-        let jobs = jobs.map(|(&row, offsets)| {
-            let own = rests.split_off_mut(..length(row)).expect("room for all");
-            start += own.len();
-            (row, start - own.len(), offsets, own)
-        });
-        let jobs = Mutex::new(jobs);
-        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let sorted = crew::run(&mut members, on_done, |(keys, scratch), tell| {
-            while let Some((row, start, offsets, rests)) = next() {
-                keys.clear();
-                by_row.iter().for_each(|own| own.read(row, keys));
-                let sort = SortRow {
-                    order,
-                    keys,
-                    offsets,
-                    start,
-                    rests,
-                    scratch,
-                };
-                dispatch(kernel, sort);
-                if tell.done(0).is_break() {
-                    break;
-                }
-            }
-        });
-        done(sorted)
     }
 
     /// Forgets the keys.

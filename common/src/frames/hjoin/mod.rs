@@ -87,13 +87,14 @@ const PAIRS_OF_ONE: usize = 1 << 32;
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
-    key_bits: u32,
     /// From where on leaves are banded.
     limits: Limits,
     /// [`Self::SHORT_LIST`], or less in tests.
     short_list: usize,
     /// [`PAIRS_OF_ONE`], or fewer in tests.
     pairs_of_one: usize,
+    /// In how many rounds long lists are sorted.
+    rounds: usize,
     layout: Layout,
     chooser: Chooser,
     /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
@@ -137,16 +138,19 @@ impl HJoin {
     /// Lists of so many keys are sorted where they are; longer ones need not be held.
     pub const SHORT_LIST: usize = 1 << 18;
 
+    /// The most rounds to sort a list in: with more, its rests take most of the memory anyway.
+    pub const MOST_ROUNDS: usize = 4;
+
     /// A join on `threads` threads of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is
     /// the one that is set in both lists most often, and so on downwards.
     pub fn new(kernel: Kernel, key_bits: u32, threads: usize) -> Self {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
         Self {
             kernel,
-            key_bits,
             limits: Limits::MEASURED,
             short_list: Self::SHORT_LIST,
             pairs_of_one: PAIRS_OF_ONE,
+            rounds: 1,
             // What empty byte tables are of.
             layout: Layout::undivided(0),
             chooser: Chooser::default(),
@@ -265,9 +269,11 @@ impl HJoin {
         }
     }
 
-    /// How many threads join.
-    pub fn threads(&self) -> usize {
-        self.short.members.len()
+    /// Sorts lists that are not held in so many rounds from now on, at most [`Self::MOST_ROUNDS`]: while
+    /// they are sorted, they take so many times less memory, and are made so many times.
+    pub fn set_rounds(&mut self, rounds: usize) {
+        assert!((1..=Self::MOST_ROUNDS).contains(&rounds), "{rounds} rounds");
+        self.rounds = rounds;
     }
 
     /// Short joins, too, on all threads.
@@ -276,14 +282,14 @@ impl HJoin {
         self.pairs_of_one = 0;
     }
 
-    /// About the most memory, in bytes, that joining lists of these lengths takes beside the lists, and
-    /// where they are not held, in all.
-    pub fn memory_bytes(&self, top: usize, bottom: usize) -> u64 {
-        let (top, bottom) = (top.min(MOST_KEYS), bottom.min(MOST_KEYS));
-        let (longer, both) = (top.max(bottom) as u64, (top + bottom) as u64);
-        let threads = self.threads() as u64;
-        let cell_bits = most_cell_bits(top, bottom);
-        let rest = if cell_bits < LONG_LISTS || self.key_bits as usize > 32 + cell_bits {
+    /// About the most memory, in bytes, that joining two lists of so many keys takes beside the lists, and
+    /// where they are not held, in all, when they are sorted in so many rounds.
+    pub fn memory_bytes(key_bits: u32, threads: usize, keys: usize, rounds: usize) -> u64 {
+        let keys = keys.min(MOST_KEYS);
+        let (longer, both) = (keys as u64, 2 * keys as u64);
+        let threads = threads as u64;
+        let cell_bits = most_cell_bits(keys, keys);
+        let rest = if cell_bits < LONG_LISTS || key_bits as usize > 32 + cell_bits {
             8
         } else {
             4
@@ -292,7 +298,8 @@ impl HJoin {
         // The longest row may be some times as long as others.
         let row = 4 * longer / rows;
         let sorting = if longer > Self::SHORT_LIST as u64 {
-            scatter::memory_bytes(longer, rows, threads) + threads * (8 * row + 8 * rows)
+            scatter::memory_bytes(longer / rounds as u64, rows, threads)
+                + threads * (8 * row + 8 * rows)
         } else {
             sort::memory_bytes(longer, 1 << cell_bits)
         };
@@ -300,7 +307,7 @@ impl HJoin {
         let buffers = if rest == 8 { 24 } else { 160 };
         let gathered = rest * (both.min(2 * TILE as u64 * row) / 2 + buffers * SLACK as u64);
         let rests = rest * (both + 4 * SLACK as u64);
-        rests + sorting + threads * gathered + 2 * Layout::most_offset_bytes(top, bottom)
+        rests + sorting + threads * gathered + 2 * Layout::most_offset_bytes(keys, keys)
     }
 
     /// Replaces one part of one half's keys: at most 2^31 of them.
@@ -319,11 +326,11 @@ impl HJoin {
         let order = (self.layout.order(side), &self.apart[side as usize]);
         let to = (side, part);
         let set = if self.layout.rest_bits() <= 32 {
-            let memory = (&mut self.scratch, &mut self.sorting);
+            let memory = (self.rounds, &mut self.scratch, &mut self.sorting);
             self.short
                 .set(self.kernel, to, order, keys, memory, progress)
         } else {
-            let memory = (&mut self.scratch, &mut self.sorting);
+            let memory = (self.rounds, &mut self.scratch, &mut self.sorting);
             self.long
                 .set(self.kernel, to, order, keys, memory, progress)
         };
@@ -370,7 +377,7 @@ impl<W: Rest> Buffers<W> {
         (side, part): (Side, Part),
         order: (Order, &ByteTables),
         keys: Keys<'_>,
-        (scratch, sorting): (&mut Scratch, &mut Sorting),
+        (rounds, scratch, sorting): (usize, &mut Scratch, &mut Sorting),
         progress: OnProgress<'_>,
     ) -> ControlFlow<()> {
         let (grid, bound) = (
@@ -383,7 +390,8 @@ impl<W: Rest> Buffers<W> {
                 dispatch(kernel, Fill { to, order, keys });
             }
             (Part::Inner, Keys::Made(maker)) => {
-                return grid.fill_made(kernel, order, maker, sorting, &mut |_| progress(0.0));
+                let list = (maker, rounds);
+                return grid.fill_made(kernel, order, list, sorting, &mut |_| progress(0.0));
             }
             (Part::Bound, Keys::List(keys)) => {
                 let to = Sorted::Sparse(bound);

@@ -114,6 +114,8 @@ pub(super) fn memory_bytes(keys: u64, rows: u64, threads: u64) -> u64 {
 /// Adding keys.
 pub(super) struct Scatter<'a> {
     pub(super) order: (Order, &'a ByteTables),
+    /// By row, whether its keys are to be added.
+    pub(super) is_wanted: &'a [bool],
     pub(super) keys: &'a [u64],
     pub(super) to: &'a mut ByRow,
     pub(super) spare: &'a Spare,
@@ -129,6 +131,9 @@ impl Work for Scatter<'_> {
         let (rows, _) = Places::cells(apart).halves();
         for &key in self.keys {
             let row = apart.place::<L>(key, rows);
+            if !self.is_wanted[row] {
+                continue;
+            }
             let at = to.lengths[row] as usize;
             to.lengths[row] += 1;
             let pending = &mut to.pending[row];

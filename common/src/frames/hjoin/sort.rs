@@ -238,16 +238,27 @@ impl<W: Rest> Work for SortRow<'_, W> {
     }
 }
 
-/// The numbers of all rows in their order, and how many cells each has.
-pub(super) struct Rows<'a>(pub(super) (Order, &'a ByteTables));
+/// The rows that a long list is sorted by first.
+pub(super) struct Rows {
+    /// Of all rows, in their order.
+    pub(super) numbers: Vec<usize>,
+    /// How many cells each has.
+    pub(super) columns: usize,
+}
 
-impl Work for Rows<'_> {
-    type Result = (Vec<usize>, usize);
+/// Finds the rows.
+pub(super) struct FindRows<'a>(pub(super) (Order, &'a ByteTables));
+
+impl Work for FindRows<'_> {
+    type Result = Rows;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> Self::Result {
+    fn run<L: Lanes>(self) -> Rows {
         let (rows, columns) = Places::cells(Apart::new::<L>(self.0)).halves();
-        (rows.in_order().collect(), columns.len())
+        Rows {
+            numbers: rows.in_order().collect(),
+            columns: columns.len(),
+        }
     }
 }
 

@@ -56,6 +56,7 @@ fn check(bits: u32, top: &[u64], bottom: &[u64]) {
             // As if these lists were long: shared by a crew, and made as they are sorted.
             let mut join = HJoin::new(kernel, bits, x3_bits);
             (join.short_list, join.pairs_of_one) = (0, 0);
+            join.set_rounds(x3_bits);
             join.limits = Limits {
                 join: 0,
                 tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
@@ -176,8 +177,7 @@ fn parts_are_kept_from_join_to_join() {
 
 #[test]
 fn memory_grows_with_the_lists() {
-    let join = HJoin::new(Kernel::SCALAR, 54, 1);
-    let bytes = |keys| join.memory_bytes(keys, keys);
+    let bytes = |keys| HJoin::memory_bytes(54, 1, keys, 1);
     assert!(bytes(0) < 1 << 20);
     assert!(bytes(1_000) < bytes(100_000) && bytes(100_000) < bytes(10_000_000));
     // One list's keys of eight bytes while they are sorted, and both lists' rests: of eight bytes, since
