@@ -3,7 +3,11 @@
 use std::{env, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["queens/v1/work_queue.proto", "queens/v1/runs.proto"];
+    let files = [
+        "queens/v1/work_queue.proto",
+        "queens/v1/runs.proto",
+        "queens/v1/tokens.proto",
+    ];
     println!("cargo::rerun-if-changed=queens");
     let descriptors = protox::Compiler::new(["."])?
         .include_source_info(true)

@@ -7,6 +7,7 @@
 pub mod app;
 pub mod checks;
 mod descriptors;
+pub mod doors;
 pub mod driver;
 pub mod exit;
 pub mod grpc;

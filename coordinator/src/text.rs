@@ -69,6 +69,15 @@ pub(crate) fn age(seconds: f64) -> String {
     }
 }
 
+/// A day, in UTC, of milliseconds since 1970.
+pub(crate) fn date(unix_ms: u64) -> String {
+    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
+    match time::OffsetDateTime::from_unix_timestamp(seconds) {
+        Ok(time) => time.date().to_string(),
+        Err(_) => "never".to_owned(),
+    }
+}
+
 /// What fits a terminal that nobody made wider.
 pub(crate) const WIDTH: usize = 80;
 

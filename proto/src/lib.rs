@@ -5,6 +5,7 @@
 //! a run, a plan or a task exists is for the receiver to say.
 
 mod convert;
+pub mod door;
 pub mod limits;
 
 pub use convert::{BadMessage, decimal, submitted_key, submitted_spec};

@@ -13,6 +13,7 @@ use common::{
     sync::{Grant, SyncReply, SyncRequest, WorkerInfo},
 };
 use coordinator::{
+    doors::{Gate, Principal},
     driver::{Clock, Driver, DriverError, DriverHandle, Submission, new_manifest},
     grpc::{Server, bind},
     sched::{Config, Scheduler},
@@ -41,7 +42,7 @@ impl Face {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = listener.local_addr()?;
         let (close, closed) = oneshot::channel();
-        let server = Server::new(driver.clone(), clock);
+        let server = Server::new(driver.clone(), clock, Gate::Open(Principal::Loopback));
         tokio::spawn(server.serve(listener, async { drop(closed.await) }));
         Ok(Self {
             driver,

@@ -163,8 +163,8 @@ fn bad_arguments_are_bad_usage() {
             &["lots", "8GiB"],
         ),
         (
-            &["--listen", "0.0.0.0:7171"],
-            &["0.0.0.0:7171", "--insecure"],
+            &["--insecure", "--require-token"],
+            &["--insecure", "--require-token"],
         ),
         (&["--listen", "nowhere"], &["nowhere", "HOST:PORT"]),
     ];

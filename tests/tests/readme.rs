@@ -1,7 +1,7 @@
 //! README's commands, run in order and as written, in one directory, twice.
 //!
 //! What differs from a reader's terminal: the programs are those of this build instead of
-//! `target/release`; HOST is this machine; the port 7171, which may be taken here, is a free one; and
+//! `target/release`; `queens1-…` stands for what the coordinator printed; the port 7171, which may be taken here, is a free one; and
 //! who would be left running for hours is ended by Ctrl-C once it has shown that it does its work.
 
 use std::{fs, net::TcpListener, path::Path, process::Command};
@@ -42,7 +42,26 @@ impl Reader {
         }
     }
 
+    /// Types a line that begins with the join string which the coordinator printed for it.
+    fn pastes(&self, line: &str, coordinator: &Process) -> Process {
+        let program = line
+            .strip_prefix("QUEENS_JOIN=queens1-… ")
+            .expect("a line to paste");
+        let command = program.strip_prefix("target/release/").expect("a program");
+        let printed = command.strip_suffix(" --watch").unwrap_or(command);
+        let printed = coordinator.stderr_line(&format!(" {printed}"));
+        let join = printed.trim().strip_prefix("QUEENS_JOIN=");
+        let join = join.and_then(|rest| rest.split(' ').next());
+        let mut command = self.command(program);
+        command.env("QUEENS_JOIN", join.expect("a join string"));
+        Process::start(line, &mut command)
+    }
+
     fn types(&self, line: &str) -> Process {
+        Process::start(line, &mut self.command(line))
+    }
+
+    fn command(&self, line: &str) -> Command {
         let mut words = line.split(' ');
         let program = match words.next().expect("a command has a word") {
             "cargo" => {
@@ -63,13 +82,13 @@ impl Reader {
             other => panic!("README runs a program that is not known here: {other}"),
         };
         let port = format!(":{}", self.port);
-        let words = words.map(|word| word.replace("HOST", "127.0.0.1").replace(":7171", &port));
+        let words = words.map(|word| word.replace(":7171", &port));
         let mut command = Command::new(program);
         command
             .args(words)
             .current_dir(self.dir.path())
             .env_remove("XDG_STATE_HOME");
-        Process::start(line, &mut command)
+        command
     }
 }
 
@@ -111,10 +130,8 @@ fn the_commands_of_the_readme_work_in_order_in_one_directory() {
 
         let coordinator = reader.types(coordinator);
         runs.push(run_of(&coordinator));
-        let to_paste = coordinator.stderr_line("worker --coordinator http://");
-        assert!(to_paste.ends_with(" --insecure"), "{to_paste}");
-        let worker = reader.types(worker);
-        let watch = reader.types(watch);
+        let worker = reader.pastes(worker, &coordinator);
+        let watch = reader.pastes(watch, &coordinator);
         watch.stdout_line("N = 20");
         watch.stdout_line("working");
         let end = interrupt(watch);

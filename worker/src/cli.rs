@@ -55,12 +55,18 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where the coordinator is: http://HOST:PORT.
-    #[arg(long, value_name = "URL", required = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "join",
+        conflicts_with = "join"
+    )]
     pub(crate) coordinator: Option<String>,
     #[command(flatten)]
     pub(crate) resources: Resources,
-    /// The string that a coordinator with TLS prints; this version has no TLS.
-    #[arg(long, value_name = "STRING")]
+    /// The join string that the coordinator prints, or @FILE with it; better as QUEENS_JOIN:
+    /// everybody on this machine can read command lines.
+    #[arg(long, value_name = "STRING|@FILE")]
     pub(crate) join: Option<String>,
     /// The worker's name in lists [default: the host's name].
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! What a worker is started with, validated once.
 
-use std::{fmt, fs, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
+use std::{fmt, fs, io, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
 
 use common::{
     board::Board,
@@ -10,6 +10,7 @@ use common::{
     plan::{Plan, PlanSpec},
     run::WorkerId,
 };
+use proto::door::{BadJoin, JoinString, Way};
 use tonic::transport::Uri;
 
 use crate::memory::MemorySize;
@@ -139,9 +140,9 @@ impl WorkerConfig {
     }
 }
 
-/// A coordinator's URL: `http://host:port`.
+/// Where a coordinator is and how it is reached: a URL `http://host:port`, or a join string.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(Uri);
+pub struct Address(Way);
 
 /// A URL that a worker cannot or will not call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -149,18 +150,17 @@ pub enum BadAddress {
     /// Not a URL of the form that is wanted.
     #[error("'{0}' is no coordinator's URL: give http://HOST:PORT, such as http://127.0.0.1:7171")]
     Form(String),
-    /// TLS, which is missing.
+    /// TLS, which a URL is not enough for.
     #[error(
-        "'{0}' asks for TLS, which this version does not have: give http://HOST:PORT with \
-         --insecure inside a network that you trust, or a tunnel to the coordinator's loopback \
-         address"
+        "'{0}': TLS takes a join string, which says how to know the coordinator: give the line that \
+         it printed at its start (QUEENS_JOIN=queens1-…, or --join @FILE) instead of --coordinator"
     )]
     Tls(String),
     /// Plain text to another machine.
     #[error(
-        "'{0}' is another machine, and this version speaks plain text only, which anyone on the \
-         way can read and change: add --insecure if you trust the network, or use a tunnel to the \
-         coordinator's loopback address"
+        "'{0}' is another machine, and anyone on the way can read and change plain text: give the \
+         line that the coordinator printed at its start (QUEENS_JOIN=queens1-…, or --join @FILE), or \
+         add --insecure where the coordinator has it and you trust the network"
     )]
     Plaintext(String),
 }
@@ -187,12 +187,47 @@ impl Address {
         if !insecure && !is_loopback(host) {
             return Err(BadAddress::Plaintext(url.to_owned()));
         }
-        Ok(Self(uri))
+        Ok(Self(Way::Plain(uri)))
     }
 
-    /// As a URI with a host and a port.
-    pub fn uri(&self) -> &Uri {
+    /// The coordinator of a join string.
+    pub const fn joined(join: JoinString) -> Self {
+        Self(Way::Joined(join))
+    }
+
+    /// How to connect.
+    pub const fn way(&self) -> &Way {
         &self.0
+    }
+}
+
+/// What `--join` was given that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadJoinArgument {
+    /// The string itself.
+    #[error(transparent)]
+    Join(#[from] BadJoin),
+    /// `@FILE` cannot be read.
+    #[error("{path}: {why}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        why: io::Error,
+    },
+}
+
+/// Reads `--join STRING|@FILE`.
+pub fn join_string(text: &str) -> Result<JoinString, BadJoinArgument> {
+    match text.strip_prefix('@') {
+        None => Ok(text.parse()?),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            match fs::read_to_string(&path) {
+                Ok(text) => Ok(text.parse()?),
+                Err(why) => Err(BadJoinArgument::File { path, why }),
+            }
+        }
     }
 }
 
@@ -203,8 +238,7 @@ fn is_loopback(host: &str) -> bool {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the path "/", which people did not write.
-        write!(f, "{}", self.0.to_string().trim_end_matches('/'))
+        self.0.fmt(f)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `worker --coordinator URL`.
+//! `worker --join STRING`, `worker --coordinator URL`.
 
 use std::{
     io::{self, IsTerminal},
@@ -9,7 +9,7 @@ use std::{
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use worker::config::{Address, SpoolChoice, WorkerConfig};
+use worker::config::{Address, SpoolChoice, WorkerConfig, join_string};
 
 use crate::{
     INTERRUPTED, USAGE,
@@ -43,16 +43,17 @@ fn start_log() {
 }
 
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
-    if arguments.join.is_some() {
-        return Err(
-            "--join is for coordinators with TLS, which this version does not have: give \
-             --coordinator http://HOST:PORT, and --insecure inside a network that you trust"
-                .to_owned(),
-        );
-    }
-    let url = arguments.coordinator.as_deref().unwrap_or_default();
-    let coordinator =
-        Address::new(url, arguments.insecure).map_err(|error| format!("--coordinator {error}"))?;
+    let coordinator = match &arguments.join {
+        // What cannot be used is not shown: it may be a secret with a typing error.
+        Some(join) => join_string(join)
+            .map(Address::joined)
+            .map_err(|error| format!("--join: {error}"))?,
+        None => {
+            let url = arguments.coordinator.as_deref().unwrap_or_default();
+            Address::new(url, arguments.insecure)
+                .map_err(|error| format!("--coordinator {error}"))?
+        }
+    };
     let config = WorkerConfig {
         threads: arguments.resources.threads(),
         memory: arguments.resources.memory(),

@@ -118,12 +118,12 @@ fn bad_input_is_named_and_ends_with_2() {
         ),
         (
             "--coordinator https://127.0.0.1:7171",
-            "asks for TLS, which this version does not have",
+            "TLS takes a join string",
         ),
         ("--coordinator http://10.0.0.7:7171", "add --insecure"),
         (
             &format!("{url} --join queens-join-abc"),
-            "--join is for coordinators with TLS, which this version does not have",
+            "cannot be used with",
         ),
         (
             &format!("{url} --drain-after soon"),

@@ -27,15 +27,6 @@ pub enum BadAddress {
         /// What is wrong with it.
         why: io::Error,
     },
-    /// Other hosts reach it, and this version encrypts nothing.
-    #[error(
-        "{address} can be reached by other hosts, and this version speaks plain text only: anybody \
-         there could read and send results; use 127.0.0.1, or --insecure in a network that you trust"
-    )]
-    PlainText {
-        /// The address asked for.
-        address: SocketAddr,
-    },
 }
 
 /// Where to listen.
@@ -47,7 +38,7 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    /// The address that the command line stands for. One that other hosts reach has to be allowed.
+    /// The address that the command line stands for.
     pub(super) async fn choose(options: &Options) -> Result<Self, BadAddress> {
         let Some(given) = &options.listen else {
             // Who counts on this machine alone does not care which port nobody else calls.
@@ -57,7 +48,7 @@ impl Listen {
                 or_free,
             });
         };
-        let address = resolve(given, options.insecure).await?;
+        let address = resolve(given).await?;
         Ok(Self {
             address,
             or_free: false,
@@ -75,24 +66,19 @@ impl Listen {
     }
 }
 
-/// The first address that `given` stands for; `insecure` allows one that other hosts reach.
-async fn resolve(given: &str, insecure: bool) -> Result<SocketAddr, BadAddress> {
+/// The first address that `given` stands for.
+async fn resolve(given: &str) -> Result<SocketAddr, BadAddress> {
     let unknown = |why| BadAddress::Unknown {
         given: given.to_owned(),
         why,
     };
     let mut addresses = lookup_host(given).await.map_err(unknown)?;
-    let address = addresses.next().ok_or_else(|| {
+    addresses.next().ok_or_else(|| {
         unknown(io::Error::new(
             io::ErrorKind::NotFound,
             "the name has no address",
         ))
-    })?;
-    if address.ip().is_loopback() || insecure {
-        Ok(address)
-    } else {
-        Err(BadAddress::PlainText { address })
-    }
+    })
 }
 
 /// By what name or address other machines reach this one.
@@ -163,8 +149,15 @@ impl Reached {
     }
 }
 
+impl Reached {
+    /// `HOST:PORT`.
+    pub(super) fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
 impl fmt::Display for Reached {
-    /// The worker's command.
+    /// The worker's command, where nobody is asked for a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             host,
@@ -215,17 +208,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_loopback_needs_no_permission() {
-        for loopback in ["127.0.0.1:0", "[::1]:7171", "127.1.2.3:9"] {
-            assert!(resolve(loopback, false).await.is_ok(), "{loopback}");
-        }
-        for open in ["0.0.0.0:7171", "[::]:7171", "192.0.2.1:7171"] {
-            let refused = resolve(open, false).await.unwrap_err().to_string();
-            assert!(refused.contains("--insecure"), "{refused}");
-            assert!(resolve(open, true).await.is_ok(), "{open}");
+    async fn an_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:0", "[::1]:7171", "0.0.0.0:7171"] {
+            assert!(resolve(good).await.is_ok(), "{good}");
         }
         for bad in ["", "127.0.0.1", "127.0.0.1:70000", ":7171x"] {
-            let refused = resolve(bad, false).await.unwrap_err().to_string();
+            let refused = resolve(bad).await.unwrap_err().to_string();
             assert!(refused.contains("HOST:PORT"), "{refused}");
         }
     }

@@ -12,7 +12,7 @@ use tokio::{
 use worker::config::WorkerConfig;
 
 use crate::{
-    driver::{Clock, DriverError, DriverHandle},
+    driver::{DriverError, DriverHandle},
     grpc::Server,
 };
 
@@ -35,11 +35,10 @@ impl Cluster {
         driver: DriverHandle,
         driver_end: oneshot::Receiver<Result<(), DriverError>>,
         listener: TcpListener,
-        clock: Clock,
+        server: Server,
     ) -> Self {
         let close_server = watch::Sender::new(false);
         let close = raised(close_server.subscribe());
-        let server = Server::new(driver.clone(), clock);
         let driver_end = async { Ok(driver_end.await.map_err(|_| anyhow!("it panicked"))??) };
         let serving = async { Ok(server.serve(listener, close).await?) };
         Self {

@@ -3,6 +3,7 @@
 mod address;
 mod cluster;
 mod data;
+mod door;
 mod options;
 mod progress;
 mod report;
@@ -11,8 +12,10 @@ mod watched;
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
+use anyhow::anyhow;
 use common::{kernel::Kernel, plan::Plan, run::RunId};
 use tokio::{task::spawn_blocking, time::timeout};
+use worker::config::Address;
 
 pub(crate) use self::options::task_cost;
 pub use self::{
@@ -31,8 +34,10 @@ use self::{
 };
 use crate::{
     descriptors,
+    doors::{Gate, Role},
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
+    grpc::Server,
     sched::{Config, RunStatus, Scheduler},
     store::{DiskStore, RunManifest, RunState, Store, StoredRun},
     text::{method_name, one_line, plural, tell, thousands},
@@ -122,11 +127,18 @@ async fn serve(
         };
         driver.submit(submission).await?;
     }
-    let mut cluster = Cluster::start(driver, driver_end, listener, clock);
+    let reached = Reached::new(address, options.advertise.as_ref());
+    let gate = door::gate(options, address, &reached, clock)?;
+    let paste = door::lines(options, &gate, &reached)?;
+    let own = own_address(address, &gate)?;
+    let server = Server::new(driver.clone(), clock, gate);
+    let mut cluster = Cluster::start(driver, driver_end, listener, server);
     announce(options, target.as_ref(), &cluster.driver, address).await?;
+    if !paste.is_empty() {
+        tell(&paste);
+    }
     if let Some(kernel) = kernel {
-        let config = options.local_worker(&format!("http://{address}"), kernel)?;
-        cluster.start_local(config);
+        cluster.start_local(options.local_worker(own, kernel));
     }
     let watched = Watched {
         driver: cluster.driver.clone(),
@@ -168,7 +180,7 @@ fn config(options: &Options) -> Config {
     }
 }
 
-/// Says what runs where, and what to type on other machines.
+/// Says what runs where.
 async fn announce(
     options: &Options,
     target: Option<&RunManifest>,
@@ -184,19 +196,30 @@ async fn announce(
         },
         None => plural(driver.runs().await?.len(), "run"),
     };
-    let reached = Reached::new(address, options.advertise.as_ref());
     tell(&format!(
         "coordinator {version} listening on {address}: {serves}\n  data in {dir}"
     ));
-    if reached.by_others {
-        tell(&format!("to count on any machine:\n  {reached}"));
-    } else if !options.local {
-        tell(&format!(
-            "to count on this machine:\n  {reached}\nfor other machines: start with --listen \
-             0.0.0.0:7171 --insecure, in a network that you trust"
-        ));
-    }
     Ok(())
+}
+
+/// How the worker in this process calls its coordinator. Within a process nothing needs to be
+/// encrypted; where loopback is asked for a token as well, it has one.
+fn own_address(address: SocketAddr, gate: &Gate) -> anyhow::Result<Address> {
+    match gate {
+        Gate::Guarded {
+            keys,
+            require_token: true,
+        } => match keys.join(Role::Worker)? {
+            Some(join) => Ok(Address::joined(join)),
+            None => Err(anyhow!(
+                "--local under --require-token counts with the join string in {}, which is gone",
+                keys.join_path(Role::Worker).display()
+            )),
+        },
+        Gate::Guarded { .. } | Gate::Open(_) => {
+            Ok(Address::new(&format!("http://{address}"), true)?)
+        }
+    }
 }
 
 /// The run asked for, and how far it is.

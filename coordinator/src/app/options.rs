@@ -12,9 +12,7 @@ use common::{
     run::WorkerId,
 };
 use worker::{
-    config::{
-        Address, BadAddress, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, check_memory,
-    },
+    config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, check_memory},
     environment::{self, Needs},
     memory::MemorySize,
 };
@@ -90,9 +88,13 @@ pub struct Options {
     #[arg(long)]
     pub json: bool,
 
-    /// Allow plain text on addresses that other hosts reach
-    #[arg(long)]
+    /// Speak plain text and let everybody in, whoever reaches the port
+    #[arg(long, conflicts_with = "require_token")]
     pub insecure: bool,
+
+    /// Ask for tokens on this machine too, where many users have accounts
+    #[arg(long)]
+    pub require_token: bool,
 
     /// How long a lease lasts after the worker's last call, in milliseconds
     #[arg(long, value_name = "MS", default_value = "300000", value_parser = clap::value_parser!(u64).range(100..=86_400_000))]
@@ -107,9 +109,9 @@ const AFTER_HELP: &str = "\
 Examples:
   coordinator --n 16 --local
       counts N = 16 on this machine alone
-  coordinator --n 20 --listen 0.0.0.0:7171 --insecure
-      starts N = 20, or goes on with it, for the workers of a network that you
-      trust; prints the line to paste on them
+  coordinator --n 20 --listen 0.0.0.0:7171
+      starts N = 20, or goes on with it, for workers on any machine; prints the
+      line to paste on them
 
 Exit codes:
   0 complete, 1 error, 2 bad usage, 3 the total contradicts a check,
@@ -213,15 +215,10 @@ impl Options {
         self.local.then(|| self.kernel.kernel()).transpose()
     }
 
-    /// The worker of this process, for the coordinator at `url`.
-    pub(super) fn local_worker(
-        &self,
-        url: &str,
-        kernel: Kernel,
-    ) -> Result<WorkerConfig, BadAddress> {
-        // Within this process nothing needs to be encrypted, whatever address it listens on.
-        let usual = WorkerConfig::new(Address::new(url, true)?);
-        Ok(WorkerConfig {
+    /// The worker of this process, for the coordinator at this address.
+    pub(super) fn local_worker(&self, coordinator: Address, kernel: Kernel) -> WorkerConfig {
+        let usual = WorkerConfig::new(coordinator);
+        WorkerConfig {
             threads: self.threads.unwrap_or(usual.threads),
             memory: self.memory.unwrap_or(usual.memory),
             kernel,
@@ -231,7 +228,7 @@ impl Options {
             id: Some(LOCAL_WORKER),
             drain_limit: LOCAL_DRAIN,
             ..usual
-        })
+        }
     }
 
     /// What every thread that counts may hold, in bytes; nobody knows the workers to come.

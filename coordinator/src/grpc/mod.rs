@@ -1,9 +1,9 @@
 //! The gRPC face: decodes, asks the driver, encodes, and decides nothing.
 
-mod connections;
 mod encode;
 mod runs;
 mod server;
+mod tokens;
 mod watch;
 mod work_queue;
 

@@ -4,7 +4,10 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use proto::{
     limits::MESSAGE_BYTES,
-    v1::{FILE_DESCRIPTOR_SET, runs_server::RunsServer, work_queue_server::WorkQueueServer},
+    v1::{
+        FILE_DESCRIPTOR_SET, runs_server::RunsServer, tokens_server::TokensServer,
+        work_queue_server::WorkQueueServer,
+    },
 };
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -14,10 +17,11 @@ use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
 use super::{
-    connections::Connections, runs::RunsService, watch::Statuses, work_queue::WorkQueueService,
+    runs::RunsService, tokens::TokensService, watch::Statuses, work_queue::WorkQueueService,
 };
 use crate::{
     descriptors,
+    doors::{Connections, Gate, GateLayer, Incoming},
     driver::{Clock, DriverHandle},
 };
 
@@ -79,16 +83,18 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 pub struct Server {
     driver: DriverHandle,
     clock: Clock,
+    gate: Gate,
     health: HealthReporter,
     closing: watch::Sender<bool>,
 }
 
 impl Server {
-    /// A server that asks `driver`.
-    pub fn new(driver: DriverHandle, clock: Clock) -> Self {
+    /// A server that asks `driver`, for those whom `gate` admits.
+    pub fn new(driver: DriverHandle, clock: Clock, gate: Gate) -> Self {
         Self {
             driver,
             clock,
+            gate,
             health: HealthReporter::new(),
             closing: watch::Sender::new(false),
         }
@@ -101,7 +107,9 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let routes = self.routes().await?;
-        let incoming = Connections::new(listener, descriptors::left_for_connections());
+        let connections = Connections::new(listener, descriptors::left_for_connections());
+        let incoming = Incoming::new(connections, self.gate.keys());
+        let gate = GateLayer(self.gate.clone());
         let closed = async {
             shutdown.await;
             self.health
@@ -116,6 +124,7 @@ impl Server {
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
+            .layer(gate)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, closed)
             .await?;
@@ -136,6 +145,12 @@ impl Server {
         })
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
+        let tokens = TokensServer::new(TokensService {
+            keys: self.gate.keys(),
+            clock: self.clock,
+        })
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
         self.health
             .set_serving::<WorkQueueServer<WorkQueueService>>()
             .await;
@@ -145,6 +160,7 @@ impl Server {
         );
         Ok(Routes::new(work_queue)
             .add_service(runs)
+            .add_service(tokens)
             .add_service(health)
             .add_service(reflection().build_v1()?)
             // What many a client still asks for, Python's among them.

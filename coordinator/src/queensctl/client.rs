@@ -4,15 +4,19 @@ use std::{error::Error as _, io, time::Duration};
 
 use anyhow::anyhow;
 use clap::Args;
-use proto::{limits::MESSAGE_BYTES, v1::runs_client::RunsClient};
+use proto::{
+    door::{Door, Way, explain_tls},
+    limits::MESSAGE_BYTES,
+    v1::runs_client::RunsClient,
+};
 use tokio::{net::lookup_host, time::timeout};
 use tonic::{
     Code, Response, Status,
     transport::{Channel, Endpoint},
 };
-use worker::config::{Address, duration};
+use worker::config::{Address, duration, join_string};
 
-pub(super) type Client = RunsClient<Channel>;
+pub(super) type Client = RunsClient<Door>;
 
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,9 +45,15 @@ pub(super) struct Connection {
         long,
         global = true,
         value_name = "URL",
-        default_value = "http://127.0.0.1:7171"
+        default_value = "http://127.0.0.1:7171",
+        conflicts_with = "join"
     )]
     coordinator: String,
+
+    /// The coordinator's join string, or @FILE with it; better as QUEENS_JOIN: everybody on this
+    /// machine can read command lines
+    #[arg(long, global = true, value_name = "STRING|@FILE")]
+    join: Option<String>,
 
     /// Allow plain text to a coordinator on another machine
     #[arg(long, global = true)]
@@ -61,23 +71,56 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Connection {
-    /// As it was given.
-    pub(super) fn url(&self) -> &str {
-        &self.coordinator
+    /// For people: where the coordinator is.
+    pub(super) fn url(&self) -> String {
+        match self.address() {
+            Ok(address) => address.to_string(),
+            Err(_) => self.coordinator.clone(),
+        }
+    }
+
+    /// What the command line names.
+    fn address(&self) -> Result<Address, BadUsage> {
+        match &self.join {
+            // What cannot be used is not shown: it may be a secret with a typing error.
+            Some(join) => join_string(join)
+                .map(Address::joined)
+                .map_err(|bad| BadUsage(format!("--join: {bad}"))),
+            None => Address::new(&self.coordinator, self.insecure)
+                .map_err(|bad| BadUsage(format!("--coordinator {bad}"))),
+        }
     }
 
     /// Connects, or says in one line why not.
     pub(super) async fn connect(&self) -> anyhow::Result<Client> {
-        let address = Address::new(&self.coordinator, self.insecure)
-            .map_err(|bad| BadUsage(format!("--coordinator {bad}")))?;
-        let channel = self.in_time(self.channel(&address)).await??;
-        Ok(RunsClient::new(channel)
+        let door = self.door().await?;
+        Ok(RunsClient::new(door)
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES))
     }
 
-    async fn channel(&self, address: &Address) -> Result<Channel, Unreachable> {
-        let uri = address.uri();
+    /// A connection for any service.
+    pub(super) async fn door(&self) -> anyhow::Result<Door> {
+        let address = self.address()?;
+        let way = address.way();
+        let channel = self.in_time(self.channel(way)).await??;
+        Ok(way.door(channel))
+    }
+
+    /// A connection to the first of the coordinator's addresses that answers.
+    async fn channel(&self, way: &Way) -> Result<Channel, Unreachable> {
+        let mut why = None;
+        for endpoint in way.endpoints() {
+            match self.try_endpoint(endpoint).await {
+                Ok(channel) => return Ok(channel),
+                Err(error) => why = why.or(Some(error)),
+            }
+        }
+        Err(why.expect("there is an address"))
+    }
+
+    async fn try_endpoint(&self, endpoint: Endpoint) -> Result<Channel, Unreachable> {
+        let uri = endpoint.uri().clone();
         let host = uri.host().unwrap_or_default();
         let name = host.trim_start_matches('[').trim_end_matches(']');
         // The transport would look it up too, but its error does not tell a wrong name from a
@@ -88,16 +131,19 @@ impl Connection {
                 self.url()
             )));
         }
-        let endpoint = Endpoint::from(uri.clone())
+        let endpoint = endpoint
             .http2_keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
         endpoint.connect().await.map_err(|error| {
+            let url = self.url();
+            if let Some(why) = explain_tls(&error) {
+                return Unreachable::Silent(format!("{url}: {why}"));
+            }
             let why = io_error(&error).map_or_else(String::new, |why| format!(" ({why})"));
             Unreachable::Silent(format!(
-                "no coordinator answers at {}{why}; is it running, and is this its --listen \
-                 address? (--coordinator gives another one)",
-                self.url()
+                "no coordinator answers at {url}{why}; is it running, and is this its --listen \
+                 address? (--coordinator gives another one)"
             ))
         })
     }

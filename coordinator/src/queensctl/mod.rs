@@ -8,6 +8,7 @@ mod output;
 mod render;
 mod runs;
 mod status;
+mod token;
 mod verify;
 mod workers;
 
@@ -57,6 +58,7 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
+        Command::Token(options) => token::token(to, &options).await,
         Command::Museum(command) => museum::main(&command),
     }
 }

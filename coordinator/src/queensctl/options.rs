@@ -9,6 +9,7 @@ use super::{
     museum::MuseumCommand,
     runs::{ControlOptions, ExportOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
+    token::TokenOptions,
     verify::VerifyOptions,
     workers::WorkersOptions,
 };
@@ -60,6 +61,8 @@ pub(super) enum Command {
     Export(ExportOptions),
     /// Checks a data directory, without a coordinator: every line, every sum, every total
     Verify(VerifyOptions),
+    /// Who gets in: makes tokens, lists them, takes them back
+    Token(TokenOptions),
     #[command(flatten)]
     Museum(MuseumCommand),
 }

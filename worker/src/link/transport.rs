@@ -1,13 +1,23 @@
 //! The calls themselves: one HTTP/2 connection that comes and goes.
 
-use std::{error::Error, pin::Pin, time::Duration};
+use std::{
+    error::Error,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use common::sync::{SyncReply, SyncRequest};
-use proto::{BadMessage, limits, v1, v1::work_queue_client::WorkQueueClient};
-use tonic::{
-    Code, Status,
-    transport::{Channel, Endpoint},
+use proto::{
+    BadMessage,
+    door::{Door, explain_tls},
+    limits, v1,
+    v1::work_queue_client::WorkQueueClient,
 };
+use tonic::{Code, Status, transport::Endpoint};
 
 use crate::config::Address;
 
@@ -41,32 +51,45 @@ pub(crate) enum CallError {
 /// Calls one coordinator; connects on the first call and again whenever the connection is lost.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    client: WorkQueueClient<Channel>,
+    /// One a address of the coordinator.
+    clients: Vec<WorkQueueClient<Door>>,
+    /// Which of them answered last; the next one once it does not.
+    current: Arc<AtomicUsize>,
 }
 
 impl Transport {
     pub(crate) fn new(coordinator: &Address) -> Self {
-        let channel = Endpoint::from(coordinator.uri().clone())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(CALL_TIMEOUT)
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .connect_lazy();
-        Self {
-            client: WorkQueueClient::new(channel)
+        let way = coordinator.way();
+        let client = |endpoint: Endpoint| {
+            let channel = endpoint
+                .connect_timeout(CONNECT_TIMEOUT)
+                .timeout(CALL_TIMEOUT)
+                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+                .connect_lazy();
+            WorkQueueClient::new(way.door(channel))
                 .max_decoding_message_size(limits::MESSAGE_BYTES)
-                .max_encoding_message_size(limits::MESSAGE_BYTES),
+                .max_encoding_message_size(limits::MESSAGE_BYTES)
+        };
+        Self {
+            clients: way.endpoints().into_iter().map(client).collect(),
+            current: Arc::default(),
         }
     }
 
     /// One call; nothing is sent before it is polled.
     pub(crate) fn sync(&self, request: SyncRequest) -> Call {
-        let mut client = self.client.clone();
+        let number = self.current.load(Ordering::Relaxed) % self.clients.len();
+        let mut client = self.clients[number].clone();
+        let current = Arc::clone(&self.current);
         Box::pin(async move {
             let reply = client.sync(v1::SyncRequest::from(request)).await;
-            let reply = reply.map_err(|status| failure(&status))?.into_inner();
-            Ok(SyncReply::try_from(reply)?)
+            let reply = reply.map_err(|status| failure(&status));
+            if let Err(CallError::Unreachable(_)) = reply {
+                current.store(number + 1, Ordering::Relaxed);
+            }
+            Ok(SyncReply::try_from(reply?.into_inner())?)
         })
     }
 }
@@ -85,6 +108,9 @@ fn failure(status: &Status) -> CallError {
 
 /// The cause at the bottom, which says what happened to the socket.
 fn innermost(status: &Status) -> String {
+    if let Some(why) = explain_tls(status) {
+        return why.to_owned();
+    }
     let mut cause: Option<&dyn Error> = status.source();
     let mut text = status.message().to_owned();
     while let Some(error) = cause {

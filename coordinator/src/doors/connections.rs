@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,7 +16,6 @@ use tokio::{
     time::{Sleep, sleep},
 };
 use tokio_stream::Stream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::descriptors;
 
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Every connection that there is a place for; others are closed as soon as they are made.
-pub(super) struct Connections {
+pub struct Connections {
     listener: TcpListener,
     most: usize,
     places: Arc<Semaphore>,
@@ -35,7 +35,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(listener: TcpListener, most: usize) -> Self {
+    /// Accepts from `listener`; at most `most` at the same time.
+    pub fn new(listener: TcpListener, most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
         Self {
             listener,
@@ -93,16 +94,22 @@ impl Stream for Connections {
 }
 
 /// A connection with its place among those that may be.
-pub(super) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     _place: OwnedSemaphorePermit,
 }
 
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+impl Connection {
+    /// Whose it is.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    /// The first byte that the client sends, which stays to be read; `None` if it sends none.
+    pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
+        let mut first = [0];
+        let read = self.stream.peek(&mut first).await?;
+        Ok((read == 1).then_some(first[0]))
     }
 }
 

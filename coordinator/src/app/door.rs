@@ -1,0 +1,84 @@
+//! Who gets in, by the command line: nobody asks on this machine, join strings do beyond it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use proto::door::install_crypto;
+
+use super::{Options, address::Reached, data::shown};
+use crate::{
+    doors::{Gate, Keys, KeysError, Principal, Role, Vault},
+    driver::Clock,
+};
+
+/// The gate of a coordinator that listens on `address`, and that clients reach as `reached`.
+pub(super) fn gate(
+    options: &Options,
+    address: SocketAddr,
+    reached: &Reached,
+    clock: Clock,
+) -> Result<Gate, KeysError> {
+    if options.insecure {
+        return Ok(Gate::Open(Principal::Anybody));
+    }
+    if !reached.by_others && !options.require_token {
+        return Ok(Gate::Open(Principal::Loopback));
+    }
+    install_crypto();
+    let mut addresses = vec![reached.authority()];
+    // On the coordinator's own machine its own address works whatever others see.
+    let own = match address.ip().is_unspecified() {
+        true => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        false => address,
+    };
+    if !addresses.contains(&own.to_string()) {
+        addresses.push(own.to_string());
+    }
+    let keys = Keys::open(Vault::of(&options.data_dir), addresses, clock)?;
+    Ok(Gate::Guarded {
+        keys: Arc::new(keys),
+        require_token: options.require_token,
+    })
+}
+
+/// The lines to paste, one a role.
+pub(super) fn lines(
+    options: &Options,
+    gate: &Gate,
+    reached: &Reached,
+) -> Result<String, KeysError> {
+    let Some(keys) = gate.keys() else {
+        return Ok(match options.insecure && reached.by_others {
+            true => format!(
+                "WARNING: --insecure: whoever reaches {} can report counts and cancel runs\n\
+                 to count on any machine:\n  {reached}",
+                reached.authority()
+            ),
+            false if options.local => String::new(),
+            false => format!(
+                "to count on this machine:\n  {reached}\nfor other machines: start with --listen \
+                 0.0.0.0:7171"
+            ),
+        });
+    };
+    let mut lines = Vec::new();
+    for (what, role, program) in [
+        ("to count on any machine", Role::Worker, "worker"),
+        (
+            "to look after it from any machine",
+            Role::Operator,
+            "queensctl status",
+        ),
+    ] {
+        match keys.join(role)? {
+            Some(join) => lines.push(format!(
+                "{what}, paste (a secret; kept in {}):\n  QUEENS_JOIN={} {program}",
+                shown(&keys.join_path(role)),
+                join.expose()
+            )),
+            None => lines.push(format!(
+                "{what}: the first join string is gone; queensctl token create --role {role}"
+            )),
+        }
+    }
+    Ok(lines.join("\n"))
+}

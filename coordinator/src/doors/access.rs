@@ -1,0 +1,124 @@
+//! Which role every call asks for: one table, which the tests hold against the services' own
+//! descriptors.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// What the holder of a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Counts: may report for itself and see nothing.
+    Worker,
+    /// Looks: may see every run, change none.
+    Viewer,
+    /// Runs the cluster: may do what a viewer may, and change runs and tokens.
+    Operator,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Worker, Self::Viewer, Self::Operator];
+
+    /// As it is written on command lines and in files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that names no role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no role: give worker, operator or viewer")]
+pub struct BadRole(String);
+
+impl FromStr for Role {
+    type Err = BadRole;
+
+    fn from_str(text: &str) -> Result<Self, BadRole> {
+        let named = |role: &Self| role.as_str() == text;
+        Self::ALL
+            .into_iter()
+            .find(named)
+            .ok_or_else(|| BadRole(text.to_owned()))
+    }
+}
+
+/// What a call asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Open,
+    /// Any role.
+    Any,
+    /// This role.
+    Worker,
+    /// A viewer, or who may do more.
+    Viewer,
+    /// An operator.
+    Operator,
+}
+
+impl Access {
+    /// Whether a caller of this role may make the call.
+    pub const fn allows(self, role: Role) -> bool {
+        match self {
+            Self::Open | Self::Any => true,
+            Self::Worker => matches!(role, Role::Worker),
+            Self::Viewer => matches!(role, Role::Viewer | Role::Operator),
+            Self::Operator => matches!(role, Role::Operator),
+        }
+    }
+}
+
+/// Every call and what it asks for. What is not here is refused to everybody.
+const TABLE: &[(&str, Access)] = &[
+    ("/queens.v1.WorkQueue/Sync", Access::Worker),
+    ("/queens.v1.Runs/List", Access::Viewer),
+    ("/queens.v1.Runs/GetStatus", Access::Viewer),
+    ("/queens.v1.Runs/WatchStatus", Access::Viewer),
+    ("/queens.v1.Runs/Workers", Access::Viewer),
+    ("/queens.v1.Runs/Export", Access::Viewer),
+    ("/queens.v1.Runs/Submit", Access::Operator),
+    ("/queens.v1.Runs/Pause", Access::Operator),
+    ("/queens.v1.Runs/Resume", Access::Operator),
+    ("/queens.v1.Runs/Cancel", Access::Operator),
+    ("/queens.v1.Runs/Retry", Access::Operator),
+    ("/queens.v1.Runs/Delete", Access::Operator),
+    ("/queens.v1.Tokens/Create", Access::Operator),
+    ("/queens.v1.Tokens/List", Access::Operator),
+    ("/queens.v1.Tokens/Revoke", Access::Operator),
+    // A probe of a load balancer has no token, and learns that the port answers.
+    ("/grpc.health.v1.Health/Check", Access::Open),
+    ("/grpc.health.v1.Health/Watch", Access::Open),
+    (
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        Access::Any,
+    ),
+    (
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        Access::Any,
+    ),
+];
+
+/// What the call of this path asks for; `None` for a path that no service has.
+pub fn access(path: &str) -> Option<Access> {
+    let found = TABLE.iter().find(|(known, _)| *known == path)?;
+    Some(found.1)
+}
+
+/// Every path of the table.
+#[cfg(test)]
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(path, _)| *path)
+}

@@ -1,0 +1,27 @@
+//! Who gets in: a private certificate authority, tokens with roles, and what each role may call.
+//!
+//! The shape of it: [`Authority`] signs the server's certificate, a join string carries the
+//! authority's hash, so that a client knows the coordinator before it sends its token;
+//! [`TokenBook`] says whose token it is; the table in [`access`] says what every call asks for; the
+//! gate in front of all services puts the two together. Keys and tokens are files of the data
+//! directory ([`Vault`]), so that whoever serves the directory has them.
+
+mod access;
+mod authority;
+mod connections;
+mod gate;
+mod incoming;
+mod keys;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod vault;
+
+pub use access::{Access, BadRole, Role, access};
+pub use authority::{Authority, AuthorityError};
+pub use connections::{Connection, Connections};
+pub use gate::{Gate, GateLayer, Gated, Principal};
+pub use incoming::{Guest, Incoming, Peer};
+pub use keys::{Keys, KeysError};
+pub use tokens::{BadTokenRequest, Denied, TokenBook, TokenEntry};
+pub use vault::{Vault, VaultError};
