@@ -108,7 +108,7 @@ fn a_worker_killed_while_it_drains_does_not_drain_for_ever() {
 
 #[test]
 fn workers_hear_when_every_run_is_over() {
-    let mut scheduler = scheduler();
+    let mut scheduler = rechecked(Recheck::Millionths(0));
     let mut worker = Puppet::new(1);
     let mut idler = Puppet::new(2);
     assert!(!worker.sync(&mut scheduler, 0).all_runs_over);
