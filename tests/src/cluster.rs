@@ -76,6 +76,11 @@ impl Cluster {
 
     /// Starts a worker with one thread and the portable kernel, the slowest there is.
     pub fn worker(&self, name: &str) -> Process {
+        self.worker_with(name, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn worker_with(&self, name: &str, more: &[&str]) -> Process {
         let mut command = Command::new(&binaries().worker);
         command
             .args([
@@ -87,7 +92,8 @@ impl Cluster {
                 "scalar",
             ])
             .args(["--memory", "1GiB", "--name", name, "--spool"])
-            .arg(self.dir.path().join(name));
+            .arg(self.dir.path().join(name))
+            .args(more);
         Process::start(name, &mut command)
     }
 

@@ -47,6 +47,37 @@ fn check(cluster: &Cluster, coordinator: Process) {
     assert_eq!(verified.code, Some(0), "{verified:#?}");
 }
 
+/// It ended by itself, because nothing was left to do.
+fn check_idle_end(worker: Process) {
+    let end = worker.end();
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stderr.contains("every run is over"), "{end:#?}");
+}
+
+#[test]
+fn workers_end_with_their_run() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let idle = ["--idle-timeout", "1s"];
+    let workers = ["first", "second", "third"].map(|name| cluster.worker_with(name, &idle));
+    check(&cluster, coordinator);
+    workers.into_iter().for_each(check_idle_end);
+}
+
+#[tokio::test]
+async fn a_worker_outlasts_a_coordinator_that_is_away_and_ends_with_the_run() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let worker = cluster.worker_with("only", &["--idle-timeout", "1s"]);
+    cluster.status(under_way).await;
+    kill_midway(coordinator);
+    // Away for longer than the timeout, most of the time.
+    worker.stderr_line("attempt 5");
+    let coordinator = cluster.coordinator();
+    check(&cluster, coordinator);
+    check_idle_end(worker);
+}
+
 #[tokio::test]
 async fn a_worker_killed_in_the_middle_of_a_task() {
     let cluster = Cluster::new(&RUN);

@@ -138,7 +138,7 @@ fn watch_signals(stop: Arc<AtomicBool>) -> io::Result<()> {
     let watch = async move {
         signals.next().await;
         stop.store(true, Relaxed);
-        signals.next().await;
+        signals.next_apart().await;
         std::process::exit(i32::from(INTERRUPTED));
     };
     thread::Builder::new()

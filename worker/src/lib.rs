@@ -150,13 +150,13 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
         |spool| spool.directory().display().to_string(),
     );
     tracing::info!(
-        "queens worker {} '{}': coordinator {}, kernel {} of {}, {} threads with {} each, spool {}",
+        "queens worker {} '{}': coordinator {}, kernel {} of {}, {} with {} each, spool {}",
         info.version,
         info.name,
         config.coordinator,
         info.kernel,
         config::available_kernels(),
-        info.threads,
+        summary::plural(u64::from(info.threads), "thread"),
         memory::MemorySize::new(info.memory_bytes_per_thread)
             .map_or_else(|| "no memory".to_owned(), |size| size.to_string()),
         spool,

@@ -4,7 +4,7 @@ use std::{
     io::{self, IsTerminal},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -85,7 +85,7 @@ async fn serve(
         }
         // Nobody listens only if the worker has ended.
         let _ = stop.send(());
-        signals.next().await;
+        signals.next_apart().await;
         tell("stopped at once; results in the spool are handed in by the next worker there");
         std::process::exit(i32::from(INTERRUPTED))
     };
@@ -112,6 +112,10 @@ async fn after(time: Option<Duration>) {
     }
 }
 
+/// Signals so close together are one: `timeout` and some shells send theirs to the process and then
+/// to its group.
+const TOGETHER: Duration = Duration::from_millis(300);
+
 /// What tells a worker to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -134,6 +138,17 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
+    }
+
+    /// The next one that is not the same word twice.
+    pub(crate) async fn next_apart(&mut self) -> Signal {
+        let before = Instant::now();
+        loop {
+            let signal = self.next().await;
+            if before.elapsed() >= TOGETHER {
+                return signal;
+            }
+        }
     }
 
     pub(crate) async fn next(&mut self) -> Signal {

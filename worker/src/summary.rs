@@ -40,12 +40,18 @@ impl Summary {
     }
 }
 
+/// "1 task", "2 tasks".
+pub(crate) fn plural(number: u64, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{s}")
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} tasks counted in {:.1} s of one core, {:.2} % idle between tasks; {} accepted",
-            self.counted,
+            "{} counted in {:.1} s of one core, {:.2} % idle between tasks; {} accepted",
+            plural(self.counted, "task"),
             self.busy.as_secs_f64(),
             100.0 * self.idle_fraction(),
             self.accepted,

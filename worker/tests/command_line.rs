@@ -245,6 +245,47 @@ fn an_unreachable_coordinator_is_called_again_until_the_time_is_over() {
 }
 
 #[test]
+fn what_is_no_coordinator_is_told_from_one_that_is_away() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        // Kept open, as servers do.
+        let mut streams = Vec::new();
+        for stream in other.incoming() {
+            // Whoever speaks HTTP/1 takes the first line for a bad request.
+            let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+            let mut stream = stream.unwrap();
+            let _ = std::io::Write::write_all(&mut stream, answer);
+            streams.push(stream);
+        }
+    });
+    let home = tempfile::tempdir().unwrap();
+    for (url, says) in [
+        (
+            format!("http://127.0.0.1:{port}"),
+            "is it a coordinator? give the address",
+        ),
+        (
+            "http://no-such-host.invalid:7171 --insecure".to_owned(),
+            "there is no host of this name",
+        ),
+        (
+            "http://127.0.0.1:1".to_owned(),
+            "nothing listens there; is the coordinator running",
+        ),
+    ] {
+        let output = worker(&format!(
+            "--coordinator {url} --threads 1 --drain-after 1s --spool"
+        ))
+        .arg(home.path())
+        .output()
+        .unwrap();
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(says), "{stderr}");
+    }
+}
+
+#[test]
 fn a_spool_has_one_worker() {
     let home = tempfile::tempdir().unwrap();
     let call = format!(
@@ -372,6 +413,8 @@ fn signals_stop_a_worker_in_good_order() {
         // Signals are watched before the first line is written.
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
+        send(signal, &worker);
+        // `timeout` sends its signal twice.
         send(signal, &worker);
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();

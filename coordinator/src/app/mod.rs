@@ -4,6 +4,7 @@ mod address;
 mod cluster;
 mod data;
 mod door;
+mod farewell;
 mod options;
 mod progress;
 mod report;
@@ -28,6 +29,7 @@ pub use self::{
 use self::{
     address::{Listen, Reached},
     cluster::Cluster,
+    farewell::farewell,
     report::{partial_json, print_line},
     signals::Signals,
     watched::Watched,
@@ -155,6 +157,9 @@ async fn serve(
     signals.next_one_exits();
     if matches!(exit, Ok(Exit::Interrupted)) {
         interrupted(options, &watched).await?;
+    }
+    if matches!(exit, Ok(Exit::Success | Exit::Contradicted)) {
+        farewell(&watched.driver, options.longest_sync()).await;
     }
     // Whatever else failed did so because the driver did: its reason is the one to tell.
     cluster.close().await?;

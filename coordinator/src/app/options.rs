@@ -23,7 +23,7 @@ const LOCAL_DRAIN: Duration = Duration::from_secs(2);
 
 /// The worker in this process, the same after every start: the leases that it lost when the process
 /// was killed are then its own again at once. A data directory has one such worker at a time.
-const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
+pub(super) const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
 /// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
 /// into tasks, keeps every result on disk, and resumes where it stopped.
@@ -229,6 +229,11 @@ impl Options {
             drain_limit: LOCAL_DRAIN,
             ..usual
         }
+    }
+
+    /// How long a worker may stay away before its next call, as good as.
+    pub(super) fn longest_sync(&self) -> Duration {
+        Duration::from_millis(self.sync_ms) * 3 / 2 + Duration::from_secs(1)
     }
 
     /// What every thread that counts may hold, in bytes; nobody knows the workers to come.

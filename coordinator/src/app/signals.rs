@@ -1,8 +1,15 @@
 //! Ctrl-C and SIGTERM.
 
-use std::{io, process};
+use std::{
+    io, process,
+    time::{Duration, Instant},
+};
 
 use crate::exit::Exit;
+
+/// Signals so close together are one: `timeout` and some shells send theirs to the process and then
+/// to its group.
+const TOGETHER: Duration = Duration::from_millis(300);
 
 /// The signals that ask the process to stop.
 #[derive(Debug)]
@@ -44,7 +51,11 @@ impl Signals {
     /// From now on the next signal ends the process at once: what is acknowledged is on disk.
     pub(super) fn next_one_exits(mut self) {
         tokio::spawn(async move {
+            let before = Instant::now();
             self.next().await;
+            while before.elapsed() < TOGETHER {
+                self.next().await;
+            }
             process::exit(Exit::Interrupted.code().into());
         });
     }

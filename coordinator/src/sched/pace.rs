@@ -64,6 +64,7 @@ impl Scheduler {
         self.workers.get_mut(worker).due = self.clock.ticks() + reply.next_sync_ms;
         reply.lease_ms = self.lease_ms();
         reply.all_runs_over = !self.runs.iter().any(Run::is_open);
+        self.workers.get_mut(worker).knows_the_end = reply.all_runs_over;
         if reply.grants.is_empty() && reply.reason.is_empty() {
             reply.reason = self.why_nothing(worker, request);
         }

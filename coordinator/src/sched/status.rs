@@ -129,6 +129,8 @@ pub struct WorkerStatus {
     pub info: WorkerInfo,
     /// What it is doing.
     pub state: WorkerState,
+    /// It was told that every run is over, so that it need not wait for more.
+    pub knows_the_end: bool,
     /// Leases it holds.
     pub leases: u64,
     /// Tasks it finished since the coordinator started.
@@ -282,6 +284,7 @@ impl Scheduler {
         WorkerStatus {
             info: worker.info.clone(),
             state: self.worker_state(number, now),
+            knows_the_end: worker.knows_the_end,
             leases: worker.leases.len() as u64,
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),

@@ -49,6 +49,11 @@ impl Desk {
         self.held.values()
     }
 
+    /// How many threads count here.
+    pub(crate) fn threads(&self) -> u32 {
+        self.info.threads
+    }
+
     /// Whether neither leases nor partials are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.outbox.len() == 0

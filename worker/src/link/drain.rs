@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
 
 use super::{Link, reply, transport::Call};
-use crate::pool::Job;
+use crate::{pool::Job, summary::plural};
 
 /// Between two calls that get on.
 const AGAIN: Duration = Duration::from_millis(25);
@@ -21,9 +21,9 @@ impl Link {
         let grace = limit * 2 / 5;
         self.give_back_what_takes_too_long(start, grace);
         tracing::info!(
-            "stopping: {} tasks are being finished, {} results wait",
-            self.desk.held().count(),
-            self.desk.outbox.len()
+            "stopping with {} under way and {} to hand in",
+            plural(self.desk.held().count() as u64, "task"),
+            plural(self.desk.outbox.len() as u64, "result")
         );
         // The coordinator has seen the whole inventory, in a call that began after its last change.
         let mut told = false;

@@ -19,15 +19,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::sync::{Grant, SyncReply, WorkerInfo};
+use common::{
+    board::Board,
+    count::SetupError,
+    sync::{Grant, SyncReply, WorkerInfo},
+};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep_until};
 
 use crate::{
     config::Address,
     lease::LeaseKey,
+    memory::MemorySize,
     outbox::Outbox,
     pool::{Failure, Job, Left, Outcome, Pool},
-    summary::Summary,
+    summary::{Summary, plural},
 };
 use demand::Demand;
 use desk::Desk;
@@ -60,6 +65,8 @@ pub(crate) struct Link {
     /// What the call on its way asked for.
     asked: f64,
     panics: u32,
+    /// The coordinator's address is known to be one.
+    was_answered: bool,
     reported: Instant,
     said_idle: Option<Instant>,
     idleness: Idleness,
@@ -106,6 +113,7 @@ impl Link {
             refusing_until: None,
             asked: 0.0,
             panics: 0,
+            was_answered: false,
             reported: now,
             said_idle: None,
             idleness: Idleness::new(None),
@@ -217,6 +225,7 @@ impl Link {
                 return None;
             }
         };
+        self.was_answered = true;
         if self.pace.failures() > 0 {
             tracing::info!("coordinator {} is there again", self.coordinator);
         }
@@ -256,14 +265,20 @@ impl Link {
     fn failed(&mut self, error: &CallError, now: Instant) {
         self.desk.lost();
         let wait = self.pace.failed(now, (self.jitter)());
+        let stranger = matches!(error, CallError::Garbled(_)) && !self.was_answered;
         tracing::warn!(
-            "coordinator {} {error}; attempt {} in {:.1} s; counting goes on with {} tasks, {} \
-             results wait",
+            "coordinator {} {error}{}; attempt {} in {:.1} s; {} held, {} kept",
             self.coordinator,
+            if stranger {
+                ": is it a coordinator? give the address that the coordinator prints when it starts \
+                 (port 7171, unless --listen says otherwise)"
+            } else {
+                ""
+            },
             self.pace.failures() + 1,
             wait.as_secs_f64(),
-            self.desk.held().count(),
-            self.desk.outbox.len(),
+            plural(self.desk.held().count() as u64, "task"),
+            plural(self.desk.outbox.len() as u64, "result"),
         );
     }
 
@@ -308,10 +323,22 @@ impl Link {
             Outcome::Failed(Failure::Setup(error)) => {
                 let plan = left.job.plan.hash();
                 self.give_back_plan(|job| job.plan.hash() == plan);
-                self.refuse_work(&format!("this worker cannot count this board: {error}"));
+                self.refuse_work(&self.why_not(error, left.job.plan.spec().board));
             }
         }
         self.desk.left(left);
+    }
+
+    fn why_not(&self, error: &SetupError, board: Board) -> String {
+        let SetupError::Memory { given, least } = *error;
+        let threads = u64::from(self.desk.threads());
+        let size = |bytes: u64| MemorySize::at_least(bytes.saturating_mul(threads));
+        format!(
+            "this worker cannot count N = {board}: that needs at least --memory {} with --threads \
+             {threads}, and there are {}",
+            size(least).as_option(),
+            size(given)
+        )
     }
 
     /// Gives back the waiting jobs of a plan that cannot be counted here.
@@ -330,7 +357,8 @@ impl Link {
         self.reported = Instant::now();
         let mut summary = self.desk.summary;
         add_times(&mut summary, &self.pool);
-        tracing::info!("{summary}; {} tasks held", self.desk.held().count());
+        let held = plural(self.desk.held().count() as u64, "task");
+        tracing::info!("{summary}; {held} held");
         for (thread, times) in self.pool.times().into_iter().enumerate() {
             tracing::debug!(thread, busy = ?times.busy, idle = ?times.idle, "time of a thread");
         }

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -35,6 +36,9 @@ pub(crate) enum CallError {
     /// The coordinator was not reached, or the answer was lost.
     #[error("cannot be reached ({0})")]
     Unreachable(String),
+    /// What answered speaks something else, or the connection broke in the middle of a word.
+    #[error("answers in another language ({0})")]
+    Garbled(String),
     /// The coordinator answered with an error.
     #[error("refuses this worker's calls ({code:?}: {message})")]
     Refused {
@@ -86,7 +90,7 @@ impl Transport {
         Box::pin(async move {
             let reply = client.sync(v1::SyncRequest::from(request)).await;
             let reply = reply.map_err(|status| failure(&status));
-            if let Err(CallError::Unreachable(_)) = reply {
+            if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
                 current.store(number + 1, Ordering::Relaxed);
             }
             Ok(SyncReply::try_from(reply?.into_inner())?)
@@ -95,10 +99,19 @@ impl Transport {
 }
 
 fn failure(status: &Status) -> CallError {
+    if let Some(why) = explain_tls(status) {
+        return CallError::Unreachable(why.to_owned());
+    }
+    if let Some(error) = status.source().and_then(io_error) {
+        return CallError::Unreachable(hint(error));
+    }
     match status.code() {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
             CallError::Unreachable(innermost(status))
         }
+        // What a coordinator says comes without a source.
+        Code::Unknown => CallError::Garbled(innermost(status)),
+        _ if status.source().is_some() => CallError::Garbled(innermost(status)),
         code => CallError::Refused {
             code,
             message: status.message().to_owned(),
@@ -106,11 +119,38 @@ fn failure(status: &Status) -> CallError {
     }
 }
 
+/// The operating system's word among the causes of an error.
+fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        match cause.downcast_ref::<io::Error>() {
+            // HTTP/2 wraps what it does not understand.
+            Some(error) if error.kind() == io::ErrorKind::InvalidData => return None,
+            Some(error) => return Some(error),
+            None => cause = cause.source()?,
+        }
+    }
+}
+
+/// What the system says, and what to look at.
+fn hint(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the coordinator running, and is this its --listen address?"
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
+            ": check the address, and whether a firewall is in between"
+        }
+        // The name's look-up has no kind of its own.
+        _ if error.to_string().contains("lookup address") => {
+            ": there is no host of this name; check it, or give the address"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
 /// The cause at the bottom, which says what happened to the socket.
 fn innermost(status: &Status) -> String {
-    if let Some(why) = explain_tls(status) {
-        return why.to_owned();
-    }
     let mut cause: Option<&dyn Error> = status.source();
     let mut text = status.message().to_owned();
     while let Some(error) = cause {
