@@ -9,7 +9,7 @@
 #[path = "support/cpu.rs"]
 mod cpu;
 
-use std::{collections::HashMap, error::Error};
+use std::{collections::HashMap, error::Error, process::ExitCode};
 
 use common::{
     board::Board,
@@ -33,11 +33,21 @@ const BOARDS: [(u8, f64, u64); 11] = [
     (24, 4e-4, 1_000_000),
     (25, 4e-5, 1_000_000),
     (26, 8e-6, 5_000_000),
-    (27, 1e-6, 20_000_000),
+    (27, 1e-6, 25_000_000),
     (28, 1e-6, 300_000_000),
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match table() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn table() -> Result<(), Box<dyn Error>> {
     let mut bounds = std::env::args().skip(1).map(|text| text.parse::<u8>());
     let first = bounds.next().transpose()?.unwrap_or(18);
     let last = bounds.next().transpose()?.unwrap_or(28);
