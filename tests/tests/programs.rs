@@ -534,10 +534,19 @@ fn queensctl_without_a_coordinator_says_so() {
     check_refused(&queensctl(&["pause", "xyz"]), 2, &["xyz", "hexadecimal"]);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
-    check_refused(&queensctl(&["verify", path]), 1, &[path]);
-    check_refused(
-        &queensctl(&["verify", "/does/not/exist"]),
-        1,
-        &["/does/not/exist"],
-    );
+    // Whoever verifies wants to read something that is there.
+    fs::write(dir.path().join("thesis.txt"), "text").unwrap();
+    let none = dir.path().join("none");
+    for (path, parts) in [
+        (path, [path, "no data directory", "the coordinator names"]),
+        (
+            none.to_str().unwrap(),
+            ["none", "cannot read", "check the path"],
+        ),
+    ] {
+        let refused = queensctl(&["verify", path]);
+        check_refused(&refused, 1, &parts);
+        assert!(!refused.stderr.contains("start again"), "{refused:#?}");
+        assert!(!refused.stderr.contains("new directory"), "{refused:#?}");
+    }
 }

@@ -21,6 +21,10 @@ use crate::{
 /// How often the progress is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Said after a result by a coordinator that does not end with it.
+const SERVES_ON: &str =
+    "serving on: `queensctl submit` starts another run, Ctrl-C ends this program";
+
 /// Which runs are waited for, and how they are told of.
 pub(super) struct Watched {
     pub(super) driver: DriverHandle,
@@ -96,6 +100,9 @@ impl Watched {
                 && let Some(report) = self.report(outcome.clone()).await?
             {
                 progress.aside(|| self.print(&report))?;
+                if !self.exit_when_done {
+                    progress.aside(|| tell(SERVES_ON));
+                }
             }
             printed.insert(outcome.run, outcome.clone());
         }

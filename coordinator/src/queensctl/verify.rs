@@ -1,20 +1,21 @@
 //! `queensctl verify`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::output::print;
 use crate::{
     exit::Exit,
-    store::{self, VerifyError},
+    store::{self, StoreError, VerifyError},
     text::tell,
 };
 
 /// Options of `verify`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct VerifyOptions {
-    /// The data directory
+    /// The data directory, as the coordinator names it when it starts
     dir: PathBuf,
 }
 
@@ -28,6 +29,30 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
             tell(&format!("error: {flawed}"));
             Ok(Exit::Contradicted)
         }
-        Err(other) => Err(other.into()),
+        Err(VerifyError::NotOurs(dir)) => Err(not_ours(&dir, "it has no format.json")),
+        Err(VerifyError::Unreadable(StoreError::ForeignDirectory { dir, found })) => {
+            Err(not_ours(&dir, &format!("it holds '{found}'")))
+        }
+        Err(VerifyError::Unreadable(StoreError::Io { path, source, .. })) => Err(anyhow!(
+            "cannot read {}: {source}; check the path, and who may read it",
+            path.display()
+        )),
+        Err(VerifyError::Unreadable(StoreError::FormatVersion { dir, found, ours })) => {
+            Err(anyhow!(
+                "{} has format {found}, this program knows format {ours}: use the queensctl of the \
+                 release that made it",
+                dir.display()
+            ))
+        }
+        Err(VerifyError::Unreadable(other)) => Err(other.into()),
     }
+}
+
+/// The store's own words advise those who want to write.
+fn not_ours(dir: &Path, why: &str) -> anyhow::Error {
+    anyhow!(
+        "{} is no data directory of a coordinator: {why}; give the one that the coordinator names \
+         when it starts",
+        dir.display()
+    )
 }

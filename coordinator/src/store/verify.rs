@@ -22,7 +22,10 @@ use super::{
     line::{Line, Link},
     recover::{self, FoundRun},
 };
-use crate::ledger::fold::{self, Fold};
+use crate::{
+    ledger::fold::{self, Fold},
+    text::{method_name, plural},
+};
 
 /// The most flaws that are listed of one run.
 const MAX_FLAWS: usize = 20;
@@ -336,17 +339,17 @@ impl fmt::Display for RunReport {
         let spec = &self.manifest.spec;
         writeln!(
             f,
-            "run {}: N = {}, layout {}, plan {}, {}",
+            "run {}: N = {}, method {}, plan {}, {}",
             self.manifest.run,
             spec.board,
-            spec.layout,
+            method_name(spec.layout),
             self.manifest.plan.short(),
             self.state.name()
         )?;
         writeln!(
             f,
-            "  journal    {} lines; every check sum, link, task and limit is right",
-            self.lines
+            "  journal    {}; every check sum, link, task and limit is right",
+            plural(self.lines, "line")
         )?;
         if self.live {
             writeln!(
