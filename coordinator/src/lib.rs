@@ -5,6 +5,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod app;
+pub mod certify;
 pub mod checks;
 mod descriptors;
 pub mod doors;

@@ -35,13 +35,14 @@ use self::{
     watched::Watched,
 };
 use crate::{
+    certify::public_key,
     descriptors,
     doors::{Gate, Role},
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
     sched::{Config, RunStatus, Scheduler},
-    store::{DiskStore, RunManifest, RunState, Store, StoredRun},
+    store::{DiskStore, RunManifest, RunState, Store, StoredRun, signing_key},
     text::{method_name, one_line, plural, tell, thousands},
 };
 
@@ -201,8 +202,10 @@ async fn announce(
         },
         None => plural(driver.runs().await?.len(), "run"),
     };
+    let key = public_key(&signing_key(&options.data_dir)?);
     tell(&format!(
-        "coordinator {version} listening on {address}: {serves}\n  data in {dir}"
+        "coordinator {version} listening on {address}: {serves}\n  data in {dir}\n  certificates \
+         are signed by key {key}"
     ));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The program `queensctl`: asks, and prints what it is told.
 
+mod certify;
 mod client;
 mod museum;
 mod name;
@@ -28,6 +29,8 @@ pub async fn main(options: Options) -> Exit {
     let done = match options.command {
         // These compute on this thread: Ctrl-C has to end them without being asked for.
         Command::Verify(options) => verify::verify(&options),
+        Command::Certify(options) => certify::certify(&options),
+        Command::Audit(options) => certify::audit(&options),
         Command::Museum(command) => museum::main(&command),
         asking => tokio::select! {
             done = ask(&options.connection, asking) => done,
@@ -58,6 +61,8 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
+        Command::Certify(options) => certify::certify(&options),
+        Command::Audit(options) => certify::audit(&options),
         Command::Token(options) => token::token(to, &options).await,
         Command::Museum(command) => museum::main(&command),
     }

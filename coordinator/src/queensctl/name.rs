@@ -61,7 +61,7 @@ impl RunName {
     }
 
     /// Which of these, each with the time of its creation, it names.
-    fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
+    pub(super) fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
         match self {
             Self::Whole(run) => Ok(*run),
             Self::Last => {

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use worker::environment;
 
 use super::{
+    certify::{AuditOptions, CertifyOptions},
     client::Connection,
     museum::MuseumCommand,
     runs::{ControlOptions, ExportOptions, RunsOptions, SubmitOptions},
@@ -61,6 +62,11 @@ pub(super) enum Command {
     Export(ExportOptions),
     /// Checks a data directory, without a coordinator: every line, every sum, every total
     Verify(VerifyOptions),
+    /// Writes a signed certificate of a whole run: what was counted, by whom, and what was checked
+    Certify(CertifyOptions),
+    /// Checks a certificate without a coordinator: its signature, its counts, and some of them by
+    /// counting again here
+    Audit(AuditOptions),
     /// Who gets in: makes tokens, lists them, takes them back
     Token(TokenOptions),
     #[command(flatten)]

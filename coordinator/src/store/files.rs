@@ -12,6 +12,7 @@
 //! DIR/term.json                   the coordinator's term: one more at every start
 //! DIR/trust.jsonl                 what is thought of workers
 //! DIR/secret                      32 random bytes, for this user alone
+//! DIR/signing-key                 what certificates are signed with, for this user alone
 //! DIR/db/                         sled; can be made again from the rest
 //! ```
 
@@ -93,6 +94,11 @@ impl Layout {
     /// The directory's secret; drawn when it is asked for first.
     pub(crate) fn keep_secret(&self) -> Result<Secret, StoreError> {
         secret_at(&self.secret())
+    }
+
+    /// The key that signs certificates; drawn when it is asked for first.
+    pub(crate) fn keep_signing_key(&self) -> Result<Secret, StoreError> {
+        secret_at(&self.dir.join("signing-key"))
     }
 
     fn marker(&self) -> PathBuf {

@@ -30,7 +30,10 @@ pub use crate::ledger::{
 pub use disk::DiskStore;
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use verify::{Checks, Flaw, RunReport, VerifyError, VerifyReport, verify};
+pub use verify::{
+    Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
+    verify, verify_run,
+};
 
 use std::ops::ControlFlow;
 

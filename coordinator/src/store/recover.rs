@@ -59,7 +59,7 @@ pub(crate) fn find_runs(layout: &Layout) -> Result<Vec<FoundRun>, StoreError> {
     Ok(found)
 }
 
-fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, StoreError> {
+pub(crate) fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, StoreError> {
     let files = layout.run(run);
     let path = files.manifest();
     let Some(text) = read_if_there(&path)? else {

@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     path::{Path, PathBuf},
 };
 
@@ -11,15 +11,17 @@ use common::{
     board::Board,
     known::known_counts,
     plan::{Plan, TaskId},
+    run::RunId,
     symmetric::{self, HalfTurn},
     tally::Counts,
 };
 
 use super::{
-    RunManifest, RunState, StoreError,
+    JournalEntry, RunManifest, RunState, StoreError, SymmetricCounts,
     files::{self, Layout, Lock, Reading},
     journal::{End, Next, Reader},
     line::{Line, Link},
+    manifest,
     recover::{self, FoundRun},
 };
 use crate::{
@@ -61,6 +63,8 @@ pub struct RunReport {
     pub confirmed: u64,
     /// Tasks whose counts contradict each other, undecided.
     pub quarantined: Vec<TaskId>,
+    /// How long coordinators have served it, in milliseconds.
+    pub elapsed_ms: u64,
     /// Bytes of a last line that was not finished: it is being written, or the next start cuts it.
     pub torn_bytes: u64,
     /// A coordinator had the directory open: this is how the run stood while it was read.
@@ -121,7 +125,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     let mut flaws = Vec::new();
     for found in recover::find_runs(&layout)? {
         let mut audit = Audit::new(&found)?;
-        audit.read()?;
+        audit.read(&mut |_, _| {})?;
         runs.push(RunReport {
             live,
             ..audit.report()
@@ -135,6 +139,56 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     } else {
         Err(VerifyError::Flawed(flaws))
     }
+}
+
+/// Every run of a data directory, with the time of its creation in milliseconds since 1970.
+pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
+    let layout = Layout::new(dir);
+    if !Lock::marked(&layout)? {
+        return Err(VerifyError::NotOurs(dir.to_owned()));
+    }
+    let found = recover::find_runs(&layout)?;
+    let named = |run: FoundRun| (run.manifest.created_unix_ms, run.manifest.run);
+    Ok(found.into_iter().map(named).collect())
+}
+
+/// The same as [`verify`] for one run; `visit` is shown every line, with the task's units, before it
+/// is known whether all of them are right.
+pub fn verify_run(
+    dir: &Path,
+    run: RunId,
+    visit: &mut dyn FnMut(Range<u64>, &JournalEntry),
+) -> Result<RunReport, VerifyError> {
+    let layout = Layout::new(dir);
+    if !Lock::marked(&layout)? {
+        return Err(VerifyError::NotOurs(dir.to_owned()));
+    }
+    let reading = Lock::shared(&layout)?;
+    let live = matches!(reading, Reading::WhileWritten);
+    let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
+    let mut audit = Audit::new(&found)?;
+    audit.read(visit)?;
+    let report = RunReport {
+        live,
+        ..audit.report()
+    };
+    match audit.flaws.is_empty() {
+        true => Ok(report),
+        false => Err(VerifyError::Flawed(audit.flaws)),
+    }
+}
+
+/// The symmetric solutions that are kept with a run.
+pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+    let files = Layout::new(dir).run(run);
+    let text = recover::read_if_there(&files.symmetric())?;
+    // One that is not whole is as good as none: it can be counted again.
+    Ok(text.and_then(|text| manifest::decode_symmetric(run, text.trim_end()).ok()))
+}
+
+/// The key that signs for a data directory; drawn when it is asked for first.
+pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
+    Layout::new(dir).keep_signing_key().map(|key| key.0)
 }
 
 /// One run under examination.
@@ -174,7 +228,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn read(&mut self) -> Result<(), StoreError> {
+    fn read(&mut self, visit: &mut dyn FnMut(Range<u64>, &JournalEntry)) -> Result<(), StoreError> {
         let path = self.found.files.journal();
         let mut reader = Reader::open(&path, 0)?;
         for number in 1.. {
@@ -189,6 +243,10 @@ impl<'a> Audit<'a> {
                 Next::Line(line, text) => {
                     let link = Link::after(text.as_bytes());
                     self.line(number, &line, link);
+                    let task = line.entry.record().task;
+                    if self.plan.contains(task) {
+                        visit(self.plan.task_units(task), &line.entry);
+                    }
                 }
             }
         }
@@ -268,6 +326,7 @@ impl<'a> Audit<'a> {
             lines: self.end.lines,
             confirmed: self.fold.confirmed(),
             quarantined: self.fold.quarantined(),
+            elapsed_ms: self.fold.elapsed_ms(),
             torn_bytes: self.torn_bytes,
             live: false,
             checks,

@@ -1,0 +1,157 @@
+//! `queensctl certify` and `queensctl audit`.
+
+use std::{
+    fs,
+    num::NonZeroU16,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use common::choice::KernelChoice;
+use worker::{config::Threads, memory::MemorySize};
+
+use super::{name::RunName, output::print};
+use crate::{
+    certify::{self, AuditOptions as How, CertifyError, Finding, Outcome},
+    exit::Exit,
+    store::{self, VerifyError},
+    text::{plural, tell, thousands},
+};
+
+/// Options of `certify`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CertifyOptions {
+    /// The data directory
+    dir: PathBuf,
+
+    /// The run: the first digits of its name, or last
+    #[arg(long, value_name = "RUN", default_value = "last")]
+    run: RunName,
+
+    /// Where to write the certificate; the counts go into the file of the same name with .counts
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Options of `audit`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AuditOptions {
+    /// The certificate; its counts are in the file of the same name with .counts
+    file: PathBuf,
+
+    /// How many counts to make again
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    tasks: u64,
+
+    /// By what those are drawn: the same seed draws the same [default: drawn by lot]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// The key that the coordinator printed: another one's certificate is refused
+    #[arg(long, value_name = "HEX")]
+    key: Option<String>,
+
+    /// Threads that count [default: all cores]
+    #[arg(long, value_name = "T")]
+    threads: Option<Threads>,
+
+    /// Memory that counting may use, such as 8GiB [default: 80 % of what is free]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<MemorySize>,
+
+    /// Kernel that counts: auto, scalar, avx2, avx512 or neon
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    kernel: KernelChoice,
+}
+
+pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
+    let runs = store::runs_in(&options.dir)?;
+    let run = options.run.among(&runs)?;
+    let certified = match certify::certify(&options.dir, run) {
+        Ok(certified) => certified,
+        Err(CertifyError::Verify(flawed @ VerifyError::Flawed(_))) => {
+            tell(&format!("error: {flawed}"));
+            return Ok(Exit::Contradicted);
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let counts = counts_of(&options.out);
+    write(&counts, &certified.counts)?;
+    write(&options.out, certified.text.as_bytes())?;
+    let certificate = &certified.certificate;
+    print(&format!(
+        "certificate of run {run}: N = {}, {} solutions, {}, in {} and {}\nsigned by key {}",
+        certificate.n,
+        thousands(certificate.solutions.parse().unwrap_or_default()),
+        plural(certificate.counts, "count"),
+        options.out.display(),
+        counts.display(),
+        certificate.public_key,
+    ))?;
+    Ok(Exit::Success)
+}
+
+pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
+    let kernel = match options.kernel.kernel() {
+        Ok(kernel) => kernel,
+        Err(missing) => {
+            tell(&format!("error: {missing}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let threads = options.threads.unwrap_or_else(Threads::of_this_machine);
+    let memory = options.memory.unwrap_or_else(MemorySize::of_this_machine);
+    let how = How {
+        tasks: options.tasks,
+        seed: options.seed.unwrap_or_else(rand::random),
+        key: options.key.clone(),
+        kernel,
+        threads: u16::try_from(threads.get())
+            .ok()
+            .and_then(NonZeroU16::new)
+            .ok_or_else(|| anyhow!("{threads} threads are too many"))?,
+        memory_bytes: memory.bytes(),
+    };
+    let text = read(&options.file, |path| fs::read_to_string(path))?;
+    let counts = read(&counts_of(&options.file), |path| fs::read(path))?;
+    let mut printed = Ok(());
+    let outcome = certify::audit((&text, &counts), &how, &mut |finding| {
+        if printed.is_ok() {
+            printed = print(&line(finding));
+        }
+    })
+    .with_context(|| format!("{}", options.file.display()));
+    printed?;
+    match outcome {
+        Ok(Outcome::Passed | Outcome::NotPossible) => Ok(Exit::Success),
+        Ok(Outcome::Failed) => Ok(Exit::Contradicted),
+        Err(error) => {
+            tell(&format!("error: {}", crate::text::one_line(&error)));
+            Ok(Exit::Contradicted)
+        }
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let outcome = match finding.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "FAILED",
+        Outcome::NotPossible => "not possible",
+    };
+    format!("{:<10} {outcome}: {}", finding.name, finding.text)
+}
+
+fn counts_of(certificate: &Path) -> PathBuf {
+    let mut name = certificate.as_os_str().to_owned();
+    name.push(".counts");
+    name.into()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn read<T>(path: &Path, read: impl Fn(&Path) -> std::io::Result<T>) -> anyhow::Result<T> {
+    read(path).with_context(|| format!("cannot read {}", path.display()))
+}
