@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use crate::{
     board::Board,
-    count::{Counter, Orientation, Setup, SetupError},
+    count::SetupError,
+    crews::{Crews, Machine},
     kernel::{Kernel, KernelName, MissingKernel},
     method::{Layout, Method, UnknownName},
     plan::{Plan, PlanSpec},
@@ -45,15 +46,15 @@ pub enum BadChoice {
     PrefixOfFrames,
     /// The only method that would come to an end has too little memory.
     #[error(
-        "N = {board} takes method frames, which needs at least {least} bytes of memory a thread and \
-         has {given}; method rows needs less and would take centuries (--method rows asks for it)"
+        "N = {board} takes method frames, which needs at least {least} bytes of memory and has \
+         {given}; method rows needs less and would take centuries (--method rows asks for it)"
     )]
     Memory {
         /// The board.
         board: Board,
-        /// The budget given, in bytes a thread.
+        /// The budget given, in bytes for all threads together.
         given: u64,
-        /// The smallest budget that works, in bytes a thread.
+        /// The smallest budget that works, in bytes for all threads together.
         least: u64,
     },
 }
@@ -66,7 +67,7 @@ pub fn choose(
     board: Board,
     method: MethodChoice,
     prefix: Option<Prefix>,
-    memory_bytes_per_thread: u64,
+    machine: Option<Machine>,
 ) -> Result<Choice, BadChoice> {
     let layout = match (method, prefix) {
         (MethodChoice::Fixed(Method::Frames), Some(_)) => {
@@ -77,7 +78,7 @@ pub fn choose(
             Prefix::Border => Layout::Border,
         },
         (MethodChoice::Fixed(method), None) => method.usual_layout(),
-        (MethodChoice::Auto, None) => return auto(board, memory_bytes_per_thread),
+        (MethodChoice::Auto, None) => return auto(board, machine),
     };
     Ok(Choice {
         layout,
@@ -94,14 +95,14 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// The layout that counts `board` soonest on workers with this much memory a thread.
+/// The layout that counts `board` soonest on a machine; on those to come, where it is not known.
 ///
 /// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
 /// grows with N (`docs/benchmarks.md`); but `frames` needs room for its lists.
 ///
 /// # Errors
 /// If that room is missing and `rows` would take far too long instead.
-pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Result<Choice, BadChoice> {
+pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice> {
     let choice = |method: Method, reason| Choice {
         layout: method.usual_layout(),
         reason,
@@ -114,16 +115,9 @@ pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Result<Choice, BadCho
         let reason = format!("method frames: the faster one from N = {FRAMES_FROM} on");
         choice(Method::Frames, reason)
     };
-    // Nobody has so little: making the plan, which takes seconds for the largest boards, is spared
-    // those who do not count themselves.
-    if memory_bytes_per_thread == u64::MAX {
+    // Making the plan, which takes seconds for the largest boards, is spared those who do not count.
+    let Some(machine) = machine else {
         return Ok(frames());
-    }
-    let setup = Setup {
-        kernel: Kernel::best(),
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: memory_bytes_per_thread,
-        orientation: Orientation::Upright,
     };
     // Lists do not depend on how units are put into tasks; one task is the quickest to make.
     let spec = PlanSpec {
@@ -135,7 +129,7 @@ pub fn auto(board: Board, memory_bytes_per_thread: u64) -> Result<Choice, BadCho
         Ok(plan) => plan,
         Err(error) => return Ok(choice(Method::Rows, format!("method rows: {error}"))),
     };
-    match Counter::new(&plan, &setup) {
+    match Crews::new(&plan, machine) {
         Ok(_) => Ok(frames()),
         Err(SetupError::Memory { given, least }) if board.n() > ROWS_UP_TO => {
             Err(BadChoice::Memory {
@@ -222,29 +216,40 @@ fn auto_or<T: FromStr<Err = UnknownName>, C>(
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use super::*;
+
+    /// Two threads with so much memory.
+    fn with(memory_bytes: u64) -> Option<Machine> {
+        Some(Machine {
+            threads: NonZeroU16::new(2).unwrap(),
+            memory_bytes,
+            crews: None,
+        })
+    }
 
     #[test]
     fn auto_needs_memory_for_frames() {
-        let choose = |n, memory| auto(Board::new(n).unwrap(), memory).map(|choice| choice.layout);
-        assert_eq!(choose(8, u64::MAX), Ok(Layout::Border));
-        assert_eq!(choose(8, 1), Ok(Layout::Border));
-        assert_eq!(choose(20, u64::MAX), Ok(Layout::Frames));
-        assert_eq!(choose(20, 1 << 30), Ok(Layout::Frames));
-        assert_eq!(choose(20, 1 << 10), Ok(Layout::Border));
-        assert_eq!(choose(32, u64::MAX), Ok(Layout::Frames));
+        let choose = |n, machine| auto(Board::new(n).unwrap(), machine).map(|choice| choice.layout);
+        assert_eq!(choose(8, None), Ok(Layout::Border));
+        assert_eq!(choose(8, with(1)), Ok(Layout::Border));
+        assert_eq!(choose(20, None), Ok(Layout::Frames));
+        assert_eq!(choose(20, with(1 << 30)), Ok(Layout::Frames));
+        assert_eq!(choose(20, with(1 << 10)), Ok(Layout::Border));
+        assert_eq!(choose(32, None), Ok(Layout::Frames));
     }
 
     #[test]
     fn above_20_too_little_memory_is_refused_with_what_it_takes() {
         for n in [21, 26, 28] {
             let board = Board::new(n).unwrap();
-            let given = 1 << 10;
+            let given = with(1 << 10);
             let Err(BadChoice::Memory { least, .. }) = auto(board, given) else {
                 panic!("N = {n}: rows would take centuries");
             };
-            assert!(auto(board, least - 1).is_err());
-            assert_eq!(auto(board, least).unwrap().layout, Layout::Frames);
+            assert!(auto(board, with(least - 1)).is_err());
+            assert_eq!(auto(board, with(least)).unwrap().layout, Layout::Frames);
             let rows = choose(board, MethodChoice::Fixed(Method::Rows), None, given);
             assert_eq!(rows.unwrap().layout, Layout::Border, "who insists gets it");
         }
@@ -265,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_prefix_decides_the_layout_of_rows_only() {
-        let choose = |method, prefix| choose(Board::new(20).unwrap(), method, prefix, u64::MAX);
+        let choose = |method, prefix| choose(Board::new(20).unwrap(), method, prefix, None);
         let frames = MethodChoice::Fixed(Method::Frames);
         assert_eq!(
             choose(frames, Some(Prefix::Border)),

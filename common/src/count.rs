@@ -82,20 +82,6 @@ pub enum SetupError {
     },
 }
 
-/// The smallest [`Setup::memory_bytes`] with which one thread counts units of `plan`.
-pub fn least_memory(plan: &Plan, kernel: Kernel) -> u64 {
-    let setup = Setup {
-        kernel,
-        threads: NonZeroU16::MIN,
-        memory_bytes: 0,
-        orientation: Orientation::Upright,
-    };
-    match Counter::new(plan, &setup) {
-        Err(SetupError::Memory { least, .. }) => least,
-        Ok(_) => 0,
-    }
-}
-
 /// Counts units of one plan; keeps its buffers from one call to the next.
 #[derive(Debug)]
 pub struct Counter(Method);

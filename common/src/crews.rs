@@ -13,11 +13,22 @@ use crate::{
     rows,
 };
 
-/// Threads and memory, divided for the tasks of one plan.
+/// What counts, all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// How many threads.
+    pub threads: NonZeroU16,
+    /// The most memory that they may hold, in bytes.
+    pub memory_bytes: u64,
+    /// How many crews they are to make, at most one a thread; as many as the memory holds where nobody
+    /// says.
+    pub crews: Option<NonZeroU16>,
+}
+
+/// A machine, divided for the tasks of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crews {
-    threads: NonZeroU16,
-    memory_bytes: u64,
+    machine: Machine,
     number: NonZeroU16,
 }
 
@@ -31,51 +42,33 @@ pub struct Crew {
 }
 
 impl Crews {
-    /// As many crews as `memory_bytes` hold without cutting the lists of typical tasks of `plan` into
-    /// pieces; one of all threads where it holds not even that.
+    /// As many crews as the memory holds without cutting the lists of typical tasks of `plan` into
+    /// pieces, one of all threads where it holds not even that; or as many as `machine` says.
     ///
     /// # Errors
-    /// If one crew of all threads cannot count the plan's tasks in so much memory.
-    pub fn new(plan: &Plan, threads: NonZeroU16, memory_bytes: u64) -> Result<Self, SetupError> {
+    /// If a crew cannot count the plan's tasks in its part of the memory.
+    pub fn new(plan: &Plan, machine: Machine) -> Result<Self, SetupError> {
+        let needs = PlanNeeds::new(plan);
+        let divided = |number| Self { machine, number };
         let fits = |crews: &Self| {
             let crew = crews.crew(0);
-            memory(plan, crew.threads).whole <= crew.memory_bytes
+            needs.of(crew.threads).whole <= crew.memory_bytes
         };
-        let divided = (1..=threads.get()).rev().filter_map(NonZeroU16::new);
-        let mut divided = divided.map(|number| Self {
-            threads,
-            memory_bytes,
-            number,
-        });
-        match divided.find(fits) {
-            Some(crews) => Ok(crews),
-            None => Self::of_number(NonZeroU16::MIN, plan, threads, memory_bytes),
-        }
-    }
-
-    /// So many crews, or as many as there are threads.
-    ///
-    /// # Errors
-    /// If one of them cannot count the plan's tasks in its part of the memory.
-    pub fn of_number(
-        number: NonZeroU16,
-        plan: &Plan,
-        threads: NonZeroU16,
-        memory_bytes: u64,
-    ) -> Result<Self, SetupError> {
-        let number = number.min(threads);
-        let crews = Self {
-            threads,
-            memory_bytes,
-            number,
+        let crews = match machine.crews {
+            Some(number) => divided(number.min(machine.threads)),
+            None => {
+                let numbers = (1..=machine.threads.get()).rev();
+                let mut all = numbers.filter_map(NonZeroU16::new).map(divided);
+                all.find(fits).unwrap_or(divided(NonZeroU16::MIN))
+            }
         };
-        let Crew {
-            threads,
-            memory_bytes: given,
-        } = crews.crew(0);
-        let least = memory(plan, threads).least;
-        if given < least {
-            return Err(SetupError::Memory { given, least });
+        let crew = crews.crew(0);
+        let least = needs.of(crew.threads).least;
+        if crew.memory_bytes < least {
+            return Err(SetupError::Memory {
+                given: machine.memory_bytes,
+                least: least.saturating_mul(crews.number.get().into()),
+            });
         }
         Ok(crews)
     }
@@ -91,11 +84,11 @@ impl Crews {
     /// If there is none.
     pub fn crew(&self, index: u16) -> Crew {
         assert!(index < self.number.get(), "crew {index} of {}", self.number);
-        let (all, number) = (self.threads.get(), self.number.get());
+        let (all, number) = (self.machine.threads.get(), self.number.get());
         let threads = all / number + u16::from(index < all % number);
         Crew {
             threads: NonZeroU16::new(threads).expect("no more crews than threads"),
-            memory_bytes: self.memory_bytes / u64::from(number),
+            memory_bytes: self.machine.memory_bytes / u64::from(number),
         }
     }
 }
@@ -103,7 +96,7 @@ impl Crews {
 /// `4 crews of 4`, `2 crews of 3 and 1 of 2`.
 impl fmt::Display for Crews {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (all, number) = (self.threads.get(), self.number.get());
+        let (all, number) = (self.machine.threads.get(), self.number.get());
         let (small, larger) = (all / number, all % number);
         let crews = |number| if number == 1 { "crew" } else { "crews" };
         match (larger, number - larger) {
@@ -124,13 +117,33 @@ pub(crate) struct Needs {
     pub(crate) whole: u64,
 }
 
-fn memory(plan: &Plan, threads: NonZeroU16) -> Needs {
-    match plan.division() {
-        Division::Rows(_) => Needs {
-            least: rows::memory_bytes(),
-            whole: rows::memory_bytes(),
-        },
-        Division::Frames(division) => frames::needs(division, threads),
+/// What any crew needs for the tasks of one plan.
+enum PlanNeeds {
+    Rows,
+    Frames(frames::FrameNeeds),
+}
+
+impl PlanNeeds {
+    fn new(plan: &Plan) -> Self {
+        match plan.division() {
+            Division::Rows(_) => Self::Rows,
+            Division::Frames(division) => Self::Frames(frames::FrameNeeds::new(division)),
+        }
+    }
+
+    /// What a crew of so many threads needs.
+    fn of(&self, threads: NonZeroU16) -> Needs {
+        match self {
+            Self::Rows => {
+                // Threads of one crew would take turns.
+                let all = rows::memory_bytes().saturating_mul(threads.get().into());
+                Needs {
+                    least: all,
+                    whole: all,
+                }
+            }
+            Self::Frames(needs) => needs.of(threads.get().into()),
+        }
     }
 }
 
@@ -149,8 +162,12 @@ mod tests {
         Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).unwrap()
     }
 
-    fn threads(number: u16) -> NonZeroU16 {
-        NonZeroU16::new(number).unwrap()
+    fn machine(threads: u16, memory_bytes: u64) -> Machine {
+        Machine {
+            threads: NonZeroU16::new(threads).unwrap(),
+            memory_bytes,
+            crews: None,
+        }
     }
 
     #[test]
@@ -158,16 +175,14 @@ mod tests {
         let plan = plan(22, Layout::Frames);
         let mut before = 0;
         for mib in [50, 400, 1_000, 2_000, 100_000] {
-            let crews = Crews::new(&plan, threads(16), mib << 20).unwrap();
+            let crews = Crews::new(&plan, machine(16, mib << 20)).unwrap();
             assert!(crews.number() >= before, "{mib} MiB: {crews}");
             before = crews.number();
             let members = (0..before).map(|at| crews.crew(at).threads.get());
             assert_eq!(members.sum::<u16>(), 16, "{mib} MiB: {crews}");
         }
-        assert_eq!(
-            Crews::new(&plan, threads(16), 50 << 20).unwrap().number(),
-            1
-        );
+        let one = Crews::new(&plan, machine(16, 50 << 20)).unwrap();
+        assert_eq!(one.number(), 1);
         assert_eq!(before, 16);
     }
 
@@ -179,12 +194,12 @@ mod tests {
             (22, Layout::Frames),
         ] {
             let plan = plan(n, layout);
-            let Err(SetupError::Memory { given: 1, least }) = Crews::new(&plan, threads(3), 1)
+            let Err(SetupError::Memory { given: 1, least }) = Crews::new(&plan, machine(3, 1))
             else {
                 panic!("N = {n} in one byte");
             };
             for memory_bytes in [least, 3 * least, 1 << 40] {
-                let crews = Crews::new(&plan, threads(3), memory_bytes).unwrap();
+                let crews = Crews::new(&plan, machine(3, memory_bytes)).unwrap();
                 for at in 0..crews.number() {
                     let Crew {
                         threads,
@@ -199,8 +214,12 @@ mod tests {
                     assert!(Counter::new(&plan, &setup).is_ok(), "N = {n}, {crews}");
                 }
             }
-            assert!(Crews::new(&plan, threads(3), least - 1).is_err());
-            let three = Crews::of_number(threads(9), &plan, threads(3), 1 << 40).unwrap();
+            assert!(Crews::new(&plan, machine(3, least - 1)).is_err());
+            let three = Machine {
+                crews: NonZeroU16::new(9),
+                ..machine(3, 1 << 40)
+            };
+            let three = Crews::new(&plan, three).unwrap();
             assert_eq!(three.number(), 3);
         }
     }
@@ -214,8 +233,11 @@ mod tests {
             (8, 3, "2 crews of 3 and 1 of 2"),
             (7, 5, "2 crews of 2 and 3 of 1"),
         ] {
-            let crews = Crews::of_number(threads(number), &plan, threads(all), 1 << 40);
-            assert_eq!(crews.unwrap().to_string(), text);
+            let machine = Machine {
+                crews: NonZeroU16::new(number),
+                ..machine(all, 1 << 40)
+            };
+            assert_eq!(Crews::new(&plan, machine).unwrap().to_string(), text);
         }
     }
 }

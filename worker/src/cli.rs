@@ -1,6 +1,6 @@
 //! The command line, read into validated types.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use common::{
@@ -95,6 +95,10 @@ pub(crate) struct Resources {
     /// What all threads together may hold, such as 8GiB or 1.5G [default: 80 % of what is free].
     #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
     pub(crate) memory: Option<MemorySize>,
+    /// How many crews the threads make, each counting one task with a share of the memory [default: as
+    /// many as the memory holds].
+    #[arg(long, value_name = "K")]
+    pub(crate) crews: Option<NonZeroU16>,
     /// The instruction set: auto, scalar, avx2, avx512 or neon.
     #[arg(long, value_parser = kernel, default_value = "auto")]
     pub(crate) kernel: Kernel,

@@ -1,10 +1,13 @@
 //! What a worker is started with, validated once.
 
-use std::{fmt, fs, io, net::IpAddr, path::PathBuf, str::FromStr, thread, time::Duration};
+use std::{
+    fmt, fs, io, net::IpAddr, num::NonZeroU16, path::PathBuf, str::FromStr, thread, time::Duration,
+};
 
 use common::{
     board::Board,
-    count::least_memory,
+    count::SetupError,
+    crews::{Crews, Machine},
     kernel::Kernel,
     method::Layout,
     plan::{Plan, PlanSpec},
@@ -24,6 +27,8 @@ pub struct WorkerConfig {
     pub threads: Threads,
     /// What all counting threads together may hold.
     pub memory: MemorySize,
+    /// How many crews the threads make; as many as the memory holds where nobody says.
+    pub crews: Option<NonZeroU16>,
     /// The instruction set of the inner loops.
     pub kernel: Kernel,
     /// For people; by default the host's name.
@@ -56,14 +61,14 @@ pub struct TooLittleMemory {
 }
 
 impl TooLittleMemory {
-    /// `given` to all `threads`, where each needs `least_bytes` for this board, or for any.
+    /// `given` to all `threads`, which together need `least_bytes` for this board, or for any.
     pub fn new(
         board: Option<Board>,
         given: MemorySize,
         threads: Threads,
         least_bytes: u64,
     ) -> Self {
-        let least = MemorySize::at_least(least_bytes.saturating_mul(u64::from(threads.get())));
+        let least = MemorySize::at_least(least_bytes);
         Self {
             board,
             given,
@@ -73,19 +78,28 @@ impl TooLittleMemory {
     }
 }
 
-/// Whether so many threads can count tasks of `plan` with `memory` among them.
-pub fn check_memory(
+/// The crews in which `threads` count tasks of `plan` with `memory` among them: so many, or as many as
+/// the memory holds.
+pub fn crews(
     plan: &Plan,
     memory: MemorySize,
     threads: Threads,
-    kernel: Kernel,
-) -> Result<(), TooLittleMemory> {
-    let least = least_memory(plan, kernel);
-    if memory.bytes() / u64::from(threads.get()) >= least {
-        return Ok(());
+    number: Option<NonZeroU16>,
+) -> Result<Crews, TooLittleMemory> {
+    Crews::new(plan, machine(memory, threads, number)).map_err(
+        |SetupError::Memory { least, .. }| {
+            TooLittleMemory::new(Some(plan.spec().board), memory, threads, least)
+        },
+    )
+}
+
+/// What counts, where so many threads share this memory.
+pub fn machine(memory: MemorySize, threads: Threads, crews: Option<NonZeroU16>) -> Machine {
+    Machine {
+        threads: threads.non_zero(),
+        memory_bytes: memory.bytes(),
+        crews,
     }
-    let board = Some(plan.spec().board);
-    Err(TooLittleMemory::new(board, memory, threads, least))
 }
 
 /// The usual [`WorkerConfig::drain_limit`]: service managers kill after 30 seconds.
@@ -110,6 +124,7 @@ impl WorkerConfig {
             coordinator,
             threads: Threads::of_this_machine(),
             memory: MemorySize::of_this_machine(),
+            crews: None,
             kernel: Kernel::best(),
             name: None,
             spool: SpoolChoice::Usual,
@@ -126,12 +141,13 @@ impl WorkerConfig {
         let Some(plan) = smallest.ok().and_then(|spec| Plan::new(spec).ok()) else {
             return Ok(());
         };
-        check_memory(&plan, self.memory, self.threads, self.kernel).map_err(|error| {
-            TooLittleMemory {
+        match crews(&plan, self.memory, self.threads, self.crews) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(TooLittleMemory {
                 board: None,
                 ..error
-            }
-        })
+            }),
+        }
     }
 
     /// What one thread may hold, in bytes.
@@ -265,6 +281,11 @@ impl Threads {
     /// The number.
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    pub(crate) fn non_zero(self) -> NonZeroU16 {
+        let number = u16::try_from(self.0).ok().and_then(NonZeroU16::new);
+        number.expect("from 1 to what the protocol can name")
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
 
 use common::{
     count::{CountError, Counter, Orientation, Setup, SetupError, Watch},
+    crews::{Crew, Crews},
     kernel::Kernel,
     plan::{Plan, TaskId},
     sample::{Estimate, Sample},
@@ -33,8 +34,8 @@ pub struct CountConfig {
     pub threads: Threads,
     /// The instruction set of the inner loops.
     pub kernel: Kernel,
-    /// What one thread may hold, in bytes.
-    pub memory_bytes_per_thread: u64,
+    /// How they are divided, and what they may hold.
+    pub crews: Crews,
 }
 
 /// What was counted.
@@ -118,12 +119,13 @@ pub fn count(
     let started = Instant::now();
     let results: Vec<_> = thread::scope(|scope| {
         let (working, ended) = mpsc::channel::<()>();
-        let threads: Vec<_> = (0..config.threads.get())
-            .map(|_| {
+        let threads: Vec<_> = (0..config.crews.number())
+            .map(|index| {
                 let working = working.clone();
                 let (tasks, next, progress) = (&tasks, &next, &progress);
                 scope.spawn(move || {
-                    let result = count_tasks(config, tasks, next, progress);
+                    let result =
+                        count_tasks(config, config.crews.crew(index), tasks, next, progress);
                     if result.is_err() {
                         progress.failed.store(true, Relaxed);
                     }
@@ -169,17 +171,18 @@ fn part(done: u64, whole: u64) -> f64 {
     (done as f64 / whole.max(1) as f64).min(1.0)
 }
 
-/// One thread: takes the next task until there is none or counting is to stop.
+/// One crew: takes the next task until there is none or counting is to stop.
 fn count_tasks(
     config: &CountConfig,
+    crew: Crew,
     tasks: &[TaskId],
     next: &AtomicU64,
     progress: &Progress<'_>,
 ) -> Result<Vec<(TaskId, u64)>, CountFailure> {
     let setup = Setup {
         kernel: config.kernel,
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: config.memory_bytes_per_thread,
+        threads: crew.threads,
+        memory_bytes: crew.memory_bytes,
         orientation: Orientation::Upright,
     };
     let mut counter = Counter::new(&config.plan, &setup)?;
@@ -201,9 +204,12 @@ fn count_tasks(
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use common::{board::Board, known::known_counts, method::Layout, plan::PlanSpec};
 
     use super::*;
+    use crate::config::crews;
 
     fn config(n: u8, layout: Layout) -> CountConfig {
         let spec = PlanSpec::new(Board::new(n).unwrap(), layout);
@@ -211,12 +217,13 @@ mod tests {
     }
 
     fn of_plan(plan: Plan) -> CountConfig {
+        let (memory, threads) = ("3GiB".parse().unwrap(), "3".parse().unwrap());
         CountConfig {
+            crews: crews(&plan, memory, threads, None).unwrap(),
             plan,
             sample: None,
-            threads: "3".parse().unwrap(),
+            threads,
             kernel: Kernel::best(),
-            memory_bytes_per_thread: 1 << 30,
         }
     }
 
@@ -263,11 +270,20 @@ mod tests {
     }
 
     #[test]
+    fn crews_count_what_threads_on_their_own_count() {
+        let mut config = config(12, Layout::Frames);
+        let (memory, threads) = ("1GiB".parse().unwrap(), "3".parse().unwrap());
+        for number in 1..=3 {
+            let number = NonZeroU16::new(number);
+            config.crews = crews(&config.plan, memory, threads, number).unwrap();
+            assert_eq!(count_all(&config).solutions, 14_200, "{}", config.crews);
+        }
+    }
+
+    #[test]
     fn too_little_memory_is_an_error_that_says_what_to_do() {
-        let mut config = config(12, Layout::FirstRows);
-        config.memory_bytes_per_thread = 1;
-        let error = count(&config, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-        assert!(matches!(error, CountFailure::Setup(_)), "{error}");
+        let config = config(12, Layout::FirstRows);
+        let error = crews(&config.plan, "1B".parse().unwrap(), config.threads, None).unwrap_err();
         assert!(error.to_string().contains("--memory"), "{error}");
     }
 }

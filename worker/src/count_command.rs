@@ -12,6 +12,7 @@ use std::{
 
 use common::{
     choice::{BadChoice, MethodChoice, choose},
+    crews::Machine,
     known::known_counts,
     plan::{BadSpec, Plan, PlanSpec},
     sample::{BadFraction, CONFIDENCE, Estimate, Sample, plan_to_draw_from},
@@ -21,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tokio::runtime;
 use worker::{
-    config::{TooLittleMemory, check_memory},
+    config::{TooLittleMemory, crews, machine},
     count::{CountConfig, Counted, count},
 };
 
@@ -67,18 +68,21 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
     let threads = arguments.resources.threads();
     let kernel = arguments.resources.kernel;
     let memory = arguments.resources.memory();
-    let memory_bytes_per_thread = memory.bytes() / u64::from(threads.get());
+    let machine = machine(memory, threads, arguments.resources.crews);
     let dividing = format!("dividing the board of N = {} into tasks", arguments.n);
-    let planned = step(&dividing, || plan(arguments, memory_bytes_per_thread));
+    let planned = step(&dividing, || plan(arguments, machine));
     let (plan, why) = planned.map_err(|bad| match bad {
         BadRequest::Choice(BadChoice::Memory { board, least, .. }) => {
             TooLittleMemory::new(Some(board), memory, threads, least).into()
         }
         other => other,
     })?;
-    check_memory(&plan, memory, threads, kernel)?;
+    let crews = crews(&plan, memory, threads, arguments.resources.crews)?;
     if let Some(why) = why {
         tell(&why);
+    }
+    if crews.number() < machine.threads.get() {
+        tell(&format!("{threads} threads, {memory}: {crews}"));
     }
     let sample = arguments
         .sample
@@ -89,20 +93,17 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
         sample,
         threads,
         kernel,
-        memory_bytes_per_thread,
+        crews,
     })
 }
 
 /// The plan that a run of the cluster would have; for a sample, its units in smaller tasks. Beside it
 /// comes why its method was chosen, where nobody asked for one.
-fn plan(
-    arguments: &Count,
-    memory_bytes_per_thread: u64,
-) -> Result<(Plan, Option<String>), BadRequest> {
+fn plan(arguments: &Count, machine: Machine) -> Result<(Plan, Option<String>), BadRequest> {
     let Count {
         n, method, prefix, ..
     } = *arguments;
-    let choice = choose(n, method, prefix, memory_bytes_per_thread)?;
+    let choice = choose(n, method, prefix, Some(machine))?;
     let is_automatic = (method, prefix) == (MethodChoice::Auto, None);
     let spec = PlanSpec::new(n, choice.layout);
     let plan = match arguments.sample {

@@ -116,7 +116,8 @@ pub async fn run(
         let pool_config = PoolConfig {
             threads: info.threads,
             kernel: config.kernel,
-            memory_bytes_per_thread: info.memory_bytes_per_thread,
+            memory_bytes: config.memory.bytes(),
+            crews: config.crews,
         };
         let pool = Pool::start(pool_config, Arc::new(pool::real_counter), &sender)?;
         Ok((outbox, (pool, left)))

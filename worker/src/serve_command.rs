@@ -57,6 +57,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     let config = WorkerConfig {
         threads: arguments.resources.threads(),
         memory: arguments.resources.memory(),
+        crews: arguments.resources.crews,
         kernel: arguments.resources.kernel,
         name: arguments.name.clone(),
         spool: arguments

@@ -92,7 +92,7 @@ fn bad_input_is_named_and_ends_with_2() {
             "N = 18 needs at least --memory ",
         ),
         (
-            "count --n 28 --memory 1GiB --threads 2",
+            "count --n 28 --memory 500MiB --threads 2",
             "N = 28 needs at least --memory ",
         ),
         (

@@ -1,8 +1,10 @@
 //! How a crew's memory budget is divided.
 
-use std::num::NonZeroU16;
-
-use super::{geometry::Kind, hjoin::HJoin, plan::Division};
+use super::{
+    geometry::Kind,
+    hjoin::HJoin,
+    plan::{Division, Typical},
+};
 use crate::{count::SetupError, crews::Needs};
 
 /// What a crew may hold.
@@ -50,23 +52,19 @@ impl Budget {
     /// # Errors
     /// If not even the smallest pieces fit.
     pub(super) fn new(given: u64, division: &Division, threads: usize) -> Result<Self, SetupError> {
-        let needs: Vec<Need> = division
-            .classes()
-            .map(|class| Need::new(class, division, threads))
-            .collect();
-        let least = least(&needs);
+        let needs = FrameNeeds::new(division);
+        let Needs { least, whole } = needs.of(threads);
         if given < least {
             return Err(SetupError::Memory { given, least });
         }
         // Where lists are cut into pieces, every byte is worth more with these.
-        let whole = whole(division, threads);
         let shelf_bytes = (given / SHELF_PART)
             .min(given.saturating_sub(whole))
             .max((given - least) / LEAST_SHELF_PART);
-        let limits = |need: &Need| (need.class, need.limits(given - shelf_bytes));
+        let limits = |need: &Need| (need.class, need.limits(given - shelf_bytes, threads));
         Ok(Self {
             shelf_bytes,
-            limits: needs.iter().map(limits).collect(),
+            limits: needs.classes.iter().map(limits).collect(),
         })
     }
 
@@ -85,47 +83,53 @@ impl Budget {
     }
 }
 
-/// What the frames of `division` need of a crew of so many threads.
-pub(crate) fn needs(division: &Division, threads: NonZeroU16) -> Needs {
-    let threads = usize::from(threads.get());
-    let need = |class| Need::new(class, division, threads);
-    let all: Vec<Need> = division.classes().map(need).collect();
-    let least = least(&all);
-    Needs {
-        least,
-        whole: whole(division, threads).max(least),
+/// What the frames of one board need of a crew.
+pub(crate) struct FrameNeeds {
+    classes: Vec<Need>,
+    typical: Typical,
+}
+
+impl FrameNeeds {
+    /// What those of `division` need.
+    pub(crate) fn new(division: &Division) -> Self {
+        Self {
+            classes: division
+                .classes()
+                .map(|class| Need::new(class, division))
+                .collect(),
+            typical: division.typical(),
+        }
     }
-}
 
-/// What holds the lists of typical frames whole, sorted in two rounds.
-fn whole(division: &Division, threads: usize) -> u64 {
-    let typical = division.typical();
-    Need::new(typical.class, division, threads).bytes(typical.keys, 2)
-}
-
-/// The smallest budget that works.
-fn least(needs: &[Need]) -> u64 {
-    let least = needs
-        .iter()
-        .map(|need| need.bytes(need.least_keys(), HJoin::MOST_ROUNDS));
-    least.max().unwrap_or(0)
+    /// What a crew of so many threads needs.
+    pub(crate) fn of(&self, threads: usize) -> Needs {
+        let least = self.classes.iter();
+        let least = least.map(|need| need.bytes(need.least_keys(), HJoin::MOST_ROUNDS, threads));
+        let least = least.max().unwrap_or(0);
+        // The lists of typical frames, sorted in two rounds.
+        let mut classes = self.classes.iter();
+        let typical = classes.find(|need| need.class == self.typical.class);
+        let whole = typical.map_or(0, |need| need.bytes(self.typical.keys, 2, threads));
+        Needs {
+            least,
+            whole: whole.max(least),
+        }
+    }
 }
 
 /// What the frames of a class need of a crew.
 struct Need {
     class: (Kind, u32),
     key_bits: u32,
-    threads: usize,
     quarter_bytes: u64,
     row_set_keys: usize,
 }
 
 impl Need {
-    fn new(class: (Kind, u32), division: &Division, threads: usize) -> Self {
+    fn new(class: (Kind, u32), division: &Division) -> Self {
         Self {
             class,
             key_bits: division.geometry(class.0, false).key_bits(),
-            threads,
             quarter_bytes: division.quarter_bytes(class),
             row_set_keys: division.row_set_keys(class),
         }
@@ -135,26 +139,27 @@ impl Need {
         LEAST_KEYS.max(2 * self.row_set_keys)
     }
 
-    /// Memory in bytes for joining so many half boards of either half, sorted in so many rounds.
-    fn bytes(&self, keys: usize, rounds: usize) -> u64 {
+    /// Memory in bytes for joining so many half boards of either half, sorted in so many rounds by so many
+    /// threads.
+    fn bytes(&self, keys: usize, rounds: usize, threads: usize) -> u64 {
         // A piece may pass its limit by a row set.
         let keys = keys.saturating_add(self.row_set_keys);
         // Short lists are held, and what a thread makes for a long one.
-        let held = 2 * keys.min(HJoin::SHORT_LIST) + self.threads * self.row_set_keys;
+        let held = 2 * keys.min(HJoin::SHORT_LIST) + threads * self.row_set_keys;
         self.quarter_bytes
             + (size_of::<u64>() * held) as u64
-            + HJoin::memory_bytes(self.key_bits, self.threads, keys, rounds)
+            + HJoin::memory_bytes(self.key_bits, threads, keys, rounds)
     }
 
     /// The most half boards that fit in so many bytes, where the least do.
-    fn limits(&self, bytes: u64) -> Limits {
-        Limits(ROUNDS.map(|rounds| self.most_keys(bytes, rounds)))
+    fn limits(&self, bytes: u64, threads: usize) -> Limits {
+        Limits(ROUNDS.map(|rounds| self.most_keys(bytes, rounds, threads)))
     }
 
-    fn most_keys(&self, bytes: u64, rounds: usize) -> usize {
+    fn most_keys(&self, bytes: u64, rounds: usize, threads: usize) -> usize {
         let mut keys = self.least_keys();
         for step in (0..40).rev().map(|bit| 1usize << bit) {
-            if self.bytes(keys.saturating_add(step), rounds) <= bytes {
+            if self.bytes(keys.saturating_add(step), rounds, threads) <= bytes {
                 keys += step;
             }
         }

@@ -26,7 +26,7 @@ mod survey;
 mod weight;
 
 pub use counter::Counter;
-pub(crate) use memory::needs;
+pub(crate) use memory::FrameNeeds;
 pub use plan::Division;
 pub use survey::{Effort, Group, Lists, Survey};
 

@@ -7,12 +7,13 @@ use clap::Parser;
 use common::{
     board::Board,
     choice::{BadChoice, KernelChoice, MethodChoice, Prefix, choose},
+    crews::Machine,
     kernel::{Kernel, MissingKernel},
     plan::{BadSpec, Plan, PlanSpec},
     run::WorkerId,
 };
 use worker::{
-    config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, check_memory},
+    config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, crews, machine},
     environment::{self, Needs},
     memory::MemorySize,
 };
@@ -175,7 +176,7 @@ impl Options {
     /// The plan of the run asked for, if one is.
     pub fn plan(&self) -> Result<Option<Plan>, BadRequest> {
         let Some(board) = self.n else { return Ok(None) };
-        let chosen = choose(board, self.method, self.prefix, self.memory_per_thread());
+        let chosen = choose(board, self.method, self.prefix, self.machine());
         let choice = chosen.map_err(|bad| match bad {
             BadChoice::Memory { least, .. } => {
                 TooLittleMemory::new(Some(board), self.memory(), self.threads(), least).into()
@@ -194,8 +195,8 @@ impl Options {
             None => spec,
         };
         let plan = Plan::new(spec)?;
-        if let Some(kernel) = self.local_kernel()? {
-            check_memory(&plan, self.memory(), self.threads(), kernel)?;
+        if self.local {
+            crews(&plan, self.memory(), self.threads(), None)?;
         }
         Ok(Some(plan))
     }
@@ -236,12 +237,10 @@ impl Options {
         Duration::from_millis(self.sync_ms) * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// What every thread that counts may hold, in bytes; nobody knows the workers to come.
-    fn memory_per_thread(&self) -> u64 {
-        match self.local {
-            true => self.memory().bytes() / u64::from(self.threads().get()),
-            false => u64::MAX,
-        }
+    /// What counts here, if something does; nobody knows the workers to come.
+    fn machine(&self) -> Option<Machine> {
+        self.local
+            .then(|| machine(self.memory(), self.threads(), None))
     }
 
     fn threads(&self) -> Threads {

@@ -106,7 +106,7 @@ pub(super) async fn submit(
     connection: &Connection,
     options: &SubmitOptions,
 ) -> anyhow::Result<Exit> {
-    let layout = match choose(options.n, options.method, options.prefix, u64::MAX) {
+    let layout = match choose(options.n, options.method, options.prefix, None) {
         Ok(choice) => choice.layout,
         Err(bad) => return Err(BadUsage(bad.to_string()).into()),
     };

@@ -1,6 +1,6 @@
 //! How much work to ask for: enough that no thread ever waits, little enough to share.
 
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 use crate::pool::Backlog;
 
@@ -17,6 +17,8 @@ const FADE: f64 = 0.97;
 #[derive(Debug)]
 pub(crate) struct Demand {
     threads: u32,
+    /// How many of them counted the last task together.
+    crew: u16,
     /// Faded sums over finished tasks.
     cost: f64,
     seconds: f64,
@@ -29,6 +31,7 @@ impl Demand {
     pub(crate) fn new(threads: u32) -> Self {
         Self {
             threads,
+            crew: 1,
             cost: 0.0,
             seconds: 0.0,
             tasks: 0.0,
@@ -36,9 +39,10 @@ impl Demand {
         }
     }
 
-    /// A thread finished a task.
+    /// So many threads finished a task, which they had for `duration`, added up.
     #[allow(clippy::cast_precision_loss)] // Estimates.
-    pub(crate) fn note(&mut self, cost: u64, duration: Duration) {
+    pub(crate) fn note(&mut self, cost: u64, duration: Duration, threads: NonZeroU16) {
+        self.crew = threads.get();
         self.cost = self.cost * FADE + cost as f64;
         self.seconds = self.seconds * FADE + duration.as_secs_f64();
         self.tasks = self.tasks * FADE + 1.0;
@@ -61,6 +65,11 @@ impl Demand {
         }
     }
 
+    /// How many tasks are counted at a time.
+    fn crews(&self) -> usize {
+        self.threads.div_ceil(self.crew.into()) as usize
+    }
+
     /// How long all threads need for `cost`.
     #[allow(clippy::cast_precision_loss)] // Estimates.
     pub(crate) fn seconds_for(&self, cost: u64) -> f64 {
@@ -69,7 +78,7 @@ impl Demand {
 
     /// Whether the threads could soon be without work.
     pub(crate) fn is_low(&self, backlog: Backlog) -> bool {
-        backlog.jobs < self.threads as usize
+        backlog.jobs < self.crews()
             || backlog.jobs < MOST_WAITING / 2 && self.seconds_for(backlog.cost) < self.target / 4.0
     }
 
@@ -83,8 +92,8 @@ impl Demand {
         let mut wanted = self.target - self.seconds_for(backlog.cost);
         if self.tasks > 0.0 {
             let per_task = self.cost / self.tasks / (self.speed() * f64::from(self.threads));
-            // Every thread's next task should be here, however long tasks are.
-            let missing = (self.threads as usize).saturating_sub(backlog.jobs);
+            // Every crew's next task should be here, however long tasks are.
+            let missing = self.crews().saturating_sub(backlog.jobs);
             wanted = wanted
                 .max(missing as f64 * per_task)
                 .min(room as f64 * per_task);
@@ -102,7 +111,7 @@ mod tests {
     fn measured(threads: u32, task: Duration) -> Demand {
         let mut demand = Demand::new(threads);
         for _ in 0..100 {
-            demand.note(1_000, task);
+            demand.note(1_000, task, NonZeroU16::MIN);
         }
         demand.set_period(PERIOD);
         demand

@@ -315,7 +315,7 @@ impl Link {
     fn note(&mut self, left: &Left) {
         match &left.outcome {
             Outcome::Counted(_) => {
-                self.demand.note(left.job.cost, left.duration);
+                self.demand.note(left.job.cost, left.duration, left.threads);
                 self.idleness.counted();
             }
             Outcome::Cancelled | Outcome::Failed(Failure::Overflow) => {}

@@ -59,7 +59,8 @@ impl Running {
         let config = PoolConfig {
             threads: info.threads,
             kernel: Kernel::SCALAR,
-            memory_bytes_per_thread: info.memory_bytes_per_thread,
+            memory_bytes: info.memory_bytes_per_thread * u64::from(info.threads),
+            crews: None,
         };
         let (sender, left) = unbounded_channel();
         let pool = Pool::start(config, make, &sender).unwrap();

@@ -2,6 +2,7 @@
 
 use common::{
     count::{CountError, Counter, Orientation, Setup, SetupError, Watch},
+    crews::Crew,
     kernel::Kernel,
     method::Method,
     plan::{Plan, PlanHash},
@@ -9,7 +10,7 @@ use common::{
 
 use super::Job;
 
-/// What counts the tasks of one plan on one thread.
+/// What counts the tasks of one plan.
 pub(crate) trait CountTask {
     /// The weighted count of the job's task, told to the job as it goes on.
     fn count(&mut self, job: &Job) -> Result<u64, CountError>;
@@ -35,7 +36,6 @@ pub(crate) fn real_counter(plan: &Plan, setup: &Setup) -> Result<Box<dyn CountTa
 pub(super) struct Counters<'a> {
     make: &'a MakeCounter,
     kernel: Kernel,
-    memory_bytes: u64,
     kept: Vec<Kept>,
 }
 
@@ -46,18 +46,22 @@ struct Kept {
 }
 
 impl<'a> Counters<'a> {
-    /// For counters that may hold `memory_bytes` each.
-    pub(super) fn new(make: &'a MakeCounter, kernel: Kernel, memory_bytes: u64) -> Self {
+    /// None yet.
+    pub(super) fn new(make: &'a MakeCounter, kernel: Kernel) -> Self {
         Self {
             make,
             kernel,
-            memory_bytes,
             kept: Vec::new(),
         }
     }
 
-    /// The counter for `job`, made if it is not kept.
-    pub(super) fn get(&mut self, job: &Job) -> Result<&mut dyn CountTask, SetupError> {
+    /// Whether there are any.
+    pub(super) fn keeps_any(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// The counter of `crew` for `job`, made if it is not kept.
+    pub(super) fn get(&mut self, job: &Job, crew: Crew) -> Result<&mut dyn CountTask, SetupError> {
         let (plan, orientation) = (job.plan.hash(), job.orientation);
         let found = self
             .kept
@@ -69,8 +73,8 @@ impl<'a> Counters<'a> {
                 self.make_room(job.plan.spec().layout.method());
                 let setup = Setup {
                     kernel: self.kernel,
-                    threads: std::num::NonZeroU16::MIN,
-                    memory_bytes: self.memory_bytes,
+                    threads: crew.threads,
+                    memory_bytes: crew.memory_bytes,
                     orientation,
                 };
                 Kept {
@@ -84,7 +88,7 @@ impl<'a> Counters<'a> {
         Ok(last.counter.as_mut())
     }
 
-    /// A counter may use all of the thread's memory, so that only methods that hardly use any may
+    /// A counter may use all of the crew's memory, so that only methods that hardly use any may
     /// keep several.
     fn make_room(&mut self, newcomer: Method) {
         let others = match newcomer {

@@ -1,4 +1,5 @@
-//! Counting threads: plain OS threads beside the async runtime, fed from one queue.
+//! Counting threads: plain OS threads beside the async runtime, fed from one queue. Where memory is too
+//! short for a task a thread, some of them lead crews, whose other members the leader starts.
 
 mod counters;
 mod job;
@@ -7,13 +8,19 @@ mod tests;
 mod thread;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io,
+    num::NonZeroU16,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use common::{count::SetupError, kernel::Kernel};
+use common::{
+    count::SetupError,
+    crews::{Crew, Crews, Machine},
+    kernel::Kernel,
+    plan::{Plan, PlanHash},
+};
 use tokio::sync::mpsc::UnboundedSender;
 
 #[cfg(test)]
@@ -22,14 +29,39 @@ pub(crate) use counters::{MakeCounter, real_counter};
 pub(crate) use job::Job;
 pub(crate) use thread::ThreadTimes;
 
-use crate::lease::LeaseKey;
+use crate::{lease::LeaseKey, memory::MemorySize};
 
 /// What a pool is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolConfig {
     pub(crate) threads: u32,
     pub(crate) kernel: Kernel,
-    pub(crate) memory_bytes_per_thread: u64,
+    /// What all threads together may hold.
+    pub(crate) memory_bytes: u64,
+    /// How many crews the threads make; as many as the memory holds where nobody says.
+    pub(crate) crews: Option<NonZeroU16>,
+}
+
+impl PoolConfig {
+    /// The crews that count tasks of `plan`.
+    fn crews(&self, plan: &Plan) -> Result<Crews, SetupError> {
+        let threads = u16::try_from(self.threads).unwrap_or(u16::MAX);
+        let machine = Machine {
+            threads: NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN),
+            memory_bytes: self.memory_bytes,
+            crews: self.crews,
+        };
+        let crews = Crews::new(plan, machine)?;
+        let size = MemorySize::new(self.memory_bytes);
+        let size = size.map_or_else(|| "no memory".to_owned(), |size| size.to_string());
+        let spec = plan.spec();
+        tracing::info!(
+            "N = {} by method {}: {threads} threads, {size}: {crews}",
+            spec.board,
+            spec.layout.method()
+        );
+        Ok(crews)
+    }
 }
 
 /// A job left its thread. Every job that a thread began leaves it exactly once.
@@ -37,8 +69,10 @@ pub(crate) struct PoolConfig {
 pub(crate) struct Left {
     pub(crate) job: Arc<Job>,
     pub(crate) outcome: Outcome,
-    /// How long the thread had it.
+    /// How long its threads had it, added up.
     pub(crate) duration: Duration,
+    /// How many they were.
+    pub(crate) threads: NonZeroU16,
 }
 
 /// How a job left its thread.
@@ -74,6 +108,7 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Shared {
+    config: PoolConfig,
     queue: Mutex<Queue>,
     /// Signalled when `queue` gained jobs or was closed.
     changed: Condvar,
@@ -84,7 +119,50 @@ struct Shared {
 struct Queue {
     waiting: VecDeque<Arc<Job>>,
     closed: bool,
+    /// Of the plans of the jobs that wait or did so last.
+    crews: HashMap<PlanHash, Result<Crews, SetupError>>,
+    /// How many threads are busy with jobs, as leaders or beside one.
+    busy: u32,
 }
+
+/// The plans whose crews are remembered when no job of theirs waits.
+const MOST_PLANS: usize = 64;
+
+/// What there is to do for a thread.
+enum Next {
+    /// To lead a crew, after so much waiting.
+    Count(Arc<Job>, Crew, Duration),
+    /// To give memory back: what waits is counted by crews that this thread does not lead.
+    StandBy,
+    /// To end.
+    Closed,
+}
+
+impl Queue {
+    /// The crew with which thread `index` leads the first job, if it does and there are threads enough
+    /// now; `Err` where it never does.
+    fn crew(&self, index: usize, config: &PoolConfig) -> Result<Option<Crew>, NotThisOne> {
+        let Some(job) = self.waiting.front() else {
+            return Ok(None);
+        };
+        let crew = match self.crews.get(&job.plan.hash()) {
+            Some(Ok(crews)) => match u16::try_from(index) {
+                Ok(index) if index < crews.number() => crews.crew(index),
+                _ => return Err(NotThisOne),
+            },
+            // Counting says what is wrong.
+            Some(Err(_)) | None => Crew {
+                threads: NonZeroU16::MIN,
+                memory_bytes: config.memory_bytes / u64::from(config.threads.max(1)),
+            },
+        };
+        let enough = self.busy + u32::from(crew.threads.get()) <= config.threads;
+        Ok(enough.then_some(crew))
+    }
+}
+
+/// Another thread leads.
+struct NotThisOne;
 
 /// What waits for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,21 +177,33 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job, as soon as there is one, and how long there was none; `None` once the pool is
-    /// closed.
-    fn next(&self) -> Option<(Arc<Job>, Duration)> {
+    /// What there is to do for thread `index`, as soon as there is something; `keeps` counters or not.
+    fn next(&self, index: usize, keeps: bool) -> Next {
         let mut queue = self.queue();
-        let mut waited = Duration::ZERO;
-        if queue.waiting.is_empty() && !queue.closed {
-            let since = Instant::now();
-            queue = self
-                .changed
-                .wait_while(queue, |queue| queue.waiting.is_empty() && !queue.closed)
-                .unwrap_or_else(PoisonError::into_inner);
-            waited = since.elapsed();
+        let mut since = None;
+        loop {
+            match queue.crew(index, &self.config) {
+                Ok(Some(crew)) => {
+                    let job = queue.waiting.pop_front().expect("there is a crew for it");
+                    queue.busy += u32::from(crew.threads.get());
+                    let waited = since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+                    return Next::Count(job, crew, waited);
+                }
+                Err(NotThisOne) if keeps => return Next::StandBy,
+                Ok(None) | Err(NotThisOne) if queue.closed => return Next::Closed,
+                Ok(None) | Err(NotThisOne) => {
+                    since.get_or_insert_with(Instant::now);
+                    let woken = self.changed.wait(queue);
+                    queue = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
         }
-        let job = queue.waiting.pop_front()?;
-        Some((job, waited))
+    }
+
+    /// A crew is done with its job.
+    fn disband(&self, crew: Crew) {
+        self.queue().busy -= u32::from(crew.threads.get());
+        self.changed.notify_all();
     }
 }
 
@@ -126,6 +216,7 @@ impl Pool {
         left: &UnboundedSender<Left>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
+            config,
             queue: Mutex::default(),
             changed: Condvar::new(),
             times: (0..config.threads)
@@ -137,14 +228,24 @@ impl Pool {
             let (shared, make, left) = (pool.shared.clone(), make.clone(), left.clone());
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
-                .spawn(move || thread::work(&shared, index, config, &*make, &left))?;
+                .spawn(move || thread::work(&shared, index, &*make, &left))?;
         }
         Ok(pool)
     }
 
     /// Queues jobs behind those that wait.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Arc<Job>>) {
-        self.shared.queue().waiting.extend(jobs);
+        let mut queue = self.shared.queue();
+        for job in jobs {
+            let crews = || self.shared.config.crews(&job.plan);
+            queue.crews.entry(job.plan.hash()).or_insert_with(crews);
+            queue.waiting.push_back(job);
+        }
+        if queue.crews.len() > MOST_PLANS {
+            let Queue { waiting, crews, .. } = &mut *queue;
+            crews.retain(|plan, _| waiting.iter().any(|job| job.plan.hash() == *plan));
+        }
+        drop(queue);
         self.shared.changed.notify_all();
     }
 

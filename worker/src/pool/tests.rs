@@ -16,7 +16,8 @@ fn config(threads: u32) -> PoolConfig {
     PoolConfig {
         threads,
         kernel: Kernel::SCALAR,
-        memory_bytes_per_thread: 1 << 20,
+        memory_bytes: u64::from(threads) << 20,
+        crews: None,
     }
 }
 
@@ -198,4 +199,58 @@ fn counters_are_kept_between_tasks_of_one_plan() {
             (nine.hash(), Orientation::Upright)
         ]
     );
+}
+
+/// Says which crew counts, then waits for the end of the test.
+struct Member(mpsc::Sender<()>);
+
+impl CountTask for Member {
+    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
+        self.0.send(()).unwrap();
+        while !job.is_cancelled() {
+            std::thread::yield_now();
+        }
+        Err(CountError::Cancelled)
+    }
+}
+
+#[test]
+fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
+    let (begun, begins) = mpsc::channel();
+    let (made, makes) = mpsc::channel();
+    let make = move |_: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+        made.send((setup.threads.get(), setup.memory_bytes))
+            .unwrap();
+        Ok(Box::new(Member(begun.clone())))
+    };
+    let (sender, mut left) = unbounded_channel();
+    let crews = NonZeroU16::new(2);
+    let config = PoolConfig {
+        memory_bytes: 8 << 20,
+        crews,
+        ..config(5)
+    };
+    let pool = Pool::start(config, Arc::new(make), &sender).unwrap();
+    drop(sender);
+    let plan = plan(10);
+    let jobs: Vec<_> = (0..3).map(|task| job(&plan, task)).collect();
+    pool.push(jobs.clone());
+    for _ in 0..2 {
+        begins.recv().unwrap();
+    }
+    // Three threads are left that lead no crew: the third job waits.
+    assert_eq!(pool.backlog().jobs, 1);
+    let mut setups: Vec<_> = makes.try_iter().collect();
+    setups.sort_unstable();
+    assert_eq!(setups, [(2, 4 << 20), (3, 4 << 20)]);
+    jobs[0].cancel();
+    begins.recv().unwrap();
+    assert_eq!(pool.backlog().jobs, 0);
+    jobs.iter().for_each(|job| job.cancel());
+    for _ in 0..3 {
+        let left = left.blocking_recv().unwrap();
+        assert!(left.threads.get() >= 2, "{left:?}");
+    }
+    drop(pool);
+    assert!(left.blocking_recv().is_none());
 }

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::count::CountError;
+use common::{count::CountError, crews::Crew};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Failure, Job, Left, MakeCounter, Outcome, PoolConfig, Shared, counters::Counters};
+use super::{Failure, Job, Left, MakeCounter, Next, Outcome, Shared, counters::Counters};
 
-/// How one thread has spent its time; written by that thread alone.
+/// How one thread has spent its time, times the size of the crews it led; written by that thread alone.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     pub(super) busy_ns: AtomicU64,
@@ -32,31 +32,41 @@ pub(crate) struct ThreadTimes {
 pub(super) fn work(
     shared: &Shared,
     index: usize,
-    config: PoolConfig,
     make: &MakeCounter,
     left: &UnboundedSender<Left>,
 ) {
     let times = &shared.times[index];
-    let mut counters = Counters::new(make, config.kernel, config.memory_bytes_per_thread);
+    let mut counters = Counters::new(make, shared.config.kernel);
     let mut is_first = true;
-    while let Some((job, waited)) = shared.next() {
+    loop {
+        let (job, crew, waited) = match shared.next(index, counters.keeps_any()) {
+            Next::Count(job, crew, waited) => (job, crew, waited),
+            Next::StandBy => {
+                counters.clear();
+                continue;
+            }
+            Next::Closed => return,
+        };
+        let members = u32::from(crew.threads.get());
         if !std::mem::replace(&mut is_first, false) {
-            add(&times.idle_ns, waited);
+            add(&times.idle_ns, waited * members);
         }
         let begun = Instant::now();
         job.start(begun);
         // A counter that panicked is thrown away, so that nothing half-changed is seen again.
-        let counted = catch_unwind(AssertUnwindSafe(|| count(&mut counters, &job)));
+        let counted = catch_unwind(AssertUnwindSafe(|| count(&mut counters, &job, crew)));
         let outcome = counted.unwrap_or_else(|panic| {
             counters.clear();
             Outcome::Failed(Failure::Panic(message(&*panic)))
         });
-        let duration = begun.elapsed();
+        shared.disband(crew);
+        let duration = begun.elapsed() * members;
         add(&times.busy_ns, duration);
         let told = left.send(Left {
             job,
             outcome,
             duration,
+            threads: crew.threads,
         });
         if told.is_err() {
             // Nobody is interested any more.
@@ -70,11 +80,11 @@ fn add(total_ns: &AtomicU64, part: Duration) {
     total_ns.fetch_add(nanoseconds, Relaxed);
 }
 
-fn count(counters: &mut Counters<'_>, job: &Job) -> Outcome {
+fn count(counters: &mut Counters<'_>, job: &Job, crew: Crew) -> Outcome {
     if job.is_cancelled() {
         return Outcome::Cancelled;
     }
-    let counter = match counters.get(job) {
+    let counter = match counters.get(job, crew) {
         Ok(counter) => counter,
         Err(error) => return Outcome::Failed(Failure::Setup(error)),
     };

@@ -11,7 +11,7 @@ use std::{
 use super::{
     dispatch,
     gather::{Row, SLACK},
-    keys::KeyMaker,
+    keys::{KeyMaker, Keys, Typical},
     lanes::Lanes,
     layout::{ByteTables, Order},
     rotate::{Rotation, rotate},
@@ -134,6 +134,44 @@ struct Part<'a, 'b, W> {
 }
 
 impl Sorting {
+    /// Divides the rows, in their order, into parts with about as many keys each; returns where each
+    /// ends. Rows for patterns with few bits have many times more keys than others.
+    fn divide(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        rows: &[usize],
+        maker: &dyn KeyMaker,
+        parts: usize,
+    ) -> Vec<usize> {
+        if parts == 1 {
+            return vec![rows.len()];
+        }
+        let Sorter { keys, by_row, .. } = &mut self.members[0];
+        let typical = Typical::new(Keys::Made(maker), keys);
+        by_row.clear(rows.len());
+        let scatter = Scatter {
+            order,
+            is_wanted: &vec![true; rows.len()],
+            keys: typical.keys,
+            to: by_row,
+            spare: &self.spare,
+        };
+        dispatch(kernel, scatter);
+        let all = typical.keys.len();
+        let (mut ends, mut before) = (Vec::new(), 0);
+        for (at, &row) in rows.iter().enumerate() {
+            before += by_row.length(row);
+            if before * parts > all * (ends.len() + 1) {
+                ends.push(at + 1);
+            }
+        }
+        ends.truncate(parts - 1);
+        ends.push(rows.len());
+        self.give_back();
+        ends
+    }
+
     /// Makes all keys and puts those of rows that are wanted into these.
     fn scatter(
         &mut self,
@@ -284,10 +322,12 @@ impl<W: Rest> Grid<W> {
     ) -> ControlFlow<()> {
         let Rows { numbers, columns } = dispatch(kernel, FindRows(order));
         let (mut offsets, mut rests) = self.room(order.0, maker.keys());
-        let rows_a_round = numbers.len().div_ceil(rounds);
+        let ends = sorting.divide(kernel, order, &numbers, maker, rounds);
         let (mut is_wanted, mut start) = (vec![false; numbers.len()], 0);
-        let mut filled = ControlFlow::Continue(());
-        for rows in numbers.chunks(rows_a_round) {
+        let (mut filled, mut first) = (ControlFlow::Continue(()), 0);
+        for end in ends {
+            let rows = &numbers[first..end];
+            first = end;
             is_wanted.fill(false);
             rows.iter().for_each(|&row| is_wanted[row] = true);
             filled = sorting.scatter(kernel, order, &is_wanted, maker, on_done);
