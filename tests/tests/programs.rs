@@ -512,6 +512,25 @@ fn interrupting_queensctl_is_told_by_its_exit_code() {
 }
 
 #[test]
+fn what_is_typed_goes_before_the_environment() {
+    let cluster = Cluster::new(&["--n", "16"]);
+    let _coordinator = cluster.coordinator();
+    let mut command = Command::new(&binaries().queensctl);
+    command
+        .args(["--coordinator", &cluster.url(), "runs"])
+        .env("QUEENS_JOIN", "queens1-of-another-coordinator")
+        .env("QUEENS_COORDINATOR", "http://127.0.0.1:1");
+    let end = Process::run("queensctl", &mut command);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    // What is wrong in the environment is said to be there.
+    let mut command = Command::new(&binaries().queensctl);
+    command.arg("runs").env("QUEENS_TIMEOUT", "soon");
+    let end = Process::run("queensctl", &mut command);
+    check_refused(&end, 2, &["'soon'", "--timeout"]);
+    assert!(end.stderr.contains("environment variable QUEENS_TIMEOUT"));
+}
+
+#[test]
 fn queensctl_without_a_coordinator_says_so() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());

@@ -45,9 +45,41 @@ pub fn read<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> T {
 
 /// Lets every flag of `command` and of its subcommands be given in the environment too.
 pub fn with_environment(command: Command) -> Command {
-    command
-        .mut_args(from_environment)
-        .mut_subcommands(with_environment)
+    let given = Given {
+        typed: &|long| env::args_os().any(|argument| is_flag(&argument, long)),
+        set: &|name| env::var_os(name).is_some(),
+    };
+    given.attach(command)
+}
+
+/// Flags that exclude each other: where both stand in the environment, the first goes before.
+const EXCLUSIVE: [[&str; 2]; 1] = [["join", "coordinator"]];
+
+/// What a process was started with.
+struct Given<'a> {
+    /// Whether a flag stands on the command line.
+    typed: &'a dyn Fn(&str) -> bool,
+    /// Whether a variable stands in the environment.
+    set: &'a dyn Fn(&str) -> bool,
+}
+
+impl Given<'_> {
+    fn attach(&self, command: Command) -> Command {
+        command
+            .mut_args(|arg| match arg.get_long() {
+                Some(long) if self.passes_over(long) => arg,
+                Some(_) | None => from_environment(arg),
+            })
+            .mut_subcommands(|command| self.attach(command))
+    }
+
+    /// Whether the variable of a flag does not count, because of a flag that excludes it.
+    fn passes_over(&self, long: &str) -> bool {
+        EXCLUSIVE.iter().any(|[first, second]| {
+            let after_first = (self.typed)(first) || (self.set)(&variable(first));
+            (long == *first && (self.typed)(second)) || (long == *second && after_first)
+        })
+    }
 }
 
 fn from_environment(arg: Arg) -> Arg {
@@ -118,6 +150,26 @@ fn is_flag(argument: &OsStr, long: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_typed_goes_before_what_it_excludes_in_the_environment() {
+        let passed_over = |typed: &[&str], set: &[&str]| {
+            let given = Given {
+                typed: &|long| typed.contains(&long),
+                set: &|name| set.contains(&name),
+            };
+            let flags = ["coordinator", "join", "n"].into_iter();
+            Vec::from_iter(flags.filter(|flag| given.passes_over(flag)))
+        };
+        let both = ["QUEENS_COORDINATOR", "QUEENS_JOIN"];
+        assert_eq!(
+            passed_over(&["coordinator"], &both),
+            ["coordinator", "join"]
+        );
+        assert_eq!(passed_over(&["join"], &both), ["coordinator"]);
+        assert_eq!(passed_over(&[], &both), ["coordinator"]);
+        assert!(passed_over(&["n"], &both[..1]).is_empty());
+    }
 
     #[test]
     fn a_flag_without_the_one_it_needs_is_refused() {
