@@ -16,6 +16,7 @@ use coordinator::{
     doors::{Gate, Principal},
     driver::{Clock, Driver, DriverError, DriverHandle, Submission, new_manifest},
     grpc::{Server, bind},
+    ledger::Recheck,
     sched::{Config, Scheduler},
     store::{RunManifest, Store},
 };
@@ -59,6 +60,7 @@ impl Face {
             manifest: manifest.clone(),
             plan: plan.clone(),
             again: false,
+            recheck: Recheck::default(),
         };
         self.driver.submit(submission).await?;
         Ok(manifest)

@@ -50,9 +50,22 @@ fn the_first_command_of_the_readme() {
     let dir = tempfile::tempdir().unwrap();
     let end = coordinator(&["--n", "16", "--local", "--listen", "127.0.0.1:0"], &dir);
     assert_eq!(end.code, Some(0), "{end:#?}");
-    let [line] = end.stdout.lines().collect::<Vec<_>>()[..] else {
-        panic!("one line on stdout: {end:#?}");
-    };
+    let mut lines = end.stdout.lines();
+    let line = lines.next().expect("the result");
+    // What it proves follows, by name.
+    let checks: Vec<_> = lines.filter(|line| line.starts_with("check: ")).collect();
+    for part in [
+        "second_counts",
+        "bound",
+        "disagreements passed",
+        "journal passed",
+        "symmetry passed",
+        "published passed",
+        "canaries not possible",
+    ] {
+        let named = checks.iter().any(|check| check.contains(part));
+        assert!(named, "'{part}' in {checks:#?}");
+    }
     for part in [
         "N = 16: 14,772,512 solutions",
         "1,846,955 unique",
@@ -92,10 +105,12 @@ fn a_local_run_prints_one_json_object() {
             "unique",
             "classes",
             "known",
+            "checks",
             "tasks",
             "seconds",
         ];
         assert_eq!(keys(&result), names);
+        assert_eq!(keys(&result["checks"][0]), ["name", "outcome", "reason"]);
         assert_eq!(
             keys(&result["classes"]),
             ["asymmetric", "half_turn", "quarter_turn"]

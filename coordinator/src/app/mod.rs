@@ -41,7 +41,7 @@ use crate::{
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
-    sched::{Config, RunStatus, Scheduler},
+    sched::{Command, Config, RunStatus, Scheduler},
     store::{DiskStore, RunManifest, RunState, Store, StoredRun, signing_key},
     text::{method_name, one_line, plural, tell, thousands},
 };
@@ -127,8 +127,13 @@ async fn serve(
             plan,
             // What is there already was looked at before.
             again: true,
+            recheck: options.recheck.unwrap_or_default(),
         };
         driver.submit(submission).await?;
+    } else if let (Some(manifest), Some(recheck)) = (&target, options.recheck) {
+        driver
+            .control(manifest.run, Command::Recheck(recheck))
+            .await?;
     }
     let reached = Reached::new(address, options.advertise.as_ref());
     let gate = door::gate(options, address, &reached, clock)?;

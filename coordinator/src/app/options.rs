@@ -3,6 +3,7 @@
 use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use super::{address::Advertised, data::Asked};
+use crate::ledger::Recheck;
 use clap::Parser;
 use common::{
     board::Board,
@@ -80,6 +81,11 @@ pub struct Options {
     /// Kernel that counts in this process: auto, scalar, avx2, avx512 or neon
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     pub kernel: KernelChoice,
+
+    /// How much is counted a second time, by another machine where there is one: auto (2 % of the
+    /// tasks, and every worker's first counts), all, or a fraction such as 0.1 [default: auto]
+    #[arg(long, value_name = "PART", requires = "n")]
+    pub recheck: Option<Recheck>,
 
     /// Exit when the run is done instead of serving on
     #[arg(long)]

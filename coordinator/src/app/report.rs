@@ -11,6 +11,7 @@ use common::{
 use serde_json::{Value, json};
 
 use crate::{
+    checks,
     driver::{Known, Outcome},
     sched::RunStatus,
     text::{span, thousands},
@@ -30,8 +31,23 @@ pub struct Report {
 }
 
 impl Report {
+    /// The result, and below it what it proves.
+    pub fn text(&self) -> String {
+        let checks = self.outcome.checks.iter().map(checks::shown);
+        let lines: Vec<_> = std::iter::once(self.line()).chain(checks).collect();
+        lines.join("\n")
+    }
+
     /// One line of text.
     pub fn line(&self) -> String {
+        if !self.outcome.disputed.is_empty() {
+            return format!(
+                "N = {}: DISPUTED, no total: the counts of some tasks contradict each other, the \
+                 others add up to {}; let another machine count, or see `queensctl status`",
+                self.board,
+                thousands(self.outcome.solutions),
+            );
+        }
         let Outcome {
             solutions,
             counts,
@@ -65,6 +81,21 @@ impl Report {
     /// each other.
     pub fn json(&self) -> Value {
         let outcome = &self.outcome;
+        let checks: Vec<_> = outcome.checks.iter().map(checks::json).collect();
+        if !outcome.disputed.is_empty() {
+            let disputed: Vec<_> = outcome.disputed.iter().map(|task| task.0).collect();
+            return json!({
+                "run": outcome.run.to_string(),
+                "n": self.board.n(),
+                "method": self.method.name(),
+                "complete": false,
+                "solutions_so_far": outcome.solutions.to_string(),
+                "disputed_tasks": disputed,
+                "checks": checks,
+                "tasks": self.tasks,
+                "seconds": outcome.seconds,
+            });
+        }
         let counts = outcome.counts.as_ref().ok();
         json!({
             "run": outcome.run.to_string(),
@@ -74,6 +105,7 @@ impl Report {
             "unique": counts.map(|counts| counts.unique().to_string()),
             "classes": counts.map(|counts| classes_json(&counts.classes())),
             "known": outcome.known.name(),
+            "checks": checks,
             "tasks": self.tasks,
             "seconds": outcome.seconds,
         })
@@ -143,6 +175,8 @@ mod tests {
                 counts: Counts::new(solutions, 3000, 64),
                 known,
                 seconds: 1.25,
+                checks: Vec::new(),
+                disputed: Vec::new(),
             },
         }
     }

@@ -122,7 +122,7 @@ impl Watched {
     fn print(&self, report: &Report) -> anyhow::Result<()> {
         match self.json {
             true => print_line(&report.json().to_string()),
-            false => print_line(&report.line()),
+            false => print_line(&report.text()),
         }
     }
 
@@ -140,13 +140,11 @@ impl Watched {
         } in runs.iter().filter(waited_for)
         {
             match (state, outcomes.get(&manifest.run)) {
-                // Without a total, and nothing left to wait for.
-                (RunState::Disputed, None) => exit = Exit::Contradicted,
                 (
                     RunState::Complete | RunState::Contradicted | RunState::Disputed,
                     Some(outcome),
                 ) => {
-                    if outcome.state() == RunState::Contradicted {
+                    if outcome.state() != RunState::Complete {
                         exit = Exit::Contradicted;
                     }
                 }
@@ -156,7 +154,9 @@ impl Watched {
                 (RunState::Cancelled, _) => {}
                 // An outcome beside a run that runs again is one that is being withdrawn.
                 (RunState::Running | RunState::Paused, _)
-                | (RunState::Complete | RunState::Contradicted, None) => return Ok(None),
+                | (RunState::Complete | RunState::Contradicted | RunState::Disputed, None) => {
+                    return Ok(None);
+                }
             }
         }
         Ok(Some(exit))

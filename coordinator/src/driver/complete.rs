@@ -1,13 +1,18 @@
 //! From the last record of a run to its outcome.
 
-use std::{sync::Arc, thread};
+use std::{ops::ControlFlow, sync::Arc, thread};
 
 use common::{count::CountError, run::RunId};
 
-use super::{Driver, DriverError, Outcome, handle::Request, outcome::count_symmetric};
+use super::{
+    Driver, DriverError, Outcome,
+    handle::Request,
+    outcome::{Seen, count_symmetric},
+};
 use crate::{
+    checks::Witness,
     sched::RunSummary,
-    store::{RunState, SymmetricCounts},
+    store::{JournalCursor, RunState, SymmetricCounts},
 };
 
 impl Driver {
@@ -90,16 +95,23 @@ impl Driver {
     fn finish(&mut self, run: RunId, symmetric: SymmetricCounts) -> Result<(), DriverError> {
         // Without a total, a contradicting count has opened the run again meanwhile: it will be
         // counted to the end and come back.
-        let (Some(scheduled), Some(summary)) = (self.scheduler.total(run), self.summary(run))
-        else {
+        let Some(summary) = self.summary(run) else {
             return Ok(());
         };
-        let scheduled = scheduled.map_err(|why| DriverError::Tally { run, why })?;
+        let scheduled = match (self.scheduler.total(run), summary.state) {
+            (Some(total), _) => Some(total),
+            // Not a total, but all that there is to add up.
+            (None, RunState::Disputed) => self.scheduler.solutions_so_far(run),
+            (None, _) => return Ok(()),
+        };
+        let scheduled = scheduled
+            .transpose()
+            .map_err(|why| DriverError::Tally { run, why })?;
         let solutions = self
             .store
             .refold(run)?
             .map_err(|why| DriverError::Tally { run, why })?;
-        if scheduled != solutions {
+        if let Some(scheduled) = scheduled.filter(|scheduled| *scheduled != solutions) {
             return Err(DriverError::Total {
                 run,
                 stored: solutions,
@@ -108,11 +120,29 @@ impl Driver {
         }
         let manifest = summary.manifest;
         let seconds = self.seconds_taken(run)?;
-        let outcome = Outcome::new(&manifest, solutions, symmetric, seconds);
+        let seen = self.seen(run, summary.tasks.done)?;
+        let outcome = Outcome::new(&manifest, solutions, symmetric, seconds, seen);
         self.scheduler
             .conclude(run, outcome.state() == RunState::Complete);
         self.concluded.push(outcome);
         Ok(())
+    }
+
+    /// What the journal says of how the counts were checked.
+    fn seen(&self, run: RunId, tasks: u64) -> Result<Seen, DriverError> {
+        let mut witness = Witness::new();
+        let mut lines = 0;
+        self.store
+            .journal(run, JournalCursor::default(), &mut |sequence, entry, _| {
+                witness.see(entry);
+                lines = sequence;
+                ControlFlow::Continue(())
+            })?;
+        Ok(Seen {
+            evidence: witness.evidence(|task| self.scheduler.is_drawn(run, task)),
+            lines,
+            tasks,
+        })
     }
 
     /// How long coordinators had served the run when its last record was accepted.

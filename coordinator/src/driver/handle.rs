@@ -31,6 +31,8 @@ pub(super) enum Request {
         Command,
         oneshot::Sender<Result<RunSummary, RequestError>>,
     ),
+    /// A worker's name, or the start of its identity.
+    Trust(String, oneshot::Sender<Result<String, RequestError>>),
     Delete(RunId, oneshot::Sender<Result<RunSummary, RequestError>>),
     Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
     Runs(oneshot::Sender<Vec<RunSummary>>),
@@ -52,6 +54,7 @@ impl Request {
             Self::Sync(..)
             | Self::Submit(..)
             | Self::Control(..)
+            | Self::Trust(..)
             | Self::Delete(..)
             | Self::Finished(..)
             | Self::Stop => true,
@@ -77,9 +80,28 @@ pub enum RequestError {
     /// The run that is asked for is not started.
     #[error(transparent)]
     Submit(#[from] SubmitError),
+    /// The worker that is to be trusted cannot be told.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The store cannot read or keep what the request needs.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A name that means no worker, or several.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// Nobody has it.
+    #[error("there is no worker '{0}'; `queensctl workers` names them")]
+    NoSuchWorker(String),
+    /// More than one has it.
+    #[error("'{name}' means {workers} workers; give more of the identity, see `queensctl workers`")]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// How many have it.
+        workers: usize,
+    },
 }
 
 /// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.
@@ -124,6 +146,11 @@ impl DriverHandle {
     /// Removes a run that is over, with its records. Returns what it was.
     pub async fn delete(&self, run: RunId) -> Result<RunSummary, RequestError> {
         self.ask(|reply| Request::Delete(run, reply)).await?
+    }
+
+    /// Trusts a worker again, by its name or the start of its identity; returns both.
+    pub async fn trust(&self, name: String) -> Result<String, RequestError> {
+        self.ask(|reply| Request::Trust(name, reply)).await?
     }
 
     /// The status of a run; of the one served first if none is named. `None` if there is none.

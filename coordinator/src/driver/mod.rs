@@ -34,7 +34,7 @@ use tokio::{
 use self::handle::Request;
 pub use self::{
     clock::Clock,
-    handle::{DriverHandle, RequestError, Stopped},
+    handle::{DriverHandle, RequestError, Stopped, TrustError},
     outcome::{Known, Outcome},
     status::{JournalPage, StatusReport},
     submit::{Submission, SubmitError},
@@ -282,6 +282,10 @@ impl Driver {
             }
             Request::Control(run, command, reply) => {
                 let answer = self.control(run, command)?;
+                self.reply(reply, answer);
+            }
+            Request::Trust(name, reply) => {
+                let answer = self.trust(&name);
                 self.reply(reply, answer);
             }
             Request::Delete(run, reply) => {

@@ -10,12 +10,16 @@ use common::{
     board::Board,
     count::CountError,
     known::known_counts,
+    plan::TaskId,
     run::RunId,
     symmetric::{HalfTurn, quarter_turn},
     tally::{BadTally, Counts},
 };
 
-use crate::store::{RunManifest, RunState, SymmetricCounts};
+use crate::{
+    checks::{self, Check, Evidence},
+    ledger::{RunManifest, RunState, SymmetricCounts},
+};
 
 /// The end of a run, derived anew from its records whenever it is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +35,19 @@ pub struct Outcome {
     /// How long coordinators had served the run when its last record was accepted, in seconds. Time
     /// in which none ran does not count, and clocks that are set change nothing.
     pub seconds: f64,
+    /// What was checked, and what came of it.
+    pub checks: Vec<Check>,
+    /// Tasks whose counts contradict each other with nobody left to decide, the first hundred of
+    /// them: `solutions` is the sum of the others then, and no total.
+    pub disputed: Vec<TaskId>,
+}
+
+/// What the journal of a run says besides its total.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) evidence: Evidence,
+    pub(super) lines: u64,
+    pub(super) tasks: u64,
 }
 
 /// How counts compare with the published ones.
@@ -61,6 +78,7 @@ impl Outcome {
         solutions: u128,
         symmetric: SymmetricCounts,
         seconds: f64,
+        seen: Seen,
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
@@ -69,17 +87,38 @@ impl Outcome {
             Some(published) if counts == Ok(published) => Known::Matches,
             Some(_) => Known::Differs,
         };
+        let published = match known {
+            Known::Matches => Some(true),
+            Known::Differs => Some(false),
+            Known::Unknown => None,
+        };
+        let Seen {
+            evidence,
+            lines,
+            tasks,
+        } = seen;
+        let mut checks = checks::of_counts(&evidence);
+        checks.extend(checks::of_journal(lines, tasks));
+        if evidence.disputed.is_empty() {
+            checks.extend(checks::of_total(board, Some(&counts), published));
+        }
+        checks.extend(checks::not_possible());
         Self {
             run: manifest.run,
             solutions,
             counts,
             known,
             seconds,
+            checks,
+            disputed: evidence.disputed,
         }
     }
 
     /// The state of a run that ends so.
     pub fn state(&self) -> RunState {
+        if !self.disputed.is_empty() {
+            return RunState::Disputed;
+        }
         match (&self.counts, self.known) {
             (Ok(_), Known::Matches | Known::Unknown) => RunState::Complete,
             (Ok(_), Known::Differs) | (Err(_), _) => RunState::Contradicted,
@@ -148,7 +187,12 @@ mod tests {
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
         let symmetric = count_symmetric(board, &AtomicBool::new(false));
-        Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), 1.0)
+        let seen = Seen {
+            evidence: Evidence::default(),
+            lines: 1,
+            tasks: 1,
+        };
+        Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), 1.0, seen)
     }
 
     #[test]

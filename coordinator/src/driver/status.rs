@@ -1,11 +1,12 @@
 //! What the driver tells operators.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use common::{plan::Plan, run::RunId};
 
-use super::{Driver, DriverError, Outcome, RequestError};
+use super::{Driver, DriverError, Outcome, RequestError, handle::TrustError};
 use crate::{
+    ledger::{Change, Recheck},
     sched::{Command, ControlError, RunStatus, RunSummary},
     store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError},
 };
@@ -38,9 +39,21 @@ impl Driver {
         &mut self,
         manifest: &RunManifest,
         plan: Plan,
+        recheck: Recheck,
     ) -> Result<RunSummary, StoreError> {
         self.store.create(manifest)?;
+        let run = manifest.run;
+        if recheck != Recheck::default()
+            && let Err(error) = self.store.apply(&[Change::Recheck { run, recheck }])
+        {
+            // Not what was asked for, so nobody is to find it.
+            return Err(match self.store.delete(run) {
+                Ok(()) => error.unkept(),
+                Err(_) => error,
+            });
+        }
         self.scheduler.add_run(manifest, plan, RunState::Running);
+        self.scheduler.restore_recheck(run, recheck);
         Ok(self.summary(manifest.run).expect("created just now"))
     }
 
@@ -71,6 +84,33 @@ impl Driver {
         self.announce(&kept);
         let after = self.summary(run).ok_or(ControlError::NoSuchRun(run));
         Ok(after.map_err(RequestError::from))
+    }
+
+    /// Trusts a worker again, by its name or the start of its identity. Returns its name and identity.
+    pub(super) fn trust(&mut self, name: &str) -> Result<String, RequestError> {
+        let live = self.scheduler.workers(self.clock.now());
+        let live = live
+            .into_iter()
+            .map(|worker| (worker.info.id, worker.info.name));
+        let kept = self.store.trust()?;
+        let kept = kept.into_iter().map(|record| (record.worker, record.name));
+        let found: BTreeMap<_, _> = kept
+            .chain(live)
+            .filter(|(id, known)| known == name || id.to_string().starts_with(name))
+            .collect();
+        let mut found = found.into_iter();
+        match (found.next(), found.len()) {
+            (Some((id, known)), 0) => {
+                self.scheduler.trust(id);
+                Ok(format!("{known} ({id})"))
+            }
+            (None, _) => Err(TrustError::NoSuchWorker(name.to_owned()).into()),
+            (Some(_), more) => Err(TrustError::Ambiguous {
+                name: name.to_owned(),
+                workers: more + 1,
+            }
+            .into()),
+        }
     }
 
     /// Removes a run that is over.

@@ -7,6 +7,7 @@ use common::{
 
 use super::{Driver, RequestError};
 use crate::{
+    ledger::Recheck,
     sched::RunSummary,
     store::{RunManifest, RunState},
     text::method_name,
@@ -21,6 +22,8 @@ pub struct Submission {
     pub plan: Plan,
     /// Whether another run is meant where the board is there already.
     pub again: bool,
+    /// How much of it is counted twice.
+    pub recheck: Recheck,
 }
 
 /// Why a run that is asked for is not started.
@@ -59,6 +62,7 @@ impl Driver {
             manifest,
             plan,
             again,
+            recheck,
         } = submission;
         let runs = self.scheduler.runs();
         if let Some(key) = &manifest.key
@@ -89,7 +93,7 @@ impl Driver {
                 state: run.state,
             }
             .into()),
-            Some(_) | None => Ok(self.create(&manifest, plan)?),
+            Some(_) | None => Ok(self.create(&manifest, plan, recheck)?),
         }
     }
 }

@@ -11,6 +11,7 @@ use common::{
 };
 
 use super::*;
+use crate::ledger::Recheck;
 use crate::{sched::Config, store::MemoryStore};
 
 /// A driver that is not started, with one small run.
@@ -32,7 +33,7 @@ impl Bench {
         };
         let plan = Plan::new(spec).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
-        driver.create(&manifest, plan).unwrap();
+        driver.create(&manifest, plan, Recheck::default()).unwrap();
         driver.commit().unwrap();
         Self {
             driver,

@@ -7,6 +7,7 @@ use common::{
 use proto::v1;
 
 use crate::{
+    checks::Check,
     driver::{Outcome, StatusReport},
     sched::{RunSummary, WorkerStatus},
     store::{JournalEntry, RunManifest, RunState},
@@ -105,6 +106,16 @@ fn result(outcome: &Outcome) -> v1::Result {
         quarter_turn: class(|classes| classes.quarter_turn),
         known: outcome.known.name().to_owned(),
         seconds: outcome.seconds,
+        checks: outcome.checks.iter().map(check).collect(),
+        disputed_tasks: outcome.disputed.iter().map(|task| task.0).collect(),
+    }
+}
+
+fn check(check: &Check) -> v1::Check {
+    v1::Check {
+        name: check.name.to_owned(),
+        outcome: check.outcome.name().to_owned(),
+        reason: check.reason.clone(),
     }
 }
 

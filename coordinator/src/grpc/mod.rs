@@ -12,7 +12,7 @@ pub use server::{ServeError, Server, bind};
 use tonic::Status;
 
 use crate::{
-    driver::{RequestError, Stopped, SubmitError},
+    driver::{RequestError, Stopped, SubmitError, TrustError},
     sched::ControlError,
     store::StoreError,
 };
@@ -55,6 +55,10 @@ impl From<RequestError> for Status {
             RequestError::Stopped(error) => error.into(),
             RequestError::Control(error) => error.into(),
             RequestError::Submit(error) => error.into(),
+            RequestError::Trust(TrustError::NoSuchWorker(_)) => Self::not_found(error.to_string()),
+            RequestError::Trust(TrustError::Ambiguous { .. }) => {
+                Self::failed_precondition(error.to_string())
+            }
             RequestError::Store(error) => error.into(),
         }
     }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
+    ledger::{BadRecheck, Recheck},
     sched::{Command, ControlError},
     store::{JournalCursor, RunManifest},
 };
@@ -51,8 +52,13 @@ impl Runs for RunsService {
             priority,
             again,
             idempotency_key,
+            recheck,
         } = request.into_inner();
         let spec = proto::submitted_spec(spec)?;
+        let recheck = match recheck.as_str() {
+            "" => Recheck::default(),
+            text => asked_recheck(text)?,
+        };
         let key = proto::submitted_key(&idempotency_key)?;
         // Enumerating the units of a large board takes a while: not on an async thread.
         let plan = spawn_blocking(move || Plan::new(spec))
@@ -67,6 +73,7 @@ impl Runs for RunsService {
             manifest,
             plan,
             again,
+            recheck,
         };
         let run = self.driver.submit(submission).await?;
         Ok(Response::new(encode::run(&run)))
@@ -131,6 +138,24 @@ impl Runs for RunsService {
     async fn delete(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
         let run = self.driver.delete(RunId(request.into_inner().run)).await?;
         Ok(Response::new(encode::run(&run)))
+    }
+
+    async fn recheck(
+        &self,
+        request: Request<v1::RecheckRequest>,
+    ) -> Result<Response<v1::Run>, Status> {
+        let v1::RecheckRequest { run, recheck } = request.into_inner();
+        let command = Command::Recheck(asked_recheck(&recheck)?);
+        self.control(Request::new(v1::RunRequest { run }), command)
+            .await
+    }
+
+    async fn trust(
+        &self,
+        request: Request<v1::TrustRequest>,
+    ) -> Result<Response<v1::TrustResponse>, Status> {
+        let worker = self.driver.trust(request.into_inner().worker).await?;
+        Ok(Response::new(v1::TrustResponse { worker }))
     }
 
     async fn workers(
@@ -201,4 +226,10 @@ impl RunsService {
 
 fn no_such_run(run: RunId) -> Status {
     ControlError::NoSuchRun(run).into()
+}
+
+fn asked_recheck(text: &str) -> Result<Recheck, Status> {
+    let bad = |error| Status::invalid_argument(format!("recheck: {error}"));
+    text.parse()
+        .map_err(|error: BadRecheck| bad(error.to_string()))
 }

@@ -4,11 +4,13 @@
 //! A [`Change`] is a fact that somebody decided; a [`Record`] is the one that counts; a
 //! [`JournalEntry`] is a record with what was said of it. [`fold`] knows what each makes of a task.
 
+mod draw;
 pub(crate) mod fold;
 mod recheck;
 mod refusal;
 mod trust;
 
+pub(crate) use draw::Draw;
 pub use recheck::{BadRecheck, Recheck};
 pub use refusal::{PlanMismatch, Refusal};
 pub use trust::{Trust, TrustRecord};
@@ -79,7 +81,8 @@ pub struct Record {
     pub count: u64,
     /// Who counted.
     pub worker: WorkerId,
-    /// On whose word: the worker's identity. Two counts by the same principal are one opinion.
+    /// On whose word: that of the machine which the worker runs on. Two counts by the same principal
+    /// are one opinion.
     pub principal: String,
     /// The version of the worker program.
     pub version: String,

@@ -58,6 +58,7 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await,
         Command::Cancel(run) => runs::control(to, &run, Control::Cancel).await,
         Command::Retry(run) => runs::control(to, &run, Control::Retry).await,
+        Command::Recheck(options) => runs::recheck(to, &options).await,
         Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),

@@ -8,7 +8,7 @@ use super::{
     certify::{AuditOptions, CertifyOptions},
     client::Connection,
     museum::MuseumCommand,
-    runs::{ControlOptions, ExportOptions, RunsOptions, SubmitOptions},
+    runs::{ControlOptions, ExportOptions, RecheckOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
     token::TokenOptions,
     verify::VerifyOptions,
@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// Waits until a run is over, prints its result, and exits with its outcome: 0 complete, 1
     /// cancelled, 3 contradicted
     Wait(WaitOptions),
-    /// The workers of the coordinator
+    /// The workers of the coordinator; `workers trust NAME` lets one count again that was wrong
     Workers(WorkersOptions),
     /// The runs of the coordinator
     Runs(RunsOptions),
@@ -55,6 +55,9 @@ pub(super) enum Command {
     Cancel(ControlOptions),
     /// Tries tasks again at once that were set aside after failed attempts, instead of one by one
     Retry(ControlOptions),
+    /// Counts a part of a run a second time, or all of it, also of a run that is over: it goes on
+    /// until that is done
+    Recheck(RecheckOptions),
     /// Removes a run that is over (complete, contradicted or cancelled) with all its results, for
     /// good
     Delete(ControlOptions),

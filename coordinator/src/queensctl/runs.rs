@@ -9,7 +9,7 @@ use common::{
     plan::PlanSpec,
     run::SubmitKey,
 };
-use proto::v1::{self, ListRequest, RunRequest, SubmitRequest};
+use proto::v1::{self, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
 
 use super::{
     client::{BadUsage, Connection, Unreachable},
@@ -17,7 +17,7 @@ use super::{
     output::print,
     render,
 };
-use crate::{app::task_cost, exit::Exit, text::stdout_width};
+use crate::{app::task_cost, exit::Exit, ledger::Recheck, text::stdout_width};
 
 /// Options of `runs`.
 #[derive(Clone, Debug, Args)]
@@ -32,6 +32,17 @@ pub(super) struct RunsOptions {
 pub(super) struct ControlOptions {
     /// The run: the first digits of its name, see `queensctl runs`, or last
     run: RunName,
+}
+
+/// Options of `recheck`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RecheckOptions {
+    /// The run: the first digits of its name, see `queensctl runs`, or last
+    run: RunName,
+
+    /// How much: a fraction of the tasks such as 0.1, auto, or all
+    #[arg(value_name = "PART")]
+    recheck: Recheck,
 }
 
 /// Options of `export`.
@@ -63,6 +74,11 @@ pub(super) struct SubmitOptions {
     /// Runs of higher priority are served first
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     priority: i32,
+
+    /// How much is counted a second time, by another machine where there is one: auto (2 % of the
+    /// tasks, and every worker's first counts), all, or a fraction such as 0.1
+    #[arg(long, value_name = "PART", default_value = "auto")]
+    recheck: Recheck,
 
     /// Starts another run of a board of which there is one
     #[arg(long)]
@@ -119,6 +135,7 @@ pub(super) async fn submit(
         spec: Some(spec.into()),
         priority: options.priority,
         again: options.again,
+        recheck: options.recheck.to_string(),
         idempotency_key: match &options.key {
             Some(key) => key.to_string(),
             None => format!("{:032x}", rand::random::<u128>()),
@@ -163,6 +180,20 @@ pub(super) async fn control(
         Control::Retry => connection.ask(client.retry(request)).await,
     };
     show_run(&run?, false)
+}
+
+pub(super) async fn recheck(
+    connection: &Connection,
+    options: &RecheckOptions,
+) -> anyhow::Result<Exit> {
+    let mut client = connection.connect().await?;
+    let run = options.run.find(connection, &mut client).await?;
+    let request = RecheckRequest {
+        run,
+        recheck: options.recheck.to_string(),
+    };
+    let run = connection.ask(client.recheck(request)).await?;
+    show_run(&run, false)
 }
 
 pub(super) async fn delete(

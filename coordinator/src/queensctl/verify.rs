@@ -8,7 +8,7 @@ use clap::Args;
 use super::output::print;
 use crate::{
     exit::Exit,
-    store::{self, StoreError, VerifyError},
+    store::{self, RunState, StoreError, VerifyError},
     text::tell,
 };
 
@@ -23,7 +23,11 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
     match store::verify(&options.dir) {
         Ok(report) => {
             print(&report.to_string())?;
-            Ok(Exit::Success)
+            let mut runs = report.runs.iter();
+            Ok(match runs.any(|run| run.state == RunState::Disputed) {
+                true => Exit::Contradicted,
+                false => Exit::Success,
+            })
         }
         Err(flawed @ VerifyError::Flawed(_)) => {
             tell(&format!("error: {flawed}"));

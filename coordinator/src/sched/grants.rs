@@ -9,7 +9,7 @@ use common::{
 
 use super::{
     Scheduler,
-    run::RunIx,
+    run::{self, RunIx},
     tasks::{Stage, TaskIx},
     workers::{LeaseKey, Purpose, WorkerIx},
 };
@@ -183,7 +183,7 @@ impl Scheduler {
         let in_run = &self.runs[run];
         let epoch = in_run.tasks.epoch(task);
         let alone = self.workers.elsewhere(worker).next().is_none();
-        let turned = !alone && self.draw.turned(in_run.manifest.run, task, epoch);
+        let turned = !alone && self.draw.turned(in_run.manifest.run, run::id(task), epoch);
         Choice {
             task,
             purpose: Purpose::Count,

@@ -16,7 +16,7 @@
 mod audit;
 mod clock;
 mod config;
-mod draw;
+mod disputes;
 mod grants;
 mod leases;
 mod pace;
@@ -37,7 +37,7 @@ mod workers;
 use std::collections::{BTreeMap, VecDeque};
 
 use common::{
-    plan::Plan,
+    plan::{Plan, TaskId},
     run::{RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
@@ -47,12 +47,13 @@ pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, Work
 
 use self::{
     clock::{Clock, Jitter, Ticks},
-    draw::Draw,
     run::{Run, RunIx},
     tasks::{Confirmed, Done, Stage, TaskIx},
-    workers::{Greeting, Workers, unknown_worker},
+    workers::{Greeting, WorkerIx, Workers, unknown_worker},
 };
-use crate::ledger::{Change, Recheck, RunManifest, RunState, TaskRow, TaskState};
+use crate::ledger::{
+    Change, Draw, Recheck, RunManifest, RunState, TaskRow, TaskState, Trust, TrustRecord,
+};
 
 /// A crash may lose the last leases from disk, but not from their workers. Each life of the
 /// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
@@ -225,7 +226,9 @@ impl Scheduler {
                     true => Confirmed::Elsewhere,
                     false => Confirmed::No,
                 };
-                let drawn = self.draw.chosen(in_run.manifest.run, task, in_run.recheck);
+                let drawn = self
+                    .draw
+                    .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
                 let done = Done {
                     count,
                     worker,
@@ -243,7 +246,7 @@ impl Scheduler {
                 };
                 if confirmed == Confirmed::Elsewhere {
                     self.workers.standing_mut(worker).agreed();
-                } else if drawn && !over {
+                } else if !over && (drawn || self.workers.standing(worker).faults() > 0) {
                     in_run.seconds.want(task, worker, 0);
                 }
             }
@@ -288,11 +291,17 @@ impl Scheduler {
             RunState::Cancelled if command == Command::Cancel => return Ok(before),
             RunState::Cancelled => return Err(ControlError::Cancelled(run)),
             RunState::Complete | RunState::Contradicted | RunState::Disputed => {
-                if let Command::Recheck(recheck) = command {
-                    self.recheck_from_now_on(number, recheck);
-                    return Ok(self.runs[number].state);
+                match command {
+                    Command::Recheck(recheck) => self.recheck_from_now_on(number, recheck),
+                    Command::Unpark if before == RunState::Disputed => {
+                        self.unpark(number);
+                        self.reopen(number);
+                    }
+                    Command::Pause | Command::Resume | Command::Cancel | Command::Unpark => {
+                        return Err(ControlError::Over(run));
+                    }
                 }
-                return Err(ControlError::Over(run));
+                return Ok(self.runs[number].state);
             }
         }
         let after = match command {
@@ -354,8 +363,10 @@ impl Scheduler {
         let in_run = &mut self.runs[run];
         in_run.recheck = recheck;
         let name = in_run.manifest.run;
+        self.changes
+            .push_back(Change::Recheck { run: name, recheck });
         for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-            if in_run.tasks.done(task).is_some() && self.draw.chosen(name, task, recheck) {
+            if in_run.tasks.done(task).is_some() && self.draw.chosen(name, run::id(task), recheck) {
                 in_run.tasks.draw(task);
             }
         }
@@ -368,6 +379,32 @@ impl Scheduler {
     pub fn trust(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);
         self.workers.standing_mut(worker).trust();
+        self.note_trust(worker, Trust::Trusted, "an operator vouches for it");
+    }
+
+    /// What is thought of a worker from now on is kept.
+    fn note_trust(&mut self, worker: WorkerIx, trust: Trust, reason: &str) {
+        let now = self.clock.wall(self.clock.ticks());
+        self.changes.push_back(Change::Trust(TrustRecord {
+            worker: self.workers.id(worker),
+            principal: self.workers.principal(worker),
+            name: self.workers.name(worker).to_owned(),
+            trust,
+            faults: self.workers.standing(worker).faults().into(),
+            reason: reason.to_owned(),
+            since_unix_ms: now.0,
+        }));
+    }
+
+    /// Whether a task was drawn by lot to be counted twice.
+    pub fn is_drawn(&self, run: RunId, task: TaskId) -> bool {
+        let recheck = self.by_id.get(&run).map(|&run| self.runs[run].recheck);
+        recheck.is_some_and(|recheck| self.draw.chosen(run, task, recheck))
+    }
+
+    /// How much of a run is counted twice.
+    pub fn recheck(&self, run: RunId) -> Option<Recheck> {
+        self.by_id.get(&run).map(|&run| self.runs[run].recheck)
     }
 
     /// Found on disk: counts of this worker were wrong, and if `barred` more than once.
@@ -470,6 +507,7 @@ impl Scheduler {
         }
         self.workers.forget_gone(ticks);
         self.try_parked(ticks);
+        self.end_disputed(ticks);
     }
 
     /// When [`Self::advance`] wants to be called at the latest; `None` while nobody is there to wait
@@ -500,7 +538,7 @@ impl Scheduler {
     pub fn poll_finished(&mut self) -> Option<RunId> {
         while let Some(run) = self.finished.pop_front() {
             let in_run = &self.runs[self.by_id[&run]];
-            if in_run.announced && in_run.all_done() {
+            if in_run.announced && (in_run.all_done() || in_run.state == RunState::Disputed) {
                 return Some(run);
             }
         }

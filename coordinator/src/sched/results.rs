@@ -16,7 +16,7 @@ use super::{
     trust::Consequence,
     workers::{LeaseKey, Purpose, WorkerIx},
 };
-use crate::ledger::{Change, Record, RunState};
+use crate::ledger::{Change, Record, RunState, Trust};
 
 /// Different counts of one task that are kept at most.
 const MOST_REPORTS: usize = 8;
@@ -127,7 +127,7 @@ impl Scheduler {
             epoch: partial.epoch,
             count: partial.count,
             worker: info.id,
-            principal: info.id.to_string(),
+            principal: self.workers.principal(worker),
             version: info.version.clone(),
             kernel: partial.kernel,
             orientation: partial.orientation,
@@ -148,7 +148,9 @@ impl Scheduler {
             false => Confirmed::No,
         };
         let in_run = &mut self.runs[run];
-        let drawn = self.draw.chosen(in_run.manifest.run, task, in_run.recheck);
+        let drawn = self
+            .draw
+            .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
         in_run.accept(
             task,
             Done {
@@ -168,6 +170,9 @@ impl Scheduler {
             self.runs[run].seconds.want(task, report.worker, now);
         }
         self.changes.push_back(Change::Accepted(record));
+        if self.runs[run].state == RunState::Disputed {
+            self.reopen(run);
+        }
         self.announce_if_done(run);
     }
 
@@ -267,10 +272,7 @@ impl Scheduler {
         odd.reports = vec![first, second];
         self.changes
             .push_back(Change::Quarantined { second: record });
-        if matches!(
-            in_run.state,
-            RunState::Complete | RunState::Contradicted | RunState::Disputed
-        ) {
+        if in_run.is_over() {
             self.reopen(run);
         }
         (Verdict::Conflict, reason)
@@ -327,10 +329,11 @@ impl Scheduler {
                 .filter(|other| other.count != report.count)
                 .map(|other| other.worker)
                 .collect();
-            self.accept(key, report, record);
+            // Doubts first: a crash must not keep the decision and forget what follows from it.
             for loser in losers {
                 self.fault(loser);
             }
+            self.accept(key, report, record);
             return (Verdict::Accepted, String::new());
         }
         if again {
@@ -373,8 +376,11 @@ impl Scheduler {
     fn fault(&mut self, worker: WorkerIx) {
         match self.workers.standing_mut(worker).fault() {
             Consequence::Nothing => return,
-            Consequence::Doubted => {}
+            Consequence::Doubted => {
+                self.note_trust(worker, Trust::Doubted, "a count of it was wrong");
+            }
             Consequence::Barred => {
+                self.note_trust(worker, Trust::Barred, "more than one count of it was wrong");
                 if self.workers.find_mut(worker).is_some() {
                     self.release_all(worker);
                 }
@@ -403,14 +409,16 @@ impl Scheduler {
             return;
         }
         in_run.announced = false;
-        if matches!(in_run.state, RunState::Complete | RunState::Contradicted) {
+        if in_run.is_over() {
             self.reopen(run);
         }
     }
 
     /// A run that was over is not over.
-    fn reopen(&mut self, run: RunIx) {
+    pub(super) fn reopen(&mut self, run: RunIx) {
         let in_run = &mut self.runs[run];
+        in_run.announced = false;
+        in_run.stuck_since = None;
         in_run.state = RunState::Running;
         self.changes.push_back(Change::State {
             run: in_run.manifest.run,

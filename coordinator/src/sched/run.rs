@@ -82,6 +82,8 @@ pub(super) struct Run {
     pub(super) served_before_ms: u64,
     /// When this one began to.
     pub(super) served_since: Ticks,
+    /// Since when nothing but contested tasks is left that nobody counts.
+    pub(super) stuck_since: Option<Ticks>,
     /// Completion was announced and nothing has contradicted it since.
     pub(super) announced: bool,
 }
@@ -113,6 +115,7 @@ impl Run {
             finished: Finished::default(),
             served_before_ms: 0,
             served_since: 0,
+            stuck_since: None,
             announced: false,
         }
     }
@@ -252,7 +255,23 @@ impl Run {
 
     /// Tasks are granted.
     pub(super) fn grants(&self) -> bool {
-        matches!(self.state, RunState::Running) && !self.announced
+        match self.state {
+            RunState::Running => !self.announced,
+            // Somebody may have come who can decide.
+            RunState::Disputed => !self.contested.is_empty(),
+            RunState::Paused
+            | RunState::Cancelled
+            | RunState::Complete
+            | RunState::Contradicted => false,
+        }
+    }
+
+    /// It came to an end, which a later count may undo.
+    pub(super) fn is_over(&self) -> bool {
+        match self.state {
+            RunState::Complete | RunState::Contradicted | RunState::Disputed => true,
+            RunState::Running | RunState::Paused | RunState::Cancelled => false,
+        }
     }
 
     /// Work that nobody holds.

@@ -201,10 +201,11 @@ impl Scheduler {
         match run.state {
             RunState::Running => {}
             RunState::Paused => return "the run is paused".to_owned(),
-            RunState::Cancelled
-            | RunState::Complete
-            | RunState::Contradicted
-            | RunState::Disputed => {
+            RunState::Disputed => {
+                let first = run.quarantined.first();
+                return first.map_or_else(String::new, |&task| self.why_contested(run, task));
+            }
+            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
                 return String::new();
             }
         }

@@ -378,6 +378,17 @@ impl Workers {
         one == other || machine(one) == machine(other)
     }
 
+    /// On whose word a worker counts: its machine's, since identities cost nothing.
+    pub(super) fn principal(&self, worker: WorkerIx) -> String {
+        format!("machine {:016x}", self.slots[worker as usize].machine)
+    }
+
+    /// A worker's name for people; empty if it has none, or was forgotten.
+    pub(super) fn name(&self, worker: WorkerIx) -> &str {
+        let known = self.slots[worker as usize].worker.as_ref();
+        known.map_or("", |known| &known.info.name)
+    }
+
     /// Live workers on another machine than this one's that take what they are given.
     pub(super) fn elsewhere(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
         self.live_ones().filter(move |&other| {

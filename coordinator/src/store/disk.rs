@@ -249,7 +249,7 @@ impl DiskStore {
     }
 }
 
-fn kept_recheck(files: &RunFiles, run: RunId) -> Result<Option<Recheck>, StoreError> {
+pub(super) fn kept_recheck(files: &RunFiles, run: RunId) -> Result<Option<Recheck>, StoreError> {
     let path = files.recheck();
     recover::read_if_there(&path)?
         .map(|text| manifest::decode_recheck(run, text.trim_end()))

@@ -101,6 +101,15 @@ impl Layout {
         secret_at(&self.dir.join("signing-key"))
     }
 
+    /// The directory's secret, if it has one, for readers.
+    pub(crate) fn kept_secret(&self) -> Result<Option<Secret>, StoreError> {
+        let path = self.secret();
+        match path.exists() {
+            true => secret_at(&path).map(Some),
+            false => Ok(None),
+        }
+    }
+
     fn marker(&self) -> PathBuf {
         self.dir.join(MARKER)
     }

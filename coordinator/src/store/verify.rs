@@ -17,7 +17,8 @@ use common::{
 };
 
 use super::{
-    JournalEntry, RunManifest, RunState, StoreError, SymmetricCounts,
+    JournalEntry, Recheck, RunManifest, RunState, StoreError, SymmetricCounts,
+    disk::kept_recheck,
     files::{self, Layout, Lock, Reading},
     journal::{End, Next, Reader},
     line::{Line, Link},
@@ -25,7 +26,11 @@ use super::{
     recover::{self, FoundRun},
 };
 use crate::{
-    ledger::fold::{self, Fold},
+    checks::{self, Check, Evidence, Witness},
+    ledger::{
+        Draw,
+        fold::{self, Fold},
+    },
     text::{method_name, plural},
 };
 
@@ -71,6 +76,24 @@ pub struct RunReport {
     pub live: bool,
     /// What the total was checked against, once every task is done.
     pub checks: Option<Checks>,
+    /// How its counts were checked against each other.
+    pub evidence: Evidence,
+}
+
+impl RunReport {
+    /// What the directory proves of the run's result, by name.
+    pub fn proofs(&self) -> Vec<Check> {
+        let mut all = checks::of_counts(&self.evidence);
+        all.extend(checks::of_journal(self.lines, self.tasks_done));
+        if let Some(passed) = &self.checks {
+            let symmetric = passed.counts.map(Ok);
+            let published = passed.published.then_some(true);
+            let board = self.manifest.spec.board;
+            all.extend(checks::of_total(board, symmetric.as_ref(), published));
+        }
+        all.extend(checks::not_possible());
+        all
+    }
 }
 
 /// The checks that a complete run's total passed.
@@ -121,10 +144,11 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     }
     let reading = Lock::shared(&layout)?;
     let live = matches!(reading, Reading::WhileWritten);
+    let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
     for found in recover::find_runs(&layout)? {
-        let mut audit = Audit::new(&found)?;
+        let mut audit = Audit::new(&found, draw.clone())?;
         audit.read(&mut |_, _| {})?;
         runs.push(RunReport {
             live,
@@ -166,7 +190,7 @@ pub fn verify_run(
     let reading = Lock::shared(&layout)?;
     let live = matches!(reading, Reading::WhileWritten);
     let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
-    let mut audit = Audit::new(&found)?;
+    let mut audit = Audit::new(&found, None)?;
     audit.read(visit)?;
     let report = RunReport {
         live,
@@ -196,6 +220,10 @@ struct Audit<'a> {
     found: &'a FoundRun,
     plan: Plan,
     fold: Fold,
+    witness: Witness,
+    /// `None` where the directory's secret is missing: nobody knows then what was drawn.
+    draw: Option<Draw>,
+    recheck: Recheck,
     end: End,
     /// After as many lines as the state file says.
     saved_head: Option<Link>,
@@ -206,12 +234,15 @@ struct Audit<'a> {
 }
 
 impl<'a> Audit<'a> {
-    fn new(found: &'a FoundRun) -> Result<Self, StoreError> {
+    fn new(found: &'a FoundRun, draw: Option<Draw>) -> Result<Self, StoreError> {
         let end = End::empty(&found.manifest);
         let plan = fold::plan_of(&found.manifest)?;
         Ok(Self {
             found,
             fold: Fold::new(&found.manifest, &plan),
+            witness: Witness::new(),
+            draw,
+            recheck: kept_recheck(&found.files, found.manifest.run)?.unwrap_or_default(),
             plan,
             end,
             saved_head: found.head_if_saved_at(&end),
@@ -287,6 +318,7 @@ impl<'a> Audit<'a> {
     }
 
     fn settle(&mut self, line: &Line) -> Result<(), String> {
+        self.witness.see(&line.entry);
         self.fold
             .take(&self.plan, &line.entry, line.sequence)
             .map_err(|refusal| refusal.to_string())
@@ -330,6 +362,12 @@ impl<'a> Audit<'a> {
             torn_bytes: self.torn_bytes,
             live: false,
             checks,
+            evidence: self.witness.evidence(|task| {
+                let run = self.found.manifest.run;
+                self.draw
+                    .as_ref()
+                    .is_some_and(|draw| draw.chosen(run, task, self.recheck))
+            }),
         }
     }
 }
@@ -432,9 +470,15 @@ impl fmt::Display for RunReport {
             self.quarantined.len()
         )?;
         match &self.checks {
-            Some(checks) => checks.describe(f, self.solutions),
-            None => write!(f, "  solutions  {} so far", self.solutions),
+            Some(checks) => checks.describe(f, self.solutions)?,
+            None => write!(f, "  solutions  {} so far", self.solutions)?,
         }
+        if self.checks.is_some() || self.state == RunState::Disputed {
+            for check in self.proofs() {
+                write!(f, "\n{}", checks::shown(&check))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -52,6 +52,17 @@ fn run_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
     ];
     if let Some(result) = &status.result {
         lines.push(labelled("result:", &result_text(result)?));
+        lines.extend(result.checks.iter().map(|check| {
+            let outcome = match check.outcome.as_str() {
+                "failed" => "FAILED",
+                "not_possible" => "not possible",
+                other => other,
+            };
+            labelled(
+                "check:",
+                &format!("{} {outcome}: {}", check.name, check.reason),
+            )
+        }));
     } else {
         lines.extend(progress_lines(status)?);
     }
@@ -111,6 +122,12 @@ fn progress_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
 
 fn result_text(result: &v1::Result) -> anyhow::Result<String> {
     let solutions = thousands(decimal("result.solutions", &result.solutions)?);
+    if !result.disputed_tasks.is_empty() {
+        return Ok(format!(
+            "DISPUTED, no total: the counts of some tasks contradict each other, the others add up \
+             to {solutions}"
+        ));
+    }
     let check = match result.known.as_str() {
         "matches" => "matches the known count",
         "differs" => "DIFFERS from the known count",
@@ -179,6 +196,12 @@ fn result_json(result: &v1::Result) -> Value {
             "quarter_turn": result.quarter_turn,
         })),
         "known": result.known,
+        "disputed_tasks": result.disputed_tasks,
+        "checks": result.checks.iter().map(|check| json!({
+            "name": check.name,
+            "outcome": check.outcome,
+            "reason": check.reason,
+        })).collect::<Vec<_>>(),
         "seconds": result.seconds,
     })
 }

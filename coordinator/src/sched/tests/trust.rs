@@ -290,3 +290,93 @@ fn all_counts_of_a_doubted_worker_are_compared_for_a_while() {
     assert!(counted > 0);
     assert_eq!(status.rechecks.agreed, counted as u64);
 }
+
+#[test]
+fn a_run_that_nobody_can_decide_ends_as_disputed_and_goes_on_when_somebody_comes() {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut workers = machines(1..=2);
+    let mut now = 0;
+    // One of two is wrong about one task, both ways round.
+    while scheduler.runs()[0].state == RunState::Running {
+        now += 1_000;
+        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+        for worker in &mut workers {
+            worker.sync(&mut scheduler, now);
+            for grant in std::mem::take(&mut worker.held) {
+                let wrong = worker.info.id == WorkerId(1) && grant.task == task(3);
+                worker.say(&mut scheduler, &grant, truth(grant.task) + u64::from(wrong));
+            }
+            scheduler.audit().unwrap();
+        }
+    }
+    assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
+    assert_eq!(scheduler.poll_finished(), Some(RUN));
+    assert_eq!(scheduler.total(RUN), None);
+    let status = scheduler.status(RUN, Millis(now)).unwrap();
+    assert_eq!(status.rechecks.quarantined, [TaskId(3)]);
+    // A third machine decides.
+    workers.extend(machines(3..=3));
+    drive(&mut scheduler, &mut workers, now);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+    assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Complete));
+}
+
+#[test]
+fn doubts_and_bars_are_kept_with_the_reason_and_survive_a_restart() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut workers = machines(1..=4);
+    for worker in &mut workers[1..] {
+        worker.wants = 0.0;
+        worker.sync(&mut scheduler, 0);
+    }
+    workers[0].wants = 1e9;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        workers[0].sync(&mut scheduler, 0);
+        for grant in std::mem::take(&mut workers[0].held) {
+            workers[0].say(&mut scheduler, &grant, truth(grant.task) + 8);
+            told.push(grant);
+        }
+    }
+    for worker in &workers[1..] {
+        worker.say(&mut scheduler, &told[0], truth(told[0].task));
+    }
+    let kept = changes(&mut scheduler);
+    let doubt = kept.iter().position(|change| {
+        matches!(change, Change::Trust(TrustRecord { trust: Trust::Doubted, worker, .. })
+            if *worker == WorkerId(1))
+    });
+    let decided = kept
+        .iter()
+        .rposition(|change| matches!(change, Change::Accepted(_)));
+    assert!(doubt.expect("a doubt") < decided.expect("a decision"));
+    // The next life of the coordinator knows, and counts again what the worker alone counted.
+    let mut store = MemoryStore::new();
+    let manifest = manifest(RUN, 0);
+    store.create(&manifest).unwrap();
+    store.apply(&kept).unwrap();
+    let mut second = Scheduler::new(Config::default(), 9);
+    for record in store.trust().unwrap() {
+        second.restore_distrust(record.worker, record.trust == Trust::Barred);
+    }
+    second.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
+    second.restore_recheck(RUN, Recheck::Millionths(0));
+    store
+        .scan(RUN, &mut |row| second.restore_task(RUN, row))
+        .unwrap();
+    second.restored(Millis(0));
+    second.audit().unwrap();
+    let status = second.status(RUN, Millis(0)).unwrap();
+    assert_eq!(status.rechecks.awaited, told.len() as u64 - 1);
+    drive(
+        &mut second,
+        &mut workers[1..]
+            .iter()
+            .map(|_| ())
+            .zip(2..)
+            .map(|((), id)| Puppet::new(id))
+            .collect::<Vec<_>>(),
+        1_000,
+    );
+    assert_eq!(second.total(RUN), Some(Ok(TRUTH.total)));
+}

@@ -4,15 +4,14 @@
 //! A keyed hash: the same in every life of the coordinator, and known to nobody without the key,
 //! which stays with the data.
 
-use common::run::RunId;
+use common::{plan::TaskId, run::RunId};
 use sha2::{Digest, Sha256};
 
-use super::tasks::TaskIx;
-use crate::ledger::Recheck;
+use super::Recheck;
 
 /// The lots of one data directory.
 #[derive(Clone)]
-pub(super) struct Draw {
+pub(crate) struct Draw {
     key: [u8; 32],
 }
 
@@ -27,12 +26,12 @@ impl std::fmt::Debug for Draw {
 const PARTS: u128 = 1_000_000;
 
 impl Draw {
-    pub(super) fn new(key: [u8; 32]) -> Self {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
     /// Whether a task is among those that are counted twice. A larger part holds the smaller one.
-    pub(super) fn chosen(&self, run: RunId, task: TaskIx, recheck: Recheck) -> bool {
+    pub(crate) fn chosen(&self, run: RunId, task: TaskId, recheck: Recheck) -> bool {
         let parts = recheck.parts();
         if parts == 0 {
             return false;
@@ -41,17 +40,19 @@ impl Draw {
         (lot * PARTS) >> 64 < u128::from(parts)
     }
 
-    /// Whether a lease is to be counted through the turned data.
-    pub(super) fn turned(&self, run: RunId, task: TaskIx, epoch: u64) -> bool {
-        self.word(b"turned", run, (task, epoch)) & 1 == 1
+    /// Whether a lease is to be counted through the turned data: one in eight. A worker that turns
+    /// its data sets up anew, which for frames costs about a tenth of a second; more turned tasks
+    /// would hide second counts among them better, and cost more.
+    pub(crate) fn turned(&self, run: RunId, task: TaskId, epoch: u64) -> bool {
+        self.word(b"turned", run, (task, epoch)).is_multiple_of(8)
     }
 
-    fn word(&self, purpose: &[u8], run: RunId, (task, epoch): (TaskIx, u64)) -> u64 {
+    fn word(&self, purpose: &[u8], run: RunId, (task, epoch): (TaskId, u64)) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(purpose);
         hash.update(run.0.to_be_bytes());
-        hash.update(task.to_be_bytes());
+        hash.update(task.0.to_be_bytes());
         hash.update(epoch.to_be_bytes());
         let digest = hash.finalize();
         let head = digest.first_chunk().expect("a digest has 32 bytes");
@@ -67,7 +68,7 @@ mod tests {
     fn lots_fall_as_often_as_they_should_and_differ_by_key() {
         let draws = [Draw::new([1; 32]), Draw::new([2; 32])];
         let drawn = draws.clone().map(|draw| {
-            let tasks = 0..20_000;
+            let tasks = (0..20_000).map(TaskId);
             let chosen = tasks.filter(|&task| draw.chosen(RunId(9), task, Recheck::Auto));
             chosen.collect::<Vec<_>>()
         });
@@ -77,11 +78,21 @@ mod tests {
         }
         let common = drawn[0].iter().filter(|task| drawn[1].contains(task));
         assert!(common.count() < 30);
-        let larger = |task: &TaskIx| draws[0].chosen(RunId(9), *task, Recheck::Millionths(30_000));
+        let larger = |task: &TaskId| draws[0].chosen(RunId(9), *task, Recheck::Millionths(30_000));
         assert!(drawn[0].iter().all(larger));
-        assert!((0..1_000).all(|task| draws[0].chosen(RunId(9), task, Recheck::All)));
-        assert!(!(0..1_000).any(|task| draws[0].chosen(RunId(9), task, Recheck::Millionths(0))));
-        let turned = (0..10_000).filter(|&task| draws[0].turned(RunId(9), task, 1));
-        assert!((4_500..5_500).contains(&turned.count()));
+        assert!(
+            (0..1_000)
+                .map(TaskId)
+                .all(|task| draws[0].chosen(RunId(9), task, Recheck::All))
+        );
+        assert!(!(0..1_000).map(TaskId).any(|task| draws[0].chosen(
+            RunId(9),
+            task,
+            Recheck::Millionths(0)
+        )));
+        let turned = (0..10_000)
+            .map(TaskId)
+            .filter(|&task| draws[0].turned(RunId(9), task, 1));
+        assert!((1_000..1_500).contains(&turned.count()));
     }
 }
