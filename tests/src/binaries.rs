@@ -16,6 +16,8 @@ pub struct Binaries {
     pub worker: PathBuf,
     /// `queensctl`.
     pub queensctl: PathBuf,
+    /// The example of a client in Rust.
+    pub example: PathBuf,
 }
 
 /// Builds the programs in the profile of the running test, next to it: a test may be run alone,
@@ -47,6 +49,8 @@ fn build() -> Binaries {
             "coordinator",
             "-p",
             "worker",
+            "-p",
+            "submit-and-follow",
             "--bins",
         ])
         .args([
@@ -74,5 +78,6 @@ fn build() -> Binaries {
         coordinator: executable("coordinator"),
         worker: executable("worker"),
         queensctl: executable("queensctl"),
+        example: executable("submit-and-follow"),
     }
 }

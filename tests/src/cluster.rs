@@ -61,6 +61,20 @@ impl Cluster {
         process
     }
 
+    /// Starts the coordinator without an end: it waits for runs to be submitted.
+    pub fn serving(&self) -> Process {
+        let mut command = Command::new(&binaries().coordinator);
+        command
+            .args(&self.run)
+            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(BRISK);
+        let process = Process::start("the coordinator", &mut command);
+        process.stderr_line("listening on");
+        process
+    }
+
     /// The coordinator's command line.
     pub fn coordinator_command(&self) -> Command {
         let mut command = Command::new(&binaries().coordinator);

@@ -4,18 +4,18 @@
 //! paper takes them, each with all row sets B and D and without the weights that let a run leave most
 //! frames out.
 
+use std::sync::Arc;
+
 use super::{
-    geometry::Kind,
+    geometry::{Kind, Quadrant},
     halves::HalfBoardMaker,
     parts::{Bottoms, Parts, Tops},
     plan::{Division, Frame},
     qjoin::QJoin,
-    quarter::{Quarter, QuarterMaker},
     shelf::Shelf,
 };
 use crate::{
     board::Board,
-    frames::geometry::Quadrant,
     kernel::Kernel,
     method::Layout,
     plan::{BadSpec, PlanSpec},
@@ -36,6 +36,8 @@ pub struct Group {
     pub queens: u32,
     /// Queens in P.
     pub top_queens: u32,
+    /// How many sets of columns P and Q may have.
+    pub column_sets: [u64; 2],
     /// How many frames (A, C) there are.
     pub frames: u64,
     /// How many of them a run counts; the others are images of these.
@@ -98,11 +100,13 @@ impl Survey {
             let least = u32::from(kind == Kind::TypeTwo);
             for queens in least..=side {
                 let top_queens = queens - least;
-                let frames = sets.count(top_queens) as u64 * sets.count(queens) as u64;
+                let column_sets = [top_queens, side - queens].map(|size| sets.count(size) as u64);
+                let frames = column_sets[0] * column_sets[1];
                 groups.push(Group {
                     kind,
                     queens,
                     top_queens,
+                    column_sets,
                     frames,
                     planned: 0,
                 });
@@ -125,39 +129,6 @@ impl Survey {
         groups.find(|group| {
             inside && (group.top_queens, group.queens) == (a.count_ones(), c.count_ones())
         })
-    }
-
-    /// All quarter boards of one quadrant with so many queens on squares that no middle queen of the
-    /// group attacks: counted from all column sets, or estimated from `most` random ones.
-    pub fn quarter_boards(
-        &self,
-        group: Group,
-        queens: u32,
-        most: usize,
-        random_below: &mut dyn FnMut(u64) -> u64,
-    ) -> (f64, bool) {
-        let sets = self.division.sets();
-        let geometry = self.division.geometry(group.kind, false);
-        let mut maker = QuarterMaker::new(geometry, Quadrant::P);
-        let mut list = Quarter::default();
-        let all = sets.of_size(queens);
-        let chosen: Vec<u32> = match all.len() <= most {
-            true => all.to_vec(),
-            false => (0..most)
-                .map(|_| all[below(all.len(), random_below)])
-                .collect(),
-        };
-        let mut sum = 0.0;
-        for &columns in &chosen {
-            maker.make(sets, columns, &mut list);
-            sum += (0..all.len())
-                .map(|rank| list.rows(rank).len() as f64)
-                .sum::<f64>();
-        }
-        (
-            sum / chosen.len() as f64 * all.len() as f64,
-            chosen.len() < all.len(),
-        )
     }
 
     /// A random frame of a group: A and C.
@@ -204,8 +175,8 @@ impl Survey {
                 .zip(quadrants)
                 .zip([a, full & !c, c, full & !a])
         {
-            let mut list = Quarter::default();
-            QuarterMaker::new(geometry, quadrant).make(sets, columns, &mut list);
+            let mut list = Arc::default();
+            shelf.get(sets, geometry, quadrant, columns, &mut list);
             let ranks = 0..sets.count(columns.count_ones());
             *count = ranks.map(|rank| list.rows(rank).len() as f64).sum();
         }

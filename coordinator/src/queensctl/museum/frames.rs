@@ -24,9 +24,6 @@ const MOST_LISTED: u8 = 12;
 /// The largest board of which all quarter boards are listed.
 const MOST_TAKEN_APART: u8 = 15;
 
-/// Column sets whose quarter boards are listed, before others are left out.
-const MOST_COLUMN_SETS: usize = 64;
-
 /// What is looked at of one frame: some seconds' worth at N = 28 for all groups together.
 const EFFORT: Effort = Effort {
     halves: 1 << 20,
@@ -103,7 +100,6 @@ fn number(value: f64, sampled: bool) -> String {
 
 /// What is known of the frames of one group.
 struct Row {
-    quarter_boards: [(f64, bool); 2],
     mean: Lists,
     looked_at: u64,
 }
@@ -153,7 +149,16 @@ fn table(
         #[expect(clippy::cast_precision_loss, reason = "frames are few")]
         let frames = group.frames as f64;
         whole += weight * frames * mean.solutions;
-        let estimated = mean.sampled || row.looked_at < group.frames;
+        // Each set of columns is as likely in a random frame as any other.
+        let some = row.looked_at < group.frames;
+        #[expect(clippy::cast_precision_loss, reason = "sets are few")]
+        let quarters = |quadrant: usize| {
+            number(
+                mean.quarters[quadrant] * group.column_sets[quadrant] as f64,
+                some,
+            )
+        };
+        let estimated = mean.sampled || some;
         sampled |= estimated;
         let each = match mean.solutions > 0.0 {
             true => number(mean.pairs / mean.solutions, estimated),
@@ -164,10 +169,10 @@ fn table(
             group.queens.to_string(),
             thousands(group.frames.into()),
             thousands(group.planned.into()),
-            number(row.quarter_boards[0].0, row.quarter_boards[0].1),
-            number(row.quarter_boards[1].0, row.quarter_boards[1].1),
-            number(mean.quarters[0], estimated),
-            number(mean.quarters[1], estimated),
+            quarters(0),
+            quarters(1),
+            number(mean.quarters[0], some),
+            number(mean.quarters[1], some),
             number(mean.halves[0], estimated),
             number(mean.halves[1], estimated),
             number(mean.pairs, estimated),
@@ -234,8 +239,6 @@ fn row(
     random_below: &mut dyn FnMut(u64) -> u64,
 ) -> Row {
     let side = u32::from(options.n.n()) / 2;
-    let quarter_boards = [group.top_queens, side - group.queens]
-        .map(|queens| survey.quarter_boards(group, queens, MOST_COLUMN_SETS, random_below));
     let frames: Vec<(u32, u32)> = if options.n.n() <= MOST_WHOLE {
         let sets = |queens: u32| (0..1u32 << side).filter(move |set| set.count_ones() == queens);
         sets(group.top_queens)
@@ -262,11 +265,7 @@ fn row(
         mean.solutions += lists.solutions * share;
         mean.sampled |= lists.sampled;
     }
-    Row {
-        quarter_boards,
-        mean,
-        looked_at,
-    }
+    Row { mean, looked_at }
 }
 
 fn open(
@@ -288,8 +287,8 @@ fn open(
         );
     };
     let effort = Effort {
-        halves: 1 << 24,
-        pairs: 1 << 30,
+        halves: 1 << 22,
+        pairs: 1 << 28,
     };
     let lists = survey.lists(group, (a, c), effort, random_below);
     print(&format!(
