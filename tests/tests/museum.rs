@@ -159,3 +159,123 @@ fn one_solution_of_a_huge_board() {
     assert_eq!(stdout(&["place", "--n", "1"]), "Q");
     assert_eq!(queensctl(&["place", "--n", "0"]).code, Some(2));
 }
+
+#[test]
+fn documents_are_printed_in_their_layout_with_ours_beside() {
+    let boards = stdout(&["ladder", "--as", "next-permutation"]);
+    assert!(
+        boards.starts_with("solution No.1\na b c d e f g h\nq . . . . . . . 1\n"),
+        "{boards}"
+    );
+    let last = "92 solutions; 8 queens on 64 squares stand in 4,426,165,368 ways, one a row and a column in \
+                40,320, of which next_permutation visits 40,320";
+    assert_eq!(boards.lines().last(), Some(last));
+
+    let list = stdout(&["ladder", "--as", "list-comprehension", "--max-n", "8"]);
+    let counts: Vec<_> = list
+        .lines()
+        .skip(1)
+        .map(|line| line.split_once(' ').unwrap().0)
+        .collect();
+    assert_eq!(counts, ["(4,2)", "(5,10)", "(6,4)", "(7,40)", "(8,92)"]);
+    assert!(
+        list.lines().last().unwrap().ends_with("84,557,168,640"),
+        "{list}"
+    );
+
+    let hiroi = stdout(&[
+        "ladder",
+        "--as",
+        "hiroi",
+        "--max-n",
+        "9",
+        "--time-limit",
+        "600",
+    ]);
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let lines: Vec<_> = hiroi.lines().map(words).collect();
+    let line = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for expected in [
+        "queens : 8 : 9",
+        "solutions : 92 : 352",
+        "(0) : 0.003 : 0.023",
+    ] {
+        assert!(lines.contains(&line(expected)), "{expected}: {hiroi}");
+    }
+
+    let suzuki = stdout(&["ladder", "--as", "suzuki"]);
+    assert!(
+        suzuki.starts_with("1\n 0 2 4 1 3 \n+-+-+-+-+-+\n|O| | | | |\n"),
+        "{suzuki}"
+    );
+
+    let haginoya = stdout(&[
+        "ladder",
+        "--as",
+        "haginoya",
+        "--max-n",
+        "18",
+        "--time-limit",
+        "60",
+    ]);
+    assert_eq!(haginoya.matches("printed rounded").count(), 2, "{haginoya}");
+    let lines: Vec<_> = haginoya.lines().map(words).collect();
+    let qjh = "QJH 25.37 3:17.60 24:07.40 3:05:28.20 27:08:40.50 table 4, Core2 Duo T8100 2.1 GHz";
+    assert!(lines.contains(&line(qjh)), "{haginoya}");
+    assert!(haginoya.contains("\nframes, N = 18"), "{haginoya}");
+    assert_eq!(queensctl(&["ladder", "--as", "nobody"]).code, Some(2));
+}
+
+#[test]
+fn tries_are_reproduced_from_a_seed() {
+    let arguments = ["place", "--n", "8", "--tries", "--seed", "1"];
+    let table = stdout(&arguments);
+    assert_eq!(stdout(&arguments), table);
+    for printed in [3955, 1754, 51, 1140, 1155, 88, 2479, 307, 370, 1471] {
+        let in_column = |line: &str| line.split_whitespace().nth(1) == Some(&printed.to_string());
+        assert!(table.lines().any(in_column), "{printed}: {table}");
+    }
+}
+
+#[test]
+fn frames_are_shown_and_opened() {
+    for (n, total) in [("8", " 92; published: 92"), ("9", " 352; published: 352")] {
+        let table = stdout(&["frames", "--n", n]);
+        assert!(table.contains(total), "{table}");
+        assert_eq!(table.contains("Table 3"), n == "9", "{table}");
+    }
+    let opened = stdout(&["frames", "--n", "8", "--a", "0b0101", "--c", "10"]);
+    for line in [
+        "solutions                              6",
+        "quarter boards P                       8",
+    ] {
+        assert!(
+            opened.lines().any(|found| found == line),
+            "{line}: {opened}"
+        );
+    }
+    let end =
+        "6 solutions; + holds, - fails, . not asked. Representatives: 2 of class a, 0 of b, 0 of c";
+    assert_eq!(opened.lines().last(), Some(end));
+    let refused = queensctl(&["frames", "--n", "8", "--a", "1", "--c", "3"]);
+    assert_eq!(refused.code, Some(1), "{refused:#?}");
+    assert!(refused.stderr.contains("no frame of N = 8"), "{refused:#?}");
+    assert_eq!(
+        queensctl(&["frames", "--n", "8", "--a", "x", "--c", "3"]).code,
+        Some(2)
+    );
+    let estimated = stdout(&[
+        "frames",
+        "--n",
+        "20",
+        "--a",
+        "0b1010100110",
+        "--c",
+        "0b0101101001",
+    ]);
+    assert!(estimated.contains("half boards above"), "{estimated}");
+}

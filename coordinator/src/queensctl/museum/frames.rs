@@ -92,7 +92,8 @@ fn number(value: f64, sampled: bool) -> String {
         reason = "below 1e9"
     )]
     let whole = value.round() as u128;
-    match value.fract() < 0.005 || value >= 1e4 {
+    // Means of whole numbers may miss one by a rounding error.
+    match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
         true => format!("{mark}{}", thousands(whole)),
         false => format!("{mark}{value:.2}"),
     }
