@@ -14,7 +14,7 @@ use common::{
 use super::{
     Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Recheck, Record, Refusal,
     RunManifest, RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState, Trust,
-    TrustRecord,
+    TrustRecord, segments::SEGMENT_BYTES,
 };
 
 /// A store that can be closed and opened again.
@@ -30,6 +30,7 @@ pub(super) trait Bench {
 pub(super) struct OnDisk {
     store: Option<DiskStore>,
     dir: tempfile::TempDir,
+    segment_bytes: u64,
 }
 
 impl OnDisk {
@@ -38,6 +39,15 @@ impl OnDisk {
         Self {
             store: Some(DiskStore::open(dir.path()).unwrap()),
             dir,
+            segment_bytes: SEGMENT_BYTES,
+        }
+    }
+
+    /// One whose journals have a segment for every line or two.
+    pub(super) fn in_segments() -> Self {
+        Self {
+            segment_bytes: 700,
+            ..Self::new()
         }
     }
 
@@ -54,7 +64,9 @@ impl Bench for OnDisk {
     type Store = DiskStore;
 
     fn store(&mut self) -> &mut DiskStore {
-        self.store.as_mut().unwrap()
+        let store = self.store.as_mut().unwrap();
+        store.set_segment_bytes(self.segment_bytes);
+        store
     }
 
     fn reopen(&mut self) {
@@ -486,6 +498,11 @@ fn symmetric_solutions_stay_with_the_run(mut bench: impl Bench) {
 #[test]
 fn the_disk_conforms() {
     suite(OnDisk::new);
+}
+
+#[test]
+fn the_disk_conforms_in_segments() {
+    suite(OnDisk::in_segments);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::{
     manifest::{self, SavedState},
     recover::{self, FoundRun, Replayed},
     rows::{BadRows, Rows},
+    segments,
     stage::{self, Known, Staged},
     trust::TrustLog,
 };
@@ -75,13 +76,16 @@ impl DiskStore {
         recover::remove_deleted(&layout)?;
         let found = recover::find_runs(&layout)?
             .into_iter()
-            .map(|run| Ok((fold::plan_of(&run.manifest)?, run)))
+            .map(|run| {
+                segments::exists(&run.files.journal(), true)?;
+                Ok((fold::plan_of(&run.manifest)?, run))
+            })
             .map(|run: Result<_, StoreError>| run.map(|(plan, run)| (run, plan)))
             .collect::<Result<Vec<_>, _>>()?;
         let (rows, replayed) = recover::open_rows(&layout, &found)?;
         let mut runs = HashMap::new();
         for ((run, plan), Replayed { end, elapsed_ms }) in found.into_iter().zip(replayed) {
-            let journal = Journal::open(&run.files.journal(), plan.hash(), end)?;
+            let journal = Journal::open(&run.files.journal(), &run.manifest, end)?;
             let recheck = kept_recheck(&run.files, run.manifest.run)?;
             let state = run.saved.map_or(RunState::Running, |saved| saved.state);
             let name = run.manifest.run;
@@ -108,6 +112,14 @@ impl DiskStore {
             poison: None,
             _lock: lock,
         })
+    }
+
+    /// Seals segments of so many bytes, in runs that are there.
+    #[cfg(test)]
+    pub(super) fn set_segment_bytes(&mut self, bytes: u64) {
+        for run in self.runs.values_mut() {
+            run.journal.set_segment_bytes(bytes);
+        }
     }
 
     #[cfg(test)]
@@ -359,6 +371,7 @@ impl Store for DiskStore {
             files: run.files(&self.layout),
             manifest: run.stored.manifest.clone(),
             saved: None,
+            seals: Vec::new(),
         };
         Ok(recover::refold(&found, &run.plan, &run.journal.end())?.total())
     }

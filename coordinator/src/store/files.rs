@@ -5,7 +5,9 @@
 //! DIR/lock                        locked by the process that writes; holds its process id
 //! DIR/runs/<run>/manifest.json    what the run is; written last, so it seals the run
 //! DIR/runs/<run>/state.json       paused, complete, …, and how long the journal was then
-//! DIR/runs/<run>/journal.jsonl    the records
+//! DIR/runs/<run>/journal.jsonl    the last records
+//! DIR/runs/<run>/journal.000001.jsonl, …   those before, in sealed segments
+//! DIR/runs/<run>/journal.000001.seal, …    how the journal was when each was sealed
 //! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they were counted
 //! DIR/runs/<run>.deleted          a run that is being removed
 //! DIR/runs/<run>/recheck.json     how much of it is counted twice, if somebody has said

@@ -2,15 +2,19 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
 
-use common::plan::{Plan, PlanHash};
+use common::{
+    plan::{Plan, PlanHash},
+    run::RunId,
+};
 
 use super::{
     JournalEntry, RunManifest, StoreError, files,
     line::{BadLine, Line, Link, MAX_LINE_BYTES, Stamp},
+    segments::{self, SEGMENT_BYTES, Segments},
 };
 use crate::descriptors;
 
@@ -94,9 +98,14 @@ impl End {
 /// A journal open for appending.
 pub(crate) struct Journal {
     path: PathBuf,
+    run: RunId,
     plan: PlanHash,
     medium: Box<dyn Medium>,
     end: End,
+    /// Sealed segments, and the bytes that they hold.
+    sealed: (u64, u64),
+    /// A segment of so many bytes is sealed.
+    segment_bytes: u64,
 }
 
 impl Journal {
@@ -106,23 +115,38 @@ impl Journal {
             .map_err(files::failed("create", path))?;
         Ok(Self {
             path: path.to_owned(),
+            run: manifest.run,
             plan: manifest.plan,
             medium: Box::new(Appended::at(path)),
             end: End::empty(manifest),
+            sealed: (0, 0),
+            segment_bytes: SEGMENT_BYTES,
         })
     }
 
     /// Opens a journal whose whole lines end at `end`, cutting what follows: its bytes are kept in
     /// a file beside the journal.
-    pub(crate) fn open(path: &Path, plan: PlanHash, end: End) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, manifest: &RunManifest, end: End) -> Result<Self, StoreError> {
+        let sealed = segments::sealed(path).map_err(files::failed("read", path))?;
+        let sealed = (sealed.len() as u64, segments::bytes(&sealed));
+        let Some(in_file) = end.bytes.checked_sub(sealed.1) else {
+            let what = format!(
+                "its sealed segments hold {} bytes, and only the first {} are whole lines",
+                sealed.1, end.bytes
+            );
+            return Err(StoreError::damaged(path, None, what));
+        };
         let mut file = descriptors::open(|| OpenOptions::new().read(true).append(true).open(path))
             .map_err(files::failed("open", path))?;
-        cut_tail(&mut file, path, end.bytes)?;
+        cut_tail(&mut file, path, in_file)?;
         Ok(Self {
             path: path.to_owned(),
-            plan,
+            run: manifest.run,
+            plan: manifest.plan,
             medium: Box::new(Appended::at(path)),
             end,
+            sealed,
+            segment_bytes: SEGMENT_BYTES,
         })
     }
 
@@ -178,12 +202,31 @@ impl Journal {
             // even this fails, the restart cuts the torn line and keeps whole ones: they are true.
             let _ = self
                 .medium
-                .cut(self.end.bytes)
+                .cut(self.end.bytes - self.sealed.1)
                 .and_then(|()| self.medium.sync());
             return Err(files::failed("write", &self.path)(error));
         }
         self.end = end;
+        self.seal_if_full();
         Ok(())
+    }
+
+    /// Begins a new segment. What was appended is kept in any case, so an error is told and tried
+    /// again after the next group.
+    fn seal_if_full(&mut self) {
+        if self.end.bytes - self.sealed.1 < self.segment_bytes {
+            return;
+        }
+        let number = self.sealed.0 + 1;
+        match segments::seal(&self.path, self.run, (number, &self.end)) {
+            Ok(()) => self.sealed = (number, self.end.bytes),
+            Err(error) => tracing::warn!("segment {number} is sealed later: {error}"),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
+        self.segment_bytes = bytes;
     }
 }
 
@@ -251,16 +294,11 @@ pub(crate) enum Next<'a> {
     End,
 }
 
-impl Reader<BufReader<File>> {
+impl Reader<Segments> {
     /// Reads from a line that starts at byte `offset` on.
     pub(crate) fn open(path: &Path, offset: u64) -> Result<Self, StoreError> {
-        let open = || {
-            let mut file = descriptors::open(|| File::open(path))?;
-            file.seek(SeekFrom::Start(offset))?;
-            Ok(BufReader::with_capacity(1 << 16, file))
-        };
         Ok(Self {
-            input: open().map_err(files::failed("read", path))?,
+            input: Segments::open(path, offset).map_err(files::failed("read", path))?,
             buffer: Vec::new(),
             offset,
         })

@@ -16,6 +16,7 @@ mod manifest;
 mod memory;
 mod recover;
 mod rows;
+mod segments;
 mod stage;
 mod trust;
 mod verify;

@@ -20,6 +20,7 @@ use super::{
     line::{Line, Link},
     manifest::{self, SavedState},
     rows::{BadRows, Rows},
+    segments::{self, Seal},
 };
 use crate::ledger::fold::{Fold, Row};
 
@@ -36,6 +37,8 @@ pub(crate) struct FoundRun {
     pub(crate) manifest: RunManifest,
     /// None while its state never changed.
     pub(crate) saved: Option<SavedState>,
+    /// How its journal was when segments of it were sealed.
+    pub(crate) seals: Vec<Seal>,
 }
 
 /// Every run of a data directory, in order of creation.
@@ -79,7 +82,7 @@ pub(crate) fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, 
         let what = format!("it is of run {}", manifest.run);
         return Err(StoreError::damaged(&path, None, what));
     }
-    if !files.journal().exists() {
+    if !segments::exists(&files.journal(), false)? {
         let path = files.journal();
         return Err(StoreError::damaged(&path, None, "it is missing"));
     }
@@ -88,10 +91,12 @@ pub(crate) fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, 
         .map(|text| manifest::decode_state(run, text.trim_end()))
         .transpose()
         .map_err(|what| StoreError::damaged(&path, None, what))?;
+    let seals = segments::seals(&files.journal(), run)?;
     Ok(Some(FoundRun {
         files,
         manifest,
         saved,
+        seals,
     }))
 }
 
@@ -143,6 +148,29 @@ impl FoundRun {
         Ok(())
     }
 
+    /// What is wrong with a line that ends at `end` where a segment was sealed.
+    pub(crate) fn check_seals(&self, end: &End) -> Result<(), String> {
+        let here = |seal: &&Seal| seal.lines == end.lines;
+        match self.seals.iter().find(here) {
+            Some(seal) if seal.head != end.head => Err(format!(
+                "it is not the line with which segment {} was sealed",
+                seal.segment
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong with a journal that ends at `end`, though segments of it were sealed later.
+    pub(crate) fn check_all_seals(&self, end: &End) -> Result<(), String> {
+        match self.seals.iter().find(|seal| seal.lines > end.lines) {
+            Some(seal) => Err(format!(
+                "it has {} whole lines, but had {} when segment {} was sealed",
+                end.lines, seal.lines, seal.segment
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What is wrong if the journal that ends at `end`, with `head` after [`SavedState::lines`]
     /// lines, is not the one that the state was saved with.
     pub(crate) fn check_saved(&self, end: &End, head: Option<Link>) -> Result<(), StoreError> {
@@ -183,10 +211,15 @@ impl FoundRun {
     ) -> Result<End, E> {
         let start = End::empty(&self.manifest);
         let mut head = self.head_if_saved_at(&start);
+        let path = self.files.journal();
         let end = self.walk(start, |line, after| {
             head = head.or(self.head_if_saved_at(after));
+            self.check_seals(after)
+                .map_err(|what| damaged_line(&path, line.sequence, what))?;
             visit(line, after)
         })?;
+        self.check_all_seals(&end)
+            .map_err(|what| StoreError::damaged(&path, None, what))?;
         self.check_saved(&end, head)?;
         Ok(end)
     }

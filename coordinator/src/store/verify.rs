@@ -282,6 +282,9 @@ impl<'a> Audit<'a> {
             }
         }
         if !self.lost && self.flaws.is_empty() {
+            if let Err(what) = self.found.check_all_seals(&self.end) {
+                self.flaw(None, what);
+            }
             self.check_saved()?;
         }
         Ok(())
@@ -313,6 +316,9 @@ impl<'a> Audit<'a> {
             .stamp
             .as_ref()
             .map_or(self.end.fence, |stamp| stamp.fence);
+        if let Err(what) = self.found.check_seals(&self.end) {
+            self.flaw(Some(number), what);
+        }
         let saved_head = self.found.head_if_saved_at(&self.end);
         self.saved_head = self.saved_head.or(saved_head);
     }
