@@ -117,24 +117,34 @@ pub(crate) struct Needs {
     pub(crate) whole: u64,
 }
 
-/// What any crew needs for the tasks of one plan.
-enum PlanNeeds {
+/// The memory that crews need for the tasks of one plan.
+#[derive(Debug)]
+pub struct PlanNeeds(ByMethod);
+
+#[derive(Debug)]
+enum ByMethod {
     Rows,
     Frames(frames::FrameNeeds),
 }
 
 impl PlanNeeds {
-    fn new(plan: &Plan) -> Self {
-        match plan.division() {
-            Division::Rows(_) => Self::Rows,
-            Division::Frames(division) => Self::Frames(frames::FrameNeeds::new(division)),
-        }
+    /// Of `plan`.
+    pub fn new(plan: &Plan) -> Self {
+        Self(match plan.division() {
+            Division::Rows(_) => ByMethod::Rows,
+            Division::Frames(division) => ByMethod::Frames(frames::FrameNeeds::new(division)),
+        })
+    }
+
+    /// The least with which so many threads can count together, in bytes.
+    pub fn least_bytes(&self, threads: NonZeroU16) -> u64 {
+        self.of(threads).least
     }
 
     /// What a crew of so many threads needs.
     fn of(&self, threads: NonZeroU16) -> Needs {
-        match self {
-            Self::Rows => {
+        match &self.0 {
+            ByMethod::Rows => {
                 // Threads of one crew would take turns.
                 let all = rows::memory_bytes().saturating_mul(threads.get().into());
                 Needs {
@@ -142,7 +152,7 @@ impl PlanNeeds {
                     whole: all,
                 }
             }
-            Self::Frames(needs) => needs.of(threads.get().into()),
+            ByMethod::Frames(needs) => needs.of(threads.get().into()),
         }
     }
 }

@@ -84,6 +84,7 @@ impl Budget {
 }
 
 /// What the frames of one board need of a crew.
+#[derive(Debug)]
 pub(crate) struct FrameNeeds {
     classes: Vec<Need>,
     typical: Typical,
@@ -118,6 +119,7 @@ impl FrameNeeds {
 }
 
 /// What the frames of a class need of a crew.
+#[derive(Debug)]
 struct Need {
     class: (Kind, u32),
     key_bits: u32,

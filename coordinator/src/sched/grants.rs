@@ -9,6 +9,7 @@ use common::{
 
 use super::{
     Scheduler,
+    clock::Ticks,
     run::{self, RunIx},
     tasks::{Stage, TaskIx},
     workers::{LeaseKey, Purpose, WorkerIx},
@@ -60,7 +61,7 @@ impl Scheduler {
         let mut budget = self.budget(worker, request.seconds_wanted, reply);
         let now = self.clock.ticks();
         for run in self.order.clone() {
-            let served = self.runs[run].grants() && !self.workers.get(worker).declines(run, now);
+            let served = self.serves(run, worker, now);
             if !served {
                 continue;
             }
@@ -78,6 +79,13 @@ impl Scheduler {
         if reply.grants.is_empty() {
             self.grant_copies(worker, budget, reply);
         }
+    }
+
+    /// Whether tasks of `run` are handed to `worker`: not those that it would give back.
+    fn serves(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
+        let known = self.workers.get(worker);
+        let asked = &self.runs[run];
+        asked.grants() && !known.declines(run, now) && asked.lacks_memory(&known.info).is_none()
     }
 
     fn give(&mut self, (run, worker): (RunIx, WorkerIx), choice: Choice, reply: &mut SyncReply) {
@@ -211,7 +219,7 @@ impl Scheduler {
         budget.tasks_at_most = budget.tasks_at_most.min(idle);
         let now = self.clock.ticks();
         for run in self.order.clone() {
-            let served = self.runs[run].grants() && !self.workers.get(worker).declines(run, now);
+            let served = self.serves(run, worker, now);
             while served && !budget.is_spent() {
                 let Some(task) = self.choose_straggler(run, worker) else {
                     break;

@@ -5,7 +5,7 @@ use common::sync::{SyncReply, SyncRequest};
 use super::{
     Scheduler,
     clock::Ticks,
-    run::Run,
+    run::{Run, memory_bytes},
     tasks::{Stage, TaskIx},
     workers::WorkerIx,
 };
@@ -101,7 +101,21 @@ impl Scheduler {
                 (declined.until - now).div_ceil(1_000)
             );
         }
-        let first = self.order.iter().find(|&&run| self.runs[run].grants());
+        let mut served = self.order.iter().filter(|&&run| self.runs[run].grants());
+        let first = served.clone().next();
+        let lacking =
+            served.find_map(|&run| Some((run, self.runs[run].lacks_memory(&known.info)?)));
+        if let Some((run, least)) = lacking {
+            let Run { manifest, .. } = &self.runs[run];
+            return format!(
+                "tasks of run {} (N = {}) take at least {least} bytes of memory with {} threads, and \
+                 the worker has {}: give it more with --memory, or fewer --threads",
+                manifest.run,
+                manifest.spec.board,
+                known.info.threads,
+                memory_bytes(&known.info)
+            );
+        }
         match first {
             Some(&run) => {
                 let why = self.why_still(run);

@@ -1,14 +1,19 @@
 //! One run: its tasks, what waits, what is out, what is odd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+};
 
 use common::{
     board::Board,
     count::Orientation,
+    crews::PlanNeeds,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
     run::TaskRef,
     sample::Finished,
+    sync::WorkerInfo,
 };
 
 use super::{
@@ -49,6 +54,7 @@ pub(super) struct Odd {
 pub(super) struct Run {
     pub(super) manifest: RunManifest,
     pub(super) plan: Plan,
+    needs: PlanNeeds,
     pub(super) state: RunState,
     pub(super) tasks: TaskTable,
     /// How far above a task's highest known epoch there may be leases that a crash lost.
@@ -88,11 +94,19 @@ pub(super) struct Run {
     pub(super) announced: bool,
 }
 
+/// What all threads of a worker may hold together, in bytes.
+pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
+    worker
+        .memory_bytes_per_thread
+        .saturating_mul(worker.threads.into())
+}
+
 impl Run {
     pub(super) fn new(manifest: RunManifest, plan: Plan, state: RunState) -> Self {
         let tasks = TaskTable::new(&plan);
         Self {
             manifest,
+            needs: PlanNeeds::new(&plan),
             plan,
             state,
             tasks,
@@ -125,6 +139,14 @@ impl Run {
         let board = Board::new(1).expect("the smallest board");
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows));
         Self::new(manifest, plan.expect("it has a plan"), RunState::Cancelled)
+    }
+
+    /// The least memory with which a worker can count its tasks, if this one has less, in bytes.
+    pub(super) fn lacks_memory(&self, worker: &WorkerInfo) -> Option<u64> {
+        let threads = u16::try_from(worker.threads).unwrap_or(u16::MAX);
+        let threads = NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN);
+        let least = self.needs.least_bytes(threads);
+        (memory_bytes(worker) < least).then_some(least)
     }
 
     /// How long it has been served, in milliseconds of the scheduler's own time; at least 1, which

@@ -44,6 +44,18 @@ fn a_measured_worker_gets_what_it_wants_in_seconds() {
 }
 
 #[test]
+fn a_worker_gets_nothing_that_its_memory_does_not_hold() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.memory_bytes_per_thread = 1 << 10;
+    let reply = worker.sync(&mut scheduler, 0);
+    assert!(reply.grants.is_empty(), "{:?}", reply.grants);
+    assert!(reply.reason.contains("memory"), "{}", reply.reason);
+    worker.info.memory_bytes_per_thread = 1 << 30;
+    assert!(!worker.sync(&mut scheduler, 20_000).grants.is_empty());
+}
+
+#[test]
 fn nothing_is_granted_for_no_reason() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
