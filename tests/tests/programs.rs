@@ -527,6 +527,42 @@ fn interrupting_queensctl_is_told_by_its_exit_code() {
 }
 
 #[test]
+fn the_programs_document_themselves_for_shells_and_man() {
+    let dir = tempfile::tempdir().unwrap();
+    let man = dir.path().join("man1");
+    let programs = binaries();
+    for (program, word, pages) in [
+        (&programs.coordinator, "--data-dir", &["coordinator.1"][..]),
+        (&programs.worker, "--spool", &["worker.1", "worker-count.1"]),
+        (
+            &programs.queensctl,
+            "submit",
+            &["queensctl.1", "queensctl-submit.1"],
+        ),
+    ] {
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(program);
+            Process::run("the program", command.args(arguments))
+        };
+        let end = run(&["--completions", "bash"]);
+        assert_eq!(end.code, Some(0), "{end:#?}");
+        assert!(end.stdout.contains(word), "{end:#?}");
+        let script = dir.path().join("completions");
+        fs::write(&script, &end.stdout).unwrap();
+        let read = Command::new("bash").arg("-n").arg(&script).status();
+        assert!(read.expect("bash runs").success(), "{}", end.stdout);
+        check_refused(&run(&["--completions", "tcsh"]), 2, &["bash", "zsh"]);
+
+        let end = run(&["--man-pages", man.to_str().unwrap()]);
+        assert_eq!((end.code, end.stdout.as_str()), (Some(0), ""), "{end:#?}");
+        for page in pages {
+            let page = fs::read_to_string(man.join(page)).unwrap();
+            assert!(page.contains(".SH OPTIONS") || page.contains(".SH SUBCOMMANDS"));
+        }
+    }
+}
+
+#[test]
 fn what_is_typed_goes_before_the_environment() {
     let cluster = Cluster::new(&["--n", "16"]);
     let _coordinator = cluster.coordinator();

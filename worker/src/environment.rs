@@ -1,6 +1,11 @@
 //! Flags from the environment: `--data-dir` is also `QUEENS_DATA_DIR`.
 
-use std::{env, ffi::OsStr};
+use std::{
+    env,
+    ffi::OsStr,
+    io::{self, Write as _},
+    process,
+};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches,
@@ -8,6 +13,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
+
+use crate::documents::{self, Asked};
 
 /// What the end of `--help` says of it.
 const HELP: &str = "\
@@ -31,16 +38,34 @@ pub struct Needs {
 pub fn read<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> T {
     let mut command = with_environment(T::command());
     let help = match command.get_after_help() {
-        Some(help) => format!("{help}\n\n{HELP}"),
-        None => HELP.to_owned(),
+        Some(help) => format!("{help}\n\n{HELP}\n\n{}", documents::HELP),
+        None => format!("{HELP}\n\n{}", documents::HELP),
     };
     command = command.after_help(help);
+    write_documents(&mut command);
     let read = command.try_get_matches_from_mut(env::args_os());
     let read = read.and_then(|matches| {
         check_needs(&mut command, &matches, needs)?;
         T::from_arg_matches(&matches)
     });
     read.unwrap_or_else(|error| with_source(error.format(&mut command)).exit())
+}
+
+/// Writes the documents that the command line asks for, if it does, and ends the process then.
+fn write_documents(command: &mut Command) {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    match Asked::read(&arguments) {
+        Ok(None) => {}
+        Err(bad) => command.error(ErrorKind::InvalidValue, bad).exit(),
+        Ok(Some(asked)) => match asked.write(command) {
+            Ok(()) => process::exit(0),
+            Err(error) => {
+                // Nobody may be there to read it.
+                let _ = writeln!(io::stderr(), "error: {error}");
+                process::exit(1);
+            }
+        },
+    }
 }
 
 /// Lets every flag of `command` and of its subcommands be given in the environment too.

@@ -11,6 +11,7 @@
 
 pub mod config;
 pub mod count;
+mod documents;
 pub mod environment;
 mod lease;
 mod link;
