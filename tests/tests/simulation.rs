@@ -26,7 +26,9 @@ fn every_seed_ends_in_the_exact_total() {
     // Days on which nothing happens would prove nothing.
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     assert!(sum(|outcome| outcome.starts) > 3 * seeds, "few crashes");
-    assert!(sum(|outcome| outcome.conflicts) > seeds, "few lies");
+    let (caught, missed) = (sum(|outcome| outcome.caught), sum(|outcome| outcome.missed));
+    eprintln!("{caught} liars caught, {missed} wrong counts of others missed");
+    assert!(10 * caught > seeds, "few lies are caught: {caught}");
     assert!(sum(|outcome| outcome.confirmed) > seeds, "few rechecks");
     let wasted = sum(|outcome| outcome.counted - outcome.tasks);
     assert!(wasted > seeds, "little was counted twice");

@@ -2,7 +2,9 @@
 //! allows.
 
 use common::run::RunId;
-use coordinator::store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoredRun, TaskRow};
+use coordinator::store::{
+    Change, DiskStore, MemoryStore, RunManifest, Store, StoredRun, TaskRow, TrustRecord,
+};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
@@ -113,6 +115,11 @@ impl Disk {
             .scan(run, &mut |row| rows.push(row))
             .expect("a sound store");
         (runs.remove(0), rows)
+    }
+
+    /// What is thought of workers.
+    pub(super) fn trust(&mut self) -> Vec<TrustRecord> {
+        self.flushed.store().trust().expect("a sound store")
     }
 
     /// The store with everything flushed.

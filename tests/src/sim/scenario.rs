@@ -35,6 +35,10 @@ pub struct Faults {
     pub ghost: Time,
     /// Workers that report wrong counts.
     pub liars: usize,
+    /// Which part of its tasks a liar lies about.
+    pub lie_rate: f64,
+    /// The liars tell the same lies, whichever way round they count.
+    pub liars_agree: bool,
 }
 
 /// A cluster and its fate.
@@ -104,10 +108,11 @@ impl Scenario {
             sum as f64 / truth.plan.tasks() as f64
         };
         let mean_task_ms = 10f64.powf(rng.random_range(1.5..4.8));
-        let recheck = if liars > 0 {
-            Recheck::All
-        } else {
-            Recheck::Auto
+        // What is shipped, and now and then what an operator asks for.
+        let recheck = match seed % 8 {
+            3 => Recheck::All,
+            5 => Recheck::Millionths(rng.random_range(0..1_000_000)),
+            _ => Recheck::Auto,
         };
         Self {
             seed,
@@ -132,6 +137,8 @@ impl Scenario {
                 pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 ghost: between(&mut rng, 5 * MINUTE, HOUR),
                 liars,
+                lie_rate: 10f64.powf(rng.random_range(-3.0..=0.0)),
+                liars_agree: liars == 2 && rng.random_bool(0.5),
             },
         }
     }

@@ -190,9 +190,13 @@ impl Worker {
     fn partial(&mut self, grant: &Grant, duration_ms: Time, scenario: &Scenario) -> Partial {
         let task = grant.task.task;
         let truth = scenario.truth.count(task);
-        // Lies of different workers, and of one worker through different data, never agree.
+        let faults = &scenario.faults;
+        // Lies of different workers, and of one worker through different data, never agree, unless
+        // they are to.
         let count = match (self.lie, grant.orientation) {
             (None, _) => truth,
+            (Some(liar), _) if !lies(liar, task, faults) => truth,
+            (Some(_), _) if faults.liars_agree => truth + 8,
             (Some(lie), Orientation::Upright) => truth + 2 * lie + 1,
             (Some(lie), Orientation::Turned) => truth + 2 * lie + 2,
         };
@@ -320,6 +324,13 @@ impl Worker {
             .map(|partial| ((partial.task.task, partial.epoch), partial.count))
             .collect()
     }
+}
+
+/// Whether a liar lies about a task; those that agree lie about the same ones.
+fn lies(liar: u64, task: TaskId, faults: &super::Faults) -> bool {
+    let liar = if faults.liars_agree { 0 } else { liar + 1 };
+    let draw = (task.0 ^ liar << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
+    (draw as f64) < faults.lie_rate * (1u64 << 53) as f64
 }
 
 /// How long a thread takes for a task: by its cost, and by how wrong the cost is.
