@@ -6,6 +6,7 @@
 
 pub mod board;
 pub mod boards;
+pub mod canary;
 pub mod choice;
 pub mod count;
 mod crew;

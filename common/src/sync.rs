@@ -22,6 +22,18 @@ pub struct SyncRequest {
     pub seconds_wanted: f64,
     /// The worker is stopping; leases it no longer holds are released, not failed.
     pub draining: bool,
+    /// Counting threads that failed their canaries and were stopped.
+    pub failed_canaries: FailedCanaries,
+}
+
+/// Counting threads that failed their canaries: they counted what is known, and it came out wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedCanaries {
+    /// How many, since the process began.
+    pub threads: u32,
+    /// For how long one of them had counted, in milliseconds before this call, since its canaries were
+    /// last good: whatever the worker counted within this time may be wrong.
+    pub unproven_ms: u64,
 }
 
 /// A worker, as it describes itself.

@@ -136,6 +136,7 @@ impl HandWorker {
             partials,
             seconds_wanted,
             draining: false,
+            failed_canaries: Default::default(),
         }
     }
 

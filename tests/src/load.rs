@@ -45,6 +45,7 @@ impl IdleWorker {
             partials: reported.iter().map(found_nothing).collect(),
             seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
             draining: false,
+            failed_canaries: Default::default(),
         }
     }
 
@@ -56,6 +57,7 @@ impl IdleWorker {
             partials: Vec::new(),
             seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
             draining: false,
+            failed_canaries: Default::default(),
         }
     }
 

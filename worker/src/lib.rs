@@ -49,6 +49,15 @@ pub enum WorkerError {
     /// No board could be counted.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
+    /// No thread counts right.
+    #[error(
+        "every counting thread counted known boards wrong: check this machine's memory and \
+         processor ({summary})"
+    )]
+    Unproven {
+        /// What was done until then.
+        summary: Summary,
+    },
     /// Finished results could neither be handed in nor kept.
     #[error(
         "{results} finished results are lost: the coordinator was not reached and they could not be \
@@ -119,6 +128,7 @@ pub async fn run(
             kernel: config.kernel,
             memory_bytes: config.memory.bytes(),
             crews: config.crews,
+            prove: common::canary::prove,
         };
         let pool = Pool::start(pool_config, Arc::new(pool::real_counter), &sender)?;
         Ok((outbox, (pool, left)))
@@ -134,6 +144,7 @@ pub async fn run(
     tracing::info!("stopped: {summary}");
     match (ended, lost) {
         (Ended::Faulty { panics }, _) => Err(WorkerError::Faulty { panics, summary }),
+        (Ended::Unproven, _) => Err(WorkerError::Unproven { summary }),
         (Ended::Told | Ended::Idle, Ok(results @ 1..)) => {
             Err(WorkerError::Lost { results, summary })
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use common::{
     board::Board,
+    canary::Wrong,
     count::{CountError, Orientation, Setup, SetupError, Watch},
     kernel::KernelName,
     method::Layout,
@@ -67,6 +68,15 @@ pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<()>) {
         Ok(Box::new(Endless(begun.clone())))
     };
     (Arc::new(make), begins)
+}
+
+/// What a canary says of a thread that counts wrong.
+pub(crate) fn wrong() -> Wrong {
+    Wrong::Count {
+        what: "a known board".to_owned(),
+        found: 93,
+        known: 92,
+    }
 }
 
 /// Counters that panic.

@@ -83,6 +83,13 @@ impl Counter {
         self.join.share_short_joins();
     }
 
+    /// From now on small frames are joined by everything that large ones are: in pieces of about so
+    /// many keys, made as they are sorted, and in leaves with this many bits of X3.
+    pub(crate) fn lower_limits(&mut self, keys: usize, x3_bits: usize) {
+        self.budget.set_limit(keys);
+        self.join.lower_limits(x3_bits);
+    }
+
     /// The weighted count of one frame.
     fn frame(&mut self, frame: Frame, progress: &mut Progress<'_>) -> Result<u64, CountError> {
         let division = self.division.clone();

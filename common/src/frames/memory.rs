@@ -69,7 +69,6 @@ impl Budget {
     }
 
     /// Gives every class this limit.
-    #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
         for (_, limits) in &mut self.limits {
             *limits = Limits([limit; ROUNDS.len()]);

@@ -90,8 +90,7 @@ pub(crate) struct Typical {
 
 impl Division {
     pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
-        let n = spec.board.n();
-        if n < LEAST_N {
+        if spec.board.n() < LEAST_N {
             let reason =
                 format!("it needs quadrants of at least 2 × 2 squares, so N from {LEAST_N} on");
             return Err(BadSpec::Unsupported {
@@ -100,11 +99,19 @@ impl Division {
                 reason,
             });
         }
+        let mut division = Self::without_tasks(spec.board);
+        (division.tasks, division.typical) = division.cut(spec)?;
+        Ok(division)
+    }
+
+    /// The frames alone: estimating the costs of them all is what takes time on large boards.
+    pub(crate) fn without_tasks(board: Board) -> Self {
+        let n = board.n();
         let side = u32::from(n) / 2;
         let sets = Sets::new(side);
-        let (rows, units) = rows(spec.board, &sets);
-        let costs = Costs::new(spec.board, &sets);
-        let mut division = Self {
+        let (rows, units) = rows(board, &sets);
+        let costs = Costs::new(board, &sets);
+        Self {
             side,
             sets,
             rows,
@@ -115,9 +122,7 @@ impl Division {
                 class: (Kind::Even, 0),
                 keys: 0,
             },
-        };
-        (division.tasks, division.typical) = division.cut(spec)?;
-        Ok(division)
+        }
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -195,6 +200,11 @@ impl Division {
     /// n, the side of a quadrant.
     pub(crate) fn side(&self) -> u32 {
         self.side
+    }
+
+    /// N.
+    pub(crate) fn board_side(&self) -> u32 {
+        2 * self.side + u32::from(self.is_odd())
     }
 
     /// Whether there is a middle row and column.

@@ -59,6 +59,7 @@ impl Bench {
             partials,
             seconds_wanted: 1000.0,
             draining: false,
+            failed_canaries: Default::default(),
         };
         let (reply, answer) = oneshot::channel();
         let request = Request::Sync(Box::new(request), reply);

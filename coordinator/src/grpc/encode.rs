@@ -132,6 +132,7 @@ pub(super) fn worker(worker: &WorkerStatus) -> v1::Worker {
         tasks_done: worker.tasks_done,
         last_seen_ms_ago: worker.last_seen_ms_ago,
         cost_per_second: worker.cost_per_second,
+        failed_threads: worker.failed_threads,
     }
 }
 

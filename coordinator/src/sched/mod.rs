@@ -486,6 +486,7 @@ impl Scheduler {
         let known = self.workers.get_mut(worker);
         known.seen = self.clock.ticks();
         known.draining = request.draining;
+        known.failed_threads = request.failed_canaries.threads;
         known.left = false;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);

@@ -129,6 +129,8 @@ pub struct WorkerStatus {
     pub info: WorkerInfo,
     /// What it is doing.
     pub state: WorkerState,
+    /// Its counting threads that counted what is known wrong, and were stopped.
+    pub failed_threads: u32,
     /// It was told that every run is over, so that it need not wait for more.
     pub knows_the_end: bool,
     /// Leases it holds.
@@ -285,6 +287,7 @@ impl Scheduler {
         WorkerStatus {
             info: worker.info.clone(),
             state: self.worker_state(number, now),
+            failed_threads: worker.failed_threads,
             knows_the_end: worker.knows_the_end,
             leases: worker.leases.len() as u64,
             tasks_done: worker.tasks_done,

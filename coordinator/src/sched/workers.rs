@@ -92,6 +92,8 @@ pub(super) struct Worker {
     live_threads: u64,
     pub(super) tasks_done: u64,
     pub(super) declined: Vec<Declined>,
+    /// Its counting threads that failed their canaries.
+    pub(super) failed_threads: u32,
     /// Its last reply said that every run is over.
     pub(super) knows_the_end: bool,
     speed: Speed,
@@ -132,6 +134,7 @@ impl Worker {
             live_threads: 0,
             tasks_done: 0,
             declined: Vec::new(),
+            failed_threads: 0,
             knows_the_end: false,
             speed: Speed::default(),
         }

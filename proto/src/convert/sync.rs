@@ -3,7 +3,8 @@
 use common::{
     run::{Epoch, Partial, SessionId},
     sync::{
-        Acknowledgement, Grant, HeldLease, Revocation, SyncReply, SyncRequest, Verdict, WorkerInfo,
+        Acknowledgement, FailedCanaries, Grant, HeldLease, Revocation, SyncReply, SyncRequest,
+        Verdict, WorkerInfo,
     },
 };
 
@@ -29,6 +30,13 @@ impl TryFrom<v1::SyncRequest> for SyncRequest {
             partials: list("partials", limits::PARTIALS, request.partials)?,
             seconds_wanted: seconds,
             draining: request.draining,
+            failed_canaries: request.failed_canaries.map_or_else(
+                FailedCanaries::default,
+                |failed| FailedCanaries {
+                    threads: failed.threads,
+                    unproven_ms: failed.unproven_ms,
+                },
+            ),
         })
     }
 }
@@ -42,6 +50,12 @@ impl From<SyncRequest> for v1::SyncRequest {
             partials: request.partials.into_iter().map(Into::into).collect(),
             seconds_wanted: request.seconds_wanted,
             draining: request.draining,
+            failed_canaries: (request.failed_canaries != FailedCanaries::default()).then_some(
+                v1::FailedCanaries {
+                    threads: request.failed_canaries.threads,
+                    unproven_ms: request.failed_canaries.unproven_ms,
+                },
+            ),
         }
     }
 }

@@ -265,6 +265,7 @@ impl Worker {
                 (STOCK_SECONDS - stock).max(0.0)
             },
             draining: self.draining,
+            failed_canaries: Default::default(),
         }
     }
 

@@ -8,7 +8,9 @@ use std::{
 
 use common::{
     run::Partial,
-    sync::{Acknowledgement, HeldLease, Revocation, SyncRequest, Verdict, WorkerInfo},
+    sync::{
+        Acknowledgement, FailedCanaries, HeldLease, Revocation, SyncRequest, Verdict, WorkerInfo,
+    },
 };
 use proto::limits;
 
@@ -95,6 +97,7 @@ impl Desk {
             partials,
             seconds_wanted,
             draining,
+            failed_canaries: FailedCanaries::default(),
         }
     }
 

@@ -22,7 +22,7 @@ use std::{
 use common::{
     board::Board,
     count::SetupError,
-    sync::{Grant, SyncReply, WorkerInfo},
+    sync::{FailedCanaries, Grant, SyncReply, WorkerInfo},
 };
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep_until};
 
@@ -84,6 +84,8 @@ pub(crate) enum Ended {
     Told,
     /// Every run is over, and nothing was to do for the idle timeout.
     Idle,
+    /// No counting thread is left that counts right.
+    Unproven,
     /// Counting threads panicked too often.
     Faulty {
         /// How often.
@@ -147,6 +149,9 @@ impl Link {
         let mut shutdown = pin!(shutdown);
         let mut call = None;
         loop {
+            if self.failed_canaries().threads >= self.desk.threads() {
+                return (Ended::Unproven, call);
+            }
             let needs = self.needs();
             let due = self.pace.due(needs);
             let until = self.idle_until();
@@ -182,6 +187,10 @@ impl Link {
         self.idleness.until(holds, Instant::now())
     }
 
+    fn failed_canaries(&self) -> FailedCanaries {
+        self.pool.failed_canaries(Instant::now())
+    }
+
     fn needs(&mut self) -> Needs {
         let now = Instant::now();
         if self.refusing_until.is_some_and(|until| until <= now) {
@@ -203,7 +212,8 @@ impl Link {
         } else {
             self.demand.wanted(self.pool.backlog())
         };
-        let request = self.desk.request(self.asked, draining);
+        let mut request = self.desk.request(self.asked, draining);
+        request.failed_canaries = self.failed_canaries();
         tracing::debug!(
             held = request.held.len(),
             partials = request.partials.len(),

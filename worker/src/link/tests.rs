@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     pool::{MakeCounter, PoolConfig, real_counter},
     spool::Spool,
-    testing::{RUN, endless, panicking, plan, sample_partial, task_ref},
+    testing::{RUN, endless, panicking, plan, sample_partial, task_ref, wrong},
 };
 use fake::{Board, Fake, accept, grant, quiet, serve};
 use proto::limits;
@@ -61,6 +61,7 @@ impl Running {
             kernel: Kernel::SCALAR,
             memory_bytes: info.memory_bytes_per_thread * u64::from(info.threads),
             crews: None,
+            prove: |_| Ok(()),
         };
         let (sender, left) = unbounded_channel();
         let pool = Pool::start(config, make, &sender).unwrap();
@@ -340,6 +341,44 @@ async fn after_several_panics_the_worker_ends_and_says_so() {
         request.draining && request.held.is_empty()
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_threads_all_fail_their_canaries_says_so_and_ends() {
+    let plan = plan(10);
+    let mut fake = serve(move |request| {
+        let mut reply = quiet();
+        if request.seconds_wanted > 0.0 {
+            reply.grants.push(grant(&plan, 0));
+        }
+        Ok(reply)
+    })
+    .await;
+    let config = PoolConfig {
+        threads: info().threads,
+        kernel: Kernel::SCALAR,
+        memory_bytes: 2 * info().memory_bytes_per_thread,
+        crews: None,
+        prove: |_| Err(wrong()),
+    };
+    let (sender, left) = unbounded_channel();
+    let pool = Pool::start(config, Arc::new(real_counter), &sender).unwrap();
+    let link = Link::new(
+        fake.address.clone(),
+        info(),
+        in_memory(),
+        (pool, left),
+        || 0.0,
+    );
+    let limit = Duration::from_secs(25);
+    let (ended, _, summary) = link.run(std::future::pending(), limit).await;
+    assert_eq!(ended, Ended::Unproven);
+    assert_eq!(summary.counted, 0);
+    let last = call_where(&mut fake, |request| {
+        request.draining && request.held.is_empty()
+    })
+    .await;
+    assert_eq!(last.failed_canaries.threads, 2);
 }
 
 #[tokio::test]

@@ -16,10 +16,12 @@ use std::{
 };
 
 use common::{
+    canary::Wrong,
     count::SetupError,
     crews::{Crew, Crews, Machine},
     kernel::Kernel,
     plan::{Plan, PlanHash},
+    sync::FailedCanaries,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -40,6 +42,8 @@ pub(crate) struct PoolConfig {
     pub(crate) memory_bytes: u64,
     /// How many crews the threads make; as many as the memory holds where nobody says.
     pub(crate) crews: Option<NonZeroU16>,
+    /// By which a thread proves that it counts right, before its first job and hourly.
+    pub(crate) prove: Prove,
 }
 
 impl PoolConfig {
@@ -63,6 +67,9 @@ impl PoolConfig {
         Ok(crews)
     }
 }
+
+/// Counts what is known; why it came out wrong.
+pub(crate) type Prove = fn(Kernel) -> Result<(), Wrong>;
 
 /// A job left its thread. Every job that a thread began leaves it exactly once.
 #[derive(Debug)]
@@ -113,6 +120,15 @@ struct Shared {
     /// Signalled when `queue` gained jobs or was closed.
     changed: Condvar,
     times: Vec<thread::Times>,
+    /// Threads that counted what is known wrong.
+    failed: Mutex<Vec<FailedThread>>,
+}
+
+/// A thread that failed its canaries, and since when nothing that it counted is proven.
+#[derive(Clone, Copy, Debug)]
+struct FailedThread {
+    index: usize,
+    proven: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -139,7 +155,7 @@ enum Next {
 }
 
 impl Queue {
-    /// The crew with which thread `index` leads the first job, if it does and there are threads enough
+    /// The crew with which the thread in this place leads the first job, if it does and there are threads enough
     /// now; `Err` where it never does.
     fn crew(&self, index: usize, config: &PoolConfig) -> Result<Option<Crew>, NotThisOne> {
         let Some(job) = self.waiting.front() else {
@@ -177,12 +193,31 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No thread panics while it holds this lock.
+    fn failed(&self) -> MutexGuard<'_, Vec<FailedThread>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread does not count right and ends: the others take its place.
+    fn fail(&self, thread: FailedThread) {
+        self.failed().push(thread);
+        // Whoever leads now may be waiting; the lock keeps it from missing this.
+        drop(self.queue());
+        self.changed.notify_all();
+    }
+
+    /// The place of thread `index` among those that count right.
+    fn place(&self, index: usize) -> usize {
+        let failed = self.failed();
+        index - failed.iter().filter(|thread| thread.index < index).count()
+    }
+
     /// What there is to do for thread `index`, as soon as there is something; `keeps` counters or not.
     fn next(&self, index: usize, keeps: bool) -> Next {
         let mut queue = self.queue();
         let mut since = None;
         loop {
-            match queue.crew(index, &self.config) {
+            match queue.crew(self.place(index), &self.config) {
                 Ok(Some(crew)) => {
                     let job = queue.waiting.pop_front().expect("there is a crew for it");
                     queue.busy += u32::from(crew.threads.get());
@@ -222,6 +257,7 @@ impl Pool {
             times: (0..config.threads)
                 .map(|_| thread::Times::default())
                 .collect(),
+            failed: Mutex::default(),
         });
         let pool = Self { shared };
         for index in 0..pool.shared.times.len() {
@@ -271,6 +307,20 @@ impl Pool {
                 .waiting
                 .iter()
                 .fold(0, |sum: u64, job| sum.saturating_add(job.cost)),
+        }
+    }
+
+    /// The threads that failed their canaries and have ended.
+    pub(crate) fn failed_canaries(&self, now: Instant) -> FailedCanaries {
+        let failed = self.shared.failed();
+        let unproven = failed
+            .iter()
+            .map(|thread| now.saturating_duration_since(thread.proven))
+            .max()
+            .unwrap_or_default();
+        FailedCanaries {
+            threads: u32::try_from(failed.len()).unwrap_or(u32::MAX),
+            unproven_ms: u64::try_from(unproven.as_millis()).unwrap_or(u64::MAX),
         }
     }
 

@@ -10,7 +10,7 @@ use common::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::testing::{endless, plan, task_ref};
+use crate::testing::{endless, plan, task_ref, wrong};
 
 fn config(threads: u32) -> PoolConfig {
     PoolConfig {
@@ -18,6 +18,7 @@ fn config(threads: u32) -> PoolConfig {
         kernel: Kernel::SCALAR,
         memory_bytes: u64::from(threads) << 20,
         crews: None,
+        prove: |_| Ok(()),
     }
 }
 
@@ -253,4 +254,38 @@ fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
     }
     drop(pool);
     assert!(left.blocking_recv().is_none());
+}
+
+#[test]
+fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place() {
+    // The first thread leads the only crew, or one of three.
+    for crews in [None, NonZeroU16::new(1)] {
+        let config = PoolConfig {
+            crews,
+            prove: |_| match std::thread::current().name() {
+                Some("count-0") => Err(wrong()),
+                _ => Ok(()),
+            },
+            ..config(3)
+        };
+        let (sender, mut left) = unbounded_channel();
+        let pool = Pool::start(config, Arc::new(real_counter), &sender).unwrap();
+        drop(sender);
+        let plan = plan(9);
+        pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
+        let mut sum = 0;
+        for _ in 0..plan.tasks() {
+            if let Outcome::Counted(count) = left.blocking_recv().unwrap().outcome {
+                sum += count;
+            }
+        }
+        assert_eq!(sum, 352, "the others count");
+        while pool.failed_canaries(Instant::now()).threads == 0 {
+            std::thread::yield_now();
+        }
+        let failed = pool.failed_canaries(Instant::now());
+        assert_eq!(failed.threads, 1);
+        let later = pool.failed_canaries(Instant::now() + Duration::from_secs(9));
+        assert!(later.unproven_ms >= 9_000, "{later:?}");
+    }
 }

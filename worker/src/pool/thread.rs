@@ -10,7 +10,12 @@ use std::{
 use common::{count::CountError, crews::Crew};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Failure, Job, Left, MakeCounter, Next, Outcome, Shared, counters::Counters};
+use super::{
+    FailedThread, Failure, Job, Left, MakeCounter, Next, Outcome, Shared, counters::Counters,
+};
+
+/// How often a thread proves that it counts right.
+const PROVE_EVERY: Duration = Duration::from_secs(3600);
 
 /// How one thread has spent its time, times the size of the crews it led; written by that thread alone.
 #[derive(Debug, Default)]
@@ -38,7 +43,14 @@ pub(super) fn work(
     let times = &shared.times[index];
     let mut counters = Counters::new(make, shared.config.kernel);
     let mut is_first = true;
+    let mut last_proof = None;
     loop {
+        if last_proof.is_none_or(|proof: Instant| proof.elapsed() >= PROVE_EVERY) {
+            match prove(shared, index, last_proof) {
+                Ok(proof) => last_proof = Some(proof),
+                Err(failed) => return shared.fail(failed),
+            }
+        }
         let (job, crew, waited) = match shared.next(index, counters.keeps_any()) {
             Next::Count(job, crew, waited) => (job, crew, waited),
             Next::StandBy => {
@@ -71,6 +83,33 @@ pub(super) fn work(
         if told.is_err() {
             // Nobody is interested any more.
             return;
+        }
+    }
+}
+
+/// Counts what is known. When it was done, or why the thread must not go on.
+fn prove(
+    shared: &Shared,
+    index: usize,
+    last_proof: Option<Instant>,
+) -> Result<Instant, FailedThread> {
+    let begun = Instant::now();
+    match (shared.config.prove)(shared.config.kernel) {
+        Ok(()) => {
+            tracing::debug!(
+                "counting thread {index} proved itself in {:?}",
+                begun.elapsed()
+            );
+            Ok(Instant::now())
+        }
+        Err(wrong) => {
+            tracing::error!(
+                "counting thread {index} failed its canaries and stops: {wrong}; check this \
+                 machine's memory and processor"
+            );
+            // Before the first proof nothing was counted.
+            let proven = last_proof.unwrap_or(begun);
+            Err(FailedThread { index, proven })
         }
     }
 }

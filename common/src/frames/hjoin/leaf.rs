@@ -117,6 +117,11 @@ impl Tables {
                 });
             }
         }
+        #[cfg(test)]
+        // SAFETY: there are more rows than a fault may name.
+        unsafe {
+            super::fault::inject(tables.cast());
+        }
         let tables = (tables.cast_const(), [L::zero(); BLOCKS]);
         // SAFETY: the tables were written just now.
         let added =

@@ -9,6 +9,8 @@
 
 mod bands;
 mod choose;
+#[cfg(test)]
+pub(crate) mod fault;
 mod gather;
 mod grid;
 mod keys;
@@ -274,6 +276,16 @@ impl HJoin {
     pub fn set_rounds(&mut self, rounds: usize) {
         assert!((1..=Self::MOST_ROUNDS).contains(&rounds), "{rounds} rounds");
         self.rounds = rounds;
+    }
+
+    /// As if all lists were long: shared by a crew, made as they are sorted, with banded leaves of so
+    /// many bits of X3, 1 to 3.
+    pub(super) fn lower_limits(&mut self, x3_bits: usize) {
+        (self.short_list, self.pairs_of_one) = (0, 0);
+        self.limits = Limits {
+            join: 0,
+            tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
+        };
     }
 
     /// Short joins, too, on all threads.

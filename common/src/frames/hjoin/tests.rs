@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::{HJoin, Keys, Part, Side, bands::Limits};
+use super::{HJoin, Keys, Part, Side};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -55,12 +55,8 @@ fn check(bits: u32, top: &[u64], bottom: &[u64]) {
         for x3_bits in 1..=3 {
             // As if these lists were long: shared by a crew, and made as they are sorted.
             let mut join = HJoin::new(kernel, bits, x3_bits);
-            (join.short_list, join.pairs_of_one) = (0, 0);
+            join.lower_limits(x3_bits);
             join.set_rounds(x3_bits);
-            join.limits = Limits {
-                join: 0,
-                tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
-            };
             assert_eq!(
                 join.count(top, bottom, &mut on),
                 Ok(expected),

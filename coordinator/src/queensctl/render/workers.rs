@@ -20,6 +20,7 @@ pub(in crate::queensctl) fn worker_json(worker: &v1::Worker) -> Value {
         "tasks_done": worker.tasks_done,
         "last_seen_ms_ago": worker.last_seen_ms_ago,
         "cost_per_second": worker.cost_per_second,
+        "failed_threads": worker.failed_threads,
     })
 }
 
@@ -54,7 +55,23 @@ pub(in crate::queensctl) fn workers_table(workers: &[v1::Worker], width: Option<
     let rows: Vec<_> = workers.iter().map(row).collect();
     let table = table(&columns, &rows, width);
     let legend = "KERNEL x threads; SPEED in cores of the reference machine";
-    format!("{table}\n{legend}{}", other_versions(workers))
+    let (failed, versions) = (failed_threads(workers), other_versions(workers));
+    format!("{table}\n{legend}{failed}{versions}")
+}
+
+/// A line for every worker with threads that cannot be trusted.
+fn failed_threads(workers: &[v1::Worker]) -> String {
+    let failed = workers.iter().filter(|worker| worker.failed_threads > 0);
+    failed
+        .map(|worker| {
+            format!(
+                "\n{}: {} counted known boards wrong and stopped: check this machine's memory and \
+                 processor",
+                worker.name,
+                plural(worker.failed_threads, "thread")
+            )
+        })
+        .collect()
 }
 
 /// A speed in cores of the reference machine, of which one does a microsecond's work in a
@@ -103,6 +120,7 @@ mod tests {
             tasks_done: 1_234_567,
             last_seen_ms_ago: 59_000,
             cost_per_second: 127.25e6,
+            failed_threads: 0,
         }
     }
 

@@ -17,7 +17,7 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
     run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    sync::{FailedCanaries, Grant, HeldLease, SyncReply, SyncRequest, Verdict, WorkerInfo},
 };
 
 use super::*;
@@ -191,6 +191,7 @@ impl Puppet {
             partials: Vec::new(),
             seconds_wanted: self.wants,
             draining: false,
+            failed_canaries: FailedCanaries::default(),
         }
     }
 

@@ -135,3 +135,18 @@ fn workers_hear_when_every_run_is_over() {
         .unwrap();
     assert!(idler.sync(&mut scheduler, now).all_runs_over);
 }
+
+#[test]
+fn threads_that_failed_their_canaries_are_shown() {
+    let mut scheduler = scheduler();
+    let worker = Puppet::new(1);
+    let request = SyncRequest {
+        failed_canaries: FailedCanaries {
+            threads: 2,
+            unproven_ms: 5_000,
+        },
+        ..worker.request()
+    };
+    scheduler.sync(&request, Millis(0));
+    assert_eq!(scheduler.workers(Millis(0))[0].failed_threads, 2);
+}

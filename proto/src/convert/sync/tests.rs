@@ -88,8 +88,10 @@ prop_compose! {
         partials in vec(any_partial(), 0..8),
         seconds_wanted in 0.0..=limits::SECONDS_WANTED,
         draining in any::<bool>(),
+        failed_canaries in (any::<u32>(), any::<u64>())
+            .prop_map(|(threads, unproven_ms)| FailedCanaries { threads, unproven_ms }),
     ) -> SyncRequest {
-        SyncRequest { worker, held, partials, seconds_wanted, draining }
+        SyncRequest { worker, held, partials, seconds_wanted, draining, failed_canaries }
     }
 }
 
@@ -239,6 +241,10 @@ fn sample_request() -> SyncRequest {
         partials: vec![sample_partial(); limits::PARTIALS],
         seconds_wanted: 1.5,
         draining: true,
+        failed_canaries: FailedCanaries {
+            threads: limits::THREADS,
+            unproven_ms: u64::MAX,
+        },
     }
 }
 
