@@ -3,6 +3,23 @@
 //! A crew shares the memory of one count (`count::Setup`), so that few crews of many threads need
 //! less memory than many of few. But the members of a crew wait for each other now and then: so there
 //! are as many crews as the memory holds.
+//!
+//! ```
+//! # use std::num::NonZeroU16;
+//! use common::{board::Board, crews::{Crews, Machine}, method::Layout, plan::{Plan, PlanSpec}};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let plan = Plan::new(PlanSpec::new(Board::new(24)?, Layout::Frames))?;
+//! let machine = Machine {
+//!     threads: NonZeroU16::new(16).expect("not zero"),
+//!     memory_bytes: 500 << 20,
+//!     crews: None,
+//! };
+//! let crews = Crews::new(&plan, machine)?;
+//! assert!((2..16).contains(&crews.number()));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::{fmt, num::NonZeroU16};
 

@@ -3,6 +3,33 @@
 //! Nothing here opens a file or a socket, reads a clock or draws random numbers: whoever needs one of
 //! those passes its result in. Threads are started for nothing but a count that was asked for on
 //! several of them, and have ended when it returns.
+//!
+//! A board counted:
+//!
+//! ```
+//! use std::num::NonZeroU16;
+//!
+//! use common::{
+//!     board::Board,
+//!     count::{Counter, Orientation, Setup, Unwatched},
+//!     kernel::Kernel,
+//!     method::Layout,
+//!     plan::{Plan, PlanSpec},
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let plan = Plan::new(PlanSpec::new(Board::new(12)?, Layout::Frames))?;
+//! let setup = Setup {
+//!     kernel: Kernel::best(),
+//!     threads: NonZeroU16::MIN,
+//!     memory_bytes: 1 << 30,
+//!     orientation: Orientation::Upright,
+//! };
+//! let count = Counter::new(&plan, &setup)?.count(0..plan.units(), &Unwatched)?;
+//! assert_eq!(count, 14_200);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod board;
 pub mod boards;

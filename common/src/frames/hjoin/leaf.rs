@@ -213,6 +213,9 @@ pub(super) const fn keys_a_block<L: Lanes>() -> usize {
 }
 
 /// The number of disjoint pairs, every pair tested.
+///
+/// No lane overflows: there are fewer than [`FEW_PROBES`] probes or fewer than [`FEW_PAIRS`] pairs, and
+/// 31 probes with 2^31 keys, the longest list, shared by 32 lanes or more, are less than 2^31 a lane.
 #[inline(always)]
 unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: (*const W, usize)) -> u64 {
     let mut counts = [L::zero(); 4];
