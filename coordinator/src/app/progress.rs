@@ -35,7 +35,8 @@ impl Progress {
     pub(super) fn new() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(4);
-            let style = ProgressStyle::with_template("{bar:40} {percent_precise:>7} % {msg}")
+            // The words are cut where the terminal ends: a line that wraps cannot be drawn over.
+            let style = ProgressStyle::with_template("{bar:20} {percent_precise:>7} % {wide_msg}")
                 .expect("a constant template")
                 .progress_chars("=> ");
             let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
@@ -92,17 +93,18 @@ fn words(report: &StatusReport) -> String {
     if report.finishing {
         return "all tasks done, counting the symmetric solutions".to_owned();
     }
+    // What matters most comes first: a terminal may not show it all.
     let mut words = format!(
-        "{} of {}, {}",
+        "{} of {}",
         thousands(status.tasks.done.into()),
         plural(status.tasks.total, "task"),
-        plural(status.workers.len(), "worker"),
     );
-    if let Some(estimate) = status.estimate {
-        words += &format!(", about {} solutions", thousands(estimate.solutions));
-    }
     if let Some(seconds) = status.eta_seconds {
         words += &format!(", {} left", span(seconds));
+    }
+    words += &format!(", {}", plural(status.workers.len(), "worker"));
+    if let Some(estimate) = status.estimate {
+        words += &format!(", about {} solutions", thousands(estimate.solutions));
     }
     if !status.reason.is_empty() {
         words += &format!(", {}", status.reason);
