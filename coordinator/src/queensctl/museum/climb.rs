@@ -17,6 +17,8 @@ use common::{
     textbook::{LADDER, Textbook},
 };
 
+use super::cpu;
+
 /// Memory of one counter.
 const MEMORY_BYTES: u64 = 2 << 30;
 
@@ -33,7 +35,8 @@ pub(super) struct Climbed {
     pub(super) solutions: u64,
     /// What a textbook technique visited.
     pub(super) visited: Option<u64>,
-    pub(super) took: Duration,
+    /// CPU seconds of the counting thread.
+    pub(super) seconds: f64,
 }
 
 /// Measures techniques on one thread, each board once.
@@ -74,6 +77,7 @@ impl Technique {
 
     fn count(&self, board: Board, limit: Duration) -> anyhow::Result<Option<Climbed>> {
         let start = Instant::now();
+        let before = cpu::seconds();
         let counted = match self {
             Self::Textbook(textbook) => (textbook.count)(board, &|| start.elapsed() >= limit)
                 .map(|count| (count.solutions, Some(count.visited))),
@@ -81,11 +85,11 @@ impl Technique {
                 count_all(*method, board, &Until { start, limit })?.map(|count| (count, None))
             }
         };
-        let took = start.elapsed();
+        let seconds = cpu::seconds() - before;
         Ok(counted.map(|(solutions, visited)| Climbed {
             solutions,
             visited,
-            took,
+            seconds,
         }))
     }
 }

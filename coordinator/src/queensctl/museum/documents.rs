@@ -94,7 +94,7 @@ pub(super) fn hiroi(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
                 let seconds = place.and_then(|place| rung.seconds.get(place));
                 printed.push(seconds.map_or("------".to_owned(), |s| format!("{s:.3}")));
                 let climbed = climber.measure(&technique, Board::new(n)?)?;
-                let took = climbed.map(|climbed| climbed.took.as_secs_f64());
+                let took = climbed.map(|climbed| climbed.seconds);
                 ours.push(took.map_or("------".to_owned(), |s| format!("{s:.3}")));
             }
             lines.push(format!("{:<10}{}", rung.mark, cells(printed)));
@@ -134,7 +134,7 @@ pub(super) fn suzuki(climber: &mut Climber) -> anyhow::Result<()> {
         let mut row = String::new();
         for technique in &techniques {
             let climbed = climber.measure(technique, board)?;
-            let took = climbed.map(|climbed| format!("{:.6}", climbed.took.as_secs_f64()));
+            let took = climbed.map(|climbed| format!("{:.6}", climbed.seconds));
             row += &format!("{:>14}", took.unwrap_or_else(|| "-".to_owned()));
         }
         let solutions = climber.solutions(board).unwrap_or(0);
@@ -181,7 +181,7 @@ pub(super) fn list_comprehension(climber: &mut Climber, most: Board) -> anyhow::
         print(&format!(
             "{:<14}{:>12.6}{:>20}{:>22}",
             format!("({n},{})", climbed.solutions),
-            climbed.took.as_secs_f64(),
+            climbed.seconds,
             thousands(visited.into()),
             value(&bound, board),
         ))?;

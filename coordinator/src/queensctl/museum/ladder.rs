@@ -76,7 +76,7 @@ pub(super) fn ladder(options: &LadderOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A row a board: the count, and the seconds of each technique that got there in time.
+/// A row a board: the count, and the CPU seconds of each technique that got there in time.
 fn climb(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
     let techniques = Technique::all();
     let names: Vec<_> = techniques
@@ -90,7 +90,7 @@ fn climb(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
         for technique in &techniques {
             row += &match climber.measure(technique, board)? {
                 None => format!("{:>18}", "-"),
-                Some(Climbed { took, .. }) => format!("{:>18.6}", took.as_secs_f64()),
+                Some(Climbed { seconds, .. }) => format!("{seconds:>18.6}"),
             };
         }
         let Some(solutions) = climber.solutions(board) else {

@@ -2,6 +2,7 @@
 //! comes from. Nothing here needs a coordinator.
 
 mod climb;
+mod cpu;
 mod documents;
 mod frames;
 mod ladder;

@@ -1,7 +1,7 @@
 //! The tables of `002_398080fdc5db2280.txt` (K. Haginoya): what is known, what it took, and its speed
 //! table beside programs that were measured since and ours, measured now.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use common::{
@@ -15,7 +15,7 @@ use common::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::{super::output::print, climb::counter, ladder::LadderOptions};
+use super::{super::output::print, climb::counter, cpu, ladder::LadderOptions};
 use crate::text::{span, thousands};
 
 /// Table 1: N, date, all, unique as printed.
@@ -135,7 +135,7 @@ pub(super) fn haginoya(options: &LadderOptions) -> anyhow::Result<()> {
         ))?;
     }
     print(
-        "\nTable 4: one core; ours is measured now, ~ by a random sample of tasks with a 95 % interval",
+        "\nTable 4: one core; ours is measured now in CPU seconds, ~ by a random sample of tasks with a 95 % interval",
     )?;
     let heads: Vec<_> = (18..=22)
         .map(|n| format!("{:>15}", format!("N = {n}")))
@@ -181,10 +181,10 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     #[expect(clippy::cast_precision_loss, reason = "a fraction")]
     let fraction = limit.as_micros() as f64 / cost as f64;
     let mut counter = counter(&plan)?;
-    let start = Instant::now();
+    let start = cpu::seconds();
     if fraction >= 1.0 {
         let count = counter.count(0..plan.units(), &Unwatched)?;
-        let took = start.elapsed().as_secs_f64();
+        let took = cpu::seconds() - start;
         let known = known_counts(board).map(|counts| counts.all());
         anyhow::ensure!(
             known == Some(count.into()),
@@ -198,9 +198,14 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     let sample = Sample::draw(&plan, fraction, &mut |below| random.random_range(0..below))?;
     let mut micros = std::collections::HashMap::new();
     for task in sample.tasks() {
-        let before = Instant::now();
+        let before = cpu::seconds();
         counter.count(plan.task_units(task), &Unwatched)?;
-        let took = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "some seconds"
+        )]
+        let took = ((cpu::seconds() - before) * 1e6) as u64;
         micros.insert(task, took);
     }
     let whole = sample.estimate(&|task| micros[&task]);
@@ -216,7 +221,7 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
         clock(seconds(whole.high)),
         thousands(micros.len() as u128),
         thousands(plan.tasks().into()),
-        span(start.elapsed().as_secs_f64()),
+        span(cpu::seconds() - start),
     ))
 }
 
