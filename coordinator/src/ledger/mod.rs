@@ -305,3 +305,51 @@ impl Elapsed {
         self.ms
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use common::{board::Board, method::Layout, plan::Plan};
+
+    use super::*;
+
+    #[test]
+    fn clocks_that_are_set_do_not_change_how_long_a_run_took() {
+        const DAY_MS: u64 = 86_400_000;
+        let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
+        let manifest = RunManifest {
+            run: RunId(1),
+            spec,
+            plan: Plan::new(spec).unwrap().hash(),
+            plan_version: spec.version(),
+            priority: 0,
+            created_unix_ms: 100 * DAY_MS,
+            key: None,
+        };
+        let record = |accepted_unix_ms, elapsed_ms| Record {
+            run: RunId(1),
+            task: TaskId(0),
+            epoch: Epoch(1),
+            count: 1,
+            worker: WorkerId(1),
+            principal: String::new(),
+            version: String::new(),
+            kernel: KernelName::Scalar,
+            orientation: Orientation::Upright,
+            duration_us: 1,
+            accepted_unix_ms,
+            elapsed_ms,
+        };
+        let mut elapsed = Elapsed::of(&manifest);
+        // A clock a year ahead, then one that was set back before the run began.
+        for (accepted_unix_ms, elapsed_ms) in [(465 * DAY_MS, 1_000), (99 * DAY_MS, 2_500)] {
+            elapsed.see(&record(accepted_unix_ms, elapsed_ms));
+        }
+        assert_eq!(elapsed.ms(), 2_500);
+        // Format 1 knows the clock alone, and never less than nothing.
+        let mut elapsed = Elapsed::of(&manifest);
+        elapsed.see(&record(99 * DAY_MS, 0));
+        assert_eq!(elapsed.ms(), 0);
+        elapsed.see(&record(100 * DAY_MS + 700, 0));
+        assert_eq!(elapsed.ms(), 700);
+    }
+}
