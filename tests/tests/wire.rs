@@ -417,6 +417,87 @@ async fn runs_are_submitted_paused_resumed_cancelled_and_exported() -> anyhow::R
     scene.face.stop().await
 }
 
+/// A machine that lies about everything, found out afterwards by two others that are asked to look.
+#[tokio::test]
+async fn a_complete_run_is_rechecked_corrected_and_its_liar_trusted_again() -> anyhow::Result<()> {
+    let face = Face::start(Box::new(MemoryStore::default()), Config::default())?;
+    let plan = plan(8, Layout::FirstRows, 10);
+    let manifest = face.create(&plan).await?;
+    let run = manifest.run.0;
+    let mut runs = face.runs().await?;
+    let none = v1::RecheckRequest {
+        run,
+        recheck: "0".to_owned(),
+    };
+    runs.recheck(none).await?;
+    let mut liar = HandWorker::connect(&face, 7).await?;
+    let mut grants = liar.sync(liar.request(Vec::new(), 1000.0)).await?.grants;
+    while !grants.is_empty() {
+        let lie = |grant: &Grant| Partial {
+            count: count(grant).count + 8,
+            ..count(grant)
+        };
+        let partials = grants.iter().map(lie).collect();
+        grants = liar.sync(liar.request(partials, 1000.0)).await?.grants;
+    }
+    let mut outcomes = face.driver.outcomes();
+    let wrong = outcomes
+        .wait_for(|outcomes| outcomes.contains_key(&manifest.run))
+        .await?[&manifest.run]
+        .clone();
+    assert_eq!(wrong.known, Known::Differs);
+    let bad = runs.recheck(v1::RecheckRequest {
+        run,
+        recheck: "some".to_owned(),
+    });
+    assert_eq!(bad.await.unwrap_err().code(), Code::InvalidArgument);
+    let all = v1::RecheckRequest {
+        run,
+        recheck: "all".to_owned(),
+    };
+    let again = runs.recheck(all).await?.into_inner();
+    assert_eq!(again.state(), v1::RunState::Running);
+    let mut honest = [
+        HandWorker::connect(&face, 8).await?,
+        HandWorker::connect(&face, 9).await?,
+    ];
+    let right = |outcome: &coordinator::driver::Outcome| outcome.known == Known::Matches;
+    while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
+        for worker in &mut honest {
+            worker.count_all().await?;
+        }
+    }
+    let status = runs
+        .get_status(v1::GetStatusRequest { run: Some(run) })
+        .await?;
+    let result = status.into_inner().result.expect("the run is over");
+    let reason = |name: &str| {
+        let check = result.checks.iter().find(|check| check.name == name);
+        check.map(|check| (check.outcome.as_str(), check.reason.as_str()))
+    };
+    let (bound, text) = reason("bound").expect("a bound");
+    assert!(bound == "passed" && text.contains("every count"), "{text}");
+    assert!(
+        reason("disagreements")
+            .expect("disagreements")
+            .1
+            .contains("disagreed")
+    );
+    let reply = liar.sync(liar.request(Vec::new(), 10.0)).await?;
+    assert!(reply.reason.contains("wrong"), "{}", reply.reason);
+    for (name, code) in [("nobody", Code::NotFound), ("by hand", Code::NotFound)] {
+        let worker = name.to_owned();
+        let answer = runs.trust(v1::TrustRequest { worker }).await;
+        assert_eq!(answer.unwrap_err().code(), code, "{name}");
+    }
+    let worker = "by hand 7".to_owned();
+    let trusted = runs.trust(v1::TrustRequest { worker }).await?.into_inner();
+    assert!(trusted.worker.contains("by hand 7"), "{}", trusted.worker);
+    let reply = liar.sync(liar.request(Vec::new(), 10.0)).await?;
+    assert!(!reply.reason.contains("wrong"), "{}", reply.reason);
+    face.stop().await
+}
+
 /// Five machines take one task each after the other, begin it, and start anew without it.
 #[tokio::test]
 async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {

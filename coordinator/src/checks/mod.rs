@@ -14,7 +14,7 @@ pub use self::{
 };
 use serde_json::{Value, json};
 
-use crate::text::{labelled, thousands};
+use crate::text::{labelled, plural, thousands};
 
 /// What came of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +104,8 @@ fn second_counts(evidence: &Evidence) -> Check {
         ..
     } = *evidence;
     let reason = format!(
-        "{} counts confirmed by another machine, {} by the same one the other way round, {} \
-         unconfirmed",
-        number(elsewhere),
+        "{} confirmed by another machine, {} by the same one the other way round, {} unconfirmed",
+        plural(elsewhere, "count"),
         number(here),
         number(unconfirmed)
     );
@@ -129,8 +128,8 @@ fn bound_on_wrong_counts(evidence: &Evidence) -> Check {
     if compared == 0 {
         let reason = format!(
             "because no task drawn by lot was counted by another machine: nothing limits how many of \
-             {} counts are wrong",
-            number(open)
+             {} are wrong",
+            plural(open, "count")
         );
         return check("bound", CheckOutcome::NotPossible, reason);
     }
@@ -169,12 +168,12 @@ fn disagreements(evidence: &Evidence) -> Check {
 /// its place in the chain.
 pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
     let journal = format!(
-        "{} lines read anew from the disk, each whole and naming the one before",
-        number(lines)
+        "{} read anew from the disk, each whole and naming the one before",
+        plural(lines, "line")
     );
     let sum = format!(
-        "the total is the sum of {} accepted counts, one a task",
-        number(tasks)
+        "the total is the sum of {}, one a task",
+        plural(tasks, "accepted count")
     );
     vec![
         check("journal", CheckOutcome::Passed, journal),
