@@ -17,7 +17,7 @@ use common::{
     textbook::{LADDER, Textbook},
 };
 
-use super::cpu;
+use super::cpu::Stopwatch;
 
 /// Memory of one counter.
 const MEMORY_BYTES: u64 = 2 << 30;
@@ -77,7 +77,7 @@ impl Technique {
 
     fn count(&self, board: Board, limit: Duration) -> anyhow::Result<Option<Climbed>> {
         let start = Instant::now();
-        let before = cpu::seconds();
+        let watch = Stopwatch::start();
         let counted = match self {
             Self::Textbook(textbook) => (textbook.count)(board, &|| start.elapsed() >= limit)
                 .map(|count| (count.solutions, Some(count.visited))),
@@ -85,7 +85,7 @@ impl Technique {
                 count_all(*method, board, &Until { start, limit })?.map(|count| (count, None))
             }
         };
-        let seconds = cpu::seconds() - before;
+        let seconds = watch.seconds();
         Ok(counted.map(|(solutions, visited)| Climbed {
             solutions,
             visited,

@@ -15,7 +15,7 @@ use common::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::{super::output::print, climb::counter, cpu, ladder::LadderOptions};
+use super::{super::output::print, climb::counter, cpu::Stopwatch, ladder::LadderOptions};
 use crate::text::{span, thousands};
 
 /// Table 1: N, date, all, unique as printed.
@@ -181,10 +181,10 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     #[expect(clippy::cast_precision_loss, reason = "a fraction")]
     let fraction = limit.as_micros() as f64 / cost as f64;
     let mut counter = counter(&plan)?;
-    let start = cpu::seconds();
+    let watch = Stopwatch::start();
     if fraction >= 1.0 {
         let count = counter.count(0..plan.units(), &Unwatched)?;
-        let took = cpu::seconds() - start;
+        let took = watch.seconds();
         let known = known_counts(board).map(|counts| counts.all());
         anyhow::ensure!(
             known == Some(count.into()),
@@ -198,14 +198,14 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     let sample = Sample::draw(&plan, fraction, &mut |below| random.random_range(0..below))?;
     let mut micros = std::collections::HashMap::new();
     for task in sample.tasks() {
-        let before = cpu::seconds();
+        let task_watch = Stopwatch::start();
         counter.count(plan.task_units(task), &Unwatched)?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "some seconds"
         )]
-        let took = ((cpu::seconds() - before) * 1e6) as u64;
+        let took = (task_watch.seconds() * 1e6) as u64;
         micros.insert(task, took);
     }
     let whole = sample.estimate(&|task| micros[&task]);
@@ -221,7 +221,7 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
         clock(seconds(whole.high)),
         thousands(micros.len() as u128),
         thousands(plan.tasks().into()),
-        span(cpu::seconds() - start),
+        span(watch.seconds()),
     ))
 }
 
