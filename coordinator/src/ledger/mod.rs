@@ -2,7 +2,7 @@
 //! both the scheduler, which decides what happens, and the store, which keeps it.
 //!
 //! A [`Change`] is a fact that somebody decided; a [`Record`] is the one that counts; a
-//! [`JournalEntry`] is a record with what was said of it. [`fold`] knows what each makes of a task.
+//! [`JournalEntry`] is a record with what was said of it. `fold` knows what each makes of a task.
 
 mod draw;
 pub(crate) mod fold;
