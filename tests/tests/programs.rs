@@ -162,7 +162,15 @@ fn bad_arguments_are_bad_usage() {
             &["N = 8 needs at least --memory"],
         ),
         (
-            &["--n", "28", "--local", "--threads", "2", "--memory", "1GiB"],
+            &[
+                "--n",
+                "28",
+                "--local",
+                "--threads",
+                "2",
+                "--memory",
+                "400MiB",
+            ],
             &["N = 28 needs at least --memory"],
         ),
         (
