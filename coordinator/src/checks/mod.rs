@@ -225,7 +225,9 @@ pub fn not_possible() -> Vec<Check> {
         check(
             "canaries",
             CheckOutcome::NotPossible,
-            "because workers do not count known tasks in between".to_owned(),
+            "because the journal keeps none: every worker proves its kernels on known answers at its \
+             start and hourly, and counts no more with a thread that fails"
+                .to_owned(),
         ),
         check(
             "independence",
