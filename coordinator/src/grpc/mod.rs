@@ -1,6 +1,5 @@
 //! The gRPC face: decodes, asks the driver, encodes, and decides nothing.
 
-mod encode;
 mod runs;
 mod server;
 mod tokens;

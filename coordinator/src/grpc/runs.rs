@@ -8,13 +8,11 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::{
-    encode,
-    watch::{StatusWatch, Statuses},
-};
+use super::watch::{StatusWatch, Statuses};
 use crate::{
     driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
     ledger::{BadRecheck, Recheck},
+    render::message,
     sched::{Command, ControlError},
     store::{JournalCursor, RunManifest},
 };
@@ -76,7 +74,7 @@ impl Runs for RunsService {
             recheck,
         };
         let run = self.driver.submit(submission).await?;
-        Ok(Response::new(encode::run(&run)))
+        Ok(Response::new(message::run(&run)))
     }
 
     async fn list(
@@ -84,7 +82,7 @@ impl Runs for RunsService {
         _request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         let runs = self.driver.runs().await?;
-        let runs = runs.iter().map(encode::run).collect();
+        let runs = runs.iter().map(message::run).collect();
         Ok(Response::new(v1::ListResponse { runs }))
     }
 
@@ -93,7 +91,7 @@ impl Runs for RunsService {
         request: Request<v1::GetStatusRequest>,
     ) -> Result<Response<v1::Status>, Status> {
         let status = self.status(request.into_inner().run).await?;
-        Ok(Response::new(encode::status(&status)))
+        Ok(Response::new(message::status(&status)))
     }
 
     async fn watch_status(
@@ -137,7 +135,7 @@ impl Runs for RunsService {
 
     async fn delete(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
         let run = self.driver.delete(RunId(request.into_inner().run)).await?;
-        Ok(Response::new(encode::run(&run)))
+        Ok(Response::new(message::run(&run)))
     }
 
     async fn recheck(
@@ -163,8 +161,8 @@ impl Runs for RunsService {
         _request: Request<v1::WorkersRequest>,
     ) -> Result<Response<v1::WorkersResponse>, Status> {
         let workers = self.driver.workers().await?;
-        let workers = workers.iter().take(encode::NAMED_WORKERS);
-        let workers = workers.map(encode::worker).collect();
+        let workers = workers.iter().take(message::NAMED_WORKERS);
+        let workers = workers.map(message::worker).collect();
         Ok(Response::new(v1::WorkersResponse { workers }))
     }
 
@@ -182,7 +180,7 @@ impl Runs for RunsService {
         tokio::spawn(async move {
             loop {
                 for (sequence, entry, line) in page.lines {
-                    let record = encode::record(sequence, &entry, line);
+                    let record = message::record(sequence, &entry, line);
                     // The reader went away: nothing more to read for.
                     if sender.send(Ok(record)).await.is_err() {
                         return;
@@ -220,7 +218,7 @@ impl RunsService {
     ) -> Result<Response<v1::Run>, Status> {
         let run = RunId(request.into_inner().run);
         let run = self.driver.control(run, command).await?;
-        Ok(Response::new(encode::run(&run)))
+        Ok(Response::new(message::run(&run)))
     }
 }
 

@@ -14,8 +14,10 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::encode;
-use crate::driver::{DriverHandle, Stopped};
+use crate::{
+    driver::{DriverHandle, Stopped},
+    render::message,
+};
 
 /// The driver is asked for the status of one run at most once in this time, however many watch.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -68,7 +70,7 @@ impl Statuses {
             self.runs.lock().expect("nothing panics here").remove(&run);
             return Ok(None);
         };
-        let status = Arc::new(encode::status(&report));
+        let status = Arc::new(message::status(&report));
         *latest = Some(Latest {
             version,
             asked,

@@ -11,10 +11,11 @@ use clap::Args;
 use common::choice::KernelChoice;
 use worker::{config::Threads, memory::MemorySize};
 
-use super::{name::RunName, output::print};
+use super::output::print;
 use crate::{
     certify::{self, AuditOptions as How, CertifyError, Finding, Outcome},
     exit::Exit,
+    name::RunName,
     store::{self, VerifyError},
     text::{plural, tell, thousands},
 };

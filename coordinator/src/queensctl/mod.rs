@@ -6,7 +6,6 @@ mod museum;
 mod name;
 mod options;
 mod output;
-mod render;
 mod runs;
 mod status;
 mod token;

@@ -13,11 +13,11 @@ use proto::v1::{self, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
 
 use super::{
     client::{BadUsage, Connection, Unreachable},
-    name::RunName,
     output::print,
-    render,
 };
-use crate::{app::task_cost, exit::Exit, ledger::Recheck, text::stdout_width};
+use crate::{
+    app::task_cost, exit::Exit, ledger::Recheck, name::RunName, render, text::stdout_width,
+};
 
 /// Options of `runs`.
 #[derive(Clone, Debug, Args)]

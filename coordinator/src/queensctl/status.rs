@@ -14,12 +14,12 @@ use tonic::{Code, Status, Streaming};
 
 use super::{
     client::{Client, Connection, Unreachable},
-    name::RunName,
     output::print,
-    render,
 };
 use crate::{
     exit::Exit,
+    name::RunName,
+    render,
     text::{stdout_width, tell},
 };
 

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use proto::v1::{TrustRequest, WorkersRequest};
 
-use super::{client::Connection, output::print, render};
-use crate::{exit::Exit, text::stdout_width};
+use super::{client::Connection, output::print};
+use crate::{exit::Exit, render, text::stdout_width};
 
 /// Options of `workers`.
 #[derive(Clone, Debug, Args)]

@@ -1,5 +1,7 @@
-//! Messages as text and as JSON.
+//! What the driver tells, as messages, and those as text and as JSON: one rendering for RPCs, pages and
+//! programs.
 
+pub(crate) mod message;
 mod runs;
 mod status;
 mod workers;
@@ -10,21 +12,21 @@ use anyhow::{Context as _, anyhow};
 use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
-pub(super) use self::{
+pub(crate) use self::{
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},
     workers::{worker_json, workers_table},
 };
 
 /// The parts of a [`v1::Run`] that everything is told with.
-pub(super) struct Run {
-    pub(super) run: RunId,
-    pub(super) board: Board,
-    pub(super) layout: Layout,
-    pub(super) state: &'static str,
+pub(crate) struct Run {
+    pub(crate) run: RunId,
+    pub(crate) board: Board,
+    pub(crate) layout: Layout,
+    pub(crate) state: &'static str,
 }
 
-pub(super) fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
+pub(crate) fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
     let spec = run.spec.ok_or_else(|| anyhow!("run.spec: must be set"))?;
     let spec = PlanSpec::try_from(spec).context("run.spec")?;
     Ok(Run {
@@ -36,7 +38,7 @@ pub(super) fn run_of(run: &v1::Run) -> anyhow::Result<Run> {
 }
 
 /// The states' names, the same in text and JSON.
-pub(super) fn state(state: v1::RunState) -> &'static str {
+pub(crate) fn state(state: v1::RunState) -> &'static str {
     match state {
         v1::RunState::Unspecified => "unknown",
         v1::RunState::Running => "running",
@@ -48,7 +50,7 @@ pub(super) fn state(state: v1::RunState) -> &'static str {
     }
 }
 
-pub(super) fn kernel(kernel: v1::Kernel) -> &'static str {
+pub(crate) fn kernel(kernel: v1::Kernel) -> &'static str {
     match kernel {
         v1::Kernel::Unspecified => "unknown",
         v1::Kernel::Scalar => "scalar",
@@ -58,7 +60,7 @@ pub(super) fn kernel(kernel: v1::Kernel) -> &'static str {
     }
 }
 
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text

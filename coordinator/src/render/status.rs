@@ -8,10 +8,7 @@ use super::{run_of, worker_json, workers_table};
 use crate::text::{labelled, method_name, span, thousands};
 
 /// Some lines about a run and its workers; those within `width`.
-pub(in crate::queensctl) fn status_text(
-    status: &v1::Status,
-    width: Option<usize>,
-) -> anyhow::Result<String> {
+pub(crate) fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
     let mut lines = run_lines(status)?;
     if status.workers.is_empty() {
         let none = "none has called since the coordinator started";
@@ -144,7 +141,7 @@ fn result_text(result: &v1::Result) -> anyhow::Result<String> {
 }
 
 /// The JSON object of `status --json`.
-pub(in crate::queensctl) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
+pub(crate) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
     let message = status
         .run
         .as_ref()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{hexadecimal, kernel};
 use crate::text::{Column, age, plural, table};
 
-pub(in crate::queensctl) fn worker_json(worker: &v1::Worker) -> Value {
+pub(crate) fn worker_json(worker: &v1::Worker) -> Value {
     json!({
         "id": hexadecimal(&worker.id),
         "name": worker.name,
@@ -25,7 +25,7 @@ pub(in crate::queensctl) fn worker_json(worker: &v1::Worker) -> Value {
 }
 
 /// A table that fits `width`, and what its figures mean.
-pub(in crate::queensctl) fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
+pub(crate) fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     let columns = [
         Column::words("ID"),
         Column::name("NAME"),

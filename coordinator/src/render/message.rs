@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// Workers named in one message: more might not fit it.
-pub(super) const NAMED_WORKERS: usize = 10_000;
+pub(crate) const NAMED_WORKERS: usize = 10_000;
 
-pub(super) fn run(summary: &RunSummary) -> v1::Run {
+pub(crate) fn run(summary: &RunSummary) -> v1::Run {
     manifest(&summary.manifest, summary.state)
 }
 
@@ -42,7 +42,7 @@ fn run_state(state: RunState) -> v1::RunState {
     }
 }
 
-pub(super) fn status(report: &StatusReport) -> v1::Status {
+pub(crate) fn status(report: &StatusReport) -> v1::Status {
     let StatusReport {
         status,
         outcome,
@@ -119,7 +119,7 @@ fn check(check: &Check) -> v1::Check {
     }
 }
 
-pub(super) fn worker(worker: &WorkerStatus) -> v1::Worker {
+pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
     let info = &worker.info;
     v1::Worker {
         id: info.id.0.to_be_bytes().to_vec(),
@@ -136,7 +136,7 @@ pub(super) fn worker(worker: &WorkerStatus) -> v1::Worker {
     }
 }
 
-pub(super) fn record(sequence: u64, entry: &JournalEntry, line: String) -> v1::Record {
+pub(crate) fn record(sequence: u64, entry: &JournalEntry, line: String) -> v1::Record {
     let (JournalEntry::Accepted(record)
     | JournalEntry::Confirmed(record)
     | JournalEntry::Quarantined(record)) = entry;
