@@ -6,6 +6,8 @@
 
 mod convert;
 pub mod door;
+#[doc(hidden)]
+pub mod foreign;
 pub mod limits;
 
 pub use convert::{BadMessage, decimal, submitted_key, submitted_spec};

@@ -33,6 +33,8 @@ use common::{
 use tokio::sync::mpsc::unbounded_channel;
 
 pub use spool::SpoolError;
+#[doc(hidden)]
+pub use spool::foreign;
 pub use summary::Summary;
 
 use config::{TooLittleMemory, WorkerConfig};

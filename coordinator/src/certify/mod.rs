@@ -6,6 +6,8 @@
 
 mod audit;
 mod certificate;
+#[doc(hidden)]
+pub mod foreign;
 mod leaves;
 mod make;
 

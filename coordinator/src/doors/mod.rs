@@ -9,6 +9,8 @@
 mod access;
 mod authority;
 mod connections;
+#[doc(hidden)]
+pub mod foreign;
 mod gate;
 mod incoming;
 mod keys;

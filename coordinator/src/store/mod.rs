@@ -10,6 +10,8 @@ mod disk;
 mod disk_tests;
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod foreign;
 mod journal;
 mod line;
 mod manifest;

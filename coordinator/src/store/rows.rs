@@ -242,7 +242,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
 /// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 3 quarantined, 4 parked);
 /// leased: worker (16), until in ms (8); done: a vote, confirmed (1: 0 or 1); quarantined: number of votes (4), votes; then
 /// the workers that failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1).
-fn encode(row: &Row) -> Vec<u8> {
+pub(super) fn encode(row: &Row) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
     bytes.extend(row.epoch.0.to_be_bytes());
     bytes.extend(row.sequence.to_be_bytes());
@@ -288,7 +288,7 @@ fn encode_vote(bytes: &mut Vec<u8>, vote: &Vote) {
     });
 }
 
-fn decode(mut bytes: &[u8]) -> Option<Row> {
+pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
     let input = &mut bytes;
     let epoch = Epoch(u64::from_be_bytes(take(input)?));
     let sequence = u64::from_be_bytes(take(input)?);

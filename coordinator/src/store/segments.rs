@@ -112,7 +112,7 @@ fn encode(run: RunId, segment: u64, end: &End) -> String {
     })
 }
 
-fn decode(run: RunId, segment: u64, text: &str) -> Result<Seal, String> {
+pub(super) fn decode(run: RunId, segment: u64, text: &str) -> Result<Seal, String> {
     let fields: SealFields = manifest::unseal(text.trim_end())?;
     if fields.run != run.to_string() || fields.segment != segment {
         return Err(format!(

@@ -127,7 +127,7 @@ fn first() -> Link {
     Link::after(b"")
 }
 
-fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
+pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
     manifest::seal(&Fields {
         format: FORMAT,
         seq,
@@ -142,7 +142,7 @@ fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
     })
 }
 
-fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
+pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
     let fields: Fields = manifest::unseal(line)?;
     let trust = [Trust::Doubted, Trust::Barred, Trust::Trusted]
         .into_iter()

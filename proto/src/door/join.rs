@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{CaHash, Token, armour, disarmour};
 
-const PREFIX: &str = "queens1-";
+pub(crate) const PREFIX: &str = "queens1-";
 
 /// The most addresses of one coordinator.
 const MOST_ADDRESSES: usize = 8;

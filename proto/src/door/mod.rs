@@ -11,8 +11,11 @@ pub use pin::{CaHash, PinnedCa, SERVER_NAME, install_crypto};
 pub use token::{BadToken, Token, TokenId};
 pub use way::{Credentials, Door, Way, explain_tls};
 
+pub(crate) use join::PREFIX as JOIN_PREFIX;
+pub(crate) use token::PREFIX as TOKEN_PREFIX;
+
 /// Bytes with a prefix as text that survives every shell, chat and mail: letters, digits, `-`, `_`.
-fn armour(prefix: &str, bytes: &[u8]) -> String {
+pub(crate) fn armour(prefix: &str, bytes: &[u8]) -> String {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let crc = crc32fast::hash(bytes).to_be_bytes();
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode([bytes, &crc].concat()))

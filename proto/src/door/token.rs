@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{armour, disarmour};
 
-const PREFIX: &str = "queenstoken1-";
+pub(crate) const PREFIX: &str = "queenstoken1-";
 
 /// Names a token without giving it away: 8 lower-case hexadecimal digits as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,6 +6,8 @@
 //! | `worker-id` | the worker's identity, 32 hexadecimal digits |
 //! | `outbox.jsonl` | finished partials and acknowledgements, see [`line`] |
 
+#[doc(hidden)]
+pub mod foreign;
 mod line;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,102 @@
+//! What reads messages, join strings and tokens, as functions that take any bytes: for fuzzing. They
+//! panic where a reader is not as it should be: what was read must be written and read again as the
+//! same.
+
+use common::sync::{SyncReply, SyncRequest};
+use prost::Message;
+
+use crate::{
+    convert,
+    door::{self, JoinString, Token},
+    v1,
+};
+
+/// A worker's request, and a coordinator's reply to it.
+pub fn sync_messages(bytes: &[u8]) {
+    if let Ok(message) = v1::SyncRequest::decode(bytes)
+        && let Ok(request) = SyncRequest::try_from(message)
+    {
+        let message = v1::SyncRequest::from(request.clone());
+        let again = SyncRequest::try_from(message);
+        assert_eq!(again.as_ref(), Ok(&request));
+    }
+    if let Ok(message) = v1::SyncResponse::decode(bytes)
+        && let Ok(reply) = SyncReply::try_from(message)
+    {
+        let message = v1::SyncResponse::from(reply.clone());
+        assert_eq!(SyncReply::try_from(message).as_ref(), Ok(&reply));
+    }
+}
+
+/// Every message of the operators' services: the first byte says which.
+pub fn operator_messages(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 16 {
+        0 => {
+            if let Ok(message) = v1::SubmitRequest::decode(bytes) {
+                let _ = convert::submitted_spec(message.spec);
+                let _ = convert::submitted_key(&message.idempotency_key);
+            }
+        }
+        1 => again::<v1::RecheckRequest>(bytes),
+        2 => again::<v1::TrustRequest>(bytes),
+        3 => again::<v1::RunRequest>(bytes),
+        4 => again::<v1::GetStatusRequest>(bytes),
+        5 => again::<v1::WatchStatusRequest>(bytes),
+        6 => again::<v1::CreateTokenRequest>(bytes),
+        7 => again::<v1::RevokeTokenRequest>(bytes),
+        // What `queensctl` reads.
+        8 => again::<v1::Run>(bytes),
+        9 => again::<v1::ListResponse>(bytes),
+        10 => again::<v1::Status>(bytes),
+        11 => again::<v1::WorkersResponse>(bytes),
+        12 => again::<v1::Record>(bytes),
+        13 => again::<v1::CreateTokenResponse>(bytes),
+        14 => again::<v1::ListTokensResponse>(bytes),
+        _ => {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                let _ = convert::decimal("count", text);
+            }
+        }
+    }
+}
+
+/// Numbers that are none (NaN) are not equal to themselves: bytes are compared.
+fn again<M: Message + Default>(bytes: &[u8]) {
+    if let Ok(message) = M::decode(bytes) {
+        let written = message.encode_to_vec();
+        let read = M::decode(written.as_slice()).expect("what was written is read");
+        assert_eq!(read.encode_to_vec(), written);
+    }
+}
+
+/// A join string: as text, and as the bytes behind one.
+pub fn join_string(bytes: &[u8]) {
+    let again = |text: &str| {
+        if let Ok(join) = text.parse::<JoinString>() {
+            assert_eq!(join.expose().parse(), Ok(join.clone()));
+            // Its addresses become URLs, and its token a header.
+            let way = door::Way::Joined(join);
+            let _ = (way.endpoints(), way.credentials());
+        }
+    };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        again(text);
+    }
+    again(&door::armour(door::JOIN_PREFIX, bytes));
+}
+
+/// A token: as text, and as the bytes behind one.
+pub fn token(bytes: &[u8]) {
+    let again = |text: &str| {
+        if let Ok(token) = text.parse::<Token>() {
+            assert_eq!(token.expose().parse(), Ok(token));
+        }
+    };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        again(text);
+    }
+    again(&door::armour(door::TOKEN_PREFIX, bytes));
+}

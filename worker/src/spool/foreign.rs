@@ -1,0 +1,25 @@
+//! What reads the spool, as a function that takes any bytes: for fuzzing.
+
+use super::line::Line;
+
+const CRC_KEY: &[u8] = br#","crc":""#;
+
+/// One line of the spool: as it is, and with the check sum that these bytes would have. What was
+/// read must be written and read again as the same.
+pub fn spool_line(bytes: &[u8]) {
+    let again = |text: &[u8]| {
+        if let Some(line) = Line::read(text) {
+            let mut written = Vec::new();
+            line.write(&mut written);
+            assert_eq!(written.pop(), Some(b'\n'));
+            assert_eq!(Line::read(&written), Some(line));
+        }
+    };
+    again(bytes);
+    let stated = bytes
+        .windows(CRC_KEY.len())
+        .rposition(|part| part == CRC_KEY);
+    let body = stated.map_or(bytes.strip_suffix(b"}").unwrap_or(bytes), |at| &bytes[..at]);
+    let tail = format!(r#","crc":"{:08x}"}}"#, crc32fast::hash(body));
+    again(&[body, tail.as_bytes()].concat());
+}
