@@ -12,6 +12,7 @@ pub mod doors;
 pub mod driver;
 pub mod exit;
 pub mod grpc;
+pub mod http;
 pub mod ledger;
 mod name;
 pub mod queensctl;

@@ -3,6 +3,7 @@
 pub mod binaries;
 pub mod cluster;
 pub mod face;
+pub mod http;
 pub mod load;
 pub mod process;
 pub mod sim;

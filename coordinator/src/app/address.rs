@@ -11,7 +11,11 @@ use tonic::transport::Uri;
 use worker::config::host_name;
 
 use super::Options;
-use crate::grpc::{ServeError, bind};
+use crate::{
+    grpc::{ServeError, bind},
+    http::{Http, HttpError},
+    text::tell,
+};
 
 /// Where a coordinator is looked for when nobody says.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
@@ -20,8 +24,10 @@ const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171)
 #[derive(Debug, thiserror::Error)]
 pub enum BadAddress {
     /// It names no address of this host.
-    #[error("--listen '{given}' is no HOST:PORT to listen on: {why}")]
+    #[error("{flag} '{given}' is no HOST:PORT to listen on: {why}")]
     Unknown {
+        /// The option.
+        flag: &'static str,
         /// What was given.
         given: String,
         /// What is wrong with it.
@@ -48,7 +54,7 @@ impl Listen {
                 or_free,
             });
         };
-        let address = resolve(given).await?;
+        let address = resolve("--listen", given).await?;
         Ok(Self {
             address,
             or_free: false,
@@ -66,9 +72,50 @@ impl Listen {
     }
 }
 
+/// Where the dashboard is looked for when nobody says.
+const USUAL_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7172);
+
+/// Where to serve HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListenHttp {
+    address: SocketAddr,
+    /// Somebody asked for it, and had better be told that it cannot be had before anything begins.
+    asked: bool,
+}
+
+impl ListenHttp {
+    /// The address that the command line stands for; `None` for none.
+    pub(super) async fn choose(options: &Options) -> Result<Option<Self>, BadAddress> {
+        Ok(match &options.http {
+            Some(given) => Some(Self {
+                address: resolve("--http", given).await?,
+                asked: true,
+            }),
+            None if options.no_http || options.local => None,
+            None => Some(Self {
+                address: USUAL_HTTP,
+                asked: false,
+            }),
+        })
+    }
+
+    /// Takes the port. Where nobody asked for it, counting goes on without, and that is said.
+    pub(super) fn bind(self) -> Result<Option<TcpListener>, HttpError> {
+        match Http::bind(self.address) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(why) if self.asked => Err(why),
+            Err(why) => {
+                tell(&format!("no dashboard: {why}"));
+                Ok(None)
+            }
+        }
+    }
+}
+
 /// The first address that `given` stands for.
-async fn resolve(given: &str) -> Result<SocketAddr, BadAddress> {
+async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadAddress> {
     let unknown = |why| BadAddress::Unknown {
+        flag,
         given: given.to_owned(),
         why,
     };
@@ -88,6 +135,16 @@ pub struct Advertised {
     host: String,
     /// By default the one that is listened on.
     port: Option<u16>,
+}
+
+impl Advertised {
+    /// The name alone: the port is that of gRPC.
+    pub(super) fn without_port(&self) -> Self {
+        Self {
+            host: self.host.clone(),
+            port: None,
+        }
+    }
 }
 
 /// Text that is no name or address with or without a port.
@@ -150,6 +207,11 @@ impl Reached {
 }
 
 impl Reached {
+    /// The name or address alone.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// `HOST:PORT`.
     pub(super) fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -210,10 +272,10 @@ mod tests {
     #[tokio::test]
     async fn an_address_is_a_host_and_a_port() {
         for good in ["127.0.0.1:0", "[::1]:7171", "0.0.0.0:7171"] {
-            assert!(resolve(good).await.is_ok(), "{good}");
+            assert!(resolve("--listen", good).await.is_ok(), "{good}");
         }
         for bad in ["", "127.0.0.1", "127.0.0.1:70000", ":7171x"] {
-            let refused = resolve(bad).await.unwrap_err().to_string();
+            let refused = resolve("--listen", bad).await.unwrap_err().to_string();
             assert!(refused.contains("HOST:PORT"), "{refused}");
         }
     }

@@ -14,6 +14,7 @@ use worker::config::WorkerConfig;
 use crate::{
     driver::{DriverError, DriverHandle},
     grpc::Server,
+    http::Http,
 };
 
 /// How long the worker and the server may each take to end. A worker that is in the middle of a
@@ -25,6 +26,7 @@ pub(super) struct Cluster {
     pub(super) driver: DriverHandle,
     driver_part: Part,
     server: Part,
+    http: Part,
     close_server: watch::Sender<bool>,
     local: Part,
     stop_local: watch::Sender<bool>,
@@ -45,10 +47,21 @@ impl Cluster {
             driver,
             driver_part: Part::start("the driver", driver_end),
             server: Part::start("the gRPC server", serving),
+            http: Part::absent("the HTTP server"),
             close_server,
             local: Part::absent("the worker in this process"),
             stop_local: watch::Sender::new(false),
         }
+    }
+
+    /// Serves HTTP too.
+    pub(super) fn start_http(&mut self, http: Http, listener: TcpListener) {
+        let close = raised(self.close_server.subscribe());
+        let serving = async {
+            http.serve(listener, close).await;
+            Ok(())
+        };
+        self.http = Part::start(self.http.name, serving);
     }
 
     /// Counts in this process too, over the same gRPC as everybody else.
@@ -69,6 +82,7 @@ impl Cluster {
             biased;
             error = self.driver_part.failed() => error,
             error = self.server.failed() => error,
+            error = self.http.failed() => error,
             error = self.local.failed() => error,
         }
     }
@@ -81,6 +95,7 @@ impl Cluster {
         self.close_server.send_replace(true);
         // Clients may hold their connections open as long as they like.
         self.server.end_within(ENDS_WITHIN).await;
+        self.http.end_within(ENDS_WITHIN).await;
         self.driver.stop().await;
         self.driver_part.end().await
     }

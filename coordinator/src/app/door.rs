@@ -1,10 +1,15 @@
 //! Who gets in, by the command line: nobody asks on this machine, join strings do beyond it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use proto::door::install_crypto;
+use tokio::net::TcpListener;
 
-use super::{Options, address::Reached, data::shown};
+use super::{
+    Options,
+    address::{Advertised, Reached},
+    data::shown,
+};
 use crate::{
     doors::{Gate, Keys, KeysError, Principal, Role, Vault},
     driver::Clock,
@@ -14,13 +19,14 @@ use crate::{
 pub(super) fn gate(
     options: &Options,
     address: SocketAddr,
-    reached: &Reached,
+    (reached, http): (&Reached, Option<&Reached>),
     clock: Clock,
 ) -> Result<Gate, KeysError> {
     if options.insecure {
         return Ok(Gate::Open(Principal::Anybody));
     }
-    if !reached.by_others && !options.require_token {
+    let by_others = reached.by_others || http.is_some_and(|http| http.by_others);
+    if !by_others && !options.require_token {
         return Ok(Gate::Open(Principal::Loopback));
     }
     install_crypto();
@@ -38,6 +44,25 @@ pub(super) fn gate(
         keys: Arc::new(keys),
         require_token: options.require_token,
     })
+}
+
+/// How browsers reach what serves HTTP on `listener`: by the advertised name, unless it is on loopback,
+/// which that name does not lead to.
+pub(super) fn http_reached(options: &Options, listener: &TcpListener) -> io::Result<Reached> {
+    let address = listener.local_addr()?;
+    let advertised = options.advertise.as_ref();
+    let advertised = advertised.filter(|_| !address.ip().is_loopback());
+    let advertised = advertised.map(Advertised::without_port);
+    Ok(Reached::new(address, advertised.as_ref()))
+}
+
+/// Where people look.
+pub(super) fn dashboard(gate: &Gate, http: &Reached) -> String {
+    let scheme = match (gate, http.by_others) {
+        (Gate::Guarded { .. }, true) => "https",
+        (Gate::Guarded { .. } | Gate::Open(_), _) => "http",
+    };
+    format!("{scheme}://{}", http.authority())
 }
 
 /// The lines to paste, one a role.

@@ -27,7 +27,7 @@ pub use self::{
     report::Report,
 };
 use self::{
-    address::{Listen, Reached},
+    address::{Listen, ListenHttp, Reached},
     cluster::Cluster,
     farewell::farewell,
     report::{partial_json, print_line},
@@ -41,6 +41,7 @@ use crate::{
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
+    http::Http,
     sched::{Command, Config, RunStatus, Scheduler},
     store::{DiskStore, RunManifest, RunState, Store, StoredRun, signing_key},
     text::{method_name, one_line, plural, tell, thousands},
@@ -59,11 +60,15 @@ pub async fn main(options: Options) -> Exit {
         Ok(listen) => listen,
         Err(bad) => return usage(&bad),
     };
+    let http = match ListenHttp::choose(&options).await {
+        Ok(http) => http,
+        Err(bad) => return usage(&bad),
+    };
     let plan = match plan(&options).await {
         Ok(plan) => plan,
         Err(bad) => return usage(&bad),
     };
-    serve(&options, (plan, kernel), listen)
+    serve(&options, (plan, kernel), (listen, http))
         .await
         .unwrap_or_else(|error| {
             tell(&format!("error: {}", one_line(&error)));
@@ -95,13 +100,14 @@ fn usage(error: &dyn std::error::Error) -> Exit {
 async fn serve(
     options: &Options,
     (plan, kernel): (Option<Plan>, Option<Kernel>),
-    listen: Listen,
+    (listen, http): (Listen, Option<ListenHttp>),
 ) -> anyhow::Result<Exit> {
     descriptors::prepare();
     let mut signals = Signals::new()?;
     // The port first: a second coordinator is told so before it touches any data.
     let listener = listen.bind()?;
     let address = listener.local_addr()?;
+    let http = http.map(ListenHttp::bind).transpose()?.flatten();
     let clock = Clock::start();
     let store = DiskStore::open(&options.data_dir)?;
     let stored = store.runs()?;
@@ -136,12 +142,23 @@ async fn serve(
             .await?;
     }
     let reached = Reached::new(address, options.advertise.as_ref());
-    let gate = door::gate(options, address, &reached, clock)?;
+    let http_reached = http.as_ref().map(|http| door::http_reached(options, http));
+    let http_reached = http_reached.transpose()?;
+    let gate = door::gate(options, address, (&reached, http_reached.as_ref()), clock)?;
     let paste = door::lines(options, &gate, &reached)?;
     let own = own_address(address, &gate)?;
-    let server = Server::new(driver.clone(), clock, gate);
+    let server = Server::new(driver.clone(), clock, gate.clone());
     let mut cluster = Cluster::start(driver, driver_end, listener, server);
     announce(options, target.as_ref(), &cluster.driver, address).await?;
+    if let (Some(listener), Some(reached)) = (http, http_reached) {
+        tell(&format!(
+            "  dashboard at {}",
+            door::dashboard(&gate, &reached)
+        ));
+        let names = vec![reached.host().to_owned()];
+        let http = Http::new(cluster.driver.clone(), gate, names);
+        cluster.start_http(http, listener);
+    }
     if !paste.is_empty() {
         tell(&paste);
     }

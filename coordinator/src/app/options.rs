@@ -62,6 +62,15 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 
+    /// Where to serve the HTTP interface and metrics; port 0 takes a free one [default:
+    /// 127.0.0.1:7172; with --local nowhere]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "no_http")]
+    pub http: Option<String>,
+
+    /// Serve no HTTP
+    #[arg(long)]
+    pub no_http: bool,
+
     /// By what name or address other machines reach this one [default: that of its default route]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub advertise: Option<Advertised>,

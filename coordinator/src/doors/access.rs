@@ -119,6 +119,43 @@ pub fn access(path: &str) -> Option<Access> {
     Some(found.1)
 }
 
+/// Every address of the HTTP face, with its method, and what it asks for. What is not here is refused
+/// to everybody.
+const HTTP_TABLE: &[(&str, &str, Access)] = &[
+    // Probes have no token, and learn that the port answers.
+    ("GET", "/healthz", Access::Open),
+    ("GET", "/readyz", Access::Open),
+    ("GET", "/metrics", Access::Viewer),
+    ("GET", "/api/v1/openapi.json", Access::Any),
+    ("GET", "/api/v1/status", Access::Viewer),
+    ("GET", "/api/v1/workers", Access::Viewer),
+    ("GET", "/api/v1/runs", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}", Access::Viewer),
+    ("DELETE", "/api/v1/runs/{run}", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/pause", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/resume", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/cancel", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/retry", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/recheck", Access::Operator),
+];
+
+/// What a request with this method to this address, as the router writes it, asks for; `None` for one
+/// that nobody answers.
+pub(crate) fn http_access(method: &str, route: &str) -> Option<Access> {
+    // A head is asked for as what it is the head of.
+    let method = if method == "HEAD" { "GET" } else { method };
+    let found = HTTP_TABLE
+        .iter()
+        .find(|row| (row.0, row.1) == (method, route))?;
+    Some(found.2)
+}
+
+/// Every method and address of the HTTP table.
+#[cfg(test)]
+pub(crate) fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HTTP_TABLE.iter().map(|row| (row.0, row.1))
+}
+
 /// Every path of the table.
 #[cfg(test)]
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {

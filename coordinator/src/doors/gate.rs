@@ -80,6 +80,16 @@ impl Gate {
     ) -> Result<Principal, Status> {
         let access = access(path)
             .ok_or_else(|| Status::unimplemented(format!("there is no call {path}")))?;
+        self.enter(access, peer, bearer.map(Proof::Bearer))
+    }
+
+    /// Who asks for something that is open to callers of this kind, if they may have it.
+    pub(crate) fn enter(
+        &self,
+        access: Access,
+        peer: Option<&Peer>,
+        proof: Option<Proof<'_>>,
+    ) -> Result<Principal, Status> {
         let principal = match self {
             Self::Open(principal) => principal.clone(),
             Self::Guarded { .. } if access == Access::Open => Principal::Anybody,
@@ -87,18 +97,18 @@ impl Gate {
                 keys,
                 require_token,
             } => {
-                let local = peer.is_some_and(|peer| peer.address.ip().to_canonical().is_loopback());
+                let local = peer.is_some_and(Peer::is_local);
                 let tls = peer.is_some_and(|peer| peer.tls);
-                match bearer {
+                let known = match proof {
                     Some(_) | None if !tls && !local => return Err(plain_text()),
-                    Some(text) => text
+                    Some(Proof::Bearer(text)) => text
                         .parse::<Token>()
                         .map_err(|_| Denied::Malformed)
-                        .and_then(|token| keys.check(&token))
-                        .map_err(|denied| unauthenticated(&denied))?,
-                    None if local && !require_token => Principal::Loopback,
-                    None => return Err(unauthenticated(&Denied::Missing)),
-                }
+                        .and_then(|token| keys.check(&token)),
+                    None if local && !require_token => Ok(Principal::Loopback),
+                    None => Err(Denied::Missing),
+                };
+                known.map_err(|denied| unauthenticated(&denied))?
             }
         };
         principal
@@ -106,6 +116,13 @@ impl Gate {
             .map_err(|denied| Status::permission_denied(denied.to_string()))?;
         Ok(principal)
     }
+}
+
+/// By what a caller shows who it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Proof<'a> {
+    /// A token's text, as it came.
+    Bearer(&'a str),
 }
 
 fn unauthenticated(denied: &Denied) -> Status {

@@ -153,6 +153,13 @@ pub struct Peer {
     pub tls: bool,
 }
 
+impl Peer {
+    /// Whether it is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+}
+
 /// A connection that can be served.
 pub struct Guest {
     peer: Peer,

@@ -68,7 +68,8 @@ impl Keys {
         let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
             .with_no_client_auth()
             .with_cert_resolver(certificate.clone());
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        // gRPC is HTTP/2; pages and programs that ask for JSON may speak either.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let keys = Self {
             tokens: RwLock::new(vault.tokens()?),
             vault,

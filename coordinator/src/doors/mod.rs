@@ -19,9 +19,13 @@ mod tests;
 mod tokens;
 mod vault;
 
+pub(crate) use access::http_access;
+#[cfg(test)]
+pub(crate) use access::http_routes;
 pub use access::{Access, BadRole, Role, access};
 pub use authority::{Authority, AuthorityError};
 pub use connections::{Connection, Connections};
+pub(crate) use gate::Proof;
 pub use gate::{Gate, GateLayer, Gated, Principal};
 pub use incoming::{Guest, Incoming, Peer};
 pub use keys::{Keys, KeysError};

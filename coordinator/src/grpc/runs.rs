@@ -8,11 +8,11 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::watch::{StatusWatch, Statuses};
+use super::watch::StatusWatch;
 use crate::{
     driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
     ledger::{BadRecheck, Recheck},
-    render::message,
+    render::{Statuses, message},
     sched::{Command, ControlError},
     store::{JournalCursor, RunManifest},
 };

@@ -16,13 +16,12 @@ use tokio::{
 use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
-use super::{
-    runs::RunsService, tokens::TokensService, watch::Statuses, work_queue::WorkQueueService,
-};
+use super::{runs::RunsService, tokens::TokensService, work_queue::WorkQueueService};
 use crate::{
     descriptors,
     doors::{Connections, Gate, GateLayer, Incoming},
     driver::{Clock, DriverHandle},
+    render::Statuses,
 };
 
 /// Connections that may wait to be accepted: a whole cluster comes back at once after a restart.

@@ -31,7 +31,7 @@ fn manifest(manifest: &RunManifest, state: RunState) -> v1::Run {
     }
 }
 
-fn run_state(state: RunState) -> v1::RunState {
+pub(crate) fn run_state(state: RunState) -> v1::RunState {
     match state {
         RunState::Running => v1::RunState::Running,
         RunState::Paused => v1::RunState::Paused,

@@ -4,6 +4,7 @@
 pub(crate) mod message;
 mod runs;
 mod status;
+mod statuses;
 mod workers;
 
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use proto::v1;
 pub(crate) use self::{
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},
+    statuses::Statuses,
     workers::{worker_json, workers_table},
 };
 

@@ -107,6 +107,18 @@ pub enum WorkerState {
 }
 
 impl WorkerState {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Working,
+        Self::Idle,
+        Self::Silent,
+        Self::Draining,
+        Self::Left,
+        Self::Awaited,
+        Self::Lost,
+        Self::Barred,
+    ];
+
     /// The word shown to people.
     pub const fn name(self) -> &'static str {
         match self {
