@@ -1,9 +1,12 @@
 //! The worker: pulls tasks, counts them on all local cores, and reports partial counts.
 //!
 //! ```text
-//! coordinator ◄── Sync ──► link (async, owns the leases) ──jobs──► pool (one OS thread a core)
-//!                           │ outbox ◄──partials──────────────────────┘
-//!                           ▼ spool (its own thread: append, fdatasync)
+//! coordinator ◄── Sync ──► link (async) ──jobs──► pool (one OS thread a core)
+//!                           │  │  ▲                  │
+//!                           │  │  └──counts──────────┘
+//!                           │  └──results──► spool (its own thread: append, fdatasync)
+//!                           ▼
+//!                          machine (decides everything; no I/O, no clock)
 //! ```
 //!
 //! Deliberately absent: any knowledge of how a run is stored or scheduled. What a worker must not
@@ -13,18 +16,17 @@ pub mod config;
 pub mod count;
 mod documents;
 pub mod environment;
-mod lease;
+mod host;
 mod link;
-mod machine;
+pub mod machine;
 pub mod memory;
-mod outbox;
 mod pool;
 mod spool;
 mod summary;
 #[cfg(test)]
 mod testing;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Instant};
 
 use common::{
     run::{SessionId, WorkerId},
@@ -38,9 +40,10 @@ pub use spool::foreign;
 pub use summary::Summary;
 
 use config::{TooLittleMemory, WorkerConfig};
-use link::{Ended, Link};
-use outbox::Outbox;
+use link::{End, Link};
+use machine::{Ended, Machine, Settings};
 use pool::{Pool, PoolConfig};
+use spool::Writer;
 
 /// Why a worker ended otherwise than by a planned stop.
 #[derive(Debug, thiserror::Error)]
@@ -119,39 +122,52 @@ pub async fn run(
         kernel: config.kernel.name(),
         threads: config.threads.get(),
         memory_bytes_per_thread: config.memory_bytes_per_thread(),
-        machine: machine::number(),
+        machine: host::number(),
     };
     announce(&config, &info, spool.as_ref().map(|(spool, _)| spool));
-    let outbox = Outbox::new(spool.map(|(spool, _)| spool));
-    let pool = outbox.and_then(|outbox| {
-        let (sender, left) = unbounded_channel();
-        let pool_config = PoolConfig {
-            threads: info.threads,
-            kernel: config.kernel,
-            memory_bytes: config.memory.bytes(),
-            crews: config.crews,
-            prove: common::canary::prove,
-        };
-        let pool = Pool::start(pool_config, Arc::new(pool::real_counter), &sender)?;
-        Ok((outbox, (pool, left)))
-    });
-    let (outbox, pool) = pool.map_err(|error| WorkerError::Threads {
+    let settings = Settings {
+        info,
+        idle_timeout: config.idle_timeout,
+        drain_limit: config.drain_limit,
+        kept: spool
+            .as_ref()
+            .map(|(spool, _)| spool.unacknowledged().copied().collect()),
+    };
+    let threads = |error| WorkerError::Threads {
         threads: config.threads.get(),
         error,
-    })?;
-    let link = Link::new(config.coordinator, info, outbox, pool, rand::random)
-        .with_idle_timeout(config.idle_timeout);
-    let (ended, outbox, summary) = link.run(shutdown, config.drain_limit).await;
-    let lost = tokio::task::spawn_blocking(move || outbox.close()).await;
+    };
+    let spool = spool.map(|(spool, _)| Writer::start(spool)).transpose();
+    let spool = spool.map_err(threads)?;
+    let (sender, events) = unbounded_channel();
+    let pool_config = PoolConfig {
+        threads: config.threads.get(),
+        kernel: config.kernel,
+        memory_bytes: config.memory.bytes(),
+        crews: config.crews,
+        prove: common::canary::prove,
+    };
+    let pool = Pool::start(pool_config, Arc::new(pool::real_counter), &sender).map_err(threads)?;
+    drop(sender);
+    let machine = Machine::new(settings, Instant::now());
+    let link = Link::new(
+        config.coordinator,
+        machine,
+        (pool, events),
+        spool,
+        rand::random,
+    );
+    let End {
+        ended,
+        summary,
+        lost,
+    } = link.run(shutdown).await;
     tracing::info!("stopped: {summary}");
     match (ended, lost) {
         (Ended::Faulty { panics }, _) => Err(WorkerError::Faulty { panics, summary }),
         (Ended::Unproven, _) => Err(WorkerError::Unproven { summary }),
-        (Ended::Told | Ended::Idle, Ok(results @ 1..)) => {
-            Err(WorkerError::Lost { results, summary })
-        }
-        // The closure does not panic.
-        (Ended::Told | Ended::Idle, Ok(0) | Err(_)) => Ok(summary),
+        (Ended::Told | Ended::Idle, 0) => Ok(summary),
+        (Ended::Told | Ended::Idle, results) => Err(WorkerError::Lost { results, summary }),
     }
 }
 

@@ -10,9 +10,13 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
     run::{Epoch, Partial, RunId, TaskRef},
+    sync::Grant,
 };
 
-use crate::pool::{CountTask, Job, MakeCounter};
+use crate::{
+    machine::{LeaseKey, Work},
+    pool::{CountTask, Job, MakeCounter},
+};
 
 /// The run that all tests speak of.
 pub(crate) const RUN: RunId = RunId(0xa1);
@@ -32,6 +36,29 @@ pub(crate) fn task_ref(plan: &Plan, task: u64) -> TaskRef {
         run: RUN,
         plan: plan.hash(),
         task: TaskId(task),
+    }
+}
+
+/// The lease of a task of `plan` under its first epoch.
+pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
+    LeaseKey {
+        task: task_ref(plan, task),
+        epoch: Epoch(1),
+    }
+}
+
+/// The same lease's work.
+pub(crate) fn work(plan: &Plan, task: u64) -> Work {
+    Work::new(lease(plan, task), plan.clone(), Orientation::Upright)
+}
+
+/// The grant of that lease.
+pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
+    Grant {
+        task: task_ref(plan, task),
+        epoch: Epoch(1),
+        spec: *plan.spec(),
+        orientation: Orientation::Upright,
     }
 }
 

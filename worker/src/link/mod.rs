@@ -1,280 +1,247 @@
-//! The link to the coordinator: one task on the async runtime that owns all leases.
-//!
-//! It hears of finished jobs from the pool, and calls `Sync` whenever [`pace::Pace`] says so, one
-//! call at a time. Everything it knows travels in every call, so that it needs no memory of calls.
+//! The link to the coordinator: one task on the async runtime that drives the worker's
+//! [`Machine`], between the pool, the spool and the coordinator. It decides nothing.
 
-mod demand;
-mod desk;
-mod drain;
-mod idle;
-mod pace;
-mod plans;
 #[cfg(test)]
 mod tests;
 mod transport;
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::catch_unwind,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use common::{
-    board::Board,
-    count::SetupError,
-    sync::{FailedCanaries, Grant, SyncReply, WorkerInfo},
+    plan::{Plan, PlanSpec},
+    sync::SyncReply,
 };
-use tokio::{sync::mpsc::UnboundedReceiver, time::sleep_until};
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinSet, time::sleep_until};
 
 use crate::{
     config::Address,
-    lease::LeaseKey,
-    memory::MemorySize,
-    outbox::Outbox,
-    pool::{Failure, Job, Left, Outcome, Pool},
+    machine::{Ended, LeaseKey, Machine, Order},
+    pool::{Event, Job, Pool},
+    spool::Writer,
     summary::{Summary, plural},
 };
-use demand::Demand;
-use desk::Desk;
-use idle::Idleness;
-use pace::{Needs, Pace};
-use plans::Plans;
 use transport::{Call, CallError, Transport};
-
-/// After so many panics of counting threads the program is not to be trusted.
-const MOST_PANICS: u32 = 3;
-
-/// For how long no work is asked for after some that cannot be counted here.
-const REFUSING: Duration = Duration::from_secs(60);
 
 /// How often a line tells what the worker is doing.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// The owner of all leases.
+/// What drives the machine.
 pub(crate) struct Link {
     coordinator: Address,
     transport: Transport,
-    desk: Desk,
+    machine: Machine,
     pool: Pool,
-    left: UnboundedReceiver<Left>,
-    pace: Pace,
-    demand: Demand,
-    plans: Plans,
-    /// Until then no work is asked for.
-    refusing_until: Option<Instant>,
-    /// What the call on its way asked for.
-    asked: f64,
-    panics: u32,
+    events: UnboundedReceiver<Event>,
+    /// What the pool has.
+    jobs: BTreeMap<LeaseKey, Arc<Job>>,
+    /// Of which threads have begun these.
+    begun: BTreeSet<LeaseKey>,
+    /// A large board's plan may take a while to make, which must not stop the runtime.
+    plans: JoinSet<Made>,
+    spool: Option<Writer>,
     /// The coordinator's address is known to be one.
     was_answered: bool,
     reported: Instant,
-    said_idle: Option<Instant>,
-    idleness: Idleness,
     /// Draws from 0 to 1.
     jitter: Jitter,
 }
 
+/// What came of making a plan.
+type Made = (PlanSpec, Result<Plan, String>);
+
 /// Where the back-off's randomness comes from.
 pub(crate) type Jitter = fn() -> f64;
 
-/// Why the link stopped serving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It was told to.
-    Told,
-    /// Every run is over, and nothing was to do for the idle timeout.
-    Idle,
-    /// No counting thread is left that counts right.
-    Unproven,
-    /// Counting threads panicked too often.
-    Faulty {
-        /// How often.
-        panics: u32,
-    },
+/// How a worker's life came to its end.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) ended: Ended,
+    pub(crate) summary: Summary,
+    /// Results that could neither be handed in nor kept.
+    pub(crate) lost: usize,
 }
 
 impl Link {
-    /// A link that serves `coordinator` with `pool`, which reports to `left`.
+    /// A link that drives `machine` for `coordinator`, with a pool that tells of its `events`.
     pub(crate) fn new(
         coordinator: Address,
-        info: WorkerInfo,
-        outbox: Outbox,
-        (pool, left): (Pool, UnboundedReceiver<Left>),
+        machine: Machine,
+        (pool, events): (Pool, UnboundedReceiver<Event>),
+        spool: Option<Writer>,
         jitter: Jitter,
     ) -> Self {
-        let now = Instant::now();
         Self {
             transport: Transport::new(&coordinator),
             coordinator,
-            demand: Demand::new(info.threads),
-            desk: Desk::new(info, outbox),
+            machine,
             pool,
-            left,
-            pace: Pace::new(now),
-            plans: Plans::default(),
-            refusing_until: None,
-            asked: 0.0,
-            panics: 0,
+            events,
+            jobs: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            plans: JoinSet::new(),
+            spool,
             was_answered: false,
-            reported: now,
-            said_idle: None,
-            idleness: Idleness::new(None),
+            reported: Instant::now(),
             jitter,
         }
     }
 
-    /// The same, ending by itself after this time without work once every run is over.
-    pub(crate) fn with_idle_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.idleness = Idleness::new(timeout);
-        self
+    /// Serves until the machine ends, which it does some time after `shutdown`, if not before.
+    pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> End {
+        let ended = self.serve(shutdown).await;
+        self.write_last().await;
+        let mut summary = self.machine.summary();
+        self.add_times(&mut summary);
+        if let Some(spool) = self.spool {
+            spool.close().await;
+        }
+        End {
+            ended,
+            summary,
+            lost: self.machine.unkept(),
+        }
     }
 
-    /// Serves until `shutdown` or until something is wrong with this program, then drains. The
-    /// outbox comes back for whoever may block on the disk.
-    pub(crate) async fn run(
-        mut self,
-        shutdown: impl Future<Output = ()>,
-        drain_limit: Duration,
-    ) -> (Ended, Outbox, Summary) {
-        let (ended, call) = self.serve(shutdown).await;
-        self.drain(call, drain_limit).await;
-        let Self { desk, pool, .. } = self;
-        let mut summary = desk.summary;
-        summary.unacknowledged = desk.outbox.len() as u64;
-        add_times(&mut summary, &pool);
-        (ended, desk.outbox, summary)
-    }
-
-    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> (Ended, Option<Call>) {
+    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Ended {
         let mut shutdown = pin!(shutdown);
-        let mut call = None;
+        let mut stopping = false;
+        let mut call: Option<Call> = None;
         loop {
-            if self.failed_canaries().threads >= self.desk.threads() {
-                return (Ended::Unproven, call);
+            let now = Instant::now();
+            self.machine.handle_timeout(now);
+            if let Some(ended) = self.machine.poll_end(now) {
+                return ended;
             }
-            let needs = self.needs();
-            let due = self.pace.due(needs);
-            let until = self.idle_until();
+            self.carry_out(now);
+            if call.is_none() {
+                call = self.call(now);
+            }
+            let until = self.machine.poll_timeout(now);
             tokio::select! {
-                () = &mut shutdown => return (Ended::Told, call),
-                Some(left) = self.left.recv() => {
-                    self.note(&left);
-                    if self.panics >= MOST_PANICS {
-                        return (Ended::Faulty { panics: self.panics }, call);
-                    }
+                () = &mut shutdown, if !stopping => {
+                    stopping = true;
+                    self.tell_progress();
+                    self.machine.handle_stop(Instant::now());
                 }
+                Some(event) = self.events.recv() => self.note(event),
                 result = reply(&mut call) => {
                     call = None;
-                    if let Some(grants) = self.answered(result) {
-                        self.take(grants).await;
-                    }
+                    self.answered(result);
                 }
-                () = sleep_until(due.into()), if call.is_none() => {
-                    call = Some(self.call(false));
+                Some(Ok((spec, made))) = self.plans.join_next() => {
+                    self.machine.handle_plan(spec, made, Instant::now());
                 }
-                () = passed(until) => {
-                    tracing::info!("every run is over and nothing was to do for the idle timeout");
-                    return (Ended::Idle, call);
-                }
+                written = written(&mut self.spool) => self.written(written),
+                () = passed(until) => {}
             }
             self.report();
         }
     }
 
-    /// When the worker has been idle for so long that it ends.
-    fn idle_until(&mut self) -> Option<Instant> {
-        let holds = self.desk.held().next().is_some();
-        self.idleness.until(holds, Instant::now())
-    }
-
-    fn failed_canaries(&self) -> FailedCanaries {
-        self.pool.failed_canaries(Instant::now())
-    }
-
-    fn needs(&mut self) -> Needs {
-        let now = Instant::now();
-        if self.refusing_until.is_some_and(|until| until <= now) {
-            self.refusing_until = None;
+    /// Does what the machine wants done with work, plans and the spool.
+    fn carry_out(&mut self, now: Instant) {
+        let mut push = Vec::new();
+        let mut stop = BTreeSet::new();
+        while let Some(order) = self.machine.poll_order() {
+            match order {
+                Order::Count(work) => {
+                    let job = Arc::new(Job::new(work));
+                    self.jobs.insert(job.work.lease, job.clone());
+                    push.push(job);
+                }
+                Order::Stop(lease) => {
+                    if let Some(job) = self.jobs.get(&lease) {
+                        job.cancel();
+                        stop.insert(lease);
+                    }
+                }
+                Order::MakePlan(spec) => {
+                    self.plans.spawn_blocking(move || (spec, make_plan(spec)));
+                }
+            }
         }
-        let backlog = self.pool.backlog();
-        Needs {
-            news: self.desk.has_news(),
-            low: self.demand.is_low(backlog)
-                && self.refusing_until.is_none()
-                && !self.desk.is_full(),
-            lasts: Duration::from_secs_f64(self.demand.seconds_for(backlog.cost).min(1e6)),
+        if !push.is_empty() {
+            self.pool.push(push);
+        }
+        if !stop.is_empty() {
+            for lease in self.pool.take_back(&stop) {
+                self.jobs.remove(&lease);
+            }
+        }
+        if let Some(spool) = &mut self.spool
+            && let Some(write) = self.machine.poll_spool(now)
+        {
+            spool.write(write);
         }
     }
 
-    fn call(&mut self, draining: bool) -> Call {
-        self.asked = if draining || self.refusing_until.is_some() || self.desk.is_full() {
-            0.0
-        } else {
-            self.demand.wanted(self.pool.backlog())
-        };
-        let mut request = self.desk.request(self.asked, draining);
-        request.failed_canaries = self.failed_canaries();
+    /// The call that is due, if one is.
+    fn call(&mut self, now: Instant) -> Option<Call> {
+        if !self.machine.is_call_due(now) {
+            return None;
+        }
+        self.tell_progress();
+        let request = self.machine.poll_call(now)?;
         tracing::debug!(
             held = request.held.len(),
             partials = request.partials.len(),
             wanted = request.seconds_wanted,
-            draining,
-            "calling"
+            draining = request.draining,
+            "sync"
         );
-        self.pace.started(Instant::now());
-        self.transport.sync(request)
+        Some(self.transport.sync(request))
     }
 
-    /// Carries out a reply, all but its grants.
-    fn answered(&mut self, result: Result<SyncReply, CallError>) -> Option<Vec<Grant>> {
-        let now = Instant::now();
-        let reply = match result {
-            Ok(reply) => reply,
-            Err(error) => {
-                self.failed(&error, now);
-                return None;
+    /// Tells the machine how far the threads are.
+    fn tell_progress(&mut self) {
+        for lease in &self.begun {
+            if let Some(job) = self.jobs.get(lease) {
+                self.machine.handle_progress(*lease, job.cost_done());
             }
-        };
-        self.was_answered = true;
-        if self.pace.failures() > 0 {
-            tracing::info!("coordinator {} is there again", self.coordinator);
-        }
-        reply
-            .acknowledgements
-            .iter()
-            .for_each(|a| self.desk.acknowledged(a));
-        for revocation in &reply.revoked {
-            self.pool.take_back(LeaseKey {
-                task: revocation.task,
-                epoch: revocation.epoch,
-            });
-            self.desk.revoke(revocation);
-        }
-        self.idleness.heard(reply.all_runs_over);
-        let starved = self.asked > 0.0 && reply.grants.is_empty();
-        if starved {
-            self.say_why_idle(&reply.reason, now);
-        }
-        let next = Duration::from_millis(reply.next_sync_ms);
-        self.pace.answered(now, next, starved);
-        self.demand.set_period(self.pace.period());
-        Some(reply.grants)
-    }
-
-    /// Says at most once a while why there is nothing to do.
-    fn say_why_idle(&mut self, reason: &str, now: Instant) {
-        tracing::debug!("no work: {reason}");
-        let is_idle = self.desk.held().next().is_none();
-        let is_time = self.said_idle.is_none_or(|said| now - said >= REPORT_EVERY);
-        if is_idle && is_time {
-            self.said_idle = Some(now);
-            tracing::info!("waiting for work: {reason}");
         }
     }
 
-    fn failed(&mut self, error: &CallError, now: Instant) {
-        self.desk.lost();
-        let wait = self.pace.failed(now, (self.jitter)());
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Begun(lease, at) => {
+                self.begun.insert(lease);
+                self.machine.handle_begun(lease, at);
+            }
+            Event::Left(left) => {
+                self.begun.remove(&left.work.lease);
+                self.jobs.remove(&left.work.lease);
+                self.machine.handle_left(left, Instant::now());
+            }
+            Event::Unproven(proven) => {
+                self.machine.handle_failed_canaries(proven, Instant::now());
+            }
+        }
+    }
+
+    fn answered(&mut self, result: Result<SyncReply, CallError>) {
+        let now = Instant::now();
+        match result {
+            Ok(reply) => {
+                self.was_answered = true;
+                if self.machine.failures() > 0 {
+                    tracing::info!("coordinator {} is there again", self.coordinator);
+                }
+                self.machine.handle_reply(reply, now);
+            }
+            Err(error) => {
+                let wait = self.machine.handle_lost_call((self.jitter)(), now);
+                self.complain(&error, wait);
+            }
+        }
+    }
+
+    fn complain(&self, error: &CallError, wait: Duration) {
         let stranger = matches!(error, CallError::Garbled(_)) && !self.was_answered;
         tracing::warn!(
             "coordinator {} {error}{}; attempt {} in {:.1} s; {} held, {} kept",
@@ -285,79 +252,40 @@ impl Link {
             } else {
                 ""
             },
-            self.pace.failures() + 1,
+            self.machine.failures() + 1,
             wait.as_secs_f64(),
-            plural(self.desk.held().count() as u64, "task"),
-            plural(self.desk.outbox.len() as u64, "result"),
+            plural(self.machine.held() as u64, "task"),
+            plural(self.machine.unacknowledged() as u64, "result"),
         );
     }
 
-    async fn take(&mut self, grants: Vec<Grant>) {
-        let mut jobs = Vec::with_capacity(grants.len());
-        for grant in grants {
-            match self.plans.get(&grant).await {
-                Ok(plan) => {
-                    let lease = LeaseKey {
-                        task: grant.task,
-                        epoch: grant.epoch,
-                    };
-                    jobs.extend(self.desk.take(Job::new(lease, plan, grant.orientation)));
-                }
-                Err(bad) => self.refuse_work(&format!("run {}: {bad}", grant.task.run)),
+    /// A write of the spool has ended, or its thread has.
+    fn written(&mut self, succeeded: Option<bool>) {
+        match succeeded {
+            Some(succeeded) => self.machine.handle_spooled(succeeded, Instant::now()),
+            None => {
+                tracing::error!("the spool's thread panicked; what it held may be lost");
+                self.spool = None;
+                self.machine.handle_spool_lost();
             }
         }
-        self.pool.push(jobs);
     }
 
-    /// Asks for no work for a while, because some cannot be counted here. Says so once a while.
-    fn refuse_work(&mut self, why: &str) {
-        self.desk.decline();
-        if self.refusing_until.is_none() {
-            tracing::error!(
-                "{why}; its tasks are given back and no work is taken for {} s",
-                REFUSING.as_secs()
-            );
-        }
-        self.refusing_until = Some(Instant::now() + REFUSING);
-    }
-
-    /// Files what a thread made of a job.
-    fn note(&mut self, left: &Left) {
-        match &left.outcome {
-            Outcome::Counted(_) => {
-                self.demand.note(left.job.cost, left.duration, left.threads);
-                self.idleness.counted();
+    /// Brings to the disk what could not be handed in: after the write under way one more.
+    async fn write_last(&mut self) {
+        for _ in 0..2 {
+            let Some(spool) = &mut self.spool else {
+                return;
+            };
+            if let Some(write) = self.machine.poll_last_write() {
+                spool.write(write);
             }
-            Outcome::Cancelled | Outcome::Failed(Failure::Overflow) => {}
-            Outcome::Failed(Failure::Panic(_)) => self.panics += 1,
-            Outcome::Failed(Failure::Setup(error)) => {
-                let plan = left.job.plan.hash();
-                self.give_back_plan(|job| job.plan.hash() == plan);
-                self.refuse_work(&self.why_not(error, left.job.plan.spec().board));
+            if !spool.is_busy() {
+                return;
             }
+            let succeeded = spool.ended().await;
+            self.written(succeeded);
         }
-        self.desk.left(left);
-    }
-
-    fn why_not(&self, error: &SetupError, board: Board) -> String {
-        let SetupError::Memory { given, least } = *error;
-        let threads = u64::from(self.desk.threads());
-        let size = |bytes: u64| MemorySize::at_least(bytes.saturating_mul(threads));
-        format!(
-            "this worker cannot count N = {board}: that needs at least --memory {} with --threads \
-             {threads}, and there are {}",
-            size(least).as_option(),
-            size(given)
-        )
-    }
-
-    /// Gives back the waiting jobs of a plan that cannot be counted here.
-    fn give_back_plan(&mut self, of_plan: impl Fn(&Job) -> bool) {
-        let waiting = self.pool.take_all_back();
-        let (back, stay): (Vec<Arc<Job>>, Vec<_>) =
-            waiting.into_iter().partition(|job| of_plan(job));
-        back.iter().for_each(|job| self.desk.give_up(job.lease));
-        self.pool.push(stay);
     }
 
     fn report(&mut self) {
@@ -365,21 +293,28 @@ impl Link {
             return;
         }
         self.reported = Instant::now();
-        let mut summary = self.desk.summary;
-        add_times(&mut summary, &self.pool);
-        let held = plural(self.desk.held().count() as u64, "task");
+        let mut summary = self.machine.summary();
+        summary.unacknowledged = 0;
+        self.add_times(&mut summary);
+        let held = plural(self.machine.held() as u64, "task");
         tracing::info!("{summary}; {held} held");
         for (thread, times) in self.pool.times().into_iter().enumerate() {
             tracing::debug!(thread, busy = ?times.busy, idle = ?times.idle, "time of a thread");
         }
     }
+
+    fn add_times(&self, summary: &mut Summary) {
+        for times in self.pool.times() {
+            summary.busy += times.busy;
+            summary.idle += times.idle;
+        }
+    }
 }
 
-fn add_times(summary: &mut Summary, pool: &Pool) {
-    for times in pool.times() {
-        summary.busy += times.busy;
-        summary.idle += times.idle;
-    }
+fn make_plan(spec: PlanSpec) -> Result<Plan, String> {
+    let made = catch_unwind(|| Plan::new(spec));
+    made.map_err(|_| "making the plan panicked: this is a fault of the program".to_owned())?
+        .map_err(|bad| bad.to_string())
 }
 
 async fn passed(until: Option<Instant>) {
@@ -394,5 +329,13 @@ async fn reply(call: &mut Option<Call>) -> Result<SyncReply, CallError> {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,
+    }
+}
+
+/// The end of the write under way; never, where there is none.
+async fn written(spool: &mut Option<Writer>) -> Option<bool> {
+    match spool {
+        Some(spool) if spool.is_busy() => spool.ended().await,
+        Some(_) | None => std::future::pending().await,
     }
 }

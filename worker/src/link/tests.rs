@@ -2,28 +2,27 @@
 
 mod fake;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     board::Board as Side,
-    count::Orientation,
     kernel::Kernel,
     method::Layout,
-    plan::{Plan, PlanHash, PlanSpec},
-    run::{Epoch, RunId, SessionId, TaskRef, WorkerId},
-    sync::{Acknowledgement, Revocation, SyncRequest, Verdict},
+    plan::{PlanHash, PlanSpec},
+    run::{Partial, SessionId, WorkerId},
+    sync::{Acknowledgement, Revocation, SyncRequest, Verdict, WorkerInfo},
 };
 use tokio::sync::{mpsc::unbounded_channel, oneshot};
 use tonic::Status;
 
 use super::*;
 use crate::{
+    machine::{Left, Outcome, Settings},
     pool::{MakeCounter, PoolConfig, real_counter},
     spool::Spool,
-    testing::{RUN, endless, panicking, plan, sample_partial, task_ref, wrong},
+    testing::{endless, grant, panicking, plan, sample_partial, work, wrong},
 };
-use fake::{Board, Fake, accept, grant, quiet, serve};
-use proto::limits;
+use fake::{Board, Fake, accept, quiet, serve};
 
 fn info() -> WorkerInfo {
     WorkerInfo {
@@ -41,52 +40,82 @@ fn info() -> WorkerInfo {
 /// A running link; dropping `stop` or sending to it begins the drain.
 struct Running {
     stop: oneshot::Sender<()>,
-    link: tokio::task::JoinHandle<(Ended, Outbox, Summary)>,
+    link: tokio::task::JoinHandle<End>,
+}
+
+/// How long a planned stop may take.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// A link that counts on the threads of `config`.
+fn link(
+    fake: &Fake,
+    config: PoolConfig,
+    make: Arc<MakeCounter>,
+    spool: Option<Spool>,
+    (idle_timeout, drain_limit): (Option<Duration>, Duration),
+) -> Link {
+    let settings = Settings {
+        info: info(),
+        idle_timeout,
+        drain_limit,
+        kept: spool
+            .as_ref()
+            .map(|spool| spool.unacknowledged().copied().collect()),
+    };
+    let spool = spool.map(|spool| Writer::start(spool).unwrap());
+    let (sender, events) = unbounded_channel();
+    let pool = Pool::start(config, make, &sender).unwrap();
+    let machine = Machine::new(settings, Instant::now());
+    // No waiting between attempts: the jitter takes nothing of the back-off.
+    Link::new(fake.address.clone(), machine, (pool, events), spool, || 0.0)
+}
+
+fn threads() -> PoolConfig {
+    PoolConfig {
+        threads: info().threads,
+        kernel: Kernel::SCALAR,
+        memory_bytes: info().memory_bytes_per_thread * u64::from(info().threads),
+        crews: None,
+        prove: |_| Ok(()),
+    }
 }
 
 impl Running {
-    fn start(fake: &Fake, make: Arc<MakeCounter>, outbox: Outbox) -> Self {
-        Self::with_idle_timeout(fake, make, outbox, None)
+    fn start(fake: &Fake, make: Arc<MakeCounter>, spool: Option<Spool>) -> Self {
+        Self::with_idle_timeout(fake, make, spool, None)
     }
 
     fn with_idle_timeout(
         fake: &Fake,
         make: Arc<MakeCounter>,
-        outbox: Outbox,
+        spool: Option<Spool>,
         idle_timeout: Option<Duration>,
     ) -> Self {
-        let info = info();
-        let config = PoolConfig {
-            threads: info.threads,
-            kernel: Kernel::SCALAR,
-            memory_bytes: info.memory_bytes_per_thread * u64::from(info.threads),
-            crews: None,
-            prove: |_| Ok(()),
-        };
-        let (sender, left) = unbounded_channel();
-        let pool = Pool::start(config, make, &sender).unwrap();
-        drop(sender);
-        // No waiting between attempts: the jitter takes nothing of the back-off.
-        let link = Link::new(fake.address.clone(), info, outbox, (pool, left), || 0.0)
-            .with_idle_timeout(idle_timeout);
+        let link = link(fake, threads(), make, spool, (idle_timeout, LIMIT));
         let (stop, stopped) = oneshot::channel();
         let link = tokio::spawn(async move {
             let shutdown = async {
                 let _ = stopped.await;
             };
-            link.run(shutdown, Duration::from_secs(25)).await
+            link.run(shutdown).await
         });
         Self { stop, link }
     }
 
-    async fn stop(self) -> (Ended, Outbox, Summary) {
+    async fn stop(self) -> End {
         drop(self.stop);
         self.link.await.unwrap()
     }
 }
 
-fn in_memory() -> Outbox {
-    Outbox::new(None).unwrap()
+fn open(home: &std::path::Path) -> Spool {
+    Spool::open(home, WorkerId(5)).unwrap()
+}
+
+/// A spool in which an earlier life left these.
+fn kept(home: &std::path::Path, partials: &[Partial]) -> Option<Spool> {
+    open(home).keep(partials, &[]).unwrap();
+    Some(open(home))
 }
 
 fn held(request: &SyncRequest) -> Vec<u64> {
@@ -128,12 +157,16 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
         }
     })
     .await;
-    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    let running = Running::start(&fake, Arc::new(real_counter), None);
     done.await;
-    let (ended, outbox, summary) = running.stop().await;
+    let End {
+        ended,
+        summary,
+        lost,
+    } = running.stop().await;
     assert_eq!(ended, Ended::Told);
     assert_eq!(board.total(), 352);
-    assert_eq!(outbox.len(), 0);
+    assert_eq!((summary.unacknowledged, lost), (0, 0));
     assert!(summary.counted >= plan.tasks(), "{summary}");
     assert!(
         summary.accepted + summary.duplicates <= summary.counted,
@@ -168,11 +201,11 @@ async fn a_worker_ends_once_every_run_is_over_though_the_coordinator_has_ended_t
     })
     .await;
     let timeout = Some(Duration::from_millis(50));
-    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), in_memory(), timeout);
-    let (ended, outbox, summary) = running.link.await.unwrap();
+    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), None, timeout);
+    let End { ended, summary, .. } = running.link.await.unwrap();
     assert_eq!(ended, Ended::Idle);
     assert_eq!(board.total(), 92);
-    assert_eq!((outbox.len(), summary.unacknowledged), (0, 0));
+    assert_eq!(summary.unacknowledged, 0);
 }
 
 #[tokio::test]
@@ -198,9 +231,9 @@ async fn a_worker_that_has_not_heard_that_the_run_is_over_waits_for_the_coordina
     })
     .await;
     let timeout = Some(Duration::from_millis(1));
-    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), in_memory(), timeout);
+    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), None, timeout);
     is_back.recv().await.unwrap();
-    let (ended, ..) = running.stop().await;
+    let End { ended, .. } = running.stop().await;
     assert_eq!(ended, Ended::Told);
 }
 
@@ -217,12 +250,12 @@ async fn a_coordinator_that_is_not_there_yet_is_called_until_it_is() {
         }
     })
     .await;
-    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    let running = Running::start(&fake, Arc::new(real_counter), None);
     for _ in 0..4 {
         let request = fake.calls.recv().await.unwrap();
         assert!(request.seconds_wanted > 0.0);
     }
-    let (ended, ..) = running.stop().await;
+    let End { ended, .. } = running.stop().await;
     assert_eq!(ended, Ended::Told);
 }
 
@@ -252,7 +285,7 @@ async fn what_is_taken_back_stops_at_once_and_is_not_held_any_more() {
         Ok(reply)
     })
     .await;
-    let running = Running::start(&fake, make, in_memory());
+    let running = Running::start(&fake, make, None);
     let first = call_where(&mut fake, |request| !request.held.is_empty()).await;
     assert_eq!(held(&first), [0, 1, 2, 3]);
     let second = call_where(&mut fake, |request| request.held.len() < 4).await;
@@ -282,12 +315,12 @@ async fn another_plan_is_not_counted_and_its_lease_is_given_back() {
         Ok(reply)
     })
     .await;
-    let running = Running::start(&fake, Arc::new(real_counter), in_memory());
+    let running = Running::start(&fake, Arc::new(real_counter), None);
     assert!(fake.calls.recv().await.unwrap().seconds_wanted > 0.0);
     let second = fake.calls.recv().await.unwrap();
     assert_eq!(held(&second), [0; 0]);
     assert_eq!(second.seconds_wanted, 0.0, "it would be the same again");
-    let (_, _, summary) = running.stop().await;
+    let End { summary, .. } = running.stop().await;
     assert_eq!(summary.counted, 0);
 }
 
@@ -310,10 +343,10 @@ async fn a_drain_gives_back_what_waits_and_what_would_take_too_long() {
         Ok(reply)
     })
     .await;
-    let running = Running::start(&fake, make, in_memory());
+    let running = Running::start(&fake, make, None);
     let begun = tokio::task::spawn_blocking(move || begins.iter().take(2).count());
     assert_eq!(begun.await.unwrap(), 2);
-    let (ended, _, summary) = running.stop().await;
+    let End { ended, summary, .. } = running.stop().await;
     assert_eq!(ended, Ended::Told);
     assert_eq!((summary.counted, summary.abandoned), (0, 5));
     let last = call_where(&mut fake, |request| request.draining).await;
@@ -333,8 +366,8 @@ async fn after_several_panics_the_worker_ends_and_says_so() {
         Ok(reply)
     })
     .await;
-    let running = Running::start(&fake, panicking(), in_memory());
-    let (ended, _, summary) = running.link.await.unwrap();
+    let running = Running::start(&fake, panicking(), None);
+    let End { ended, summary, .. } = running.link.await.unwrap();
     assert_eq!(ended, Ended::Faulty { panics: 3 });
     assert_eq!(summary.counted, 0);
     call_where(&mut fake, |request| {
@@ -355,23 +388,11 @@ async fn a_worker_whose_threads_all_fail_their_canaries_says_so_and_ends() {
     })
     .await;
     let config = PoolConfig {
-        threads: info().threads,
-        kernel: Kernel::SCALAR,
-        memory_bytes: 2 * info().memory_bytes_per_thread,
-        crews: None,
         prove: |_| Err(wrong()),
+        ..threads()
     };
-    let (sender, left) = unbounded_channel();
-    let pool = Pool::start(config, Arc::new(real_counter), &sender).unwrap();
-    let link = Link::new(
-        fake.address.clone(),
-        info(),
-        in_memory(),
-        (pool, left),
-        || 0.0,
-    );
-    let limit = Duration::from_secs(25);
-    let (ended, _, summary) = link.run(std::future::pending(), limit).await;
+    let link = link(&fake, config, Arc::new(real_counter), None, (None, LIMIT));
+    let End { ended, summary, .. } = link.run(std::future::pending()).await;
     assert_eq!(ended, Ended::Unproven);
     assert_eq!(summary.counted, 0);
     let last = call_where(&mut fake, |request| {
@@ -384,10 +405,7 @@ async fn a_worker_whose_threads_all_fail_their_canaries_says_so_and_ends() {
 #[tokio::test]
 async fn results_of_an_earlier_life_are_handed_in() {
     let home = tempfile::tempdir().unwrap();
-    let open = || Outbox::new(Some(Spool::open(home.path(), WorkerId(5)).unwrap())).unwrap();
-    let mut earlier = open();
-    (0..3).for_each(|task| earlier.put(sample_partial(task, 9)));
-    earlier.close();
+    let spool = kept(home.path(), &[0, 1, 2].map(|task| sample_partial(task, 9)));
     let mut fake = serve(|request| {
         let mut reply = quiet();
         let verdicts = [Verdict::Accepted, Verdict::Conflict, Verdict::Refused];
@@ -401,98 +419,78 @@ async fn results_of_an_earlier_life_are_handed_in() {
         Ok(reply)
     })
     .await;
-    let running = Running::start(&fake, Arc::new(real_counter), open());
+    let running = Running::start(&fake, Arc::new(real_counter), spool);
     let first = fake.calls.recv().await.unwrap();
     assert_eq!(
         first.partials,
         [0, 1, 2].map(|task| sample_partial(task, 9))
     );
-    let (_, outbox, summary) = running.stop().await;
+    let End { summary, .. } = running.stop().await;
     let verdicts = (summary.accepted, summary.conflicts, summary.refused);
     assert_eq!(verdicts, (1, 1, 1));
-    outbox.close();
-    assert_eq!(open().len(), 0, "whatever the verdict, none is kept");
+    let left = open(home.path()).unacknowledged().count();
+    assert_eq!(left, 0, "whatever the verdict, none is kept");
 }
 
 #[tokio::test]
 async fn a_worker_without_a_coordinator_stops_and_keeps_its_results_on_disk() {
     let home = tempfile::tempdir().unwrap();
-    let open = || Outbox::new(Some(Spool::open(home.path(), WorkerId(5)).unwrap())).unwrap();
-    let mut outbox = open();
-    outbox.put(sample_partial(1, 9));
+    let spool = kept(home.path(), &[sample_partial(1, 9)]);
     let mut fake = serve(|_| Err(Status::unavailable("away"))).await;
-    let running = Running::start(&fake, Arc::new(real_counter), outbox);
+    let running = Running::start(&fake, Arc::new(real_counter), spool);
     fake.calls.recv().await.unwrap();
-    let (ended, outbox, _) = running.stop().await;
-    assert_eq!(ended, Ended::Told);
-    outbox.close();
-    assert_eq!(open().len(), 1);
+    let End { ended, lost, .. } = running.stop().await;
+    assert_eq!((ended, lost), (Ended::Told, 0));
+    assert_eq!(open(home.path()).unacknowledged().count(), 1);
 }
 
-#[test]
-fn many_partials_travel_in_several_calls_and_their_leases_stay_held() {
-    let mut desk = Desk::new(info(), in_memory());
-    let all = limits::PARTIALS as u64 + 100;
-    (0..all).for_each(|task| desk.outbox.put(sample_partial(task, 1)));
-    let mut sizes = Vec::new();
-    while desk.has_news() {
-        let request = desk.request(0.0, false);
-        let partials: BTreeMap<_, _> = request
-            .partials
-            .iter()
-            .map(|p| (LeaseKey::of(p), p))
-            .collect();
-        for lease in &request.held {
-            let lease = LeaseKey {
-                task: lease.task,
-                epoch: lease.epoch,
-            };
-            assert!(!partials.contains_key(&lease));
-        }
-        sizes.push((request.partials.len(), request.held.len()));
-        for partial in &request.partials {
-            desk.acknowledged(&accept(partial));
-        }
-    }
-    assert_eq!(sizes, [(limits::PARTIALS, 100), (100, 0)]);
-    assert_eq!(desk.summary.accepted, all);
-}
-
-#[test]
-fn an_acknowledgement_of_something_else_drops_nothing() {
-    let mut desk = Desk::new(info(), in_memory());
-    let partial = sample_partial(1, 7);
-    desk.outbox.put(partial);
-    desk.request(0.0, false);
-    let other_epoch = Acknowledgement {
-        epoch: Epoch(8),
-        ..accept(&partial)
-    };
-    let other_run = Acknowledgement {
-        task: TaskRef {
-            run: RunId(1),
-            ..partial.task
-        },
-        ..accept(&partial)
-    };
-    desk.acknowledged(&other_epoch);
-    desk.acknowledged(&other_run);
-    assert_eq!(desk.outbox.len(), 1);
-    desk.acknowledged(&accept(&partial));
-    assert_eq!(desk.outbox.len(), 0);
-}
-
-#[test]
-fn a_repeated_grant_is_one_job() {
-    let mut desk = Desk::new(info(), in_memory());
+#[tokio::test]
+async fn what_is_counted_while_the_coordinator_is_away_is_on_disk_at_the_end() {
     let plan = plan(8);
-    let lease = LeaseKey {
-        task: task_ref(&plan, 1),
-        epoch: Epoch(1),
-    };
-    assert_eq!(lease.task.run, RUN);
-    let job = || Job::new(lease, plan.clone(), Orientation::Upright);
-    assert!(desk.take(job()).is_some());
-    assert!(desk.take(job()).is_none());
-    assert_eq!(desk.request(1.0, false).held.len(), 1);
+    let board = Board::new(plan.clone(), 7);
+    let (counted, mut is_counted) = unbounded_channel();
+    let fake = serve(move |request| {
+        if request.partials.is_empty() {
+            return Ok(board.answer(request));
+        }
+        let _ = counted.send(request.partials.len());
+        Err(Status::unavailable("away"))
+    })
+    .await;
+    let home = tempfile::tempdir().unwrap();
+    let running = Running::start(&fake, Arc::new(real_counter), Some(open(home.path())));
+    is_counted.recv().await.unwrap();
+    let End { summary, lost, .. } = running.stop().await;
+    assert!(summary.unacknowledged > 0);
+    assert_eq!(lost, 0);
+    let kept = open(home.path()).unacknowledged().count();
+    assert_eq!(kept as u64, summary.unacknowledged);
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_a_full_disk_did_not_take_is_lost_and_told() {
+    let fake = serve(|_| Err(Status::unavailable("away"))).await;
+    let home = tempfile::tempdir().unwrap();
+    let mut spool = open(home.path());
+    spool.fill_disk();
+    let limits = (None, Duration::from_millis(1));
+    let mut link = link(
+        &fake,
+        threads(),
+        Arc::new(real_counter),
+        Some(spool),
+        limits,
+    );
+    for task in 0..2 {
+        let left = Left {
+            work: work(&plan(8), task),
+            outcome: Outcome::Counted(1),
+            duration: Duration::from_secs(1),
+            threads: std::num::NonZeroU16::MIN,
+        };
+        link.machine.handle_left(left, Instant::now());
+    }
+    let End { lost, summary, .. } = link.run(std::future::ready(())).await;
+    assert_eq!((lost, summary.unacknowledged), (2, 2));
 }

@@ -19,7 +19,8 @@ pub(crate) trait CountTask {
 impl CountTask for Counter {
     fn count(&mut self, job: &Job) -> Result<u64, CountError> {
         let watch: &dyn Watch = job;
-        self.count(job.plan.task_units(job.lease.task.task), watch)
+        let work = &job.work;
+        self.count(work.plan.task_units(work.lease.task.task), watch)
     }
 }
 
@@ -62,7 +63,7 @@ impl<'a> Counters<'a> {
 
     /// The counter of `crew` for `job`, made if it is not kept.
     pub(super) fn get(&mut self, job: &Job, crew: Crew) -> Result<&mut dyn CountTask, SetupError> {
-        let (plan, orientation) = (job.plan.hash(), job.orientation);
+        let (plan, orientation) = (job.work.plan.hash(), job.work.orientation);
         let found = self
             .kept
             .iter()
@@ -70,7 +71,7 @@ impl<'a> Counters<'a> {
         let kept = match found {
             Some(index) => self.kept.remove(index),
             None => {
-                self.make_room(job.plan.spec().layout.method());
+                self.make_room(job.work.plan.spec().layout.method());
                 let setup = Setup {
                     kernel: self.kernel,
                     threads: crew.threads,
@@ -80,7 +81,7 @@ impl<'a> Counters<'a> {
                 Kept {
                     plan,
                     orientation,
-                    counter: (self.make)(&job.plan, &setup)?,
+                    counter: (self.make)(&job.work.plan, &setup)?,
                 }
             }
         };

@@ -1,62 +1,35 @@
-//! One leased task on its way through the pool.
+//! Work on its way through the pool.
 
 use std::{
     ops::ControlFlow,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    time::Instant,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use common::{
-    count::{Orientation, Watch},
-    plan::Plan,
-};
+use common::count::Watch;
 
-use crate::lease::LeaseKey;
+use crate::machine::Work;
 
-/// A leased task with its progress. The counting thread writes, the link reads; all orderings are
-/// relaxed, since each value stands alone and a late look costs nothing.
+/// Work with its progress. The counting thread writes, the link reads; all orderings are relaxed,
+/// since each value stands alone and a late look costs nothing.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) lease: LeaseKey,
-    pub(crate) plan: Plan,
-    pub(crate) orientation: Orientation,
-    /// In the unit of [`Plan::task_cost`].
-    pub(crate) cost: u64,
+    pub(crate) work: Work,
     cost_done: AtomicU64,
-    started: OnceLock<Instant>,
     cancelled: AtomicBool,
 }
 
 impl Job {
-    /// The task of `lease`, which `plan` must contain.
-    pub(crate) fn new(lease: LeaseKey, plan: Plan, orientation: Orientation) -> Self {
+    pub(crate) fn new(work: Work) -> Self {
         Self {
-            cost: plan.task_cost(lease.task.task),
-            lease,
-            plan,
-            orientation,
+            work,
             cost_done: AtomicU64::new(0),
-            started: OnceLock::new(),
             cancelled: AtomicBool::new(false),
         }
     }
 
     /// The part of the cost that is done; never more than all of it.
     pub(crate) fn cost_done(&self) -> u64 {
-        self.cost_done.load(Relaxed).min(self.cost)
-    }
-
-    /// When a thread began it, if one did.
-    pub(crate) fn started(&self) -> Option<Instant> {
-        self.started.get().copied()
-    }
-
-    pub(super) fn start(&self, now: Instant) {
-        // A job is taken from the queue once, so this is never the second time.
-        let _ = self.started.set(now);
+        self.cost_done.load(Relaxed).min(self.work.cost)
     }
 
     /// Asks the thread that counts it to stop at the next chance.

@@ -8,7 +8,7 @@ mod tests;
 mod thread;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     io,
     num::NonZeroU16,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
@@ -21,7 +21,6 @@ use common::{
     crews::{Crew, Crews, Machine},
     kernel::Kernel,
     plan::{Plan, PlanHash},
-    sync::FailedCanaries,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -31,7 +30,10 @@ pub(crate) use counters::{MakeCounter, real_counter};
 pub(crate) use job::Job;
 pub(crate) use thread::ThreadTimes;
 
-use crate::{lease::LeaseKey, memory::MemorySize};
+use crate::{
+    machine::{LeaseKey, Left},
+    memory::MemorySize,
+};
 
 /// What a pool is made of.
 #[derive(Clone, Copy, Debug)]
@@ -71,40 +73,15 @@ impl PoolConfig {
 /// Counts what is known; why it came out wrong.
 pub(crate) type Prove = fn(Kernel) -> Result<(), Wrong>;
 
-/// A job left its thread. Every job that a thread began leaves it exactly once.
+/// What happens in a pool.
 #[derive(Debug)]
-pub(crate) struct Left {
-    pub(crate) job: Arc<Job>,
-    pub(crate) outcome: Outcome,
-    /// How long its threads had it, added up.
-    pub(crate) duration: Duration,
-    /// How many they were.
-    pub(crate) threads: NonZeroU16,
-}
-
-/// How a job left its thread.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// With the weighted count of its task.
-    Counted(u64),
-    /// Because it was cancelled.
-    Cancelled,
-    /// Without a count.
-    Failed(Failure),
-}
-
-/// Why a task has no count.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// This worker cannot count tasks of this plan.
-    #[error("{0}")]
-    Setup(#[from] SetupError),
-    /// The count does not fit.
-    #[error("the weighted count passes 64 bits")]
-    Overflow,
-    /// The program has a fault.
-    #[error("the counting thread panicked: {0}")]
-    Panic(String),
+pub(crate) enum Event {
+    /// A thread began this job.
+    Begun(LeaseKey, Instant),
+    /// And this one left its thread. Every job that was begun does so exactly once.
+    Left(Left),
+    /// A thread that was last proven then failed its canaries, and has ended.
+    Unproven(Instant),
 }
 
 /// The queue and the threads that empty it.
@@ -121,14 +98,7 @@ struct Shared {
     changed: Condvar,
     times: Vec<thread::Times>,
     /// Threads that counted what is known wrong.
-    failed: Mutex<Vec<FailedThread>>,
-}
-
-/// A thread that failed its canaries, and since when nothing that it counted is proven.
-#[derive(Clone, Copy, Debug)]
-struct FailedThread {
-    index: usize,
-    proven: Instant,
+    failed: Mutex<Vec<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -161,7 +131,7 @@ impl Queue {
         let Some(job) = self.waiting.front() else {
             return Ok(None);
         };
-        let crew = match self.crews.get(&job.plan.hash()) {
+        let crew = match self.crews.get(&job.work.plan.hash()) {
             Some(Ok(crews)) => match u16::try_from(index) {
                 Ok(index) if index < crews.number() => crews.crew(index),
                 _ => return Err(NotThisOne),
@@ -180,13 +150,6 @@ impl Queue {
 /// Another thread leads.
 struct NotThisOne;
 
-/// What waits for a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Backlog {
-    pub(crate) jobs: usize,
-    pub(crate) cost: u64,
-}
-
 impl Shared {
     /// No thread panics while it holds this lock; even then the queue would be whole.
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -194,13 +157,13 @@ impl Shared {
     }
 
     /// No thread panics while it holds this lock.
-    fn failed(&self) -> MutexGuard<'_, Vec<FailedThread>> {
+    fn failed(&self) -> MutexGuard<'_, Vec<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A thread does not count right and ends: the others take its place.
-    fn fail(&self, thread: FailedThread) {
-        self.failed().push(thread);
+    fn fail(&self, index: usize) {
+        self.failed().push(index);
         // Whoever leads now may be waiting; the lock keeps it from missing this.
         drop(self.queue());
         self.changed.notify_all();
@@ -209,7 +172,7 @@ impl Shared {
     /// The place of thread `index` among those that count right.
     fn place(&self, index: usize) -> usize {
         let failed = self.failed();
-        index - failed.iter().filter(|thread| thread.index < index).count()
+        index - failed.iter().filter(|other| **other < index).count()
     }
 
     /// What there is to do for thread `index`, as soon as there is something; `keeps` counters or not.
@@ -243,12 +206,12 @@ impl Shared {
 }
 
 impl Pool {
-    /// Starts the threads. Each job that one of them began is reported to `left`; the channel
-    /// closes when all threads have ended. It is bounded by the number of leases held.
+    /// Starts the threads. What happens to jobs and threads is told to `events`; the channel closes
+    /// when all threads have ended. It is bounded by the number of leases held.
     pub(crate) fn start(
         config: PoolConfig,
         make: Arc<MakeCounter>,
-        left: &UnboundedSender<Left>,
+        events: &UnboundedSender<Event>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             config,
@@ -261,10 +224,10 @@ impl Pool {
         });
         let pool = Self { shared };
         for index in 0..pool.shared.times.len() {
-            let (shared, make, left) = (pool.shared.clone(), make.clone(), left.clone());
+            let (shared, make, events) = (pool.shared.clone(), make.clone(), events.clone());
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
-                .spawn(move || thread::work(&shared, index, &*make, &left))?;
+                .spawn(move || thread::work(&shared, index, &*make, &events))?;
         }
         Ok(pool)
     }
@@ -273,55 +236,36 @@ impl Pool {
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Arc<Job>>) {
         let mut queue = self.shared.queue();
         for job in jobs {
-            let crews = || self.shared.config.crews(&job.plan);
-            queue.crews.entry(job.plan.hash()).or_insert_with(crews);
+            let crews = || self.shared.config.crews(&job.work.plan);
+            queue
+                .crews
+                .entry(job.work.plan.hash())
+                .or_insert_with(crews);
             queue.waiting.push_back(job);
         }
         if queue.crews.len() > MOST_PLANS {
             let Queue { waiting, crews, .. } = &mut *queue;
-            crews.retain(|plan, _| waiting.iter().any(|job| job.plan.hash() == *plan));
+            crews.retain(|plan, _| waiting.iter().any(|job| job.work.plan.hash() == *plan));
         }
         drop(queue);
         self.shared.changed.notify_all();
     }
 
-    /// Takes a waiting job back. Whether it was still waiting.
-    pub(crate) fn take_back(&self, lease: LeaseKey) -> bool {
+    /// Takes these jobs back where they still wait. The leases of those that did.
+    pub(crate) fn take_back(&self, leases: &BTreeSet<LeaseKey>) -> Vec<LeaseKey> {
         let mut queue = self.shared.queue();
-        let before = queue.waiting.len();
-        queue.waiting.retain(|job| job.lease != lease);
-        queue.waiting.len() < before
+        let (taken, stay) = queue
+            .waiting
+            .drain(..)
+            .partition::<VecDeque<_>, _>(|job| leases.contains(&job.work.lease));
+        queue.waiting = stay;
+        taken.iter().map(|job| job.work.lease).collect()
     }
 
-    /// Takes back every job that no thread began.
-    pub(crate) fn take_all_back(&self) -> Vec<Arc<Job>> {
-        self.shared.queue().waiting.drain(..).collect()
-    }
-
-    /// What waits for a thread.
-    pub(crate) fn backlog(&self) -> Backlog {
-        let queue = self.shared.queue();
-        Backlog {
-            jobs: queue.waiting.len(),
-            cost: queue
-                .waiting
-                .iter()
-                .fold(0, |sum: u64, job| sum.saturating_add(job.cost)),
-        }
-    }
-
-    /// The threads that failed their canaries and have ended.
-    pub(crate) fn failed_canaries(&self, now: Instant) -> FailedCanaries {
-        let failed = self.shared.failed();
-        let unproven = failed
-            .iter()
-            .map(|thread| now.saturating_duration_since(thread.proven))
-            .max()
-            .unwrap_or_default();
-        FailedCanaries {
-            threads: u32::try_from(failed.len()).unwrap_or(u32::MAX),
-            unproven_ms: u64::try_from(unproven.as_millis()).unwrap_or(u64::MAX),
-        }
+    /// How many jobs wait for a thread.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.queue().waiting.len()
     }
 
     /// How each thread has spent its time so far.
@@ -336,7 +280,7 @@ impl Pool {
 
 impl Drop for Pool {
     /// Forgets what waits and ends every thread that is between two jobs; the others end with their
-    /// job. Deliberately no join: whoever must know waits for the `left` channel to close.
+    /// job. Deliberately no join: whoever must know waits for the channel of events to close.
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         queue.closed = true;

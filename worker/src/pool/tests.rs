@@ -1,16 +1,18 @@
 //! What a pool does with results, cancelled jobs and panicking counters.
 
-use std::sync::mpsc;
+use std::{collections::HashMap, sync::mpsc};
 
 use common::{
     count::{CountError, Orientation, Setup},
     plan::Plan,
-    run::Epoch,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::testing::{endless, plan, task_ref, wrong};
+use crate::{
+    machine::{Failure, Outcome},
+    testing::{endless, plan, work, wrong},
+};
 
 fn config(threads: u32) -> PoolConfig {
     PoolConfig {
@@ -22,21 +24,36 @@ fn config(threads: u32) -> PoolConfig {
     }
 }
 
-fn start(threads: u32, make: Arc<MakeCounter>) -> (Pool, UnboundedReceiver<Left>) {
-    let (sender, left) = unbounded_channel();
-    (Pool::start(config(threads), make, &sender).unwrap(), left)
+/// What leaves the threads, and what else they tell.
+struct Leaving(UnboundedReceiver<Event>);
+
+impl Leaving {
+    fn blocking_recv(&mut self) -> Option<Left> {
+        loop {
+            match self.0.blocking_recv()? {
+                Event::Left(left) => return Some(left),
+                Event::Begun(..) | Event::Unproven(_) => {}
+            }
+        }
+    }
+}
+
+fn start(threads: u32, make: Arc<MakeCounter>) -> (Pool, Leaving) {
+    start_with(config(threads), make)
+}
+
+fn start_with(config: PoolConfig, make: Arc<MakeCounter>) -> (Pool, Leaving) {
+    let (sender, events) = unbounded_channel();
+    let pool = Pool::start(config, make, &sender).unwrap();
+    (pool, Leaving(events))
 }
 
 fn job(plan: &Plan, task: u64) -> Arc<Job> {
-    let lease = LeaseKey {
-        task: task_ref(plan, task),
-        epoch: Epoch(1),
-    };
-    Arc::new(Job::new(lease, plan.clone(), Orientation::Upright))
+    Arc::new(Job::new(work(plan, task)))
 }
 
 fn task_of(left: &Left) -> u64 {
-    left.job.lease.task.task.0
+    left.work.lease.task.task.0
 }
 
 /// Panics on task 1, finds task 2 too large, and counts every other as its number.
@@ -44,7 +61,7 @@ struct Moody;
 
 impl CountTask for Moody {
     fn count(&mut self, job: &Job) -> Result<u64, CountError> {
-        match job.lease.task.task.0 {
+        match job.work.lease.task.task.0 {
             1 => panic!("a fault in task {}", 1),
             2 => Err(CountError::Overflow),
             task => Ok(task),
@@ -56,19 +73,23 @@ impl CountTask for Moody {
 fn every_task_is_counted_once_and_exactly() {
     let plan = plan(10);
     let (pool, mut left) = start(3, Arc::new(real_counter));
-    pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
+    let mut jobs: HashMap<_, _> = (0..plan.tasks())
+        .map(|task| job(&plan, task))
+        .map(|job| (job.work.lease, job))
+        .collect();
+    pool.push(jobs.values().cloned());
     let mut sum = 0;
     for _ in 0..plan.tasks() {
-        let Left { job, outcome, .. } = left.blocking_recv().unwrap();
+        let Left { work, outcome, .. } = left.blocking_recv().unwrap();
         let Outcome::Counted(count) = outcome else {
             panic!("{outcome:?}");
         };
-        assert_eq!(job.cost_done(), job.cost);
-        assert!(job.started().is_some());
+        let job = jobs.remove(&work.lease).unwrap();
+        assert_eq!(job.cost_done(), work.cost);
         sum += count;
     }
     assert_eq!(sum, 724);
-    assert_eq!(pool.backlog(), Backlog::default());
+    assert_eq!(pool.waiting(), 0);
     let times = pool.times();
     assert_eq!(times.len(), 3);
     assert!(times.iter().any(|times| times.busy > Duration::ZERO));
@@ -84,7 +105,7 @@ fn a_cancelled_job_leaves_its_thread_to_the_next_one() {
     let (first, second) = (job(&plan, 0), job(&plan, 1));
     pool.push([first.clone(), second.clone()]);
     begins.recv().unwrap();
-    assert_eq!(pool.backlog().jobs, 1);
+    assert_eq!(pool.waiting(), 1);
     first.cancel();
     let gone = left.blocking_recv().unwrap();
     assert!(matches!(gone.outcome, Outcome::Cancelled));
@@ -103,9 +124,9 @@ fn a_job_cancelled_while_it_waits_is_never_counted() {
     second.cancel();
     pool.push([first.clone(), second, third.clone()]);
     begins.recv().unwrap();
-    assert!(pool.take_back(third.lease));
-    assert!(!pool.take_back(third.lease));
-    assert!(!pool.take_back(first.lease), "it has begun");
+    let leases = BTreeSet::from([first.work.lease, third.work.lease]);
+    assert_eq!(pool.take_back(&leases), [third.work.lease], "one has begun");
+    assert_eq!(pool.take_back(&leases), []);
     first.cancel();
     let order: Vec<_> = (0..2)
         .map(|_| task_of(&left.blocking_recv().unwrap()))
@@ -124,8 +145,7 @@ fn a_closed_pool_forgets_what_waits() {
     let first = job(&plan, 0);
     pool.push([first.clone(), job(&plan, 1), job(&plan, 2)]);
     begins.recv().unwrap();
-    assert_eq!(pool.take_all_back().len(), 2);
-    pool.push([job(&plan, 3)]);
+    assert_eq!(pool.waiting(), 2);
     drop(pool);
     first.cancel();
     assert_eq!(task_of(&left.blocking_recv().unwrap()), 0);
@@ -224,15 +244,13 @@ fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
             .unwrap();
         Ok(Box::new(Member(begun.clone())))
     };
-    let (sender, mut left) = unbounded_channel();
     let crews = NonZeroU16::new(2);
     let config = PoolConfig {
         memory_bytes: 8 << 20,
         crews,
         ..config(5)
     };
-    let pool = Pool::start(config, Arc::new(make), &sender).unwrap();
-    drop(sender);
+    let (pool, mut left) = start_with(config, Arc::new(make));
     let plan = plan(10);
     let jobs: Vec<_> = (0..3).map(|task| job(&plan, task)).collect();
     pool.push(jobs.clone());
@@ -240,13 +258,13 @@ fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
         begins.recv().unwrap();
     }
     // Three threads are left that lead no crew: the third job waits.
-    assert_eq!(pool.backlog().jobs, 1);
+    assert_eq!(pool.waiting(), 1);
     let mut setups: Vec<_> = makes.try_iter().collect();
     setups.sort_unstable();
     assert_eq!(setups, [(2, 4 << 20), (3, 4 << 20)]);
     jobs[0].cancel();
     begins.recv().unwrap();
-    assert_eq!(pool.backlog().jobs, 0);
+    assert_eq!(pool.waiting(), 0);
     jobs.iter().for_each(|job| job.cancel());
     for _ in 0..3 {
         let left = left.blocking_recv().unwrap();
@@ -268,24 +286,26 @@ fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place(
             },
             ..config(3)
         };
-        let (sender, mut left) = unbounded_channel();
-        let pool = Pool::start(config, Arc::new(real_counter), &sender).unwrap();
-        drop(sender);
+        let before = Instant::now();
+        let (pool, mut events) = start_with(config, Arc::new(real_counter));
         let plan = plan(9);
         pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
-        let mut sum = 0;
-        for _ in 0..plan.tasks() {
-            if let Outcome::Counted(count) = left.blocking_recv().unwrap().outcome {
-                sum += count;
+        let (mut sum, mut begun, mut left, mut failed) = (0, 0, 0, Vec::new());
+        while left < plan.tasks() || failed.is_empty() {
+            match events.0.blocking_recv().unwrap() {
+                Event::Begun(..) => begun += 1,
+                Event::Left(gone) => {
+                    left += 1;
+                    if let Outcome::Counted(count) = gone.outcome {
+                        sum += count;
+                    }
+                }
+                Event::Unproven(proven) => failed.push(proven),
             }
         }
         assert_eq!(sum, 352, "the others count");
-        while pool.failed_canaries(Instant::now()).threads == 0 {
-            std::thread::yield_now();
-        }
-        let failed = pool.failed_canaries(Instant::now());
-        assert_eq!(failed.threads, 1);
-        let later = pool.failed_canaries(Instant::now() + Duration::from_secs(9));
-        assert!(later.unproven_ms >= 9_000, "{later:?}");
+        assert_eq!(begun, plan.tasks());
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0] >= before, "it never was proven");
     }
 }

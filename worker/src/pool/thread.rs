@@ -10,9 +10,8 @@ use std::{
 use common::{count::CountError, crews::Crew};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{
-    FailedThread, Failure, Job, Left, MakeCounter, Next, Outcome, Shared, counters::Counters,
-};
+use super::{Event, Job, MakeCounter, Next, Shared, counters::Counters};
+use crate::machine::{Failure, Left, Outcome};
 
 /// How often a thread proves that it counts right.
 const PROVE_EVERY: Duration = Duration::from_secs(3600);
@@ -38,7 +37,7 @@ pub(super) fn work(
     shared: &Shared,
     index: usize,
     make: &MakeCounter,
-    left: &UnboundedSender<Left>,
+    events: &UnboundedSender<Event>,
 ) {
     let times = &shared.times[index];
     let mut counters = Counters::new(make, shared.config.kernel);
@@ -48,7 +47,12 @@ pub(super) fn work(
         if last_proof.is_none_or(|proof: Instant| proof.elapsed() >= PROVE_EVERY) {
             match prove(shared, index, last_proof) {
                 Ok(proof) => last_proof = Some(proof),
-                Err(failed) => return shared.fail(failed),
+                Err(proven) => {
+                    shared.fail(index);
+                    // Nobody may be interested any more.
+                    let _ = events.send(Event::Unproven(proven));
+                    return;
+                }
             }
         }
         let (job, crew, waited) = match shared.next(index, counters.keeps_any()) {
@@ -64,7 +68,8 @@ pub(super) fn work(
             add(&times.idle_ns, waited * members);
         }
         let begun = Instant::now();
-        job.start(begun);
+        // Whether anybody is still interested shows when the job is done.
+        let _ = events.send(Event::Begun(job.work.lease, begun));
         // A counter that panicked is thrown away, so that nothing half-changed is seen again.
         let counted = catch_unwind(AssertUnwindSafe(|| count(&mut counters, &job, crew)));
         let outcome = counted.unwrap_or_else(|panic| {
@@ -74,12 +79,12 @@ pub(super) fn work(
         shared.disband(crew);
         let duration = begun.elapsed() * members;
         add(&times.busy_ns, duration);
-        let told = left.send(Left {
-            job,
+        let told = events.send(Event::Left(Left {
+            work: job.work.clone(),
             outcome,
             duration,
             threads: crew.threads,
-        });
+        }));
         if told.is_err() {
             // Nobody is interested any more.
             return;
@@ -87,12 +92,8 @@ pub(super) fn work(
     }
 }
 
-/// Counts what is known. When it was done, or why the thread must not go on.
-fn prove(
-    shared: &Shared,
-    index: usize,
-    last_proof: Option<Instant>,
-) -> Result<Instant, FailedThread> {
+/// Counts what is known. When it was done; where the thread must not go on, when it last was.
+fn prove(shared: &Shared, index: usize, last_proof: Option<Instant>) -> Result<Instant, Instant> {
     let begun = Instant::now();
     match (shared.config.prove)(shared.config.kernel) {
         Ok(()) => {
@@ -108,8 +109,7 @@ fn prove(
                  machine's memory and processor"
             );
             // Before the first proof nothing was counted.
-            let proven = last_proof.unwrap_or(begun);
-            Err(FailedThread { index, proven })
+            Err(last_proof.unwrap_or(begun))
         }
     }
 }

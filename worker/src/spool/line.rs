@@ -17,7 +17,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::lease::LeaseKey;
+use crate::machine::LeaseKey;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

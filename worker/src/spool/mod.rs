@@ -11,6 +11,7 @@ pub mod foreign;
 mod line;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +22,9 @@ use std::{
 
 use common::run::{Partial, WorkerId};
 
-use crate::{config::SpoolChoice, lease::LeaseKey};
+use crate::{config::SpoolChoice, machine::LeaseKey};
 use line::Line;
+pub(crate) use writer::Writer;
 
 /// Why there is no spool in a directory.
 #[derive(Debug, thiserror::Error)]

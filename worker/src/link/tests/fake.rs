@@ -6,10 +6,9 @@ use std::{
 };
 
 use common::{
-    count::Orientation,
     plan::Plan,
-    run::{Epoch, Partial},
-    sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict},
+    run::Partial,
+    sync::{Acknowledgement, SyncReply, SyncRequest, Verdict},
 };
 use proto::v1::{
     self,
@@ -27,7 +26,10 @@ use tonic::{
     transport::{Server, server::TcpIncoming},
 };
 
-use crate::{config::Address, testing::task_ref};
+use crate::{
+    config::Address,
+    testing::{grant, task_ref},
+};
 
 type Answer = Box<dyn FnMut(&SyncRequest) -> Result<SyncReply, Status> + Send>;
 
@@ -83,15 +85,6 @@ pub(super) fn quiet() -> SyncReply {
         next_sync_ms: 10_000,
         lease_ms: 60_000,
         ..SyncReply::default()
-    }
-}
-
-pub(super) fn grant(plan: &Plan, task: u64) -> Grant {
-    Grant {
-        task: task_ref(plan, task),
-        epoch: Epoch(1),
-        spec: *plan.spec(),
-        orientation: Orientation::Upright,
     }
 }
 

@@ -16,7 +16,7 @@ const FIRST_PERIOD: Duration = Duration::from_secs(15);
 
 /// The times of the calls, past and next. Told the time, never reads a clock.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(super) struct Pace {
     last: Instant,
     /// By when the coordinator wants the next call.
     by: Instant,
@@ -30,18 +30,18 @@ pub(crate) struct Pace {
 
 /// What makes a call urgent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
+pub(super) struct Needs {
     /// A partial has not been sent, or a lease should be given back.
-    pub(crate) news: bool,
+    pub(super) news: bool,
     /// The threads could soon be without work.
-    pub(crate) low: bool,
+    pub(super) low: bool,
     /// For how long the waiting work lasts.
-    pub(crate) lasts: Duration,
+    pub(super) lasts: Duration,
 }
 
 impl Pace {
     /// The first call is due at once.
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             last: now,
             by: now,
@@ -53,7 +53,7 @@ impl Pace {
     }
 
     /// When the next call is due.
-    pub(crate) fn due(&self, needs: Needs) -> Instant {
+    pub(super) fn due(&self, needs: Needs) -> Instant {
         if let Some(retry) = self.retry {
             return retry;
         }
@@ -68,13 +68,13 @@ impl Pace {
     }
 
     /// A call begins.
-    pub(crate) fn started(&mut self, now: Instant) {
+    pub(super) fn started(&mut self, now: Instant) {
         self.last = now;
         self.retry = None;
     }
 
     /// The call succeeded; the coordinator wants the next one after `next`.
-    pub(crate) fn answered(&mut self, now: Instant, next: Duration, starved: bool) {
+    pub(super) fn answered(&mut self, now: Instant, next: Duration, starved: bool) {
         self.period = next.max(BUSY);
         self.by = now + self.period;
         self.starved = starved;
@@ -83,7 +83,7 @@ impl Pace {
 
     /// The call failed. The wait until the next attempt: up to 1 s, doubling to 100 s, of which
     /// `jitter` (0 to 1) is taken, so that a fleet does not come back as one.
-    pub(crate) fn failed(&mut self, now: Instant, jitter: f64) -> Duration {
+    pub(super) fn failed(&mut self, now: Instant, jitter: f64) -> Duration {
         let most = Duration::from_secs(1 << self.failures.min(7)).min(LONGEST_BACKOFF);
         self.failures = self.failures.saturating_add(1);
         let wait = most.mul_f64(jitter.clamp(0.0, 1.0));
@@ -92,11 +92,11 @@ impl Pace {
     }
 
     /// How often in a row calls have failed.
-    pub(crate) fn failures(&self) -> u32 {
+    pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
-    pub(crate) fn period(&self) -> Duration {
+    pub(super) fn period(&self) -> Duration {
         self.period
     }
 }

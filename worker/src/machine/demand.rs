@@ -1,10 +1,10 @@
-//! How much work to ask for: enough that no thread ever waits, little enough to share.
+//! How much work to ask for: enough that no slot is ever empty, little enough to share.
 
 use std::{num::NonZeroU16, time::Duration};
 
-use crate::pool::Backlog;
+use super::leases::Backlog;
 
-/// The most jobs that wait for a thread: the whole inventory travels in every call.
+/// The most tasks that wait for a slot: the whole inventory travels in every call.
 const MOST_WAITING: usize = 4096;
 
 /// What is asked for before any task has shown how fast this machine is, in seconds.
@@ -15,7 +15,7 @@ const FADE: f64 = 0.97;
 
 /// Speeds as measured, and what they mean for the backlog.
 #[derive(Debug)]
-pub(crate) struct Demand {
+pub(super) struct Demand {
     threads: u32,
     /// How many of them counted the last task together.
     crew: u16,
@@ -28,7 +28,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn new(threads: u32) -> Self {
+    pub(super) fn new(threads: u32) -> Self {
         Self {
             threads,
             crew: 1,
@@ -41,7 +41,7 @@ impl Demand {
 
     /// So many threads finished a task, which they had for `duration`, added up.
     #[allow(clippy::cast_precision_loss)] // Estimates.
-    pub(crate) fn note(&mut self, cost: u64, duration: Duration, threads: NonZeroU16) {
+    pub(super) fn note(&mut self, cost: u64, duration: Duration, threads: NonZeroU16) {
         self.crew = threads.get();
         self.cost = self.cost * FADE + cost as f64;
         self.seconds = self.seconds * FADE + duration.as_secs_f64();
@@ -50,14 +50,14 @@ impl Demand {
 
     /// The coordinator wants to hear from this worker about once in `period`: between two calls
     /// several periods of work should be there.
-    pub(crate) fn set_period(&mut self, period: Duration) {
+    pub(super) fn set_period(&mut self, period: Duration) {
         if self.tasks > 0.0 {
             self.target = (4.0 * period.as_secs_f64()).clamp(2.0, 300.0);
         }
     }
 
     /// Cost counted in a second of one thread. The reference core's until something was measured.
-    pub(crate) fn speed(&self) -> f64 {
+    pub(super) fn speed(&self) -> f64 {
         if self.seconds > 1e-3 && self.cost > 0.0 {
             self.cost / self.seconds
         } else {
@@ -65,35 +65,41 @@ impl Demand {
         }
     }
 
+    /// So many threads count from now on.
+    pub(super) fn set_threads(&mut self, threads: u32) {
+        self.threads = threads.max(1);
+    }
+
     /// How many tasks are counted at a time.
-    fn crews(&self) -> usize {
+    fn slots(&self) -> usize {
         self.threads.div_ceil(self.crew.into()) as usize
     }
 
     /// How long all threads need for `cost`.
     #[allow(clippy::cast_precision_loss)] // Estimates.
-    pub(crate) fn seconds_for(&self, cost: u64) -> f64 {
+    pub(super) fn seconds_for(&self, cost: u64) -> f64 {
         cost as f64 / (self.speed() * f64::from(self.threads))
     }
 
-    /// Whether the threads could soon be without work.
-    pub(crate) fn is_low(&self, backlog: Backlog) -> bool {
-        backlog.jobs < self.crews()
-            || backlog.jobs < MOST_WAITING / 2 && self.seconds_for(backlog.cost) < self.target / 4.0
+    /// Whether slots could soon be empty.
+    pub(super) fn is_low(&self, backlog: Backlog) -> bool {
+        backlog.tasks < self.slots()
+            || backlog.tasks < MOST_WAITING / 2
+                && self.seconds_for(backlog.cost) < self.target / 4.0
     }
 
     /// How much to ask for beyond `backlog`, in seconds of all threads; 0 when there is enough.
     #[allow(clippy::cast_precision_loss)] // Estimates.
-    pub(crate) fn wanted(&self, backlog: Backlog) -> f64 {
-        let room = MOST_WAITING.saturating_sub(backlog.jobs);
+    pub(super) fn wanted(&self, backlog: Backlog) -> f64 {
+        let room = MOST_WAITING.saturating_sub(backlog.tasks);
         if room == 0 {
             return 0.0;
         }
         let mut wanted = self.target - self.seconds_for(backlog.cost);
         if self.tasks > 0.0 {
             let per_task = self.cost / self.tasks / (self.speed() * f64::from(self.threads));
-            // Every crew's next task should be here, however long tasks are.
-            let missing = self.crews().saturating_sub(backlog.jobs);
+            // Every slot's next task should be here, however long tasks are.
+            let missing = self.slots().saturating_sub(backlog.tasks);
             wanted = wanted
                 .max(missing as f64 * per_task)
                 .min(room as f64 * per_task);
@@ -117,10 +123,10 @@ mod tests {
         demand
     }
 
-    fn backlog(jobs: usize) -> Backlog {
+    fn backlog(tasks: usize) -> Backlog {
         Backlog {
-            jobs,
-            cost: 1_000 * jobs as u64,
+            tasks,
+            cost: 1_000 * tasks as u64,
         }
     }
 
@@ -142,6 +148,57 @@ mod tests {
         // Three tasks of 1000 s on eight threads.
         assert!((demand.wanted(backlog(5)) - 375.0).abs() < 1e-6);
         assert_eq!(demand.wanted(backlog(8)), 0.0);
+    }
+
+    #[test]
+    fn a_crew_has_one_task_between_its_threads() {
+        let mut demand = measured(8, Duration::from_secs(1000));
+        demand.note(
+            1_000,
+            Duration::from_secs(1000),
+            NonZeroU16::new(3).unwrap(),
+        );
+        // Three slots, the last one of two threads.
+        assert!(demand.is_low(backlog(2)) && !demand.is_low(backlog(3)));
+        assert!((demand.wanted(backlog(1)) - 250.0).abs() < 1e-6);
+        demand.set_threads(3);
+        assert!(demand.is_low(backlog(0)) && !demand.is_low(backlog(1)));
+        demand.set_threads(0);
+        assert!((demand.seconds_for(1_000) - 1000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn later_tasks_say_more_of_the_speed_than_earlier_ones() {
+        let mut demand = Demand::new(1);
+        assert_eq!(demand.speed(), 1e6, "as the reference core");
+        demand.note(1_000, Duration::ZERO, NonZeroU16::MIN);
+        assert_eq!(demand.speed(), 1e6, "it took no time");
+        demand.note(2_000, Duration::from_secs(1), NonZeroU16::MIN);
+        assert!((demand.speed() - 2_970.0).abs() < 1e-6);
+        demand.note(2_000, Duration::from_secs(2), NonZeroU16::MIN);
+        let (cost, seconds) = (2_970.0 * FADE + 2_000.0, FADE + 2.0);
+        assert!((demand.speed() - cost / seconds).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_stock_follows_the_period_within_bounds() {
+        let wanted = |period| {
+            let mut demand = measured(1, Duration::from_millis(100));
+            demand.set_period(period);
+            demand.wanted(Backlog::default())
+        };
+        assert!((wanted(Duration::from_millis(25)) - 2.0).abs() < 1e-6);
+        assert!((wanted(Duration::from_secs(30)) - 120.0).abs() < 1e-6);
+        assert!((wanted(Duration::from_secs(600)) - 300.0).abs() < 1e-6);
+        let mut unmeasured = Demand::new(1);
+        unmeasured.set_period(Duration::from_secs(600));
+        assert!((unmeasured.wanted(Backlog::default()) - FIRST_TARGET).abs() < 1e-6);
+    }
+
+    #[test]
+    fn no_request_asks_for_more_than_a_message_may() {
+        let demand = measured(1, Duration::from_secs(1_000_000));
+        assert_eq!(demand.wanted(backlog(0)), proto::limits::SECONDS_WANTED);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// whether the coordinator is still there or has ended too; one that has not waits for a coordinator
 /// that is away, which may only be restarting.
 #[derive(Debug)]
-pub(crate) struct Idleness {
+pub(super) struct Idleness {
     /// `None`: the worker stays whatever happens.
     timeout: Option<Duration>,
     /// A worker that has not counted anything was started early, and stays.
@@ -21,7 +21,7 @@ pub(crate) struct Idleness {
 }
 
 impl Idleness {
-    pub(crate) fn new(timeout: Option<Duration>) -> Self {
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
         Self {
             timeout,
             has_counted: false,
@@ -31,17 +31,17 @@ impl Idleness {
     }
 
     /// A task was counted.
-    pub(crate) fn counted(&mut self) {
+    pub(super) fn counted(&mut self) {
         self.has_counted = true;
     }
 
     /// The coordinator has answered.
-    pub(crate) fn heard(&mut self, all_runs_over: bool) {
+    pub(super) fn heard(&mut self, all_runs_over: bool) {
         self.all_runs_over = all_runs_over;
     }
 
     /// When the worker should end, if nothing changes; `holds`: it holds leases.
-    pub(crate) fn until(&mut self, holds: bool, now: Instant) -> Option<Instant> {
+    pub(super) fn until(&mut self, holds: bool, now: Instant) -> Option<Instant> {
         if holds || !self.has_counted || !self.all_runs_over {
             self.since = None;
             return None;

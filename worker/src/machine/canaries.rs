@@ -1,0 +1,62 @@
+//! Slots that failed their canaries.
+
+use std::time::Instant;
+
+use common::sync::FailedCanaries;
+
+/// How many threads have failed, and since when nothing that they counted is proven.
+#[derive(Debug, Default)]
+pub(super) struct Canaries {
+    threads: u32,
+    proven: Option<Instant>,
+}
+
+impl Canaries {
+    /// A thread that was last proven then has failed, and stopped.
+    pub(super) fn failed(&mut self, proven: Instant) {
+        self.threads += 1;
+        let earliest = self.proven.map_or(proven, |before| before.min(proven));
+        self.proven = Some(earliest);
+    }
+
+    /// How many threads have failed.
+    pub(super) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// As the coordinator hears of it now.
+    pub(super) fn report(&self, now: Instant) -> FailedCanaries {
+        let unproven = self.proven.map_or(0, |proven| {
+            now.saturating_duration_since(proven).as_millis()
+        });
+        FailedCanaries {
+            threads: self.threads,
+            unproven_ms: u64::try_from(unproven).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_earliest_proof_counts_and_ages() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut canaries = Canaries::default();
+        assert_eq!(canaries.report(at(9)), FailedCanaries::default());
+        for proven in [at(5), at(3), at(4)] {
+            canaries.failed(proven);
+        }
+        let report = |threads, unproven_ms| FailedCanaries {
+            threads,
+            unproven_ms,
+        };
+        assert_eq!(canaries.threads(), 3);
+        assert_eq!(canaries.report(at(9)), report(3, 6_000));
+        assert_eq!(canaries.report(at(10)), report(3, 7_000));
+    }
+}
