@@ -21,7 +21,9 @@ use common::{
     plan::{Plan, PlanSpec, TaskId},
     run::{Epoch, RunId, WorkerId},
 };
-use coordinator::store::{Change, DiskStore, Record, RunManifest, Store, TaskState, verify};
+use coordinator::store::{
+    Change, DiskStore, Principal, Record, RunManifest, Store, TaskState, verify,
+};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -226,7 +228,7 @@ fn accepted(plan: &Plan, task: TaskId) -> Change {
         epoch: Epoch(1),
         count: plan.task_limit(task) / 3,
         worker: WorkerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
-        principal: "0123456789abcdef0123456789abcdef".to_owned(),
+        principal: Principal::new(7, Some("lab-7")),
         version: "0.1.0".to_owned(),
         kernel: KernelName::Avx512,
         orientation: Orientation::Upright,

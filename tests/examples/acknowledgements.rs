@@ -105,7 +105,7 @@ async fn report_until(
         let request = worker.report(batch);
         let start = Instant::now();
         let reply = match &mut way {
-            Way::Driver(driver) => driver.sync(request).await?,
+            Way::Driver(driver) => driver.sync(None, request).await?,
             Way::Grpc(client) => {
                 let reply = client.sync(proto::v1::SyncRequest::from(request)).await?;
                 SyncReply::try_from(reply.into_inner())?

@@ -8,14 +8,13 @@ use common::{
     plan::{Plan, TaskId},
     run::{Epoch, Partial, RunId, SessionId},
     sync::{Grant, HeldLease, SyncReply, Verdict},
-    tally::BadTally,
 };
 use coordinator::{
     driver::Known,
     sched::{Config, TaskNumbers},
     store::{
-        Change, JournalCursor, JournalEntry, MemoryStore, RunManifest, RunState, Store, StoreError,
-        StoredRun, SymmetricCounts, TaskRow, TrustRecord,
+        Change, Fold, JournalCursor, JournalEntry, MemoryStore, RunManifest, RunState, Store,
+        StoreError, StoredRun, SymmetricCounts, TaskRow, TrustRecord,
     },
 };
 use proto::{limits::MESSAGE_BYTES, v1};
@@ -205,7 +204,7 @@ impl Store for FullDisk {
         self.0.apply(changes)
     }
 
-    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         self.0.refold(run)
     }
 

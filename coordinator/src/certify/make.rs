@@ -176,10 +176,10 @@ impl Tally {
     }
 
     fn share(&mut self, record: &Record) -> &mut Sum {
-        let of = (record.worker, record.principal.clone());
+        let of = (record.worker, record.principal.to_string());
         let share = self.shares.entry(of).or_insert_with(|| Sum {
             worker: Some(record.worker),
-            principal: record.principal.clone(),
+            principal: record.principal.to_string(),
             ..Sum::default()
         });
         share.kernels.insert(record.kernel.as_str());
@@ -208,7 +208,7 @@ impl Sum {
 fn how(record: &Record) -> How {
     How {
         worker: record.worker,
-        principal: record.principal.clone(),
+        principal: record.principal.to_string(),
         kernel: record.kernel,
         orientation: record.orientation,
     }

@@ -10,7 +10,7 @@ use common::{
 
 pub use self::{
     bound::{CONFIDENCE, most_wrong},
-    evidence::{Evidence, Witness},
+    evidence::Evidence,
 };
 use serde_json::{Value, json};
 
@@ -103,8 +103,17 @@ fn second_counts(evidence: &Evidence) -> Check {
         unconfirmed,
         ..
     } = *evidence;
+    let tokens = match evidence.tokens {
+        true => format!(
+            " ({} with another token, {} with the same token)",
+            number(evidence.other_token),
+            number(elsewhere - evidence.other_token)
+        ),
+        false => String::new(),
+    };
     let reason = format!(
-        "{} confirmed by another machine, {} by the same one the other way round, {} unconfirmed",
+        "{} confirmed by another machine{tokens}, {} by the same one the other way round, {} \
+         unconfirmed",
         plural(elsewhere, "count"),
         number(here),
         number(unconfirmed)
@@ -261,6 +270,15 @@ mod tests {
         let (outcome, text) = reason(&checks, "second_counts");
         assert_eq!(outcome, CheckOutcome::Passed);
         assert!(text.starts_with("500 counts confirmed by another machine, 100 by the same"));
+        let with_tokens = Evidence {
+            other_token: 300,
+            tokens: true,
+            ..evidence.clone()
+        };
+        let (_, text) = reason(&of_counts(&with_tokens), "second_counts");
+        let said = "500 counts confirmed by another machine (300 with another token, 200 with the \
+                    same token), 100 by the same one";
+        assert!(text.starts_with(said), "{text}");
         let (outcome, text) = reason(&checks, "bound");
         assert_eq!(outcome, CheckOutcome::Passed);
         let most = most_wrong(19_500, 400);

@@ -29,6 +29,14 @@ pub enum Principal {
 }
 
 impl Principal {
+    /// The name of the token, if the call bears one: who vouches for what is said.
+    pub fn token(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Token { name, .. } => Some(name),
+            Self::Anybody | Self::Loopback => None,
+        }
+    }
+
     fn may(&self, access: Access) -> Result<(), Denied> {
         let Self::Token { name, role } = self else {
             return Ok(());

@@ -1,18 +1,14 @@
 //! From the last record of a run to its outcome.
 
-use std::{ops::ControlFlow, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 use common::{count::CountError, run::RunId};
 
-use super::{
-    Driver, DriverError, Outcome,
-    handle::Request,
-    outcome::{Seen, count_symmetric},
-};
+use super::{Driver, DriverError, Outcome, handle::Request, outcome::count_symmetric};
 use crate::{
-    checks::Witness,
+    checks::Evidence,
     sched::RunSummary,
-    store::{JournalCursor, RunState, SymmetricCounts},
+    store::{RunState, SymmetricCounts},
 };
 
 impl Driver {
@@ -107,9 +103,9 @@ impl Driver {
         let scheduled = scheduled
             .transpose()
             .map_err(|why| DriverError::Tally { run, why })?;
-        let solutions = self
-            .store
-            .refold(run)?
+        let fold = self.store.refold(run)?;
+        let solutions = fold
+            .total()
             .map_err(|why| DriverError::Tally { run, why })?;
         if let Some(scheduled) = scheduled.filter(|scheduled| *scheduled != solutions) {
             return Err(DriverError::Total {
@@ -119,40 +115,11 @@ impl Driver {
             });
         }
         let manifest = summary.manifest;
-        let seconds = self.seconds_taken(run)?;
-        let seen = self.seen(run, summary.tasks.done)?;
-        let outcome = Outcome::new(&manifest, solutions, symmetric, seconds, seen);
+        let evidence = Evidence::of(&fold, |task| self.scheduler.is_drawn(run, task));
+        let outcome = Outcome::new(&manifest, solutions, symmetric, (&fold, evidence));
         self.scheduler
             .conclude(run, outcome.state() == RunState::Complete);
         self.concluded.push(outcome);
         Ok(())
-    }
-
-    /// What the journal says of how the counts were checked.
-    fn seen(&self, run: RunId, tasks: u64) -> Result<Seen, DriverError> {
-        let mut witness = Witness::new();
-        let mut lines = 0;
-        self.store
-            .journal(run, JournalCursor::default(), &mut |sequence, entry, _| {
-                witness.see(entry);
-                lines = sequence;
-                ControlFlow::Continue(())
-            })?;
-        Ok(Seen {
-            evidence: witness.evidence(|task| self.scheduler.is_drawn(run, task)),
-            lines,
-            tasks,
-        })
-    }
-
-    /// How long coordinators had served the run when its last record was accepted.
-    fn seconds_taken(&self, run: RunId) -> Result<f64, DriverError> {
-        let runs = self.store.runs()?;
-        let run = runs.iter().find(|stored| stored.manifest.run == run);
-        let elapsed_ms = run.map_or(0, |stored| stored.elapsed_ms);
-        // Exact below 2^53 ms.
-        #[expect(clippy::cast_precision_loss)]
-        let seconds = elapsed_ms as f64 / 1000.0;
-        Ok(seconds)
     }
 }

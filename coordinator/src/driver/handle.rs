@@ -1,6 +1,6 @@
 //! How everybody else talks to the driver: bounded, asynchronous, answered only when durable.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     count::CountError,
@@ -21,7 +21,12 @@ use crate::{
 
 /// A request with the way back for its answer.
 pub(super) enum Request {
-    Sync(Box<SyncRequest>, oneshot::Sender<SyncReply>),
+    /// With the name of the token that vouches for the worker, if there is one.
+    Sync(
+        Option<Arc<str>>,
+        Box<SyncRequest>,
+        oneshot::Sender<SyncReply>,
+    ),
     Submit(
         Box<Submission>,
         oneshot::Sender<Result<RunSummary, RequestError>>,
@@ -125,9 +130,13 @@ impl DriverHandle {
         }
     }
 
-    /// One call of a worker.
-    pub async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Stopped> {
-        self.ask(|reply| Request::Sync(Box::new(request), reply))
+    /// One call of a worker, for which the token of this name vouches, if there is one.
+    pub async fn sync(
+        &self,
+        token: Option<Arc<str>>,
+        request: SyncRequest,
+    ) -> Result<SyncReply, Stopped> {
+        self.ask(|reply| Request::Sync(token, Box::new(request), reply))
             .await
     }
 

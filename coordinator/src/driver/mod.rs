@@ -272,8 +272,8 @@ impl Driver {
         let now = self.clock.now();
         self.news |= request.is_news();
         match request {
-            Request::Sync(request, reply) => {
-                let answer = self.scheduler.sync(&request, now);
+            Request::Sync(token, request, reply) => {
+                let answer = self.scheduler.sync_by(token.as_ref(), &request, now);
                 self.reply(reply, answer);
             }
             Request::Submit(submission, reply) => {

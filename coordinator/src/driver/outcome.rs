@@ -18,7 +18,7 @@ use common::{
 
 use crate::{
     checks::{self, Check, Evidence},
-    ledger::{RunManifest, RunState, SymmetricCounts},
+    ledger::{Fold, RunManifest, RunState, SymmetricCounts},
 };
 
 /// The end of a run, derived anew from its records whenever it is asked for.
@@ -40,14 +40,6 @@ pub struct Outcome {
     /// Tasks whose counts contradict each other with nobody left to decide, the first hundred of
     /// them: `solutions` is the sum of the others then, and no total.
     pub disputed: Vec<TaskId>,
-}
-
-/// What the journal of a run says besides its total.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) evidence: Evidence,
-    pub(super) lines: u64,
-    pub(super) tasks: u64,
 }
 
 /// How counts compare with the published ones.
@@ -77,8 +69,7 @@ impl Outcome {
         manifest: &RunManifest,
         solutions: u128,
         symmetric: SymmetricCounts,
-        seconds: f64,
-        seen: Seen,
+        (fold, evidence): (&Fold, Evidence),
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
@@ -92,13 +83,8 @@ impl Outcome {
             Known::Differs => Some(false),
             Known::Unknown => None,
         };
-        let Seen {
-            evidence,
-            lines,
-            tasks,
-        } = seen;
         let mut checks = checks::of_counts(&evidence);
-        checks.extend(checks::of_journal(lines, tasks));
+        checks.extend(checks::of_journal(fold.lines(), fold.tasks_done()));
         if evidence.disputed.is_empty() {
             checks.extend(checks::of_total(board, Some(&counts), published));
         }
@@ -108,7 +94,9 @@ impl Outcome {
             solutions,
             counts,
             known,
-            seconds,
+            // Exact below 2^53 ms.
+            #[expect(clippy::cast_precision_loss)]
+            seconds: fold.elapsed_ms() as f64 / 1000.0,
             checks,
             disputed: evidence.disputed,
         }
@@ -187,12 +175,8 @@ mod tests {
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
         let symmetric = count_symmetric(board, &AtomicBool::new(false));
-        let seen = Seen {
-            evidence: Evidence::default(),
-            lines: 1,
-            tasks: 1,
-        };
-        Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), 1.0, seen)
+        let seen = (&Fold::new(&manifest, &plan), Evidence::default());
+        Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), seen)
     }
 
     #[test]

@@ -64,9 +64,9 @@ impl Driver {
         run: RunId,
         command: Command,
     ) -> Result<Result<RunSummary, RequestError>, DriverError> {
-        let Some(before) = self.summary(run) else {
+        if self.summary(run).is_none() {
             return Ok(Err(ControlError::NoSuchRun(run).into()));
-        };
+        }
         self.commit()?;
         if let Err(error) = self.scheduler.control(run, command, self.clock.now()) {
             return Ok(Err(error.into()));
@@ -77,7 +77,7 @@ impl Driver {
                 return Err(error.into());
             }
             self.changes.clear();
-            self.scheduler.take_back(run, before.state);
+            self.scheduler.take_back();
             return Ok(Err(error.into()));
         }
         let kept = std::mem::take(&mut self.changes);

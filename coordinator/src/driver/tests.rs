@@ -62,7 +62,7 @@ impl Bench {
             failed_canaries: Default::default(),
         };
         let (reply, answer) = oneshot::channel();
-        let request = Request::Sync(Box::new(request), reply);
+        let request = Request::Sync(None, Box::new(request), reply);
         self.driver.handle(request).unwrap();
         answer
     }

@@ -5,21 +5,18 @@
 //! resolves it. The tasks' counts are the last accepted ones of tasks that are not quarantined.
 
 use common::{
-    kernel::KernelName,
     plan::{Plan, TaskId},
     run::{Epoch, RunId, WorkerId},
     tally::{self, BadTally},
 };
 
 use super::{
-    Change, Elapsed, JournalEntry, PlanMismatch, Record, Refusal, RunManifest, TaskRow, TaskState,
+    Change, Confirmed, Elapsed, JournalEntry, PlanMismatch, Record, Refusal, RunManifest, TaskRow,
+    TaskState, Vote,
 };
 
 /// The most bytes of a worker's version that are kept: it comes from outside.
 pub(crate) const MAX_VERSION_BYTES: usize = 64;
-
-/// The most bytes of a principal's name that are kept.
-pub(crate) const MAX_PRINCIPAL_BYTES: usize = 64;
 
 /// What is kept of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,34 +25,9 @@ pub(crate) struct Row {
     pub(crate) epoch: Epoch,
     /// The sequence number of the last journal line about the task; 0 for none.
     pub(crate) sequence: u64,
-    pub(crate) standing: Standing,
+    pub(crate) state: TaskState,
     /// Workers whose lease ended without a result, each once; emptied when the task is settled.
     pub(crate) failed: Vec<WorkerId>,
-}
-
-/// [`TaskState`] with what a later contradiction needs to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Pending,
-    Leased {
-        worker: WorkerId,
-        until_unix_ms: u64,
-    },
-    /// Whether another lease gave the same count, or this one resolved a quarantine.
-    Done {
-        vote: Vote,
-        confirmed: bool,
-    },
-    Quarantined(Vec<Vote>),
-    Parked,
-}
-
-/// One count and where it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Vote {
-    pub(crate) count: u64,
-    pub(crate) worker: WorkerId,
-    pub(crate) kernel: KernelName,
 }
 
 impl Row {
@@ -64,46 +36,24 @@ impl Row {
         Self {
             epoch: Epoch(0),
             sequence: 0,
-            standing: Standing::Pending,
+            state: TaskState::Pending,
             failed: Vec::new(),
         }
     }
 
     /// Whether no count of it is known.
     pub(crate) const fn is_open(&self) -> bool {
-        match self.standing {
-            Standing::Pending | Standing::Leased { .. } | Standing::Parked => true,
-            Standing::Done { .. } | Standing::Quarantined(_) => false,
+        match self.state {
+            TaskState::Pending | TaskState::Leased { .. } | TaskState::Parked => true,
+            TaskState::Done { .. } | TaskState::Quarantined(_) => false,
         }
     }
 
     pub(crate) fn task_row(self, task: TaskId) -> TaskRow {
-        let state = match self.standing {
-            Standing::Pending => TaskState::Pending,
-            Standing::Leased {
-                worker,
-                until_unix_ms,
-            } => TaskState::Leased {
-                worker,
-                until_unix_ms,
-            },
-            Standing::Done { vote, confirmed } => TaskState::Done {
-                count: vote.count,
-                worker: vote.worker,
-                confirmed,
-            },
-            Standing::Quarantined(votes) => TaskState::Quarantined {
-                counts: votes
-                    .into_iter()
-                    .map(|vote| (vote.count, vote.worker, vote.kernel))
-                    .collect(),
-            },
-            Standing::Parked => TaskState::Parked,
-        };
         TaskRow {
             task,
             epoch: self.epoch,
-            state,
+            state: self.state,
             failed: self.failed,
         }
     }
@@ -112,21 +62,21 @@ impl Row {
     /// task is unparked first. The epoch may be lower than the highest: an old lease taken up again.
     fn lease(&mut self, worker: WorkerId, epoch: Epoch, until_unix_ms: u64) {
         self.epoch = self.epoch.max(epoch);
-        match self.standing {
-            Standing::Pending | Standing::Leased { .. } => {
-                self.standing = Standing::Leased {
+        match self.state {
+            TaskState::Pending | TaskState::Leased { .. } => {
+                self.state = TaskState::Leased {
                     worker,
                     until_unix_ms,
                 };
             }
-            Standing::Parked | Standing::Done { .. } | Standing::Quarantined(_) => {}
+            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined(_) => {}
         }
     }
 
     /// Only the newest lease's end makes the task pending: older ones were replaced.
     fn end_lease(&mut self, epoch: Epoch) {
-        if matches!(self.standing, Standing::Leased { .. }) && epoch >= self.epoch {
-            self.standing = Standing::Pending;
+        if matches!(self.state, TaskState::Leased { .. }) && epoch >= self.epoch {
+            self.state = TaskState::Pending;
         }
     }
 
@@ -137,16 +87,16 @@ impl Row {
     }
 
     fn park(&mut self) {
-        match self.standing {
-            Standing::Pending | Standing::Leased { .. } => self.standing = Standing::Parked,
-            Standing::Parked | Standing::Done { .. } | Standing::Quarantined(_) => {}
+        match self.state {
+            TaskState::Pending | TaskState::Leased { .. } => self.state = TaskState::Parked,
+            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined(_) => {}
         }
     }
 
     /// The failures that parked it are forgiven, or it would be parked again at once.
     fn unpark(&mut self) {
-        if self.standing == Standing::Parked {
-            self.standing = Standing::Pending;
+        if self.state == TaskState::Parked {
+            self.state = TaskState::Pending;
             self.failed.clear();
         }
     }
@@ -157,13 +107,9 @@ impl Row {
         let Record {
             run, task, count, ..
         } = *record;
-        let vote = Vote {
-            count,
-            worker: record.worker,
-            kernel: record.kernel,
-        };
-        match (entry, &mut self.standing) {
-            (JournalEntry::Accepted(_), Standing::Done { vote: first, .. }) => {
+        let vote = Vote::from(record);
+        match (entry, &mut self.state) {
+            (JournalEntry::Accepted(_), TaskState::Done { vote: first, .. }) => {
                 return Err(Refusal::AcceptedTwice {
                     run,
                     task,
@@ -171,26 +117,35 @@ impl Row {
                     worker: first.worker,
                 });
             }
-            (JournalEntry::Accepted(_), standing) => {
-                let confirmed = matches!(standing, Standing::Quarantined(_));
-                *standing = Standing::Done { vote, confirmed };
+            (JournalEntry::Accepted(_), state) => {
+                let confirmed = match state {
+                    TaskState::Quarantined(votes) => agreement(&vote, votes),
+                    TaskState::Pending
+                    | TaskState::Leased { .. }
+                    | TaskState::Parked
+                    | TaskState::Done { .. } => Confirmed::No,
+                };
+                *state = TaskState::Done { vote, confirmed };
             }
             (
                 JournalEntry::Confirmed(_),
-                Standing::Done {
+                TaskState::Done {
                     vote: first,
                     confirmed,
                 },
-            ) if first.count == count => *confirmed = true,
+            ) if first.count == count => {
+                let by = first.principal.confirmed_by(&vote.principal);
+                *confirmed = by.max(*confirmed);
+            }
             (JournalEntry::Confirmed(_), _) => {
                 return Err(Refusal::NothingToConfirm { run, task, count });
             }
-            (JournalEntry::Quarantined(_), Standing::Done { vote: first, .. })
+            (JournalEntry::Quarantined(_), TaskState::Done { vote: first, .. })
                 if first.count != count =>
             {
-                self.standing = Standing::Quarantined(vec![*first, vote]);
+                self.state = TaskState::Quarantined(vec![first.clone(), vote]);
             }
-            (JournalEntry::Quarantined(_), Standing::Quarantined(votes)) => votes.push(vote),
+            (JournalEntry::Quarantined(_), TaskState::Quarantined(votes)) => votes.push(vote),
             (JournalEntry::Quarantined(_), _) => {
                 return Err(Refusal::NothingToContradict { run, task, count });
             }
@@ -227,14 +182,27 @@ impl Row {
     }
 }
 
+/// The most that the others say for a count which decides between them.
+fn agreement(vote: &Vote, others: &[Vote]) -> Confirmed {
+    let equal = others.iter().filter(|other| other.count == vote.count);
+    equal
+        .map(|other| vote.principal.confirmed_by(&other.principal))
+        .filter(|by| by.elsewhere())
+        .max()
+        .unwrap_or_default()
+}
+
 /// The fold of a run's records: what its journal, line by line, makes of its tasks. The total is
 /// nothing but this.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
+pub struct Fold {
     run: RunId,
     /// By task; boxed, since most tasks of a long run have no record yet.
     rows: Vec<Option<Box<Row>>>,
+    lines: u64,
     confirmed: u64,
+    disagreements: u64,
+    tokens: bool,
     elapsed: Elapsed,
 }
 
@@ -244,7 +212,10 @@ impl Fold {
         Self {
             run: manifest.run,
             rows: vec![None; tasks],
+            lines: 0,
             confirmed: 0,
+            disagreements: 0,
+            tokens: false,
             elapsed: Elapsed::of(manifest),
         }
     }
@@ -261,8 +232,13 @@ impl Fold {
         check_count(plan, record)?;
         let index = usize::try_from(record.task.0).expect("checked against the plan");
         let row = self.rows[index].get_or_insert_with(|| Box::new(Row::new()));
+        let was_counted = matches!(row.state, TaskState::Done { .. });
         row.settle(entry, sequence)?;
+        let contradicts = matches!(entry, JournalEntry::Quarantined(_));
+        self.lines = sequence;
         self.confirmed += u64::from(matches!(entry, JournalEntry::Confirmed(_)));
+        self.disagreements += u64::from(was_counted && contradicts);
+        self.tokens |= record.principal.token().is_some();
         self.elapsed.see(record);
         Ok(())
     }
@@ -279,20 +255,40 @@ impl Fold {
     }
 
     /// The accepted counts.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
-        self.rows().filter_map(|(_, row)| match &row.standing {
-            Standing::Done { vote, .. } => Some(vote.count),
-            Standing::Pending
-            | Standing::Leased { .. }
-            | Standing::Quarantined(_)
-            | Standing::Parked => None,
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        self.rows().filter_map(|(_, row)| match &row.state {
+            TaskState::Done { vote, .. } => Some(vote.count),
+            TaskState::Pending
+            | TaskState::Leased { .. }
+            | TaskState::Quarantined(_)
+            | TaskState::Parked => None,
         })
+    }
+
+    /// How many tasks have an accepted count.
+    pub fn tasks_done(&self) -> u64 {
+        self.counts().count() as u64
+    }
+
+    /// The journal's lines.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// How often a count contradicted an accepted one.
+    pub fn disagreements(&self) -> u64 {
+        self.disagreements
+    }
+
+    /// Whether any count came with a token.
+    pub fn has_tokens(&self) -> bool {
+        self.tokens
     }
 
     /// Tasks whose counts contradict each other, undecided.
     pub(crate) fn quarantined(&self) -> Vec<TaskId> {
         self.rows()
-            .filter(|(_, row)| matches!(row.standing, Standing::Quarantined(_)))
+            .filter(|(_, row)| matches!(row.state, TaskState::Quarantined(_)))
             .map(|(task, _)| task)
             .collect()
     }
@@ -303,12 +299,12 @@ impl Fold {
     }
 
     /// See [`super::StoredRun::elapsed_ms`].
-    pub(crate) const fn elapsed_ms(&self) -> u64 {
+    pub const fn elapsed_ms(&self) -> u64 {
         self.elapsed.ms()
     }
 
     /// The sum of the accepted counts.
-    pub(crate) fn total(&self) -> Result<u128, BadTally> {
+    pub fn total(&self) -> Result<u128, BadTally> {
         tally::total(self.counts())
     }
 }
@@ -400,7 +396,6 @@ impl Change {
 fn bounded(record: &Record) -> Record {
     let mut record = record.clone();
     cut(&mut record.version, MAX_VERSION_BYTES);
-    cut(&mut record.principal, MAX_PRINCIPAL_BYTES);
     record
 }
 

@@ -6,11 +6,14 @@
 
 mod draw;
 pub(crate) mod fold;
+mod principal;
 mod recheck;
 mod refusal;
 mod trust;
 
 pub(crate) use draw::Draw;
+pub use fold::Fold;
+pub use principal::{Confirmed, Principal};
 pub use recheck::{BadRecheck, Recheck};
 pub use refusal::{PlanMismatch, Refusal};
 pub use trust::{Trust, TrustRecord};
@@ -81,9 +84,8 @@ pub struct Record {
     pub count: u64,
     /// Who counted.
     pub worker: WorkerId,
-    /// On whose word: that of the machine which the worker runs on. Two counts by the same principal
-    /// are one opinion.
-    pub principal: String,
+    /// On whose word.
+    pub principal: Principal,
     /// The version of the worker program.
     pub version: String,
     /// The instruction set that counted.
@@ -219,19 +221,44 @@ pub enum TaskState {
     /// Counted.
     Done {
         /// The accepted count.
-        count: u64,
-        /// Who counted it.
-        worker: WorkerId,
-        /// Another lease gave the same count, or this one resolved a quarantine.
-        confirmed: bool,
+        vote: Vote,
+        /// Who agreed with it, of all the one who says most.
+        confirmed: Confirmed,
     },
     /// Its counts contradict each other; all of them, in the order they came.
-    Quarantined {
-        /// The counts with who reported them on which kernel.
-        counts: Vec<(u64, WorkerId, KernelName)>,
-    },
+    Quarantined(Vec<Vote>),
     /// Set aside after too many failed attempts.
     Parked,
+}
+
+/// One count of a task, and what later counts of it have to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The weighted number of solutions.
+    pub count: u64,
+    /// Who counted.
+    pub worker: WorkerId,
+    /// On whose word.
+    pub principal: Principal,
+    /// The instruction set that counted.
+    pub kernel: KernelName,
+    /// Through which data.
+    pub orientation: Orientation,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_unix_ms: u64,
+}
+
+impl From<&Record> for Vote {
+    fn from(record: &Record) -> Self {
+        Self {
+            count: record.count,
+            worker: record.worker,
+            principal: record.principal.clone(),
+            kernel: record.kernel,
+            orientation: record.orientation,
+            accepted_unix_ms: record.accepted_unix_ms,
+        }
+    }
 }
 
 /// What one journal line says of a run's tasks.
@@ -331,7 +358,7 @@ mod tests {
             epoch: Epoch(1),
             count: 1,
             worker: WorkerId(1),
-            principal: String::new(),
+            principal: Principal::new(1, None),
             version: String::new(),
             kernel: KernelName::Scalar,
             orientation: Orientation::Upright,

@@ -2,7 +2,7 @@
 
 use common::run::WorkerId;
 
-use super::fold::{MAX_PRINCIPAL_BYTES, cut};
+use super::{Principal, fold::cut};
 
 /// The most bytes of a name or a reason that are kept.
 const MAX_WORDS_BYTES: usize = 256;
@@ -24,7 +24,7 @@ pub struct TrustRecord {
     /// The worker.
     pub worker: WorkerId,
     /// On whose word it counted.
-    pub principal: String,
+    pub principal: Principal,
     /// Its name, for people.
     pub name: String,
     /// What is thought of it.
@@ -52,7 +52,6 @@ impl TrustRecord {
     /// As it is kept: texts from outside are cut.
     pub(crate) fn bounded(&self) -> Self {
         let mut record = self.clone();
-        cut(&mut record.principal, MAX_PRINCIPAL_BYTES);
         cut(&mut record.name, MAX_WORDS_BYTES);
         cut(&mut record.reason, MAX_WORDS_BYTES);
         record

@@ -57,7 +57,7 @@ impl Scheduler {
                 holders.entry(task).or_default().insert(name);
                 cost += lease.cost_done;
                 let copies = run.holders.get(&task).map_or(0, Vec::len);
-                if copies == 1 && lease.purpose == Purpose::Count {
+                if copies == 1 && lease.purpose != Purpose::Decide {
                     alone[usize::from(lease.started)].insert((lease.granted, task));
                 }
             }

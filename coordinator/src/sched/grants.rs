@@ -224,7 +224,12 @@ impl Scheduler {
                 let Some(task) = self.choose_straggler(run, worker) else {
                     break;
                 };
-                let choice = self.count(run, worker, task);
+                let choice = match self.runs[run].tasks.stage(task) {
+                    Stage::Done => self.second(run, task),
+                    Stage::Pending | Stage::Leased | Stage::Parked | Stage::Quarantined => {
+                        self.count(run, worker, task)
+                    }
+                };
                 self.give((run, worker), choice, reply);
                 budget.spend(self.runs[run].cost(task));
             }
@@ -232,7 +237,8 @@ impl Scheduler {
     }
 
     /// A task that one other worker alone holds: the last of those not begun, which it would begin
-    /// last, else the one begun longest ago.
+    /// last, else the one begun longest ago. A second count is no business of the machine that made
+    /// the first.
     fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
         if self.config.copies < 2 {
             return None;
@@ -244,8 +250,10 @@ impl Scheduler {
         let [waiting, begun] = &in_run.alone;
         let suits = |&&(_, task): &&(u64, TaskIx)| {
             let key: LeaseKey = (run, task);
+            let first = in_run.tasks.done(task).map(|done| done.worker);
             !self.workers.get(worker).leases.contains_key(&key)
                 && !in_run.failed(task).contains(&worker)
+                && first.is_none_or(|first| !self.workers.same_machine(first, worker))
         };
         let scan = SCAN + self.workers.get(worker).leases.len();
         waiting

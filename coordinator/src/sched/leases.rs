@@ -124,13 +124,14 @@ impl Scheduler {
         }
     }
 
-    /// The one holder of a leased task, if it has no other; only ordinary leases get backup copies.
+    /// The one holder of a leased task, if it has no other. Leases that decide a dispute get no backup
+    /// copies: whoever could say something new is asked at once.
     fn single_holder(&self, run: RunIx, task: TaskIx) -> Option<&Lease> {
         let [worker] = self.runs[run].holders.get(&task)?[..] else {
             return None;
         };
         let lease = self.workers.get(worker).leases.get(&(run, task))?;
-        (lease.purpose == Purpose::Count).then_some(lease)
+        (lease.purpose != Purpose::Decide).then_some(lease)
     }
 
     fn unindex_alone(&mut self, run: RunIx, task: TaskIx) {

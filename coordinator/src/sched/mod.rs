@@ -34,7 +34,10 @@ mod trust;
 mod votes;
 mod workers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use common::{
     plan::{Plan, TaskId},
@@ -48,11 +51,12 @@ pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, Work
 use self::{
     clock::{Clock, Jitter, Ticks},
     run::{Run, RunIx},
-    tasks::{Confirmed, Done, Stage, TaskIx},
+    tasks::{Done, How, Stage, TaskIx},
     workers::{Greeting, WorkerIx, Workers, unknown_worker},
 };
 use crate::ledger::{
-    Change, Draw, Recheck, RunManifest, RunState, TaskRow, TaskState, Trust, TrustRecord,
+    Change, Confirmed, Draw, Recheck, RunManifest, RunState, TaskRow, TaskState, Trust,
+    TrustRecord, Vote,
 };
 
 /// A crash may lose the last leases from disk, but not from their workers. Each life of the
@@ -109,6 +113,22 @@ pub struct Scheduler {
     draw: Draw,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
+    /// How the last command found its run, until it is known to be kept.
+    undo: Option<Undo>,
+}
+
+/// What [`Scheduler::take_back`] needs to make a run what it was before a command.
+#[derive(Debug)]
+struct Undo {
+    run: RunIx,
+    state: RunState,
+    recheck: Recheck,
+    announced: bool,
+    stuck_since: Option<Ticks>,
+    /// Tasks that the command drew.
+    drawn: Vec<TaskIx>,
+    /// Tasks whose second count it asked for.
+    wanted: Vec<TaskIx>,
 }
 
 impl Scheduler {
@@ -126,6 +146,7 @@ impl Scheduler {
             draw: Draw::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
+            undo: None,
         }
     }
 
@@ -216,42 +237,38 @@ impl Scheduler {
                     self.restore_lease((run, task), worker, epoch);
                 }
             }
-            TaskState::Done {
-                count,
-                worker,
-                confirmed,
-            } => {
-                let worker = self.workers.pinned(worker);
-                let confirmed = match confirmed {
-                    true => Confirmed::Elsewhere,
-                    false => Confirmed::No,
-                };
-                let drawn = self
-                    .draw
-                    .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
-                let done = Done {
-                    count,
-                    worker,
-                    how: None,
-                    confirmed,
-                    drawn,
-                };
-                in_run.accept(task, done);
-                let over = match in_run.state {
-                    RunState::Running | RunState::Paused => false,
-                    RunState::Cancelled
-                    | RunState::Complete
-                    | RunState::Contradicted
-                    | RunState::Disputed => true,
-                };
-                if confirmed == Confirmed::Elsewhere {
-                    self.workers.standing_mut(worker).agreed();
-                } else if !over && (drawn || self.workers.standing(worker).faults() > 0) {
-                    in_run.seconds.want(task, worker, 0);
-                }
+            TaskState::Done { vote, confirmed } => {
+                self.restore_done((run, task), &vote, confirmed);
             }
-            TaskState::Quarantined { counts } => self.restore_reports((run, task), counts),
+            TaskState::Quarantined(votes) => self.restore_reports((run, task), &votes),
             TaskState::Parked => in_run.park(task, self.clock.ticks()),
+        }
+    }
+
+    /// An accepted count that was found on disk.
+    fn restore_done(&mut self, (run, task): (RunIx, TaskIx), vote: &Vote, confirmed: Confirmed) {
+        let worker = self.workers.pinned(vote.worker);
+        self.workers.restore_principal(worker, &vote.principal);
+        let in_run = &mut self.runs[run];
+        let drawn = self
+            .draw
+            .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
+        let done = Done {
+            count: vote.count,
+            worker,
+            how: How::of(vote),
+            confirmed,
+            drawn,
+        };
+        in_run.accept(task, done);
+        if confirmed.elsewhere() {
+            self.workers.standing_mut(worker).agreed();
+            return;
+        }
+        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
+        let doubted = self.workers.standing(worker).faults() > 0;
+        if open && (doubted || (drawn && confirmed == Confirmed::No)) {
+            in_run.seconds.want(task, worker, 0);
         }
     }
 
@@ -285,7 +302,17 @@ impl Scheduler {
     ) -> Result<RunState, ControlError> {
         self.advance(now);
         let &number = self.by_id.get(&run).ok_or(ControlError::NoSuchRun(run))?;
-        let before = self.runs[number].state;
+        let in_run = &self.runs[number];
+        let before = in_run.state;
+        self.undo = Some(Undo {
+            run: number,
+            state: before,
+            recheck: in_run.recheck,
+            announced: in_run.announced,
+            stuck_since: in_run.stuck_since,
+            drawn: Vec::new(),
+            wanted: Vec::new(),
+        });
         match before {
             RunState::Running | RunState::Paused => {}
             RunState::Cancelled if command == Command::Cancel => return Ok(before),
@@ -327,10 +354,24 @@ impl Scheduler {
         Ok(after)
     }
 
-    /// The owner could not keep the state that a command gave to a run: it is what it was before.
-    pub fn take_back(&mut self, run: RunId, before: RunState) {
-        if let Some(&number) = self.by_id.get(&run) {
-            self.runs[number].state = before;
+    /// The owner could not keep what the last command changed: the run is what it was before. Leases
+    /// that ended are not given back; their workers name them again.
+    pub fn take_back(&mut self) {
+        let Some(before) = self.undo.take() else {
+            return;
+        };
+        let run = &mut self.runs[before.run];
+        run.state = before.state;
+        run.recheck = before.recheck;
+        run.announced = before.announced;
+        run.stuck_since = before.stuck_since;
+        for task in before.drawn {
+            run.tasks.draw(task, false);
+        }
+        for task in before.wanted {
+            if let Some(done) = run.tasks.done(task) {
+                run.seconds.forget(task, done.worker);
+            }
         }
     }
 
@@ -365,14 +406,21 @@ impl Scheduler {
         let name = in_run.manifest.run;
         self.changes
             .push_back(Change::Recheck { run: name, recheck });
+        let mut drawn = Vec::new();
         for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-            if in_run.tasks.done(task).is_some() && self.draw.chosen(name, run::id(task), recheck) {
-                in_run.tasks.draw(task);
+            let done = in_run.tasks.done(task);
+            if done.is_some_and(|done| !done.drawn)
+                && self.draw.chosen(name, run::id(task), recheck)
+            {
+                in_run.tasks.draw(task, true);
+                drawn.push(task);
             }
         }
-        self.count_again(run, |done| {
-            done.drawn && done.confirmed != Confirmed::Elsewhere
-        });
+        let wanted = self.count_again(run, |done| done.drawn && !done.confirmed.elsewhere());
+        if let Some(before) = &mut self.undo {
+            before.drawn = drawn;
+            before.wanted = wanted;
+        }
     }
 
     /// An operator vouches for a worker again, after a repair: it gets work, and its word counts.
@@ -451,9 +499,19 @@ impl Scheduler {
         }
     }
 
-    /// Serves one call of a worker. The reply must be sent only after every change that
-    /// [`Self::poll_change`] yields was kept.
+    /// Serves one call of a worker that came without a token. The reply must be sent only after every
+    /// change that [`Self::poll_change`] yields was kept.
     pub fn sync(&mut self, request: &SyncRequest, now: Millis) -> SyncReply {
+        self.sync_by(None, request, now)
+    }
+
+    /// The same for a worker for which the token of this name vouches, if there is one.
+    pub fn sync_by(
+        &mut self,
+        token: Option<&Arc<str>>,
+        request: &SyncRequest,
+        now: Millis,
+    ) -> SyncReply {
         self.advance(now);
         let mut reply = SyncReply {
             next_sync_ms: self.regular_sync_ms(),
@@ -467,7 +525,8 @@ impl Scheduler {
         };
         let silence = self.clock.ticks() - self.workers.get(worker).seen;
         let silent = silence > 2 * self.regular_sync_ms();
-        self.workers.runs_on(worker, request.worker.machine);
+        self.workers
+            .calls_from(worker, request.worker.machine, token);
         let greeting = self.workers.get_mut(worker).greet(&request.worker, silent);
         for partial in request.partials.iter().take(self.config.partials_per_sync) {
             let acknowledgement = self.report(worker, partial, now);

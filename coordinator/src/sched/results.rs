@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::{
     count::Orientation,
-    run::{Epoch, Partial, WorkerId},
+    run::{Epoch, Partial},
     sync::{Acknowledgement, Verdict},
 };
 
@@ -12,11 +12,11 @@ use super::{
     Millis, Scheduler,
     leases::End,
     run::{self, Report, RunIx},
-    tasks::{Confirmed, Done, How, Stage, TaskIx},
+    tasks::{Done, How, Stage, TaskIx},
     trust::Consequence,
     workers::{LeaseKey, Purpose, WorkerIx},
 };
-use crate::ledger::{Change, Record, RunState, Trust};
+use crate::ledger::{Change, Confirmed, Record, RunState, Trust, Vote};
 
 /// Different counts of one task that are kept at most.
 const MOST_REPORTS: usize = 8;
@@ -97,7 +97,7 @@ impl Scheduler {
         let report = Report {
             count: partial.count,
             worker,
-            how: Some(how),
+            how,
         };
         let record = self.record(worker, partial, now);
         match self.runs[run].tasks.stage(task) {
@@ -144,7 +144,7 @@ impl Scheduler {
         let now = self.clock.ticks();
         self.credit(report.worker, run, (cost, record.duration_us));
         let confirmed = match was_disputed {
-            true => Confirmed::Elsewhere,
+            true => self.agreement((run, task), report),
             false => Confirmed::No,
         };
         let in_run = &mut self.runs[run];
@@ -166,7 +166,7 @@ impl Scheduler {
         // Each asked in any case: a count uses up what it is owed, whatever the others say.
         let first = self.is_compared_as_first((run, task), report.worker);
         let doubted = self.workers.standing_mut(report.worker).on_probation();
-        if !was_disputed && (drawn || first || doubted) {
+        if !confirmed.elsewhere() && (drawn || first || doubted) {
             self.runs[run].seconds.want(task, report.worker, now);
         }
         self.changes.push_back(Change::Accepted(record));
@@ -205,29 +205,25 @@ impl Scheduler {
         (first, second): (Done, Report),
         record: Record,
     ) -> Ruling {
-        // Of a count found on disk only the worker is known: it is taken as upright.
-        let orientation =
-            |how: Option<How>| how.map_or(Orientation::Upright, |how| how.orientation);
         let another_way =
-            first.worker != second.worker || orientation(first.how) != orientation(second.how);
+            first.worker != second.worker || first.how.orientation != second.how.orientation;
         let epoch = record.epoch;
-        let by = match self.workers.same_machine(first.worker, second.worker) {
-            false => Confirmed::Elsewhere,
-            true if another_way => Confirmed::Here,
-            true => Confirmed::No,
+        let by = match self.workers.confirmed_by(first.worker, second.worker) {
+            Confirmed::SameMachine if !another_way => Confirmed::No,
+            by => by,
         };
         let was_wanted = self.workers.get(second.worker).leases.get(&(run, task));
         let was_asked = was_wanted.is_some_and(|lease| lease.purpose == Purpose::Recheck);
         // A second count by the same machine is taken where it was asked for: elsewhere is better.
-        let news = match (by, first.confirmed) {
-            (Confirmed::Elsewhere, Confirmed::No | Confirmed::Here) => true,
-            (Confirmed::Here, Confirmed::No) => was_asked,
-            (_, _) => false,
+        let news = match by {
+            Confirmed::No => false,
+            Confirmed::SameMachine => was_asked && first.confirmed == Confirmed::No,
+            Confirmed::OtherMachine | Confirmed::OtherToken => !first.confirmed.elsewhere(),
         };
         if news {
             let cost = self.runs[run].cost(task);
             self.credit(second.worker, run, (cost, record.duration_us));
-            if by == Confirmed::Elsewhere {
+            if by.elsewhere() {
                 self.workers.standing_mut(first.worker).agreed();
                 self.workers.standing_mut(second.worker).agreed();
             }
@@ -268,7 +264,7 @@ impl Scheduler {
             how: first.how,
         };
         let odd = in_run.odd.entry(task).or_default();
-        odd.agreed = (confirmed == Confirmed::Elsewhere).then_some(first.count);
+        odd.agreed = confirmed.elsewhere().then_some(first.count);
         odd.reports = vec![first, second];
         self.changes
             .push_back(Change::Quarantined { second: record });
@@ -317,10 +313,7 @@ impl Scheduler {
         // to the end.
         let odd = self.runs[run].odd.entry(task).or_default();
         for before in odd.reports.extract_if(.., |other| same(&&*other)) {
-            let orientation = before
-                .how
-                .map_or(Orientation::Upright, |how| how.orientation);
-            odd.tried.push((before.worker, orientation));
+            odd.tried.push((before.worker, before.how.orientation));
         }
         odd.reports.push(report);
         if self.decided_count(run, task) == Some(report.count) {
@@ -389,29 +382,37 @@ impl Scheduler {
         for run in 0..self.runs.len() {
             if self.runs[run].state != RunState::Cancelled {
                 self.count_again(run, |done| {
-                    done.worker == worker && done.confirmed != Confirmed::Elsewhere
+                    done.worker == worker && !done.confirmed.elsewhere()
                 });
             }
         }
     }
 
     /// Wants second counts of all done tasks that `is_meant`; a run that was over goes on for them.
-    pub(super) fn count_again(&mut self, run: RunIx, is_meant: impl Fn(&Done) -> bool) {
+    /// Returns those that were not wanted before.
+    pub(super) fn count_again(
+        &mut self,
+        run: RunIx,
+        is_meant: impl Fn(&Done) -> bool,
+    ) -> Vec<TaskIx> {
         let now = self.clock.ticks();
         let in_run = &mut self.runs[run];
-        let before = in_run.seconds.number();
+        let mut wanted = Vec::new();
         for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-            if let Some(done) = in_run.tasks.done(task).filter(&is_meant) {
-                in_run.seconds.want(task, done.worker, now);
+            if let Some(done) = in_run.tasks.done(task).filter(&is_meant)
+                && in_run.seconds.want(task, done.worker, now)
+            {
+                wanted.push(task);
             }
         }
-        if in_run.seconds.number() == before {
-            return;
+        if wanted.is_empty() {
+            return wanted;
         }
         in_run.announced = false;
         if in_run.is_over() {
             self.reopen(run);
         }
+        wanted
     }
 
     /// A run that was over is not over.
@@ -444,21 +445,29 @@ impl Scheduler {
         }
     }
 
-    /// Puts a worker's counts, found on disk as contradicting, back.
-    pub(super) fn restore_reports(
-        &mut self,
-        (run, task): LeaseKey,
-        counts: Vec<(u64, WorkerId, common::kernel::KernelName)>,
-    ) {
-        let reports = counts
-            .into_iter()
-            .map(|(count, worker, kernel)| Report {
-                count,
-                worker: self.workers.pinned(worker),
-                how: Some(How {
-                    kernel,
-                    orientation: Orientation::Upright,
-                }),
+    /// The most that others have said for a count which decides between contradicting ones.
+    fn agreement(&self, (run, task): LeaseKey, report: Report) -> Confirmed {
+        let reports = self.runs[run].reports(task).iter();
+        let equal = reports.filter(|other| other.count == report.count);
+        equal
+            .map(|other| self.workers.confirmed_by(other.worker, report.worker))
+            .filter(|by| by.elsewhere())
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Puts counts that were found on disk as contradicting back.
+    pub(super) fn restore_reports(&mut self, (run, task): LeaseKey, votes: &[Vote]) {
+        let reports = votes
+            .iter()
+            .map(|vote| {
+                let worker = self.workers.pinned(vote.worker);
+                self.workers.restore_principal(worker, &vote.principal);
+                Report {
+                    count: vote.count,
+                    worker,
+                    how: How::of(vote),
+                }
             })
             .collect();
         let in_run = &mut self.runs[run];

@@ -34,7 +34,7 @@ pub(super) type RunIx = usize;
 pub(super) struct Report {
     pub(super) count: u64,
     pub(super) worker: WorkerIx,
-    pub(super) how: Option<How>,
+    pub(super) how: How,
 }
 
 /// What happened to a task besides being counted.
@@ -250,12 +250,7 @@ impl Run {
 
     /// Whether a worker has counted a contested task, or one to be counted again, in this way.
     pub(super) fn has_tried(&self, task: TaskIx, way: (WorkerIx, Orientation)) -> bool {
-        let reported = |report: &Report| {
-            let orientation = report
-                .how
-                .map_or(Orientation::Upright, |how| how.orientation);
-            (report.worker, orientation) == way
-        };
+        let reported = |report: &Report| (report.worker, report.how.orientation) == way;
         self.odd
             .get(&task)
             .is_some_and(|odd| odd.tried.contains(&way) || odd.reports.iter().any(reported))

@@ -11,8 +11,9 @@ use super::{
     workers::{Purpose, WorkerIx},
 };
 
-/// How long a second count waits for a worker that counts with another kernel.
-const KERNEL_PATIENCE_MS: Ticks = 60_000;
+/// How long a second count waits for a worker that says more: one with another token, or another
+/// kernel.
+const PATIENCE_MS: Ticks = 60_000;
 
 /// How much slower than the worker at hand a thread with another kernel may be.
 const KERNEL_SLOWDOWN: f64 = 1.5;
@@ -25,8 +26,9 @@ pub(super) fn opposite(orientation: Orientation) -> Orientation {
 }
 
 impl Scheduler {
-    /// A done task of another machine that wants a second count: the other way round, and with
-    /// another kernel if the fleet has one that is fast enough.
+    /// A done task of another machine that wants a second count: the other way round, by the holder of
+    /// another token if there is one, and with another kernel if the fleet has one that is fast
+    /// enough.
     pub(super) fn choose_second(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
@@ -38,8 +40,10 @@ impl Scheduler {
             .flat_map(|(first, tasks)| tasks.iter().take(SCAN).map(move |task| (first, task)))
             .take(SCAN * SCAN);
         let (_, (&task, _)) = tasks.find(|&(first, (&task, &since))| {
-            let patient = now < since + KERNEL_PATIENCE_MS;
-            !(patient && self.another_kernel_would_do((run, task), first, worker))
+            let patient = now < since + PATIENCE_MS;
+            !patient
+                || !(self.another_token_would_do(first, worker)
+                    || self.another_kernel_would_do((run, task), first, worker))
         })?;
         Some(self.second(run, task))
     }
@@ -58,14 +62,26 @@ impl Scheduler {
         Some(self.second(run, *task))
     }
 
-    fn second(&self, run: RunIx, task: TaskIx) -> Choice {
-        let how = self.runs[run].tasks.done(task).and_then(|done| done.how);
-        let first = how.map_or(Orientation::Upright, |how| how.orientation);
+    /// The second count of a done task.
+    pub(super) fn second(&self, run: RunIx, task: TaskIx) -> Choice {
+        let done = self.runs[run].tasks.done(task);
+        let first = done.expect("rechecked tasks are done").how.orientation;
         Choice {
             task,
             purpose: Purpose::Recheck,
             orientation: opposite(first),
         }
+    }
+
+    /// Whether a worker came with the first one's token, and somebody else is there with another.
+    fn another_token_would_do(&self, first: WorkerIx, worker: WorkerIx) -> bool {
+        let token = self.workers.token(first);
+        self.workers.token(worker) == token
+            && self
+                .workers
+                .elsewhere(first)
+                .take(SCAN)
+                .any(|other| self.workers.token(other) != token)
     }
 
     /// Whether a worker counts as the first one did, and another could do it otherwise, about as
@@ -76,7 +92,7 @@ impl Scheduler {
         first: WorkerIx,
         worker: WorkerIx,
     ) -> bool {
-        let how = self.runs[run].tasks.done(task).and_then(|done| done.how);
+        let how = self.runs[run].tasks.done(task).map(|done| done.how);
         let mine = &self.workers.get(worker).info;
         if how.is_none_or(|how| how.kernel != mine.kernel) {
             return false;
@@ -115,7 +131,7 @@ impl Scheduler {
             {
                 return None;
             }
-            let last = own.or(reports.last()).and_then(|report| report.how);
+            let last = own.or(reports.last()).map(|report| report.how);
             let same_kernel =
                 last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
             let first = match last {

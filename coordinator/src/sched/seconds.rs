@@ -17,15 +17,15 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// A second count of this task is wanted.
-    pub(super) fn want(&mut self, task: TaskIx, first: WorkerIx, now: Ticks) {
+    /// A second count of this task is wanted; whether it was not before.
+    pub(super) fn want(&mut self, task: TaskIx, first: WorkerIx, now: Ticks) -> bool {
         if self.running.contains(&task) {
-            return;
+            return false;
         }
         let of_first = self.waiting.entry(first).or_default();
-        if of_first.insert(task, now).is_none() {
-            self.number += 1;
-        }
+        let new = of_first.insert(task, now).is_none();
+        self.number += usize::from(new);
+        new
     }
 
     /// Somebody counts it.

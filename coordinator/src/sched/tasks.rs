@@ -7,6 +7,7 @@ use common::{
 };
 
 use super::workers::WorkerIx;
+use crate::ledger::{Confirmed, Vote};
 
 /// A task's index, below [`Plan::MAX_TASKS`].
 pub(super) type TaskIx = u32;
@@ -31,7 +32,7 @@ impl Stage {
     const NUMBER: usize = 5;
 }
 
-/// How a count was made, as far as that is remembered.
+/// How a count was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct How {
     pub(super) kernel: KernelName,
@@ -39,13 +40,20 @@ pub(super) struct How {
 }
 
 impl How {
-    /// Bits 0–2: 1 + kernel; bit 3: turned. Never 0, which stands for "not known".
+    pub(super) fn of(vote: &Vote) -> Self {
+        Self {
+            kernel: vote.kernel,
+            orientation: vote.orientation,
+        }
+    }
+
+    /// Bits 0–2: kernel; bit 3: turned.
     fn pack(self) -> u8 {
         let kernel = match self.kernel {
-            KernelName::Scalar => 1,
-            KernelName::Avx2 => 2,
-            KernelName::Avx512 => 3,
-            KernelName::Neon => 4,
+            KernelName::Scalar => 0,
+            KernelName::Avx2 => 1,
+            KernelName::Avx512 => 2,
+            KernelName::Neon => 3,
         };
         let turned = match self.orientation {
             Orientation::Upright => 0,
@@ -54,61 +62,41 @@ impl How {
         kernel | turned
     }
 
-    fn unpack(byte: u8) -> Option<Self> {
-        let kernel = match byte & 7 {
-            1 => KernelName::Scalar,
-            2 => KernelName::Avx2,
-            3 => KernelName::Avx512,
-            4 => KernelName::Neon,
-            _ => return None,
-        };
-        let orientation = match byte & 8 {
-            0 => Orientation::Upright,
-            _ => Orientation::Turned,
-        };
-        Some(Self {
-            kernel,
-            orientation,
-        })
+    fn unpack(byte: u8) -> Self {
+        Self {
+            kernel: match byte & 7 {
+                0 => KernelName::Scalar,
+                1 => KernelName::Avx2,
+                2 => KernelName::Avx512,
+                _ => KernelName::Neon,
+            },
+            orientation: match byte & 8 {
+                0 => Orientation::Upright,
+                _ => Orientation::Turned,
+            },
+        }
     }
 }
 
-/// Bit of the `how` byte: a second count agreed.
-const CONFIRMED: u8 = 16;
-
-/// Bit of the `how` byte: the second count was another machine's.
-const ELSEWHERE: u8 = 32;
+/// Where the `how` byte says who agreed: two bits, by the place in [`Confirmed::ALL`].
+const CONFIRMED_SHIFT: u8 = 4;
+const CONFIRMED_MASK: u8 = 3 << CONFIRMED_SHIFT;
 
 /// Bit of the `how` byte: the task was drawn by lot to be counted twice.
 const DRAWN: u8 = 64;
 
-/// Who agreed with a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Confirmed {
-    /// Nobody counted it again.
-    No,
-    /// The machine that counted it first, the other way round.
-    Here,
-    /// Another machine.
-    Elsewhere,
+fn pack_confirmed(by: Confirmed) -> u8 {
+    let at = match by {
+        Confirmed::No => 0,
+        Confirmed::SameMachine => 1,
+        Confirmed::OtherMachine => 2,
+        Confirmed::OtherToken => 3,
+    };
+    at << CONFIRMED_SHIFT
 }
 
-impl Confirmed {
-    fn pack(self) -> u8 {
-        match self {
-            Self::No => 0,
-            Self::Here => CONFIRMED,
-            Self::Elsewhere => CONFIRMED | ELSEWHERE,
-        }
-    }
-
-    fn unpack(byte: u8) -> Self {
-        match (byte & CONFIRMED != 0, byte & ELSEWHERE != 0) {
-            (false, _) => Self::No,
-            (true, false) => Self::Here,
-            (true, true) => Self::Elsewhere,
-        }
-    }
+fn unpack_confirmed(byte: u8) -> Confirmed {
+    Confirmed::ALL[usize::from((byte & CONFIRMED_MASK) >> CONFIRMED_SHIFT)]
 }
 
 /// An accepted count.
@@ -116,8 +104,7 @@ impl Confirmed {
 pub(super) struct Done {
     pub(super) count: u64,
     pub(super) worker: WorkerIx,
-    /// `None` for a count found on disk.
-    pub(super) how: Option<How>,
+    pub(super) how: How,
     pub(super) confirmed: Confirmed,
     /// It was drawn by lot to be counted twice.
     pub(super) drawn: bool,
@@ -195,17 +182,19 @@ impl TaskTable {
         self.counts[task as usize] = done.count;
         self.workers[task as usize] = done.worker;
         let drawn = if done.drawn { DRAWN } else { 0 };
-        self.how[task as usize] = done.how.map_or(0, How::pack) | done.confirmed.pack() | drawn;
+        self.how[task as usize] = done.how.pack() | pack_confirmed(done.confirmed) | drawn;
     }
 
     /// A second count agreed.
     pub(super) fn confirm(&mut self, task: TaskIx, by: Confirmed) {
-        self.how[task as usize] |= by.pack();
+        let how = &mut self.how[task as usize];
+        *how = *how & !CONFIRMED_MASK | pack_confirmed(by);
     }
 
-    /// The task counts among those drawn from now on.
-    pub(super) fn draw(&mut self, task: TaskIx) {
-        self.how[task as usize] |= DRAWN;
+    /// The task counts among those drawn from now on, or no longer.
+    pub(super) fn draw(&mut self, task: TaskIx, drawn: bool) {
+        let how = &mut self.how[task as usize];
+        *how = *how & !DRAWN | if drawn { DRAWN } else { 0 };
     }
 
     /// The accepted count, if there is one.
@@ -215,7 +204,7 @@ impl TaskTable {
             count: self.counts[at],
             worker: self.workers[at],
             how: How::unpack(self.how[at]),
-            confirmed: Confirmed::unpack(self.how[at]),
+            confirmed: unpack_confirmed(self.how[at]),
             drawn: self.how[at] & DRAWN != 0,
         })
     }
@@ -255,15 +244,12 @@ mod tests {
                     kernel,
                     orientation,
                 };
-                for by in [Confirmed::No, Confirmed::Here, Confirmed::Elsewhere] {
-                    let byte = how.pack() | by.pack() | DRAWN;
-                    assert_eq!(
-                        (How::unpack(byte), Confirmed::unpack(byte)),
-                        (Some(how), by)
-                    );
+                for by in Confirmed::ALL {
+                    let byte = how.pack() | pack_confirmed(by) | DRAWN;
+                    assert_eq!((How::unpack(byte), unpack_confirmed(byte)), (how, by));
+                    assert_eq!(byte & !DRAWN, how.pack() | pack_confirmed(by));
                 }
             }
         }
-        assert_eq!(How::unpack(0), None);
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Identities cost nothing: whoever wants two can have them. So machines vote, not identities, each
 //! with its latest word; a count needs two of them; and identities that nobody has seen before do
-//! not outvote one that others have agreed with: see [`decide`].
+//! not outvote one that others have agreed with: see [`decide`]. Machines name themselves, tokens are
+//! given out: where holders of several tokens disagree, the tokens that vouch for a count are what
+//! matters, not how many machines one of them names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Scheduler, run::RunIx, tasks::TaskIx, workers::WorkerIx};
 
@@ -13,12 +15,15 @@ use super::{Scheduler, run::RunIx, tasks::TaskIx, workers::WorkerIx};
 pub(super) struct Support {
     /// Machines whose word has proved good before.
     pub(super) seasoned: usize,
+    /// Tokens that vouch for them, where the counts of the task came with more than one; else 0.
+    pub(super) tokens: usize,
     /// All machines.
     pub(super) machines: usize,
 }
 
 /// The count on which two machines agree and that has more support than any other, if there is one.
-/// Without a seasoned machine on its side it must lead by `lead` machines.
+/// Without a seasoned machine on its side it must lead by `lead` machines; or, where more tokens than
+/// one are involved, by `lead` tokens.
 pub(super) fn decide(support: &BTreeMap<u64, Support>, lead: usize) -> Option<u64> {
     let (&count, &best) = support.iter().max_by_key(|&(_, support)| *support)?;
     let others = support.iter().filter(|&(&other, _)| other != count);
@@ -27,7 +32,9 @@ pub(super) fn decide(support: &BTreeMap<u64, Support>, lead: usize) -> Option<u6
         .max()
         .unwrap_or_default();
     let leads = match best.seasoned {
-        0 => next.seasoned == 0 && best.machines >= next.machines + lead,
+        0 if next.seasoned > 0 => false,
+        0 if best.tokens > 0 => best.tokens >= next.tokens + lead,
+        0 => best.machines >= next.machines + lead,
         _ => best > next,
     };
     (best.machines >= 2 && leads).then_some(count)
@@ -43,15 +50,26 @@ impl Scheduler {
             words.retain(|&(by, _)| by != report.worker);
             words.push((report.worker, report.count));
         }
+        let named = words.iter().filter_map(|word| self.workers.token(word.0));
+        let many_tokens = named.collect::<BTreeSet<_>>().len() > 1;
+        // Those that came without one, over loopback, are on one word too: their operator's.
+        let tokens_of = |count| {
+            let of = words.iter().filter(|word| word.1 == count);
+            let tokens = of.map(|word| self.workers.token(word.0));
+            tokens.collect::<BTreeSet<_>>().len()
+        };
         let mut support: BTreeMap<u64, Support> = BTreeMap::new();
         for (at, &(worker, count)) in words.iter().enumerate() {
-            let seconds = |&&(by, same): &&(WorkerIx, u64)| {
-                same == count && self.workers.same_machine(by, worker)
-            };
+            let has_spoken = words[..at]
+                .iter()
+                .any(|&(by, same)| same == count && self.workers.same_machine(by, worker));
             let support = support.entry(count).or_default();
-            if words[..at].iter().find(seconds).is_none() {
+            if !has_spoken {
                 support.machines += 1;
                 support.seasoned += usize::from(self.workers.standing(worker).is_seasoned());
+            }
+            if many_tokens {
+                support.tokens = tokens_of(count);
             }
         }
         // Two machines had agreed on it; one of them is among the reports.
@@ -84,6 +102,42 @@ impl Scheduler {
 mod tests {
     use super::*;
 
+    fn plain(seasoned: usize, machines: usize) -> Support {
+        Support {
+            seasoned,
+            tokens: 0,
+            machines,
+        }
+    }
+
+    #[test]
+    fn tokens_go_before_machines_and_two_machines_are_needed() {
+        let of = |tokens, machines| Support {
+            seasoned: 0,
+            tokens,
+            machines,
+        };
+        for (first, second, lead, decided) in [
+            // One token with any number of machines does not overturn two, nor one another.
+            (of(2, 2), of(1, 9), 1, Some(1)),
+            (of(2, 2), of(1, 9), 2, None),
+            (of(3, 3), of(1, 9), 2, Some(1)),
+            (of(1, 2), of(1, 1), 1, None),
+            (of(2, 3), of(2, 2), 1, None),
+            // Two tokens on one machine are no second opinion.
+            (of(2, 1), of(1, 1), 1, None),
+        ] {
+            let both = [(1, first), (2, second)];
+            assert_eq!(decide(&both.into(), lead), decided, "{both:?}");
+        }
+        // A seasoned machine goes before tokens.
+        let known = Support {
+            seasoned: 1,
+            ..of(1, 2)
+        };
+        assert_eq!(decide(&[(1, known), (2, of(3, 3))].into(), 2), Some(1));
+    }
+
     #[test]
     fn two_machines_decide_unless_somebody_better_known_disagrees() {
         for (votes, decided) in [
@@ -104,17 +158,14 @@ mod tests {
         ] {
             let support = votes
                 .iter()
-                .map(|&(count, seasoned, machines)| (count, Support { seasoned, machines }));
+                .map(|&(count, seasoned, machines)| (count, plain(seasoned, machines)));
             assert_eq!(decide(&support.collect(), 2), decided, "{votes:?}");
         }
     }
 
     #[test]
     fn a_lead_of_one_is_enough_where_nobody_else_can_be_asked() {
-        let of = |machines| Support {
-            seasoned: 0,
-            machines,
-        };
+        let of = |machines| plain(0, machines);
         let decided = |first, second| decide(&[(1, of(first)), (2, of(second))].into(), 1);
         assert_eq!(decided(1, 2), Some(2));
         assert_eq!(decided(2, 2), None);

@@ -1,6 +1,9 @@
 //! The workers that the scheduler remembers, their leases and their speed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use common::{
     kernel::KernelName,
@@ -9,6 +12,7 @@ use common::{
 };
 
 use super::{clock::Ticks, run::RunIx, tasks::TaskIx, trust::Standing};
+use crate::ledger::{Confirmed, Principal};
 
 /// A worker's index in [`Workers`].
 pub(super) type WorkerIx = u32;
@@ -224,6 +228,8 @@ struct Slot {
     pinned: bool,
     /// Where it runs; 0 while that is not known.
     machine: u64,
+    /// The name of the token that it came with, if it came with one.
+    token: Option<Arc<str>>,
     standing: Standing,
 }
 
@@ -263,6 +269,7 @@ impl Workers {
             worker: None,
             pinned: false,
             machine: 0,
+            token: None,
             standing: Standing::default(),
         };
         let number = match self.free.pop() {
@@ -369,9 +376,20 @@ impl Workers {
         &mut slot.standing
     }
 
-    /// Takes a worker's word on which machine it runs.
-    pub(super) fn runs_on(&mut self, worker: WorkerIx, machine: u64) {
-        self.slots[worker as usize].machine = machine;
+    /// Takes a worker's word on which machine it runs, and whose token it came with.
+    pub(super) fn calls_from(&mut self, worker: WorkerIx, machine: u64, token: Option<&Arc<str>>) {
+        let slot = &mut self.slots[worker as usize];
+        slot.machine = machine;
+        if slot.token.as_ref() != token {
+            slot.token = token.cloned();
+        }
+    }
+
+    /// On whose word a worker counted that has not called since the start.
+    pub(super) fn restore_principal(&mut self, worker: WorkerIx, principal: &Principal) {
+        let slot = &mut self.slots[worker as usize];
+        slot.machine = principal.machine().unwrap_or(slot.machine);
+        slot.token = principal.token().map(Arc::from);
     }
 
     /// Whether two workers share their hardware, as far as is known: those that do not name their
@@ -381,9 +399,26 @@ impl Workers {
         one == other || machine(one) == machine(other)
     }
 
-    /// On whose word a worker counts: its machine's, since identities cost nothing.
-    pub(super) fn principal(&self, worker: WorkerIx) -> String {
-        format!("machine {:016x}", self.slots[worker as usize].machine)
+    /// The token that vouches for a worker.
+    pub(super) fn token(&self, worker: WorkerIx) -> Option<&Arc<str>> {
+        self.slots[worker as usize].token.as_ref()
+    }
+
+    /// How a second count by `other` confirms one by `first`.
+    pub(super) fn confirmed_by(&self, first: WorkerIx, other: WorkerIx) -> Confirmed {
+        if self.same_machine(first, other) {
+            Confirmed::SameMachine
+        } else if self.token(first) == self.token(other) {
+            Confirmed::OtherMachine
+        } else {
+            Confirmed::OtherToken
+        }
+    }
+
+    /// On whose word a worker counts: its machine's, since identities cost nothing, and its token's.
+    pub(super) fn principal(&self, worker: WorkerIx) -> Principal {
+        let slot = &self.slots[worker as usize];
+        Principal::new(slot.machine, slot.token.as_deref())
     }
 
     /// A worker's name for people; empty if it has none, or was forgotten.

@@ -12,9 +12,9 @@ use common::{
 };
 
 use super::{
-    Change, DiskStore, JournalCursor, JournalEntry, MemoryStore, Recheck, Record, Refusal,
-    RunManifest, RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState, Trust,
-    TrustRecord, segments::SEGMENT_BYTES,
+    Change, Confirmed, DiskStore, JournalCursor, JournalEntry, MemoryStore, Principal, Recheck,
+    Record, Refusal, RunManifest, RunState, Store, StoreError, SymmetricCounts, TaskRow, TaskState,
+    Trust, TrustRecord, Vote, segments::SEGMENT_BYTES,
 };
 
 /// A store that can be closed and opened again.
@@ -113,7 +113,7 @@ pub(super) fn record(run: u64, task: u64, epoch: u64, count: u64) -> Record {
         epoch: Epoch(epoch),
         count,
         worker: WorkerId(u128::from(epoch)),
-        principal: format!("of {epoch}"),
+        principal: Principal::kept(&format!("of {epoch}")),
         version: "1.2.3".to_owned(),
         kernel: KernelName::Scalar,
         orientation: Orientation::Upright,
@@ -262,9 +262,8 @@ fn results_and_leases_are_kept(mut bench: impl Bench) {
         until_unix_ms: 5000 + epoch,
     };
     let done = TaskState::Done {
-        count: 40,
-        worker: worker(1),
-        confirmed: false,
+        vote: Vote::from(&record(1, 0, 1, 40)),
+        confirmed: Confirmed::No,
     };
     let expected = vec![
         row(0, 9, done, &[]),
@@ -326,27 +325,25 @@ fn contradictions_are_quarantined_and_resolved(mut bench: impl Bench) {
     bench.store().apply(&changes).unwrap();
     bench.reopen();
     let confirmed = TaskState::Done {
-        count: 40,
-        worker: WorkerId(1),
-        confirmed: true,
+        vote: Vote::from(&record(1, 0, 1, 40)),
+        confirmed: Confirmed::OtherMachine,
     };
     assert_eq!(rows(bench.store(), 1).remove(0).state, confirmed);
     let second = record(1, 0, 3, 44);
     let contradiction = Change::Quarantined { second };
     bench.store().apply(&[contradiction]).unwrap();
     let state = rows(bench.store(), 1).remove(0).state;
-    let votes = [(40, 1u128), (44, 3)].map(|(count, id)| (count, WorkerId(id), KernelName::Scalar));
-    let counts = votes.to_vec();
-    assert_eq!(state, TaskState::Quarantined { counts });
+    let votes = [record(1, 0, 1, 40), record(1, 0, 3, 44)];
+    let votes = votes.iter().map(Vote::from).collect();
+    assert_eq!(state, TaskState::Quarantined(votes));
     bench.reopen();
     let accepted = Change::Accepted(third.clone());
     bench.store().apply(&[accepted]).unwrap();
     bench.reopen();
     let state = rows(bench.store(), 1).remove(0).state;
     let decided = TaskState::Done {
-        count: 40,
-        worker: WorkerId(4),
-        confirmed: true,
+        vote: Vote::from(&third),
+        confirmed: Confirmed::OtherMachine,
     };
     assert_eq!(state, decided);
     let entries: Vec<_> = lines(bench.store(), 1)
@@ -409,7 +406,7 @@ fn another_plan_is_refused(mut bench: impl Bench) {
 fn what_is_thought_of_workers_is_kept(mut bench: impl Bench) {
     let thought = |trust| TrustRecord {
         worker: WorkerId(5),
-        principal: "lab".to_owned(),
+        principal: Principal::kept("lab"),
         name: "x".repeat(300),
         trust,
         faults: 3,
@@ -432,7 +429,7 @@ fn what_is_thought_of_workers_is_kept(mut bench: impl Bench) {
     let kept = bench.store().trust().unwrap();
     let order: Vec<_> = kept.iter().map(|record| record.trust).collect();
     assert_eq!(order, [Trust::Doubted, Trust::Barred, Trust::Trusted]);
-    assert!(kept[0].name.len() == 256 && kept[0].principal == "lab");
+    assert!(kept[0].name.len() == 256 && kept[0].principal.as_str() == "lab");
     assert_eq!(bench.store().secret(), secret);
 }
 

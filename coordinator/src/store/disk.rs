@@ -11,11 +11,10 @@ use std::{
 use common::{
     plan::{Plan, TaskId},
     run::RunId,
-    tally::BadTally,
 };
 
 use super::{
-    Change, JournalCursor, JournalEntry, Recheck, RunManifest, RunState, Store, StoreError,
+    Change, Fold, JournalCursor, JournalEntry, Recheck, RunManifest, RunState, Store, StoreError,
     StoredRun, SymmetricCounts, TaskRow, TrustRecord,
     files::{self, Layout, Lock, Replacement, RunFiles, Secret},
     journal::{Journal, Next, Reader},
@@ -365,7 +364,7 @@ impl Store for DiskStore {
         self.poisoned_by(kept)
     }
 
-    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let run = self.run(run)?;
         let found = FoundRun {
             files: run.files(&self.layout),
@@ -373,7 +372,7 @@ impl Store for DiskStore {
             saved: None,
             seals: Vec::new(),
         };
-        Ok(recover::refold(&found, &run.plan, &run.journal.end())?.total())
+        recover::refold(&found, &run.plan, &run.journal.end())
     }
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {

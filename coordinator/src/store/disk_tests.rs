@@ -19,7 +19,6 @@ use super::{
     recover::{self, FoundRun},
     rows::Rows,
 };
-use crate::ledger::fold::Standing;
 
 /// A closed directory with run 1, whose journal was written in the groups given.
 fn closed(groups: &[&[Change]]) -> OnDisk {
@@ -529,7 +528,7 @@ fn a_directory_of_format_1_is_read_and_gone_on_with() {
         assert_eq!(of(eight).state, RunState::Complete);
         assert_eq!(of(ten).state, RunState::Running);
         assert!(of(ten).elapsed_ms > 0 && of(ten).elapsed_ms < 60_000);
-        assert_eq!(store.refold(eight).unwrap(), Ok(92));
+        assert_eq!(store.refold(eight).unwrap().total(), Ok(92));
         let mut done = Vec::new();
         store
             .scan(ten, &mut |row| {
@@ -557,7 +556,7 @@ fn a_row_that_disagrees_with_the_journal_is_made_anew() {
     {
         let database = Rows::open(&disk.dir().join("db")).unwrap();
         let mut row = database.get(RunId(1), TaskId(1)).unwrap().unwrap();
-        let Standing::Done { vote, .. } = &mut row.standing else {
+        let TaskState::Done { vote, .. } = &mut row.state else {
             panic!("{row:?}");
         };
         vote.count += 8;
@@ -570,12 +569,12 @@ fn a_row_that_disagrees_with_the_journal_is_made_anew() {
     let counts: Vec<_> = rows(disk.store(), 1)
         .into_iter()
         .map(|row| match row.state {
-            TaskState::Done { count, .. } => count,
+            TaskState::Done { vote, .. } => vote.count,
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(counts, [2, 3]);
-    assert_eq!(disk.store().refold(RunId(1)).unwrap(), Ok(5));
+    assert_eq!(disk.store().refold(RunId(1)).unwrap().total(), Ok(5));
 }
 
 #[test]
@@ -657,7 +656,7 @@ fn segments_are_one_journal() {
     assert_eq!(verified.runs[0].lines, 9);
     disk.reopen();
     assert_eq!(done(disk.store()), (0..9).collect::<Vec<_>>());
-    assert_eq!(disk.store().refold(RunId(1)).unwrap(), Ok(54));
+    assert_eq!(disk.store().refold(RunId(1)).unwrap().total(), Ok(54));
     // A torn tail is that of the last segment alone.
     disk.close();
     let path = journal_path(&disk);
@@ -667,7 +666,7 @@ fn segments_are_one_journal() {
     disk.reopen();
     disk.store().apply(&[accepted(9)]).unwrap();
     disk.reopen();
-    assert_eq!(disk.store().refold(RunId(1)).unwrap(), Ok(65));
+    assert_eq!(disk.store().refold(RunId(1)).unwrap().total(), Ok(65));
     assert_eq!(set_aside(&path, "torn").len(), 1);
 }
 

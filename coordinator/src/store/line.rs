@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{JournalEntry, Record, RunManifest, manifest};
+use crate::ledger::Principal;
 
 /// The most bytes a line has, without its end.
 pub(crate) const MAX_LINE_BYTES: usize = 2048;
@@ -193,7 +194,7 @@ impl Fields<'_> {
             epoch: Epoch(self.epoch),
             count: parse("count", self.count)?,
             worker: parse("worker", self.worker)?,
-            principal: principal.to_owned(),
+            principal: Principal::kept(principal),
             version: self.version.clone().into_owned(),
             kernel: parse("kernel", self.kernel)?,
             orientation: orientation(self.orientation)?,
@@ -281,7 +282,7 @@ mod tests {
             epoch: Epoch(2),
             count: u64::MAX,
             worker: WorkerId(0xcd),
-            principal: "ab".to_owned(),
+            principal: Principal::kept("ab"),
             version: version.to_owned(),
             kernel: KernelName::Avx512,
             orientation: Orientation::Turned,
@@ -328,7 +329,7 @@ mod tests {
         let line = Line::decode(expected.as_bytes()).unwrap();
         assert_eq!(line.stamp, None);
         assert_eq!(
-            line.entry.record().principal,
+            line.entry.record().principal.as_str(),
             "000000000000000000000000000000cd"
         );
         assert_eq!(line.encode(), expected);

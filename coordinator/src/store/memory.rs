@@ -8,7 +8,6 @@ use std::{
 use common::{
     plan::{Plan, TaskId},
     run::RunId,
-    tally::BadTally,
 };
 
 use super::{
@@ -198,13 +197,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError> {
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let run = &self.runs[self.place(run)?];
         let mut fold = Fold::new(&run.stored.manifest, &run.plan);
         for line in &run.journal {
             fold.take(&run.plan, &line.entry, line.sequence)?;
         }
-        Ok(fold.total())
+        Ok(fold)
     }
 
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {

@@ -27,8 +27,9 @@ mod verify_tests;
 
 pub(crate) use crate::ledger::fold::plan_of;
 pub use crate::ledger::{
-    Change, JournalEntry, PlanMismatch, Recheck, Record, Refusal, RunManifest, RunState, StoredRun,
-    SymmetricCounts, TaskRow, TaskState, Trust, TrustRecord,
+    Change, Confirmed, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record, Refusal,
+    RunManifest, RunState, StoredRun, SymmetricCounts, TaskRow, TaskState, Trust, TrustRecord,
+    Vote,
 };
 pub use disk::DiskStore;
 pub use error::StoreError;
@@ -40,7 +41,7 @@ pub use verify::{
 
 use std::ops::ControlFlow;
 
-use common::{run::RunId, tally::BadTally};
+use common::run::RunId;
 
 /// Durable state of all runs of one coordinator. One owner, one thread.
 pub trait Store: Send {
@@ -73,9 +74,9 @@ pub trait Store: Send {
     /// `fdatasync` for all of them); leases and attempts may reach the disk later.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// The sum of the accepted counts of `run`: folded from the journal as it stands on the disk,
+    /// What the records of `run` make of its tasks: folded from the journal as it stands on the disk,
     /// read anew, every line checked.
-    fn refold(&self, run: RunId) -> Result<Result<u128, BadTally>, StoreError>;
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
 
     /// Every task of `run` that something happened to, in any order, each once.
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;

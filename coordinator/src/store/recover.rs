@@ -396,9 +396,7 @@ fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<Replayed, Troubl
     rows.scan(run, &mut |task, row| {
         let kept = row.sequence > 0 || !row.is_open();
         match survey.fold.row(task) {
-            Some(folded)
-                if (row.sequence, &row.standing) == (folded.sequence, &folded.standing) =>
-            {
+            Some(folded) if (row.sequence, &row.state) == (folded.sequence, &folded.state) => {
                 agreed += 1;
                 Ok(())
             }

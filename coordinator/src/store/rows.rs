@@ -15,16 +15,17 @@ use std::{
 };
 
 use common::{
+    count::Orientation,
     kernel::KernelName,
     plan::TaskId,
     run::{Epoch, RunId, WorkerId},
 };
 
 use super::{StoreError, files};
-use crate::ledger::fold::{Row, Standing, Vote};
+use crate::ledger::{Confirmed, Principal, TaskState, Vote, fold::Row};
 
 /// The version of the bytes below; another one is rebuilt from the journals.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const VERSION_KEY: &[u8] = b"v";
 /// The rows of a million tasks fit (measured: 237 MB in all), which halves the time of reading them
 /// again; with half of it sled holds nearly as much.
@@ -240,15 +241,17 @@ fn seen_key(run: RunId) -> [u8; 9] {
 }
 
 /// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 3 quarantined, 4 parked);
-/// leased: worker (16), until in ms (8); done: a vote, confirmed (1: 0 or 1); quarantined: number of votes (4), votes; then
-/// the workers that failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1).
+/// leased: worker (16), until in ms (8); done: a vote, confirmed (1: 0 no, 1 by the same machine, 2
+/// by another, 3 with another token); quarantined: number of votes (4), votes; then the workers that
+/// failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1), 1 where it was turned
+/// (1), when it was accepted (8), length of the principal (1), principal.
 pub(super) fn encode(row: &Row) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
     bytes.extend(row.epoch.0.to_be_bytes());
     bytes.extend(row.sequence.to_be_bytes());
-    match &row.standing {
-        Standing::Pending => bytes.push(0),
-        Standing::Leased {
+    match &row.state {
+        TaskState::Pending => bytes.push(0),
+        TaskState::Leased {
             worker,
             until_unix_ms,
         } => {
@@ -256,12 +259,17 @@ pub(super) fn encode(row: &Row) -> Vec<u8> {
             bytes.extend(worker.0.to_be_bytes());
             bytes.extend(until_unix_ms.to_be_bytes());
         }
-        Standing::Done { vote, confirmed } => {
+        TaskState::Done { vote, confirmed } => {
             bytes.push(2);
             encode_vote(&mut bytes, vote);
-            bytes.push(u8::from(*confirmed));
+            bytes.push(match confirmed {
+                Confirmed::No => 0,
+                Confirmed::SameMachine => 1,
+                Confirmed::OtherMachine => 2,
+                Confirmed::OtherToken => 3,
+            });
         }
-        Standing::Quarantined(votes) => {
+        TaskState::Quarantined(votes) => {
             bytes.push(3);
             let number = u32::try_from(votes.len()).expect("a task has few counts");
             bytes.extend(number.to_be_bytes());
@@ -269,7 +277,7 @@ pub(super) fn encode(row: &Row) -> Vec<u8> {
                 encode_vote(&mut bytes, vote);
             }
         }
-        Standing::Parked => bytes.push(4),
+        TaskState::Parked => bytes.push(4),
     }
     for worker in &row.failed {
         bytes.extend(worker.0.to_be_bytes());
@@ -286,35 +294,42 @@ fn encode_vote(bytes: &mut Vec<u8>, vote: &Vote) {
         KernelName::Avx512 => 2,
         KernelName::Neon => 3,
     });
+    bytes.push(match vote.orientation {
+        Orientation::Upright => 0,
+        Orientation::Turned => 1,
+    });
+    bytes.extend(vote.accepted_unix_ms.to_be_bytes());
+    let principal = vote.principal.as_str();
+    bytes.push(u8::try_from(principal.len()).expect("principals are cut"));
+    bytes.extend(principal.bytes());
 }
 
 pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
     let input = &mut bytes;
     let epoch = Epoch(u64::from_be_bytes(take(input)?));
     let sequence = u64::from_be_bytes(take(input)?);
-    let standing = match take::<1>(input)? {
-        [0] => Standing::Pending,
-        [1] => Standing::Leased {
+    let state = match take::<1>(input)? {
+        [0] => TaskState::Pending,
+        [1] => TaskState::Leased {
             worker: decode_worker(input)?,
             until_unix_ms: u64::from_be_bytes(take(input)?),
         },
-        [2] => Standing::Done {
+        [2] => TaskState::Done {
             vote: decode_vote(input)?,
-            confirmed: match take::<1>(input)? {
-                [0] => false,
-                [1] => true,
-                _ => return None,
+            confirmed: {
+                let [at] = take(input)?;
+                *Confirmed::ALL.get(usize::from(at))?
             },
         },
         [3] => {
             let votes = u32::from_be_bytes(take(input)?);
-            Standing::Quarantined(
+            TaskState::Quarantined(
                 (0..votes)
                     .map(|_| decode_vote(input))
                     .collect::<Option<_>>()?,
             )
         }
-        [4] => Standing::Parked,
+        [4] => TaskState::Parked,
         _ => return None,
     };
     let mut failed = Vec::new();
@@ -324,7 +339,7 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
     Some(Row {
         epoch,
         sequence,
-        standing,
+        state,
         failed,
     })
 }
@@ -340,7 +355,23 @@ fn decode_vote(input: &mut &[u8]) -> Option<Vote> {
             [3] => KernelName::Neon,
             _ => return None,
         },
+        orientation: match take::<1>(input)? {
+            [0] => Orientation::Upright,
+            [1] => Orientation::Turned,
+            _ => return None,
+        },
+        accepted_unix_ms: u64::from_be_bytes(take(input)?),
+        principal: decode_principal(input)?,
     })
+}
+
+fn decode_principal(input: &mut &[u8]) -> Option<Principal> {
+    let [length] = take(input)?;
+    let (text, rest) = input.split_at_checked(length.into())?;
+    *input = rest;
+    let principal = Principal::kept(std::str::from_utf8(text).ok()?);
+    // Longer than any that is kept: nothing that was written here.
+    (principal.as_str().len() == text.len()).then_some(principal)
 }
 
 fn decode_worker(input: &mut &[u8]) -> Option<WorkerId> {
@@ -360,21 +391,32 @@ mod tests {
     use super::*;
 
     fn votes() -> impl Strategy<Value = Vote> {
-        (any::<u64>(), any::<u128>(), 0..4usize).prop_map(|(count, worker, kernel)| Vote {
-            count,
-            worker: WorkerId(worker),
-            kernel: KernelName::ALL[kernel],
-        })
+        let how = (0..4usize, any::<bool>(), "\\PC{0,60}");
+        (any::<u64>(), any::<u128>(), how, any::<u64>()).prop_map(
+            |(count, worker, (kernel, turned, principal), accepted_unix_ms)| Vote {
+                count,
+                worker: WorkerId(worker),
+                principal: Principal::kept(&principal),
+                kernel: KernelName::ALL[kernel],
+                orientation: match turned {
+                    true => Orientation::Turned,
+                    false => Orientation::Upright,
+                },
+                accepted_unix_ms,
+            },
+        )
     }
 
-    fn standings() -> impl Strategy<Value = Standing> {
+    fn states() -> impl Strategy<Value = TaskState> {
         prop_oneof![
-            Just(Standing::Pending),
-            Just(Standing::Parked),
-            (votes(), any::<bool>())
-                .prop_map(|(vote, confirmed)| Standing::Done { vote, confirmed }),
-            proptest::collection::vec(votes(), 0..4).prop_map(Standing::Quarantined),
-            (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| Standing::Leased {
+            Just(TaskState::Pending),
+            Just(TaskState::Parked),
+            (votes(), 0..4usize).prop_map(|(vote, confirmed)| TaskState::Done {
+                vote,
+                confirmed: Confirmed::ALL[confirmed],
+            }),
+            proptest::collection::vec(votes(), 0..4).prop_map(TaskState::Quarantined),
+            (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| TaskState::Leased {
                 worker: WorkerId(worker),
                 until_unix_ms,
             }),
@@ -385,10 +427,10 @@ mod tests {
         #[test]
         fn rows_round_trip(
             (epoch, sequence) in any::<(u64, u64)>(),
-            standing in standings(),
+            state in states(),
             failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
         ) {
-            let row = Row { epoch: Epoch(epoch), sequence, standing, failed };
+            let row = Row { epoch: Epoch(epoch), sequence, state, failed };
             let bytes = encode(&row);
             prop_assert_eq!(decode(&bytes), Some(row));
             prop_assert_eq!(decode(&bytes[..16]), None);
@@ -409,45 +451,55 @@ mod tests {
         let vote = |count, kernel| Vote {
             count,
             worker: WorkerId(0xab),
+            principal: Principal::kept("ma"),
             kernel,
+            orientation: match kernel {
+                KernelName::Scalar | KernelName::Avx512 => Orientation::Upright,
+                KernelName::Avx2 | KernelName::Neon => Orientation::Turned,
+            },
+            accepted_unix_ms: 6,
         };
-        let done = |kernel, confirmed| Standing::Done {
+        let done = |kernel, confirmed| TaskState::Done {
             vote: vote(5, kernel),
             confirmed,
         };
-        let row = |standing| Row {
+        let row = |state| Row {
             epoch: Epoch(2),
             sequence: 3,
-            standing,
+            state,
             failed: vec![WorkerId(0xcd)],
         };
         let head = "00000000000000020000000000000003";
         let worker = "000000000000000000000000000000ab";
         let failed = "000000000000000000000000000000cd";
+        let how = "0000000000000006026d61";
+        let (upright, turned) = (format!("00{how}"), format!("01{how}"));
         let votes = vec![vote(1, KernelName::Avx512), vote(2, KernelName::Neon)];
-        let leased = Standing::Leased {
+        let leased = TaskState::Leased {
             worker: WorkerId(0xab),
             until_unix_ms: 4,
         };
         let cases = [
-            (Standing::Pending, "00".to_owned()),
+            (TaskState::Pending, "00".to_owned()),
             (leased, format!("01{worker}0000000000000004")),
             (
-                done(KernelName::Scalar, false),
-                format!("020000000000000005{worker}0000"),
+                done(KernelName::Scalar, Confirmed::No),
+                format!("020000000000000005{worker}00{upright}00"),
             ),
             (
-                done(KernelName::Avx2, true),
-                format!("020000000000000005{worker}0101"),
+                done(KernelName::Avx2, Confirmed::OtherToken),
+                format!("020000000000000005{worker}01{turned}03"),
             ),
             (
-                Standing::Quarantined(votes),
-                format!("03000000020000000000000001{worker}020000000000000002{worker}03"),
+                TaskState::Quarantined(votes),
+                format!(
+                    "03000000020000000000000001{worker}02{upright}0000000000000002{worker}03{turned}"
+                ),
             ),
-            (Standing::Parked, "04".to_owned()),
+            (TaskState::Parked, "04".to_owned()),
         ];
-        for (standing, body) in cases {
-            let bytes = encode(&row(standing));
+        for (state, body) in cases {
+            let bytes = encode(&row(state));
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(hex, format!("{head}{body}{failed}"));
         }

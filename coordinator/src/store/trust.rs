@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, Trust, TrustRecord, files, line::Link, manifest};
-use crate::descriptors;
+use crate::{descriptors, ledger::Principal};
 
 /// The fields of a line, in their order, without the check hash at its end.
 #[derive(Serialize, Deserialize)]
@@ -133,7 +133,7 @@ pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
         seq,
         trust: record.trust.name().to_owned(),
         worker: record.worker.to_string(),
-        principal: record.principal.clone(),
+        principal: record.principal.to_string(),
         name: record.name.clone(),
         faults: record.faults,
         reason: record.reason.clone(),
@@ -150,7 +150,7 @@ pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
         .ok_or_else(|| format!("'{}' is nothing that is thought of a worker", fields.trust))?;
     let record = TrustRecord {
         worker: fields.worker.parse().map_err(|bad| format!("{bad}"))?,
-        principal: fields.principal,
+        principal: Principal::kept(&fields.principal),
         name: fields.name,
         trust,
         faults: fields.faults,
@@ -169,7 +169,7 @@ mod tests {
     fn record(trust: Trust, faults: u64) -> TrustRecord {
         TrustRecord {
             worker: WorkerId(0xcd),
-            principal: "lab".to_owned(),
+            principal: Principal::kept("lab"),
             name: "a \"name\",\nof 王后".to_owned(),
             trust,
             faults,

@@ -26,7 +26,7 @@ use super::{
     recover::{self, FoundRun},
 };
 use crate::{
-    checks::{self, Check, Evidence, Witness},
+    checks::{self, Check, Evidence},
     ledger::{
         Draw,
         fold::{self, Fold},
@@ -220,7 +220,6 @@ struct Audit<'a> {
     found: &'a FoundRun,
     plan: Plan,
     fold: Fold,
-    witness: Witness,
     /// `None` where the directory's secret is missing: nobody knows then what was drawn.
     draw: Option<Draw>,
     recheck: Recheck,
@@ -240,7 +239,6 @@ impl<'a> Audit<'a> {
         Ok(Self {
             found,
             fold: Fold::new(&found.manifest, &plan),
-            witness: Witness::new(),
             draw,
             recheck: kept_recheck(&found.files, found.manifest.run)?.unwrap_or_default(),
             plan,
@@ -324,7 +322,6 @@ impl<'a> Audit<'a> {
     }
 
     fn settle(&mut self, line: &Line) -> Result<(), String> {
-        self.witness.see(&line.entry);
         self.fold
             .take(&self.plan, &line.entry, line.sequence)
             .map_err(|refusal| refusal.to_string())
@@ -332,7 +329,7 @@ impl<'a> Audit<'a> {
     }
 
     fn report(&mut self) -> RunReport {
-        let tasks_done = self.fold.counts().count() as u64;
+        let tasks_done = self.fold.tasks_done();
         let solutions = self.fold.total().unwrap_or_else(|error| {
             self.flaw(None, error.to_string());
             0
@@ -368,7 +365,7 @@ impl<'a> Audit<'a> {
             torn_bytes: self.torn_bytes,
             live: false,
             checks,
-            evidence: self.witness.evidence(|task| {
+            evidence: Evidence::of(&self.fold, |task| {
                 let run = self.found.manifest.run;
                 self.draw
                     .as_ref()

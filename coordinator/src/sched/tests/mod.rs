@@ -5,6 +5,7 @@ mod grants;
 mod leases;
 mod parking;
 mod results;
+mod tokens;
 mod trust;
 mod workers;
 
@@ -154,6 +155,8 @@ struct Puppet {
     wants: f64,
     /// What it says of everything it holds.
     started: bool,
+    /// The token that vouches for it.
+    token: Option<Arc<str>>,
 }
 
 impl Puppet {
@@ -172,6 +175,7 @@ impl Puppet {
             held: Vec::new(),
             wants: 60.0,
             started: false,
+            token: None,
         }
     }
 
@@ -212,7 +216,7 @@ impl Puppet {
     }
 
     fn sync(&mut self, scheduler: &mut Scheduler, now: u64) -> SyncReply {
-        let reply = scheduler.sync(&self.request(), Millis(now));
+        let reply = scheduler.sync_by(self.token.as_ref(), &self.request(), Millis(now));
         self.take(&reply);
         reply
     }
@@ -240,7 +244,7 @@ impl Puppet {
             partials,
             ..self.request()
         };
-        let reply = scheduler.sync(&request, Millis(now));
+        let reply = scheduler.sync_by(self.token.as_ref(), &request, Millis(now));
         self.take(&reply);
         reply
     }
@@ -253,7 +257,7 @@ impl Puppet {
             ..self.request()
         };
         let now = scheduler.clock.wall(scheduler.clock.ticks());
-        let mut reply = scheduler.sync(&request, now);
+        let mut reply = scheduler.sync_by(self.token.as_ref(), &request, now);
         let answer = reply.acknowledgements.pop().unwrap();
         (answer.verdict, answer.reason)
     }

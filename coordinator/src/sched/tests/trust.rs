@@ -1,6 +1,7 @@
 //! Second counts, and what becomes of those who are wrong.
 
 use super::*;
+use crate::ledger::Confirmed;
 
 /// Workers on machines of their own.
 fn machines(ids: std::ops::RangeInclusive<u128>) -> Vec<Puppet> {
@@ -199,6 +200,116 @@ fn a_machine_alone_counts_its_own_tasks_again_at_the_end_and_the_other_way_round
         }
     }
     assert!(firsts > 0);
+    assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+#[test]
+fn what_only_its_own_machine_has_confirmed_is_no_more_after_a_restart() {
+    let mut scheduler = rechecked(Recheck::All);
+    drive(&mut scheduler, &mut machines(1..=1), 0);
+    scheduler.conclude(RUN, true);
+    let mut second = restarted(&mut scheduler, Config::default());
+    let tasks = 0..u32::try_from(TRUTH.plan.tasks()).unwrap();
+    for task in tasks {
+        let done = second.runs[0].tasks.done(task).unwrap();
+        assert_eq!(done.confirmed, Confirmed::SameMachine, "task {task}");
+    }
+    // Nothing is awaited, as before; but another machine's word is worth asking for.
+    assert_eq!(second.poll_finished(), Some(RUN));
+    assert_eq!(second.conclude(RUN, true), Some(RunState::Complete));
+    let command = Command::Recheck(Recheck::All);
+    let state = second.control(RUN, command, Millis(0));
+    assert_eq!(state, Ok(RunState::Running));
+    let status = second.status(RUN, Millis(0)).unwrap();
+    assert_eq!(status.rechecks.awaited, TRUTH.plan.tasks());
+}
+
+#[test]
+fn a_recheck_that_cannot_be_kept_is_forgotten() {
+    for state in [RunState::Complete, RunState::Running] {
+        let mut scheduler = rechecked(Recheck::Millionths(0));
+        let mut worker = machines(1..=1).remove(0);
+        match state {
+            RunState::Complete => {
+                drive(&mut scheduler, &mut [worker], 0);
+                scheduler.conclude(RUN, true);
+            }
+            _ => drop(worker.finish(&mut scheduler, 0)),
+        }
+        worker = Puppet::new(1);
+        worker.finish(&mut scheduler, 1_000);
+        let before = scheduler.status(RUN, Millis(1_000)).unwrap();
+        let drawn = |scheduler: &Scheduler| {
+            let tasks = 0..u32::try_from(TRUTH.plan.tasks()).unwrap();
+            let done = tasks.filter_map(|task| scheduler.runs[0].tasks.done(task));
+            done.filter(|done| done.drawn).count()
+        };
+        let command = Command::Recheck(Recheck::All);
+        scheduler.control(RUN, command, Millis(1_000)).unwrap();
+        assert!(drawn(&scheduler) > 0 || state == RunState::Running);
+        changes(&mut scheduler);
+        scheduler.take_back();
+        assert_eq!(scheduler.recheck(RUN), Some(Recheck::Millionths(0)));
+        assert_eq!(drawn(&scheduler), 0);
+        assert_eq!(scheduler.status(RUN, Millis(1_000)), Some(before));
+        scheduler.audit().unwrap();
+        // What is counted from now on is not counted twice either.
+        let mut other = Puppet::new(2);
+        drive_if_open(&mut scheduler, &mut other);
+        let status = scheduler.status(RUN, Millis(1_000)).unwrap();
+        assert_eq!(
+            (status.rechecks.agreed, status.rechecks.awaited),
+            (0, 0),
+            "{state:?}"
+        );
+    }
+}
+
+fn drive_if_open(scheduler: &mut Scheduler, worker: &mut Puppet) {
+    if scheduler.runs()[0].state == RunState::Running {
+        drive(scheduler, std::slice::from_mut(worker), 2_000);
+    }
+}
+
+#[test]
+fn a_second_count_that_takes_long_gets_a_backup_copy_on_another_machine() {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut workers = machines(1..=3);
+    let mut now = 0;
+    // All first counts are in, and the second ones of the first worker's are under way.
+    while numbers(&scheduler).done < TRUTH.plan.tasks() {
+        now += 1_000;
+        workers[0].finish(&mut scheduler, now);
+    }
+    workers[0].held.clear();
+    workers[0].wants = 0.0;
+    workers[0].sync(&mut scheduler, now);
+    let mut slow = workers.remove(1);
+    slow.wants = 1e9;
+    slow.started = true;
+    while scheduler.runs[0].seconds.number_waiting() > 0 {
+        slow.sync(&mut scheduler, now);
+        assert!(!slow.held.is_empty());
+        slow.finish(&mut scheduler, now);
+    }
+    slow.sync(&mut scheduler, now);
+    let awaited: Vec<_> = slow.held.iter().map(|grant| grant.task).collect();
+    assert!(!awaited.is_empty(), "the last ones are never finished");
+    now += 11_000;
+    slow.sync(&mut scheduler, now);
+    let [first, third] = &mut workers[..] else {
+        unreachable!()
+    };
+    first.wants = 60.0;
+    assert_eq!(first.sync(&mut scheduler, now).grants, [], "its own counts");
+    let copies = third.sync(&mut scheduler, now).grants;
+    assert_eq!(copies.len(), 1);
+    assert!(awaited.contains(&copies[0].task));
+    let same_way = slow.held.iter().find(|held| held.task == copies[0].task);
+    assert_eq!(copies[0].orientation, same_way.unwrap().orientation);
+    scheduler.audit().unwrap();
+    // Either of them settles it.
+    drive(&mut scheduler, std::slice::from_mut(third), now);
     assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
 }
 
