@@ -3,6 +3,8 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
+    thread,
+    time::Duration,
 };
 
 use proto::v1::Status;
@@ -206,4 +208,35 @@ async fn a_completed_run_says_its_result_again_and_a_changed_digit_is_found() {
         verified.stderr.contains("journal.jsonl, line 1:"),
         "{verified:#?}"
     );
+}
+
+/// Batch systems repeat SIGTERM, to the shell, to the processes and at the end of a grace period: the
+/// drain goes on, and Ctrl-C ends it.
+#[tokio::test]
+async fn a_worker_that_is_told_to_stop_again_drains_on() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let workers = ["patient", "hurried"].map(|name| cluster.worker_with(name, &[]));
+    cluster.status(under_way).await;
+    // Nobody answers, so that no drain is over before the signals have come.
+    coordinator.signal("STOP");
+    for worker in &workers {
+        worker.signal("TERM");
+        worker.stderr_line("stopping with");
+        // Further apart than signals that are taken for one.
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(200));
+            worker.signal("TERM");
+        }
+    }
+    let [patient, hurried] = workers;
+    hurried.signal("INT");
+    let end = hurried.end();
+    assert_eq!(end.code, Some(130), "{end:#?}");
+    coordinator.signal("CONT");
+    let end = patient.end();
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    let last = cluster.worker_with("last", &["--idle-timeout", "1s"]);
+    check(&cluster, coordinator);
+    check_idle_end(last);
 }

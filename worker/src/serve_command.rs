@@ -86,7 +86,9 @@ async fn serve(
         }
         // Nobody listens only if the worker has ended.
         let _ = stop.send(());
-        signals.next_apart().await;
+        // Batch systems say SIGTERM to a job's shell, which passes it on, to its processes, and again
+        // at the end of a grace period: a worker that is draining knows. Ctrl-C is a person in a hurry.
+        while signals.next_apart().await == Signal::Terminate {}
         tell("stopped at once; results in the spool are handed in by the next worker there");
         std::process::exit(i32::from(INTERRUPTED))
     };
