@@ -5,5 +5,6 @@ pub mod cluster;
 pub mod face;
 pub mod http;
 pub mod load;
+pub mod pki;
 pub mod process;
 pub mod sim;

@@ -54,7 +54,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where the coordinator is: http://HOST:PORT.
+    /// Where the coordinator is: http://HOST:PORT, or https:// with --tls-ca.
     #[arg(
         long,
         value_name = "URL",
@@ -82,6 +82,16 @@ pub(crate) struct Serve {
     /// 0: wait for the next run for ever.
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
     pub(crate) idle_timeout: TimeLimit,
+    /// The certificates of the authority that signed the coordinator's, where it has --client-ca:
+    /// TLS with certificates on both sides instead of a join string.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// This worker's certificate; a name in it says its role.
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Allow plain text to a coordinator on another machine.
     #[arg(long)]
     pub(crate) insecure: bool,

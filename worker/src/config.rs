@@ -13,7 +13,7 @@ use common::{
     plan::{Plan, PlanSpec},
     run::WorkerId,
 };
-use proto::door::{BadJoin, JoinString, Way};
+use proto::door::{BadJoin, BadTlsFile, Certified, Identity, JoinString, TrustedCa, Way};
 use tonic::transport::Uri;
 
 use crate::memory::MemorySize;
@@ -169,9 +169,16 @@ pub enum BadAddress {
     /// TLS, which a URL is not enough for.
     #[error(
         "'{0}': TLS takes a join string, which says how to know the coordinator: give the line that \
-         it printed at its start (QUEENS_JOIN=queens1-…, or --join @FILE) instead of --coordinator"
+         it printed at its start (QUEENS_JOIN=queens1-…, or --join @FILE) instead of --coordinator; \
+         or --tls-ca, --tls-cert and --tls-key where it has --client-ca"
     )]
     Tls(String),
+    /// Certificates without TLS.
+    #[error("'{0}' is plain text, which shows no certificates: give https:// with --tls-ca")]
+    NoTls(String),
+    /// A file that cannot be used.
+    #[error("{0}")]
+    File(String),
     /// Plain text to another machine.
     #[error(
         "'{0}' is another machine, and anyone on the way can read and change plain text: give the \
@@ -185,25 +192,36 @@ impl Address {
     /// The address that `url` names. A host that is not this machine's loopback is refused unless
     /// `insecure`.
     pub fn new(url: &str, insecure: bool) -> Result<Self, BadAddress> {
-        let form = || BadAddress::Form(url.to_owned());
-        let uri: Uri = url.parse().map_err(|_| form())?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(BadAddress::Tls(url.to_owned())),
-            _ => return Err(form()),
+        let (uri, tls) = read_url(url)?;
+        if tls {
+            return Err(BadAddress::Tls(url.to_owned()));
         }
-        let host = uri
-            .host()
-            .filter(|host| !host.is_empty())
-            .ok_or_else(form)?;
-        if uri.port_u16().is_none_or(|port| port == 0) || uri.path() != "/" || uri.query().is_some()
-        {
-            return Err(form());
-        }
-        if !insecure && !is_loopback(host) {
+        if !insecure && !uri.host().is_some_and(is_loopback) {
             return Err(BadAddress::Plaintext(url.to_owned()));
         }
         Ok(Self(Way::Plain(uri)))
+    }
+
+    /// The address that `url` names, by `https`, for the holder of a certificate.
+    pub fn certified(url: &str, files: &TlsFiles) -> Result<Self, BadAddress> {
+        let (uri, tls) = read_url(url)?;
+        if !tls {
+            return Err(BadAddress::NoTls(url.to_owned()));
+        }
+        let bad = |bad: BadTlsFile| BadAddress::File(bad.to_string());
+        Ok(Self(Way::Certified(Box::new(Certified {
+            uri,
+            ca: TrustedCa::read(&files.ca).map_err(bad)?,
+            identity: Identity::read(&files.certificate, &files.key).map_err(bad)?,
+        }))))
+    }
+
+    /// Whether what is said on the way there can be read and changed by others.
+    pub fn is_open_to_others(&self) -> bool {
+        match &self.0 {
+            Way::Plain(uri) => !uri.host().is_some_and(is_loopback),
+            Way::Joined(_) | Way::Certified(_) => false,
+        }
     }
 
     /// The coordinator of a join string.
@@ -215,6 +233,49 @@ impl Address {
     pub const fn way(&self) -> &Way {
         &self.0
     }
+}
+
+/// The files that the holder of a certificate names.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Whom the coordinator's certificate is by.
+    pub ca: PathBuf,
+    /// What the caller shows.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// All of them, or none; what is missing is for the command line to say.
+    pub fn of(
+        ca: Option<&PathBuf>,
+        certificate: Option<&PathBuf>,
+        key: Option<&PathBuf>,
+    ) -> Option<Self> {
+        Some(Self {
+            ca: ca?.clone(),
+            certificate: certificate?.clone(),
+            key: key?.clone(),
+        })
+    }
+}
+
+/// A coordinator's URL, and whether it is one of TLS.
+fn read_url(url: &str) -> Result<(Uri, bool), BadAddress> {
+    let form = || BadAddress::Form(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| form())?;
+    let tls = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(form()),
+    };
+    let named = uri.host().is_some_and(|host| !host.is_empty());
+    let port = uri.port_u16().is_some_and(|port| port != 0);
+    if !named || !port || uri.path() != "/" || uri.query().is_some() {
+        return Err(form());
+    }
+    Ok((uri, tls))
 }
 
 /// What `--join` was given that cannot be used.

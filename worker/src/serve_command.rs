@@ -9,7 +9,7 @@ use std::{
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use worker::config::{Address, SpoolChoice, WorkerConfig, join_string};
+use worker::config::{Address, BadAddress, SpoolChoice, TlsFiles, WorkerConfig, join_string};
 
 use crate::{
     INTERRUPTED, USAGE,
@@ -23,6 +23,12 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
         Err(error) => return fail(USAGE, error),
     };
     start_log();
+    if config.coordinator.is_open_to_others() {
+        tracing::warn!(
+            "--insecure: whoever is between here and {} reads and changes what is said",
+            config.coordinator
+        );
+    }
     match serve(config, arguments.drain_after) {
         Ok(code) => code,
         Err(error) => fail(1, error),
@@ -50,8 +56,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
             .map_err(|error| format!("--join: {error}"))?,
         None => {
             let url = arguments.coordinator.as_deref().unwrap_or_default();
-            Address::new(url, arguments.insecure)
-                .map_err(|error| format!("--coordinator {error}"))?
+            address(url, arguments)?
         }
     };
     let config = WorkerConfig {
@@ -69,6 +74,22 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     };
     config.check_memory().map_err(|error| error.to_string())?;
     Ok(config)
+}
+
+fn address(url: &str, arguments: &Serve) -> Result<Address, String> {
+    let files = TlsFiles::of(
+        arguments.tls_ca.as_ref(),
+        arguments.tls_cert.as_ref(),
+        arguments.tls_key.as_ref(),
+    );
+    let address = match &files {
+        Some(files) => Address::certified(url, files),
+        None => Address::new(url, arguments.insecure),
+    };
+    address.map_err(|error| match error {
+        BadAddress::File(why) => why,
+        _ => format!("--coordinator {error}"),
+    })
 }
 
 #[tokio::main(flavor = "current_thread")]

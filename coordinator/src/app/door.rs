@@ -11,7 +11,7 @@ use super::{
     data::shown,
 };
 use crate::{
-    doors::{Gate, Keys, KeysError, Principal, Role, Vault},
+    doors::{Gate, Keys, KeysError, Locks, Pki, PkiError, PkiFiles, Principal, Role, Vault},
     driver::Clock,
 };
 
@@ -21,9 +21,16 @@ pub(super) fn gate(
     address: SocketAddr,
     (reached, http): (&Reached, Option<&Reached>),
     clock: Clock,
-) -> Result<Gate, KeysError> {
+) -> Result<Gate, DoorError> {
     if options.insecure {
         return Ok(Gate::Open(Principal::Anybody));
+    }
+    if let Some(files) = files(options) {
+        install_crypto();
+        return Ok(Gate::Guarded {
+            locks: Locks::Certificates(Arc::new(Pki::open(files)?)),
+            require_token: options.require_token,
+        });
     }
     let by_others = reached.by_others || http.is_some_and(|http| http.by_others);
     if !by_others && !options.require_token {
@@ -41,7 +48,7 @@ pub(super) fn gate(
     }
     let keys = Keys::open(Vault::of(&options.data_dir), addresses, clock)?;
     Ok(Gate::Guarded {
-        keys: Arc::new(keys),
+        locks: Locks::Tokens(Arc::new(keys)),
         require_token: options.require_token,
     })
 }
@@ -65,12 +72,37 @@ pub(super) fn dashboard(gate: &Gate, http: &Reached) -> String {
     format!("{scheme}://{}", http.authority())
 }
 
+/// What the command line names of an authority that others run.
+fn files(options: &Options) -> Option<PkiFiles> {
+    Some(PkiFiles {
+        certificate: options.tls_cert.clone()?,
+        key: options.tls_key.clone()?,
+        client_ca: options.client_ca.clone()?,
+    })
+}
+
+/// Why nobody can be let in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DoorError {
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+}
+
 /// The lines to paste, one a role.
 pub(super) fn lines(
     options: &Options,
     gate: &Gate,
     reached: &Reached,
 ) -> Result<String, KeysError> {
+    if let Some(Locks::Certificates(_)) = gate.locks() {
+        return Ok(format!(
+            "to count on any machine that has a worker's certificate:\n  worker --coordinator \
+             https://{} --tls-ca CA --tls-cert CERTIFICATE --tls-key KEY",
+            reached.authority()
+        ));
+    }
     let Some(keys) = gate.keys() else {
         return Ok(match options.insecure && reached.by_others {
             true => format!(

@@ -37,7 +37,7 @@ use self::{
 use crate::{
     certify::public_key,
     descriptors,
-    doors::{Gate, Role},
+    doors::{Gate, Locks, Role},
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
@@ -146,7 +146,7 @@ async fn serve(
     let http_reached = http_reached.transpose()?;
     let gate = door::gate(options, address, (&reached, http_reached.as_ref()), clock)?;
     let paste = door::lines(options, &gate, &reached)?;
-    let own = own_address(address, &gate)?;
+    let own = own_address(address, &gate, options.local)?;
     let server = Server::new(driver.clone(), clock, gate.clone());
     let mut cluster = Cluster::start(driver, driver_end, listener, server);
     announce(options, target.as_ref(), &cluster.driver, address).await?;
@@ -234,10 +234,10 @@ async fn announce(
 
 /// How the worker in this process calls its coordinator. Within a process nothing needs to be
 /// encrypted; where loopback is asked for a token as well, it has one.
-fn own_address(address: SocketAddr, gate: &Gate) -> anyhow::Result<Address> {
+fn own_address(address: SocketAddr, gate: &Gate, local: bool) -> anyhow::Result<Address> {
     match gate {
         Gate::Guarded {
-            keys,
+            locks: Locks::Tokens(keys),
             require_token: true,
         } => match keys.join(Role::Worker)? {
             Some(join) => Ok(Address::joined(join)),
@@ -246,6 +246,13 @@ fn own_address(address: SocketAddr, gate: &Gate) -> anyhow::Result<Address> {
                 keys.join_path(Role::Worker).display()
             )),
         },
+        Gate::Guarded {
+            locks: Locks::Certificates(_),
+            require_token: true,
+        } if local => Err(anyhow!(
+            "--local has no certificate to show: leave --require-token out, or start a worker with \
+             --tls-cert"
+        )),
         Gate::Guarded { .. } | Gate::Open(_) => {
             Ok(Address::new(&format!("http://{address}"), true)?)
         }

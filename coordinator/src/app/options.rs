@@ -108,9 +108,23 @@ pub struct Options {
     #[arg(long, conflicts_with = "require_token")]
     pub insecure: bool,
 
-    /// Ask for tokens on this machine too, where many users have accounts
+    /// Ask for tokens (or certificates) on this machine too, where many users have accounts
     #[arg(long)]
     pub require_token: bool,
+
+    /// The server's certificate (PEM, with its chain), made by an authority that you run: instead of
+    /// join strings, callers show certificates too
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "client_ca"], conflicts_with = "insecure")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Who signs callers' certificates (PEM); a name in each says its holder's role, such as
+    /// spiffe://lab.example/queens/worker/NAME
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub client_ca: Option<PathBuf>,
 
     /// How long a lease lasts after the worker's last call, in milliseconds
     #[arg(long, value_name = "MS", default_value = "300000", value_parser = clap::value_parser!(u64).range(100..=86_400_000))]

@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 /// What the holder of a token is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Counts: may report for itself and see nothing.
@@ -156,8 +156,7 @@ pub(crate) fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)
     HTTP_TABLE.iter().map(|row| (row.0, row.1))
 }
 
-/// Every path of the table.
-#[cfg(test)]
-pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|(path, _)| *path)
+/// The whole table: every path, and what it asks for.
+pub fn calls() -> &'static [(&'static str, Access)] {
+    TABLE
 }

@@ -7,13 +7,18 @@ use std::{
 };
 
 use proto::door::Token;
+use tokio_rustls::TlsAcceptor;
 use tonic::{Status, body::Body, codegen::http};
 use tower::{Layer, Service};
 
-use super::{Access, Denied, Keys, Peer, Role, access};
+use super::{
+    Access, Accounts, Denied, Keys, Limits, Peer, Pki, Role, access,
+    accounts::Call,
+    bodies::{Kept, Metered},
+};
 
 /// Whom a call is of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// Somebody on a network that the operator trusts: the coordinator asks nobody who they are.
     Anybody,
@@ -26,33 +31,81 @@ pub enum Principal {
         /// What it may do.
         role: Role,
     },
+    /// The holder of a certificate of an authority that others run.
+    Certificate {
+        /// The name in it.
+        name: Arc<str>,
+        /// What it may do.
+        role: Role,
+    },
 }
 
 impl Principal {
-    /// The name of the token, if the call bears one: who vouches for what is said.
-    pub fn token(&self) -> Option<&Arc<str>> {
+    /// The name of the token or the certificate, where one is asked for: who vouches for what is said.
+    pub fn name(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Token { name, .. } => Some(name),
             Self::Anybody | Self::Loopback => None,
+            Self::Token { name, .. } | Self::Certificate { name, .. } => Some(name),
         }
     }
 
     fn may(&self, access: Access) -> Result<(), Denied> {
-        let Self::Token { name, role } = self else {
-            return Ok(());
+        let (what, name, role) = match self {
+            Self::Anybody | Self::Loopback => return Ok(()),
+            Self::Token { name, role } => ("token", name, *role),
+            Self::Certificate { name, role } => ("certificate", name, *role),
         };
-        if access.allows(*role) {
+        if access.allows(role) {
             return Ok(());
         }
         Err(Denied::Role {
+            what,
             name: name.to_string(),
-            role: *role,
-            wanted: match access {
-                Access::Worker => "a worker's",
-                Access::Viewer => "a viewer's or an operator's",
-                Access::Operator | Access::Open | Access::Any => "an operator's",
+            role,
+            wanted: match (access, what) {
+                (Access::Worker, "token") => "a worker's join string",
+                (Access::Viewer, "token") => "a viewer's or an operator's join string",
+                (Access::Operator | Access::Open | Access::Any, "token") => {
+                    "an operator's join string"
+                }
+                (Access::Worker, _) => "a worker's certificate",
+                (Access::Viewer, _) => "a viewer's or an operator's certificate",
+                (Access::Operator | Access::Open | Access::Any, _) => "an operator's certificate",
             },
         })
+    }
+}
+
+/// What tells callers apart.
+#[derive(Clone)]
+pub enum Locks {
+    /// Tokens, and the coordinator's own authority.
+    Tokens(Arc<Keys>),
+    /// Certificates, of an authority that others run.
+    Certificates(Arc<Pki>),
+}
+
+impl Locks {
+    /// What shakes hands with clients.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        match self {
+            Self::Tokens(keys) => keys.acceptor(),
+            Self::Certificates(pki) => pki.acceptor(),
+        }
+    }
+
+    /// Who is called so by what came with the call.
+    fn who(&self, peer: Option<&Peer>, proof: Option<Proof<'_>>) -> Result<Principal, Denied> {
+        match self {
+            Self::Tokens(keys) => {
+                let Proof::Bearer(text) = proof.ok_or(Denied::Missing)?;
+                let token: Token = text.parse().map_err(|_| Denied::Malformed)?;
+                keys.check(&token)
+            }
+            Self::Certificates(_) => peer
+                .and_then(|peer| peer.certificate.clone())
+                .unwrap_or(Err(Denied::NoCertificate)),
+        }
     }
 }
 
@@ -61,10 +114,10 @@ impl Principal {
 pub enum Gate {
     /// Nothing: only loopback reaches this coordinator, or its operator trusts the network.
     Open(Principal),
-    /// A token over TLS; from loopback nothing, unless it is to be asked as well.
+    /// A token or a certificate over TLS; from loopback nothing, unless it is to be asked as well.
     Guarded {
-        /// The tokens.
-        keys: Arc<Keys>,
+        /// What tells callers apart.
+        locks: Locks,
         /// Whether loopback is asked too.
         require_token: bool,
     },
@@ -72,10 +125,18 @@ pub enum Gate {
 
 impl Gate {
     /// What shakes hands with clients, where they are asked to.
-    pub fn keys(&self) -> Option<Arc<Keys>> {
+    pub fn locks(&self) -> Option<Locks> {
         match self {
             Self::Open(_) => None,
-            Self::Guarded { keys, .. } => Some(keys.clone()),
+            Self::Guarded { locks, .. } => Some(locks.clone()),
+        }
+    }
+
+    /// The tokens, where they are what tells callers apart.
+    pub fn keys(&self) -> Option<Arc<Keys>> {
+        match self.locks()? {
+            Locks::Tokens(keys) => Some(keys),
+            Locks::Certificates(_) => None,
         }
     }
 
@@ -102,21 +163,21 @@ impl Gate {
             Self::Open(principal) => principal.clone(),
             Self::Guarded { .. } if access == Access::Open => Principal::Anybody,
             Self::Guarded {
-                keys,
+                locks,
                 require_token,
             } => {
                 let local = peer.is_some_and(Peer::is_local);
                 let tls = peer.is_some_and(|peer| peer.tls);
-                let known = match proof {
-                    Some(_) | None if !tls && !local => return Err(plain_text()),
-                    Some(Proof::Bearer(text)) => text
-                        .parse::<Token>()
-                        .map_err(|_| Denied::Malformed)
-                        .and_then(|token| keys.check(&token)),
-                    None if local && !require_token => Ok(Principal::Loopback),
-                    None => Err(Denied::Missing),
-                };
-                known.map_err(|denied| unauthenticated(&denied))?
+                let shown = peer.is_some_and(|peer| peer.certificate.is_some());
+                if !tls && !local {
+                    return Err(plain_text());
+                }
+                match proof.is_some() || shown || !local || *require_token {
+                    true => locks
+                        .who(peer, proof)
+                        .map_err(|denied| unauthenticated(&denied))?,
+                    false => Principal::Loopback,
+                }
             }
         };
         principal
@@ -140,20 +201,35 @@ fn unauthenticated(denied: &Denied) -> Status {
 fn plain_text() -> Status {
     Status::unauthenticated(
         "this coordinator speaks TLS to other machines: give the line that it printed at its start \
-         (QUEENS_JOIN=queens1-…, or --join @FILE) instead of its address",
+         (QUEENS_JOIN=queens1-…, or --join @FILE) instead of its address, or https:// with --tls-ca \
+         where it has --client-ca",
     )
 }
 
 /// Puts a [`Gate`] in front of services.
 #[derive(Clone)]
-pub struct GateLayer(pub Gate);
+pub struct GateLayer {
+    gate: Gate,
+    accounts: Arc<Accounts>,
+}
+
+impl GateLayer {
+    /// A layer with accounts of its own.
+    pub fn new(gate: Gate, limits: Limits) -> Self {
+        Self {
+            gate,
+            accounts: Accounts::new(limits),
+        }
+    }
+}
 
 impl<S> Layer<S> for GateLayer {
     type Service = Gated<S>;
 
     fn layer(&self, inner: S) -> Gated<S> {
         Gated {
-            gate: self.0.clone(),
+            gate: self.gate.clone(),
+            accounts: self.accounts.clone(),
             inner,
         }
     }
@@ -163,7 +239,32 @@ impl<S> Layer<S> for GateLayer {
 #[derive(Clone)]
 pub struct Gated<S> {
     gate: Gate,
+    accounts: Arc<Accounts>,
     inner: S,
+}
+
+impl<S> Gated<S> {
+    /// Who makes this call and what it may use, if it is let in.
+    fn enter(&self, request: &http::Request<Body>) -> Result<(Principal, Call), Status> {
+        let bearer = request
+            .headers()
+            .get(http::header::AUTHORIZATION)
+            .map(|value| value.to_str().unwrap_or_default())
+            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+        let peer = request.extensions().get::<Peer>();
+        let visit = peer.map(|peer| &peer.visit);
+        let entered = self
+            .gate
+            .admit(request.uri().path(), peer, bearer)
+            .and_then(|principal| {
+                let call = self.accounts.enter(&principal, visit)?;
+                Ok((principal, call))
+            });
+        if let (Err(_), Some(visit)) = (&entered, visit) {
+            visit.refuses();
+        }
+        entered
+    }
 }
 
 impl<S> Service<http::Request<Body>> for Gated<S>
@@ -181,18 +282,24 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
-        let bearer = request
-            .headers()
-            .get(http::header::AUTHORIZATION)
-            .map(|value| value.to_str().unwrap_or_default())
-            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
-        let peer = request.extensions().get::<Peer>();
-        match self.gate.admit(request.uri().path(), peer, bearer) {
-            Ok(principal) => {
+        match self.enter(&request) {
+            Ok((principal, call)) => {
                 request.extensions_mut().insert(principal);
                 // No service below wants the secret, and what is not there is not logged.
                 request.headers_mut().remove(http::header::AUTHORIZATION);
-                Box::pin(self.inner.call(request))
+                let call = Arc::new(call);
+                let metered = call.clone();
+                let request = request.map(|body| {
+                    Body::new(Metered {
+                        body,
+                        call: metered,
+                    })
+                });
+                let answer = self.inner.call(request);
+                Box::pin(async move {
+                    let answer = answer.await?;
+                    Ok(answer.map(|body| Body::new(Kept { body, _call: call })))
+                })
             }
             Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
         }

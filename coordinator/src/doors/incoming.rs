@@ -1,31 +1,27 @@
 //! Connections as they come in: plain text or TLS, told apart by their first byte.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::mpsc,
-    time::timeout,
+    sync::{mpsc, oneshot},
+    time::{Instant, Sleep, sleep, timeout},
 };
 use tokio_rustls::server::TlsStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::transport::server::Connected;
 
-use super::{Connections, Keys, connections::Connection};
-
-/// A client that has not shaken hands by then is gone.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Handshakes under way from one address: a whole laboratory may sit behind one.
-const HANDSHAKES_PER_ADDRESS: usize = 1024;
+use super::{Connections, Denied, Limits, Locks, Principal, Visit, connections::Connection, pki};
 
 /// The first byte of every TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -36,34 +32,35 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Serves the connections as they come without keys, shaking hands first with them.
-    pub fn new(mut connections: Connections, keys: Option<Arc<Keys>>) -> Self {
+    /// Serves the connections as they come without locks, shaking hands first with them.
+    pub fn new(mut connections: Connections, locks: Option<Locks>, limits: Limits) -> Self {
         let (send, ready) = mpsc::channel(64);
         tokio::spawn(async move {
-            let under_way = Arc::new(UnderWay::default());
+            let under_way = Arc::new(UnderWay::new(limits.handshakes_per_address));
             while let Some(Ok(connection)) = connections.next().await {
                 // Whoever has gone already needs no answer.
                 let Ok(address) = connection.address() else {
                     continue;
                 };
-                let Some(keys) = keys.clone() else {
-                    if send
-                        .send(Ok(Guest::plain(connection, address)))
-                        .await
-                        .is_err()
-                    {
+                let Some(locks) = locks.clone() else {
+                    let visit = Visit::new(false);
+                    let guest = Guest::plain(connection, (address, visit), limits);
+                    if send.send(Ok(guest)).await.is_err() {
                         return;
                     }
                     continue;
                 };
-                let Some(place) = under_way.enter(address.ip()) else {
-                    tracing::debug!("{address}: too many handshakes under way from there");
-                    continue;
-                };
+                let (place, sent_away) = under_way.enter(address.ip());
                 let send = send.clone();
                 tokio::spawn(async move {
-                    let greeted = timeout(HANDSHAKE_TIMEOUT, greet(connection, address, &keys));
-                    let greeted = greeted.await;
+                    let greeted = greet(connection, address, (&locks, limits));
+                    let greeted = tokio::select! {
+                        greeted = timeout(limits.handshake, greeted) => greeted,
+                        _ = sent_away => {
+                            tracing::debug!("{address}: too many handshakes under way from there");
+                            return;
+                        }
+                    };
                     drop(place);
                     match greeted {
                         // A server that ended takes nobody in.
@@ -78,16 +75,29 @@ impl Incoming {
     }
 }
 
-async fn greet(connection: Connection, address: SocketAddr, keys: &Keys) -> io::Result<Guest> {
+async fn greet(
+    connection: Connection,
+    address: SocketAddr,
+    (locks, limits): (&Locks, Limits),
+) -> io::Result<Guest> {
     if connection.first_byte().await? != Some(TLS_HANDSHAKE) {
         // Who may speak plain text is the gate's to say, which can tell the client why not.
-        return Ok(Guest::plain(connection, address));
+        return Ok(Guest::plain(
+            connection,
+            (address, Visit::new(true)),
+            limits,
+        ));
     }
-    let stream = keys.acceptor().accept(connection).await?;
-    Ok(Guest {
-        peer: Peer { address, tls: true },
-        io: Io::Tls(Box::new(stream)),
-    })
+    let stream = locks.acceptor().accept(connection).await?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = shown.and_then(<[_]>::first).map(pki::holder);
+    let peer = Peer {
+        address,
+        tls: true,
+        certificate,
+        visit: Visit::new(true),
+    };
+    Ok(Guest::new(peer, Io::Tls(Box::new(stream)), limits))
 }
 
 impl Stream for Incoming {
@@ -98,27 +108,52 @@ impl Stream for Incoming {
     }
 }
 
-/// The handshakes under way, by address.
-#[derive(Debug, Default)]
+/// The handshakes under way, by address, the oldest first.
+#[derive(Debug)]
 struct UnderWay {
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    most: usize,
+    by_address: Mutex<HashMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>>,
+    number: AtomicU64,
 }
 
 impl UnderWay {
-    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            by_address: Mutex::default(),
+            number: AtomicU64::new(0),
+        }
+    }
+
+    /// A place for one more; where there are too many from there, the oldest loses its own. What is
+    /// returned with it resolves when this one does.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> (Place, oneshot::Receiver<()>) {
+        let address = network(address);
+        let number = self.number.fetch_add(1, Relaxed);
+        let (keep, sent_away) = oneshot::channel();
         let mut by_address = self
             .by_address
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let number = by_address.entry(address).or_default();
-        if *number >= HANDSHAKES_PER_ADDRESS {
-            return None;
+        let places = by_address.entry(address).or_default();
+        if places.len() >= self.most {
+            places.pop_front();
         }
-        *number += 1;
-        Some(Place {
+        places.push_back((number, keep));
+        let place = Place {
             under_way: self.clone(),
             address,
-        })
+            number,
+        };
+        (place, sent_away)
+    }
+}
+
+/// Whose address it is: a host of IPv6 has as many as it likes.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -126,6 +161,7 @@ impl UnderWay {
 struct Place {
     under_way: Arc<UnderWay>,
     address: IpAddr,
+    number: u64,
 }
 
 impl Drop for Place {
@@ -135,9 +171,9 @@ impl Drop for Place {
             .by_address
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(number) = by_address.get_mut(&self.address) {
-            *number -= 1;
-            if *number == 0 {
+        if let Some(places) = by_address.get_mut(&self.address) {
+            places.retain(|(number, _)| *number != self.number);
+            if places.is_empty() {
                 by_address.remove(&self.address);
             }
         }
@@ -145,12 +181,16 @@ impl Drop for Place {
 }
 
 /// The other end of a connection; among the extensions of its requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// From where.
     pub address: SocketAddr,
     /// Whether what it says is encrypted.
     pub tls: bool,
+    /// Whose certificate it showed, if it did: one of an authority that is trusted here.
+    pub certificate: Option<Result<Principal, Denied>>,
+    /// What happens on the connection.
+    pub visit: Arc<Visit>,
 }
 
 impl Peer {
@@ -160,21 +200,51 @@ impl Peer {
     }
 }
 
-/// A connection that can be served.
+/// A connection that can be served. It ends by itself when nothing happens on it any more.
 pub struct Guest {
     peer: Peer,
     io: Io,
+    limits: Limits,
+    /// When to look whether it may stay.
+    look: Pin<Box<Sleep>>,
 }
 
 impl Guest {
-    fn plain(connection: Connection, address: SocketAddr) -> Self {
+    fn new(peer: Peer, io: Io, limits: Limits) -> Self {
         Self {
-            peer: Peer {
-                address,
-                tls: false,
-            },
-            io: Io::Plain(connection),
+            peer,
+            io,
+            limits,
+            look: Box::pin(sleep(limits.unadmitted)),
         }
+    }
+
+    fn plain(
+        connection: Connection,
+        (address, visit): (SocketAddr, Arc<Visit>),
+        limits: Limits,
+    ) -> Self {
+        let peer = Peer {
+            address,
+            tls: false,
+            certificate: None,
+            visit,
+        };
+        Self::new(peer, Io::Plain(connection), limits)
+    }
+
+    /// Whether the connection is over for want of anything on it.
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        if self.peer.visit.is_sent_away(&self.limits) {
+            return true;
+        }
+        while self.look.as_mut().poll(context).is_ready() {
+            match self.peer.visit.may_stay(&self.limits) {
+                Some(left) => self.look.as_mut().reset(Instant::now() + left),
+                None => return true,
+            }
+        }
+        false
     }
 }
 
@@ -187,7 +257,7 @@ impl Connected for Guest {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        self.peer
+        self.peer.clone()
     }
 }
 
@@ -197,6 +267,10 @@ impl AsyncRead for Guest {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_over(context) {
+            // As if the client had closed it.
+            return Poll::Ready(Ok(()));
+        }
         match &mut self.io {
             Io::Plain(io) => Pin::new(io).poll_read(context, buffer),
             Io::Tls(io) => Pin::new(io).poll_read(context, buffer),

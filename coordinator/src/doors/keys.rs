@@ -53,7 +53,10 @@ pub struct Keys {
     authority: Authority,
     /// Where clients reach this coordinator, each `HOST:PORT`.
     addresses: Vec<String>,
+    /// What calls read: held for a moment, never while the disk is waited for.
     tokens: RwLock<TokenBook>,
+    /// Held by whoever changes them, until the change is on the disk.
+    changing: Mutex<()>,
     certificate: Arc<Certificate>,
     acceptor: TlsAcceptor,
 }
@@ -72,6 +75,7 @@ impl Keys {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let keys = Self {
             tokens: RwLock::new(vault.tokens()?),
+            changing: Mutex::default(),
             vault,
             clock,
             authority,
@@ -142,14 +146,25 @@ impl Keys {
         self.acceptor.clone()
     }
 
+    /// Whether somebody is at it.
+    #[cfg(test)]
+    pub(super) fn is_changing(&self) -> bool {
+        self.changing.try_lock().is_err()
+    }
+
     /// Keeps a change, and shows it only once it is kept.
     fn change<T>(&self, change: impl FnOnce(&mut TokenBook) -> T) -> Result<T, VaultError> {
-        let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = tokens.clone();
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self
+            .tokens
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let before = changed.clone();
         let result = change(&mut changed);
-        if changed != *tokens {
+        if changed != before {
             self.vault.keep_tokens(&changed)?;
-            *tokens = changed;
+            *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = changed;
         }
         Ok(result)
     }

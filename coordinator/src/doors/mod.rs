@@ -7,13 +7,19 @@
 //! directory ([`Vault`]), so that whoever serves the directory has them.
 
 mod access;
+mod accounts;
 mod authority;
+mod bodies;
 mod connections;
 #[doc(hidden)]
 pub mod foreign;
 mod gate;
 mod incoming;
 mod keys;
+mod limits;
+#[cfg(test)]
+mod limits_tests;
+mod pki;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -22,12 +28,17 @@ mod vault;
 pub(crate) use access::http_access;
 #[cfg(test)]
 pub(crate) use access::http_routes;
-pub use access::{Access, BadRole, Role, access};
+pub use access::{Access, BadRole, Role, access, calls};
+pub use accounts::Visit;
+pub(crate) use accounts::{Accounts, Call};
 pub use authority::{Authority, AuthorityError};
+pub(crate) use bodies::Kept;
 pub use connections::{Connection, Connections};
 pub(crate) use gate::Proof;
-pub use gate::{Gate, GateLayer, Gated, Principal};
+pub use gate::{Gate, GateLayer, Gated, Locks, Principal};
 pub use incoming::{Guest, Incoming, Peer};
 pub use keys::{Keys, KeysError};
+pub use limits::Limits;
+pub use pki::{Pki, PkiError, PkiFiles};
 pub use tokens::{BadTokenRequest, Denied, TokenBook, TokenEntry};
 pub use vault::{Vault, VaultError};

@@ -18,14 +18,18 @@ use tonic_reflection::pb::v1::{
 use super::*;
 use crate::driver::Clock;
 
-struct House {
-    keys: Arc<Keys>,
-    address: std::net::SocketAddr,
+pub(super) struct House {
+    pub(super) keys: Arc<Keys>,
+    pub(super) address: std::net::SocketAddr,
     _dir: tempfile::TempDir,
 }
 
 /// Health (open) and reflection (any token) behind a gate that asks loopback as well.
 async fn house(require_token: bool) -> House {
+    house_with(require_token, Limits::default()).await
+}
+
+pub(super) async fn house_with(require_token: bool, limits: Limits) -> House {
     install_crypto();
     let dir = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -34,17 +38,19 @@ async fn house(require_token: bool) -> House {
     let keys = Keys::open(vault, vec![address.to_string()], Clock::start()).unwrap();
     let keys = Arc::new(keys);
     let gate = Gate::Guarded {
-        keys: keys.clone(),
+        locks: Locks::Tokens(keys.clone()),
         require_token,
     };
-    let incoming = Incoming::new(Connections::new(listener, 100), Some(keys.clone()));
+    let connections = Connections::new(listener, limits.connections);
+    let incoming = Incoming::new(connections, gate.locks(), limits);
     let (_, health) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .build_v1()
         .unwrap();
-    let serve = Server::builder()
-        .layer(GateLayer(gate))
+    let serve = limits
+        .server()
+        .layer(GateLayer::new(gate, limits))
         .add_service(health)
         .add_service(reflection)
         .serve_with_incoming(incoming);
@@ -57,7 +63,7 @@ async fn house(require_token: bool) -> House {
 }
 
 impl House {
-    fn plain(&self) -> Way {
+    pub(super) fn plain(&self) -> Way {
         Way::Plain(format!("http://{}", self.address).parse().unwrap())
     }
 
@@ -69,7 +75,7 @@ impl House {
 }
 
 /// A call that asks for a token of any role.
-async fn reflect(way: &Way) -> Result<(), Status> {
+pub(super) async fn reflect(way: &Way) -> Result<(), Status> {
     let channel = way.endpoints().remove(0).connect_lazy();
     let mut client = ServerReflectionClient::new(way.door(channel));
     let request = ServerReflectionRequest {
@@ -225,7 +231,7 @@ fn every_call_has_its_line_in_the_table() {
             "{call} asks for nothing: give it a line"
         );
     }
-    for known in access::paths() {
+    for (known, _) in super::calls() {
         assert!(calls.iter().any(|call| call == known), "{known} is no call");
     }
     assert_eq!(access("/queens.v1.Runs/Nonsense"), None);
@@ -234,8 +240,9 @@ fn every_call_has_its_line_in_the_table() {
 #[test]
 fn a_role_may_what_its_name_says() {
     let may = |role| {
-        let allowed = |path: &&str| access(path).unwrap().allows(role);
-        access::paths().filter(allowed).collect::<Vec<_>>()
+        let allowed = |(_, access): &&(_, Access)| access.allows(role);
+        let paths = super::calls().iter().filter(allowed).map(|(path, _)| *path);
+        paths.collect::<Vec<_>>()
     };
     let ours = |path: &&&str| path.contains("queens.v1");
     let worker = may(Role::Worker);

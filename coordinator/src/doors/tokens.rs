@@ -60,14 +60,28 @@ pub enum Denied {
     /// It was taken back.
     #[error("the token '{0}' was revoked; an operator makes a new one: queensctl token create")]
     Revoked(String),
+    /// No certificate was shown where one is asked for.
+    #[error(
+        "this coordinator asks for a certificate: give https:// with --tls-ca, --tls-cert and \
+         --tls-key"
+    )]
+    NoCertificate,
+    /// A certificate that does not say what its holder is.
+    #[error(
+        "no name in the certificate (or more than one) says a role: it must have one such as \
+         spiffe://lab.example/queens/worker/NAME or NAME.worker.queens.lab.example; it has: {0}"
+    )]
+    Nameless(String),
     /// It is another role's.
-    #[error("the token '{name}' is a {role}'s, which may not do this: use {wanted} join string")]
+    #[error("the {what} '{name}' is a {role}'s, which may not do this: use {wanted}")]
     Role {
-        /// The token's name.
+        /// A token or a certificate.
+        what: &'static str,
+        /// Its name.
         name: String,
         /// What it may do.
         role: Role,
-        /// Whose string to use.
+        /// Whose to use.
         wanted: &'static str,
     },
 }

@@ -1,6 +1,6 @@
 //! The server: both services, health and reflection on one port.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr};
 
 use proto::{
     limits::MESSAGE_BYTES,
@@ -19,19 +19,13 @@ use tonic_health::server::HealthReporter;
 use super::{runs::RunsService, tokens::TokensService, work_queue::WorkQueueService};
 use crate::{
     descriptors,
-    doors::{Connections, Gate, GateLayer, Incoming},
+    doors::{Connections, Gate, GateLayer, Incoming, Limits},
     driver::{Clock, DriverHandle},
     render::Statuses,
 };
 
 /// Connections that may wait to be accepted: a whole cluster comes back at once after a restart.
 const BACKLOG: u32 = 4096;
-
-/// Calls under way on one connection.
-const CALLS_PER_CONNECTION: usize = 64;
-
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why the server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +77,7 @@ pub struct Server {
     driver: DriverHandle,
     clock: Clock,
     gate: Gate,
+    limits: Limits,
     health: HealthReporter,
     closing: watch::Sender<bool>,
 }
@@ -94,9 +89,15 @@ impl Server {
             driver,
             clock,
             gate,
+            limits: Limits::default(),
             health: HealthReporter::new(),
             closing: watch::Sender::new(false),
         }
+    }
+
+    /// The same with other limits than the usual ones.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Serves until `shutdown`; then calls under way are finished, streams get their last message.
@@ -106,9 +107,11 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let routes = self.routes().await?;
-        let connections = Connections::new(listener, descriptors::left_for_connections());
-        let incoming = Incoming::new(connections, self.gate.keys());
-        let gate = GateLayer(self.gate.clone());
+        let limits = self.limits;
+        let most = descriptors::left_for_connections().min(limits.connections);
+        let connections = Connections::new(listener, most);
+        let incoming = Incoming::new(connections, self.gate.locks(), limits);
+        let gate = GateLayer::new(self.gate.clone(), limits);
         let closed = async {
             shutdown.await;
             self.health
@@ -119,10 +122,8 @@ impl Server {
                 .await;
             self.closing.send_replace(true);
         };
-        tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
+        limits
+            .server()
             .layer(gate)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, closed)

@@ -26,8 +26,9 @@ impl TokensService {
     {
         let keys = self.keys.clone().ok_or_else(|| {
             Status::failed_precondition(
-                "this coordinator asks nobody for a token: it serves loopback alone, or was \
-                 started with --insecure",
+                "this coordinator asks nobody for a token: it serves loopback alone, was started \
+                 with --insecure, or asks for certificates (--client-ca), which their authority \
+                 makes and takes back",
             )
         })?;
         spawn_blocking(move || work(&keys))

@@ -17,7 +17,7 @@ impl WorkQueue for WorkQueueService {
         request: Request<v1::SyncRequest>,
     ) -> Result<Response<v1::SyncResponse>, Status> {
         let principal = request.extensions().get::<Principal>();
-        let token = principal.and_then(Principal::token).cloned();
+        let token = principal.and_then(Principal::name).cloned();
         let request = SyncRequest::try_from(request.into_inner())?;
         let reply = self.driver.sync(token, request).await?;
         Ok(Response::new(reply.into()))

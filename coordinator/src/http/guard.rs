@@ -1,6 +1,9 @@
 //! In front of every answer: who asks, may they, and is it they who ask.
 
+use std::sync::Arc;
+
 use axum::{
+    body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
     middleware::Next,
@@ -12,7 +15,7 @@ use super::{
     error::Refusal,
     server::{ANSWER_WITHIN, App},
 };
-use crate::doors::{Peer, Principal, Proof, http_access};
+use crate::doors::{Call, Kept, Peer, Principal, Proof, http_access};
 
 /// Lets a request through to its answer, with its [`Principal`] among its extensions.
 pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -20,12 +23,12 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let method = request.method().clone();
     let answered = match entered(&app, &route, &request) {
-        Ok(principal) => {
+        Ok((principal, call)) => {
             request.extensions_mut().insert(principal);
             // No one below wants the secret, and what is not there is not logged.
             request.headers_mut().remove(header::AUTHORIZATION);
             match timeout(ANSWER_WITHIN, next.run(request)).await {
-                Ok(response) => response,
+                Ok(response) => response.map(|body| Body::new(Kept { body, _call: call })),
                 Err(_) => Refusal::new(
                     StatusCode::GATEWAY_TIMEOUT,
                     "no answer in time; the coordinator is busy, try again",
@@ -33,13 +36,19 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
                 .into_response(),
             }
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                peer.visit.refuses();
+            }
+            refusal.into_response()
+        }
     };
     app.requests.count(&method, &route, answered.status());
     answered
 }
 
-fn entered(app: &App, route: &str, request: &Request) -> Result<Principal, Refusal> {
+/// Who asks, and what keeps the connection while the answer is under way.
+fn entered(app: &App, route: &str, request: &Request) -> Result<(Principal, Arc<Call>), Refusal> {
     let method = request.method();
     let access = http_access(method.as_str(), route).ok_or_else(|| {
         let what = format!("{method} is not for {route}; see /api/v1/openapi.json");
@@ -54,7 +63,10 @@ fn entered(app: &App, route: &str, request: &Request) -> Result<Principal, Refus
     if !shown {
         known_host(app, request)?;
     }
-    Ok(principal)
+    let call = app
+        .accounts
+        .enter(&principal, peer.map(|peer| &peer.visit))?;
+    Ok((principal, Arc::new(call)))
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {

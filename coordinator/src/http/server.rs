@@ -23,7 +23,7 @@ use tower::Service as _;
 use super::{api, error::Refusal, guard, metrics};
 use crate::{
     descriptors,
-    doors::{Connections, Gate, Guest, Incoming, Peer},
+    doors::{Accounts, Connections, Gate, Guest, Incoming, Limits, Peer},
     driver::DriverHandle,
     grpc::{ServeError, bind},
     render::Statuses,
@@ -81,6 +81,7 @@ pub(super) struct AppParts {
     pub(super) driver: DriverHandle,
     pub(super) statuses: Statuses,
     pub(super) gate: Gate,
+    pub(super) accounts: Arc<Accounts>,
     /// The names that other machines have for this one.
     pub(super) names: Vec<String>,
     pub(super) requests: metrics::Requests,
@@ -110,6 +111,7 @@ impl Http {
             statuses: Statuses::new(driver.clone()),
             driver,
             gate,
+            accounts: Accounts::new(Limits::default()),
             names,
             requests: metrics::Requests::default(),
         };
@@ -120,7 +122,7 @@ impl Http {
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let most = MOST_CONNECTIONS.min(descriptors::left_for_connections());
         let connections = Connections::new(listener, most);
-        let mut incoming = Incoming::new(connections, self.app.gate.keys());
+        let mut incoming = Incoming::new(connections, self.app.gate.locks(), Limits::default());
         let router = router(&self.app);
         let under_way = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -143,8 +145,9 @@ impl Http {
 /// Serves one connection in a task of its own.
 fn attend(guest: Guest, router: Router, under_way: &GracefulShutdown) {
     let peer: Peer = guest.connect_info();
+    let (address, tls) = (peer.address, peer.tls);
     let service = service_fn(move |request: hyper::Request<IncomingBody>| {
-        let mut router = router.clone();
+        let (mut router, peer) = (router.clone(), peer.clone());
         async move {
             let mut request: Request = request.map(Body::new);
             request.extensions_mut().insert(peer);
@@ -153,7 +156,7 @@ fn attend(guest: Guest, router: Router, under_way: &GracefulShutdown) {
         }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
-    if !peer.tls {
+    if !tls {
         // Browsers speak HTTP/2 over TLS alone, and what is not guessed need not be waited for.
         server = server.http1_only();
     }
@@ -173,7 +176,7 @@ fn attend(guest: Guest, router: Router, under_way: &GracefulShutdown) {
     let connection = under_way.watch(connection.into_owned());
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!("{}: HTTP: {error}", peer.address);
+            tracing::debug!("{address}: HTTP: {error}");
         }
     });
 }

@@ -1,11 +1,11 @@
 //! The way to the coordinator: within a time limit, and with a next step where it ends.
 
-use std::{error::Error as _, io, time::Duration};
+use std::{error::Error as _, fs, io, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use clap::Args;
 use proto::{
-    door::{Door, Way, explain_tls},
+    door::{Door, JoinString, Way, explain_tls},
     limits::MESSAGE_BYTES,
     v1::runs_client::RunsClient,
 };
@@ -14,7 +14,9 @@ use tonic::{
     Code, Response, Status,
     transport::{Channel, Endpoint},
 };
-use worker::config::{Address, duration, join_string};
+use worker::config::{Address, BadAddress, TlsFiles, duration, join_string};
+
+use crate::{doors::Vault, text::tell};
 
 pub(super) type Client = RunsClient<Door>;
 
@@ -40,20 +42,32 @@ pub(super) enum Unreachable {
 /// Where the coordinator is, and how long to wait for it.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Connection {
-    /// Where the coordinator serves
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:7171",
-        conflicts_with = "join"
-    )]
-    coordinator: String,
+    /// Where the coordinator serves: http://HOST:PORT, or https:// with --tls-ca [default: what the
+    /// join string in --data-dir says, if one is there, or else http://127.0.0.1:7171]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "join")]
+    coordinator: Option<String>,
+
+    /// The coordinator's data directory, on its own machine: its operator's join string is found
+    /// there
+    #[arg(long, global = true, value_name = "DIR", default_value = "queens-data")]
+    data_dir: PathBuf,
 
     /// The coordinator's join string, or @FILE with it; better as QUEENS_JOIN: everybody on this
     /// machine can read command lines
     #[arg(long, global = true, value_name = "STRING|@FILE")]
     join: Option<String>,
+
+    /// The certificates of the authority that signed the coordinator's, where it has --client-ca
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
+    tls_ca: Option<PathBuf>,
+
+    /// The caller's certificate; a name in it says its role
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's key
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_ca")]
+    tls_key: Option<PathBuf>,
 
     /// Allow plain text to a coordinator on another machine
     #[arg(long, global = true)]
@@ -65,6 +79,9 @@ pub(super) struct Connection {
     timeout: Option<Duration>,
 }
 
+/// Where a coordinator is looked for when nobody says.
+const USUAL_URL: &str = "http://127.0.0.1:7171";
+
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Dividing a large board into tasks takes seconds, many of them on a busy machine.
@@ -73,22 +90,50 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 impl Connection {
     /// For people: where the coordinator is.
     pub(super) fn url(&self) -> String {
-        match self.address() {
-            Ok(address) => address.to_string(),
-            Err(_) => self.coordinator.clone(),
+        match self.addresses() {
+            Ok(addresses) => addresses[0].to_string(),
+            Err(_) => self.coordinator.clone().unwrap_or_default(),
         }
     }
 
-    /// What the command line names.
-    fn address(&self) -> Result<Address, BadUsage> {
-        match &self.join {
+    /// What the command line names, at least one: the next is tried where one does not answer.
+    fn addresses(&self) -> Result<Vec<Address>, BadUsage> {
+        if let Some(join) = &self.join {
             // What cannot be used is not shown: it may be a secret with a typing error.
-            Some(join) => join_string(join)
-                .map(Address::joined)
-                .map_err(|bad| BadUsage(format!("--join: {bad}"))),
-            None => Address::new(&self.coordinator, self.insecure)
-                .map_err(|bad| BadUsage(format!("--coordinator {bad}"))),
+            return join_string(join)
+                .map(|join| vec![Address::joined(join)])
+                .map_err(|bad| BadUsage(format!("--join: {bad}")));
         }
+        let usual = || Address::new(USUAL_URL, false).expect("loopback in plain text");
+        let Some(url) = &self.coordinator else {
+            return Ok(self.found().into_iter().chain([usual()]).collect());
+        };
+        let files = TlsFiles::of(
+            self.tls_ca.as_ref(),
+            self.tls_cert.as_ref(),
+            self.tls_key.as_ref(),
+        );
+        let address = match &files {
+            Some(files) => Address::certified(url, files),
+            None => Address::new(url, self.insecure),
+        };
+        address.map(|address| vec![address]).map_err(|bad| {
+            BadUsage(match bad {
+                BadAddress::File(why) => why,
+                _ => format!("--coordinator {bad}"),
+            })
+        })
+    }
+
+    /// The coordinator whose data directory is here, if its operator's string can be read: whoever
+    /// may read it is meant to.
+    fn found(&self) -> Option<Address> {
+        let path = Vault::of(&self.data_dir).path("operator.join");
+        let join: JoinString = fs::read_to_string(path).ok()?.parse().ok()?;
+        // The last is the one that this machine reaches, whatever others see.
+        let addresses = join.addresses().iter().rev().cloned().collect();
+        let join = JoinString::new(addresses, join.ca(), join.token().clone()).ok()?;
+        Some(Address::joined(join))
     }
 
     /// Connects, or says in one line why not.
@@ -101,10 +146,21 @@ impl Connection {
 
     /// A connection for any service.
     pub(super) async fn door(&self) -> anyhow::Result<Door> {
-        let address = self.address()?;
-        let way = address.way();
-        let channel = self.in_time(self.channel(way)).await??;
-        Ok(way.door(channel))
+        let mut why = None;
+        for address in self.addresses()? {
+            if address.is_open_to_others() {
+                tell(&format!(
+                    "warning: --insecure: whoever is between here and {address} reads and changes \
+                     what is said"
+                ));
+            }
+            let way = address.way();
+            match self.in_time(self.channel(way)).await? {
+                Ok(channel) => return Ok(way.door(channel)),
+                Err(error) => why = Some(error),
+            }
+        }
+        Err(why.expect("there is an address").into())
     }
 
     /// A connection to the first of the coordinator's addresses that answers.
@@ -183,6 +239,10 @@ impl Connection {
     /// What the coordinator said, without the words of the transport.
     pub(super) fn plain(&self, status: &Status) -> anyhow::Error {
         let url = self.url();
+        // A server looks at a client's certificate only after the client thinks that it is in.
+        if let Some(why) = explain_tls(status) {
+            return anyhow!("{url}: {why}");
+        }
         if is_lost(status) {
             return Unreachable::Lost(format!("{url}: the connection was lost; ask again, and if that does not help, check that this is \
                  a coordinator's address")).into();

@@ -1,15 +1,17 @@
 //! What a program needs to pass a coordinator's door: a join string, and a connection that sends
 //! its token only to the coordinator that the join string names.
 
+mod files;
 mod join;
 mod pin;
 mod token;
 mod way;
 
+pub use files::{BadTlsFile, Identity, TrustedCa, names_of};
 pub use join::{BadJoin, JoinString};
 pub use pin::{CaHash, PinnedCa, SERVER_NAME, install_crypto};
 pub use token::{BadToken, Token, TokenId};
-pub use way::{Credentials, Door, Way, explain_tls};
+pub use way::{Certified, Credentials, Door, Way, explain_tls};
 
 pub(crate) use join::PREFIX as JOIN_PREFIX;
 pub(crate) use token::PREFIX as TOKEN_PREFIX;

@@ -2,15 +2,15 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use tokio_rustls::rustls::{self, CertificateError};
+use tokio_rustls::rustls::{self, AlertDescription as Alert, CertificateError};
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
-    transport::{Channel, ClientTlsConfig, Endpoint, Uri},
+    transport::{self, Channel, ClientTlsConfig, Endpoint, Uri},
 };
 
-use super::{JoinString, PinnedCa, SERVER_NAME};
+use super::{Identity, JoinString, PinnedCa, SERVER_NAME, TrustedCa};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +25,20 @@ pub enum Way {
     Plain(Uri),
     /// TLS to a coordinator known by its authority's hash, with a token.
     Joined(JoinString),
+    /// TLS to a coordinator whose certificate, for the URL's host, another authority signed; the
+    /// caller shows a certificate too.
+    Certified(Box<Certified>),
+}
+
+/// How the holder of a certificate reaches its coordinator.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certified {
+    /// `https://HOST:PORT`.
+    pub uri: Uri,
+    /// Whom the coordinator's certificate is by.
+    pub ca: TrustedCa,
+    /// What the caller shows.
+    pub identity: Identity,
 }
 
 impl Way {
@@ -44,13 +58,23 @@ impl Way {
                 };
                 join.addresses().iter().map(secured).collect()
             }
+            Self::Certified(certified) => {
+                let Certified { uri, ca, identity } = &**certified;
+                let shown = transport::Identity::from_pem(&identity.chain_pem, &identity.key_pem);
+                let tls = ClientTlsConfig::new()
+                    .ca_certificate(transport::Certificate::from_pem(&ca.pem))
+                    .identity(shown)
+                    .timeout(HANDSHAKE_TIMEOUT);
+                let endpoint = Endpoint::from(uri.clone()).tls_config(tls);
+                vec![endpoint.expect("the files were read before")]
+            }
         }
     }
 
     /// What to send with every call.
     pub fn credentials(&self) -> Credentials {
         Credentials(match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Certified(_) => None,
             Self::Joined(join) => {
                 let mut bearer: MetadataValue<Ascii> = format!("Bearer {}", join.token().expose())
                     .parse()
@@ -74,6 +98,9 @@ impl fmt::Display for Way {
             // Without the path "/", which people did not write.
             Self::Plain(uri) => f.write_str(uri.to_string().trim_end_matches('/')),
             Self::Joined(join) => f.write_str(&join.addresses().join(", ")),
+            Self::Certified(certified) => {
+                f.write_str(certified.uri.to_string().trim_end_matches('/'))
+            }
         }
     }
 }
@@ -116,9 +143,26 @@ pub fn explain_tls(error: &(dyn Error + 'static)) -> Option<&'static str> {
         if let Some(tls) = inner.or_else(|| error.downcast_ref()) {
             return Some(explained(tls));
         }
+        // HTTP/2 keeps an error of the connection as text.
+        if let Some((_, alert)) = error.to_string().split_once(ALERT) {
+            return match alert {
+                _ if alert.starts_with("UnknownCA") => Some(explained(&alerted(Alert::UnknownCA))),
+                _ if alert.starts_with("CertificateExpired") => {
+                    Some(explained(&alerted(Alert::CertificateExpired)))
+                }
+                _ => Some(explained(&alerted(Alert::BadCertificate))),
+            };
+        }
         cause = error.source();
     }
     None
+}
+
+/// How rustls begins when it was told why the other side does not go on.
+const ALERT: &str = "received fatal alert: ";
+
+fn alerted(alert: Alert) -> rustls::Error {
+    rustls::Error::AlertReceived(alert)
 }
 
 fn explained(error: &rustls::Error) -> &'static str {
@@ -130,9 +174,9 @@ fn explained(error: &rustls::Error) -> &'static str {
             | Bad::NotValidForName
             | Bad::NotValidForNameContext { .. },
         ) => {
-            "this coordinator is not the one that the join string names: its data directory is \
-             another or new, or somebody answers in its place; take the line that it prints at its \
-             start, from its own screen"
+            "this coordinator is not the one that the join string names (or that --tls-ca and the \
+             URL's host do): its data directory is another or new, or somebody answers in its place; \
+             take the line that it prints at its start, from its own screen"
         }
         rustls::Error::InvalidCertificate(
             Bad::Expired
@@ -140,11 +184,22 @@ fn explained(error: &rustls::Error) -> &'static str {
             | Bad::NotValidYet
             | Bad::NotValidYetContext { .. },
         ) => {
-            "the coordinator's certificate is not of today: set this machine's clock, or the coordinator's"
+            "the coordinator's certificate is not of today: set this machine's clock, or the \
+             coordinator's, or renew the certificate"
         }
         rustls::Error::InvalidMessage(_) => {
             "what answers there does not speak TLS: an old or --insecure coordinator, or another \
              program; an --insecure one wants --coordinator http://HOST:PORT --insecure"
+        }
+        rustls::Error::AlertReceived(
+            Alert::UnknownCA | Alert::BadCertificate | Alert::DecryptError,
+        ) => {
+            "the coordinator refused the certificate of --tls-cert: an authority signed it that the \
+             coordinator's --client-ca does not name"
+        }
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
+            "the coordinator refused the certificate of --tls-cert: it is not of today; renew it, or \
+             set the clocks"
         }
         _ => "the TLS handshake failed: is it a coordinator of this release?",
     }
