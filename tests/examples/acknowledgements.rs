@@ -1,35 +1,80 @@
-//! Durable acknowledgements a second: through the driver, and through gRPC on loopback.
+//! Durable acknowledgements a second: through the driver, and through gRPC on loopback; with `--tls`
+//! with and without TLS and tokens, in turn.
 //!
-//! `cargo run --release -p tests --example acknowledgements -- [SECONDS] [DIR]`
+//! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS] [DIR]`
 
 use std::{
     env,
-    path::PathBuf,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use common::sync::{SyncReply, Verdict};
-use coordinator::{driver::DriverHandle, sched::Config, store::DiskStore};
-use proto::v1::work_queue_client::WorkQueueClient;
+use coordinator::{
+    doors::{Gate, Keys, Locks, Role, Vault},
+    driver::{Clock, DriverHandle},
+    sched::Config,
+    store::DiskStore,
+};
+use proto::{
+    door::{Door, Way as DoorWay, install_crypto},
+    v1::work_queue_client::WorkQueueClient,
+};
 use tests::{
     face::Face,
     load::{IdleWorker, plan_of, quantile},
 };
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
-
 const TASKS: u64 = 1_000_000;
 
 /// How a worker reaches the driver.
 enum Way {
     Driver(DriverHandle),
-    Grpc(WorkQueueClient<Channel>),
+    Grpc(WorkQueueClient<Door>),
 }
+
+/// By what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Through {
+    Driver,
+    Grpc,
+    Tls,
+}
+
+/// How many workers, and how many results each reports at once.
+type Load = (Through, u32, usize);
+
+/// TLS and plain text in turn, so that whatever else the machine does befalls both.
+const IN_TURN: [Load; 6] = [
+    (Through::Grpc, 64, 1),
+    (Through::Tls, 64, 1),
+    (Through::Grpc, 64, 1),
+    (Through::Tls, 64, 1),
+    (Through::Grpc, 64, 16),
+    (Through::Tls, 64, 16),
+];
+
+const USUAL: [Load; 8] = [
+    (Through::Driver, 1, 1),
+    (Through::Driver, 64, 1),
+    (Through::Driver, 256, 1),
+    (Through::Driver, 64, 16),
+    (Through::Grpc, 1, 1),
+    (Through::Grpc, 64, 1),
+    (Through::Grpc, 256, 1),
+    (Through::Grpc, 64, 16),
+];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut arguments = env::args().skip(1);
+    let mut arguments = env::args().skip(1).peekable();
+    let loads = match arguments.next_if(|first| first == "--tls") {
+        Some(_) => IN_TURN.as_slice(),
+        None => USUAL.as_slice(),
+    };
     let seconds = arguments.next().unwrap_or_else(|| "5".to_owned());
     let span = Duration::from_secs(seconds.parse().context("SECONDS")?);
     let dir = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
@@ -37,17 +82,8 @@ async fn main() -> anyhow::Result<()> {
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10}",
         "way", "workers", "tasks/call", "calls/s", "results/s", "median", "99 %"
     );
-    for (grpc, workers, batch) in [
-        (false, 1, 1),
-        (false, 64, 1),
-        (false, 256, 1),
-        (false, 64, 16),
-        (true, 1, 1),
-        (true, 64, 1),
-        (true, 256, 1),
-        (true, 64, 16),
-    ] {
-        measure(&dir, span, (grpc, workers, batch)).await?;
+    for load in loads {
+        measure(&dir, span, *load).await?;
     }
     Ok(())
 }
@@ -55,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
 async fn measure(
     dir: &PathBuf,
     span: Duration,
-    (grpc, workers, batch): (bool, u32, usize),
+    (through, workers, batch): Load,
 ) -> anyhow::Result<()> {
     let dir = tempfile::tempdir_in(dir)?;
     let store = DiskStore::open(&dir.path().join("data"))?;
@@ -63,14 +99,17 @@ async fn measure(
         grants_per_sync: batch,
         ..Config::default()
     };
-    let face = Face::start(Box::new(store), config)?;
+    let (face, door) = serve(Box::new(store), (config, through), dir.path())?;
     face.create(&plan_of(TASKS)).await?;
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
     for number in 0..workers {
-        let way = match grpc {
-            true => Way::Grpc(WorkQueueClient::new(face.connect().await?)),
-            false => Way::Driver(face.driver.clone()),
+        let way = match through {
+            Through::Driver => Way::Driver(face.driver.clone()),
+            Through::Grpc | Through::Tls => {
+                let channel = door.endpoints().remove(0).connect().await?;
+                Way::Grpc(WorkQueueClient::new(door.door(channel)))
+            }
         };
         all.spawn(report_until(end, way, (number, batch)));
     }
@@ -84,13 +123,42 @@ async fn measure(
     let per_second = |number: usize| number as f64 / span.as_secs_f64();
     println!(
         "{:>8} {workers:>8} {batch:>12} {:>12.0} {:>12.0} {:>10.2?} {:>10.2?}",
-        if grpc { "gRPC" } else { "driver" },
+        match through {
+            Through::Driver => "driver",
+            Through::Grpc => "gRPC",
+            Through::Tls => "TLS",
+        },
         per_second(calls.len()),
         per_second(accepted),
         quantile(&calls, 0.5),
         quantile(&calls, 0.99),
     );
     face.stop().await
+}
+
+/// The server, and the way to it.
+fn serve(
+    store: Box<DiskStore>,
+    (config, through): (Config, Through),
+    dir: &Path,
+) -> anyhow::Result<(Face, DoorWay)> {
+    if through != Through::Tls {
+        let face = Face::start(store, config)?;
+        let way = DoorWay::Plain(format!("http://{}", face.address).parse()?);
+        return Ok((face, way));
+    }
+    install_crypto();
+    let mut join = None;
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let face = Face::behind(store, config, loopback, |address| {
+        let keys = Keys::open(Vault::of(dir), vec![address.to_string()], Clock::start())?;
+        join = keys.join(Role::Worker)?;
+        Ok(Gate::Guarded {
+            locks: Locks::Tokens(Arc::new(keys)),
+            require_token: true,
+        })
+    })?;
+    Ok((face, DoorWay::Joined(join.context("a join string")?)))
 }
 
 /// How many results were accepted, and how long each call took.

@@ -1,10 +1,12 @@
 //! A coordinator under many workers, each with a connection of its own on loopback; then a million
 //! results, a kill, and how long it takes to serve again.
 //!
-//! `cargo run --release -p tests --example many_workers -- [WORKERS] [SECONDS] [RESULTS] [DIR]`
+//! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS] [DIR]`
+//!
+//! With `--tls` every worker has TLS and a token.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -13,8 +15,9 @@ use std::{
 
 use anyhow::Context as _;
 use common::sync::{SyncReply, SyncRequest};
-use proto::v1::{
-    GetStatusRequest, Status, runs_client::RunsClient, work_queue_client::WorkQueueClient,
+use proto::{
+    door::{Door, Way},
+    v1::{GetStatusRequest, Status, runs_client::RunsClient, work_queue_client::WorkQueueClient},
 };
 use tests::{
     binaries::binaries,
@@ -26,7 +29,6 @@ use tokio::{
     task::JoinSet,
     time::{Instant as Tick, sleep_until},
 };
-use tonic::transport::{Channel, Endpoint};
 
 /// Every worker calls once in this time: 30 times as often as a coordinator of 10,000 workers asks.
 const PERIOD: Duration = Duration::from_secs(7);
@@ -36,7 +38,11 @@ const OPENING: usize = 256;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
+    let mut arguments: Vec<String> = env::args().skip(1).collect();
+    let tls = arguments.first().is_some_and(|first| first == "--tls");
+    if tls {
+        arguments.remove(0);
+    }
     let argument = |place: usize, usual: &str| {
         let given = arguments.get(place);
         given.cloned().unwrap_or_else(|| usual.to_owned())
@@ -47,22 +53,22 @@ async fn main() -> anyhow::Result<()> {
     let base = arguments.get(3).map_or_else(env::temp_dir, PathBuf::from);
     let dir = tempfile::tempdir_in(base)?;
 
-    let (process, url) = coordinator(dir.path(), results);
-    let mut fleet = connect(&url, workers, &process).await?;
+    let (process, ways) = coordinator(dir.path(), results, tls)?;
+    let mut fleet = connect(&ways.worker, workers, &process).await?;
     renew(&mut fleet, span).await?;
     println!("  coordinator memory: {}", memory(&process));
-    report(fleet, &url, results).await?;
+    report(fleet, &ways.operator, results).await?;
     println!("  coordinator memory: {}", memory(&process));
     drop(process);
 
     let start = Instant::now();
-    let (process, url) = coordinator(dir.path(), results);
+    let (process, ways) = coordinator(dir.path(), results, tls)?;
     println!(
         "served again {:.2?} after a kill -9, {:.2} s of one core",
         start.elapsed(),
         core_seconds(process.id()).map_or(f64::NAN, |(own, _)| own)
     );
-    let status = status(&url).await?;
+    let status = status(&ways.operator).await?;
     println!(
         "  {} of {} tasks done; coordinator memory: {}",
         status.tasks_done,
@@ -72,7 +78,13 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn coordinator(dir: &Path, results: u64) -> (Process, String) {
+/// How workers and operators reach the coordinator.
+struct Ways {
+    worker: Way,
+    operator: Way,
+}
+
+fn coordinator(dir: &Path, results: u64, tls: bool) -> anyhow::Result<(Process, Ways)> {
     let spec = *plan_of(results + results / 10).spec();
     let mut command = Command::new(&binaries().coordinator);
     command
@@ -83,13 +95,30 @@ fn coordinator(dir: &Path, results: u64) -> (Process, String) {
             spec.layout.name(),
         ])
         .args(["--task-cost", &spec.task_cost.to_string()])
-        .args(["--listen", "127.0.0.1:0", "--data-dir"])
+        .args(["--listen", "127.0.0.1:0", "--no-http", "--data-dir"])
         .arg(dir.join("data"));
+    if tls {
+        command.args(["--advertise", "127.0.0.1", "--require-token"]);
+    }
     let process = Process::start("the coordinator", &mut command);
     let line = process.stderr_line("listening on");
+    if tls {
+        process.stderr_line("QUEENS_JOIN");
+        let joined = |role: &str| -> anyhow::Result<Way> {
+            let text = fs::read_to_string(dir.join(format!("data/doors/{role}.join")))?;
+            Ok(Way::Joined(text.parse()?))
+        };
+        let (worker, operator) = (joined("worker")?, joined("operator")?);
+        return Ok((process, Ways { worker, operator }));
+    }
     let address = line.split("listening on ").nth(1).unwrap_or_default();
     let address = address.split(": ").next().unwrap_or_default();
-    (process, format!("http://{address}"))
+    let way = Way::Plain(format!("http://{address}").parse()?);
+    let ways = Ways {
+        worker: way.clone(),
+        operator: way,
+    };
+    Ok((process, ways))
 }
 
 fn memory(process: &Process) -> String {
@@ -101,7 +130,7 @@ fn memory(process: &Process) -> String {
 
 struct Member {
     worker: IdleWorker,
-    client: WorkQueueClient<Channel>,
+    client: WorkQueueClient<Door>,
 }
 
 impl Member {
@@ -118,16 +147,17 @@ impl Member {
 }
 
 /// Opens every connection and makes the first call on it.
-async fn connect(url: &str, workers: u32, process: &Process) -> anyhow::Result<Vec<Member>> {
+async fn connect(way: &Way, workers: u32, process: &Process) -> anyhow::Result<Vec<Member>> {
     let start = Instant::now();
     let opening = Arc::new(Semaphore::new(OPENING));
     let mut joining = JoinSet::new();
     for number in 0..workers {
-        let endpoint = Endpoint::from_shared(url.to_owned())?;
+        let endpoint = way.endpoints().remove(0);
+        let way = way.clone();
         let opening = Arc::clone(&opening);
         joining.spawn(async move {
             let _turn = opening.acquire().await?;
-            let client = WorkQueueClient::new(endpoint.connect().await?);
+            let client = WorkQueueClient::new(way.door(endpoint.connect().await?));
             let worker = IdleWorker::new(number);
             let mut member = Member { worker, client };
             let request = member.worker.renew();
@@ -178,8 +208,8 @@ async fn renew(fleet: &mut Vec<Member>, span: Duration) -> anyhow::Result<()> {
 }
 
 /// Every worker reports what it holds as fast as it can, until so many results are on disk.
-async fn report(fleet: Vec<Member>, url: &str, results: u64) -> anyhow::Result<()> {
-    let before = status(url).await?.tasks_done;
+async fn report(fleet: Vec<Member>, way: &Way, results: u64) -> anyhow::Result<()> {
+    let before = status(way).await?.tasks_done;
     let start = Instant::now();
     let mut reporting = JoinSet::new();
     for mut member in fleet {
@@ -194,7 +224,7 @@ async fn report(fleet: Vec<Member>, url: &str, results: u64) -> anyhow::Result<(
     }
     let done = loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
-        let done = status(url).await?.tasks_done;
+        let done = status(way).await?.tasks_done;
         if done >= results {
             break done;
         }
@@ -208,10 +238,10 @@ async fn report(fleet: Vec<Member>, url: &str, results: u64) -> anyhow::Result<(
     Ok(())
 }
 
-async fn status(url: &str) -> anyhow::Result<Status> {
-    let channel = Endpoint::from_shared(url.to_owned())?.connect().await?;
+async fn status(way: &Way) -> anyhow::Result<Status> {
+    let channel = way.endpoints().remove(0).connect().await?;
     let request = GetStatusRequest { run: None };
-    Ok(RunsClient::new(channel)
+    Ok(RunsClient::new(way.door(channel))
         .max_decoding_message_size(64 << 20)
         .get_status(request)
         .await?

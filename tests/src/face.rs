@@ -1,6 +1,6 @@
 //! A coordinator's gRPC face in this process, on a real port, with any store behind it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
 use common::{
@@ -36,14 +36,28 @@ pub struct Face {
 }
 
 impl Face {
-    /// Serves `store` on a free port.
+    /// Serves `store` on a free port of loopback, to everybody.
     pub fn start(store: Box<dyn Store>, config: Config) -> anyhow::Result<Self> {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self::behind(store, config, loopback, |_| {
+            Ok(Gate::Open(Principal::Loopback))
+        })
+    }
+
+    /// Serves `store` on a free port of `host`, to those whom the gate lets in; it is made once the
+    /// port is known.
+    pub fn behind(
+        store: Box<dyn Store>,
+        config: Config,
+        host: IpAddr,
+        gate: impl FnOnce(SocketAddr) -> anyhow::Result<Gate>,
+    ) -> anyhow::Result<Self> {
         let clock = Clock::start();
         let (driver, end) = Driver::start(Scheduler::new(config, 1), store, clock)?;
-        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let listener = bind(SocketAddr::new(host, 0))?;
         let address = listener.local_addr()?;
         let (close, closed) = oneshot::channel();
-        let server = Server::new(driver.clone(), clock, Gate::Open(Principal::Loopback));
+        let server = Server::new(driver.clone(), clock, gate(address)?);
         tokio::spawn(server.serve(listener, async { drop(closed.await) }));
         Ok(Self {
             driver,
