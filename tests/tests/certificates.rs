@@ -45,7 +45,10 @@ fn audit(file: &Path, more: &[&str]) -> End {
 
 fn check_failed(end: &End, part: &str) {
     assert_eq!(end.code, Some(3), "{end:#?}");
+    // Lines are broken at spaces.
     let all = format!("{}\n{}", end.stdout, end.stderr);
+    let words: Vec<_> = all.split_whitespace().collect();
+    let all = words.join(" ");
     assert!(all.contains(part), "'{part}' in {end:#?}");
     assert!(!all.contains("panicked"), "{end:#?}");
 }
@@ -86,6 +89,21 @@ fn a_run_is_certified_and_audited_by_anybody() {
         assert!(line.contains(" passed: "), "{line}");
     }
     assert!(end.stdout.contains("20 of "), "{end:#?}");
+    // What the certificate says of its result is shown, for what it is.
+    for stated in [
+        "second_counts not possible: ",
+        "journal passed: ",
+        "published passed: ",
+    ] {
+        assert!(
+            end.stdout.contains(&format!("stated     {stated}")),
+            "{end:#?}"
+        );
+    }
+    assert!(
+        end.stdout.lines().all(|line| line.chars().count() <= 80),
+        "{end:#?}"
+    );
     // The same seed draws the same.
     assert_eq!(audit(&file, &["--key", key]).stdout, end.stdout);
     check_failed(&audit(&file, &["--key", &"0".repeat(64)]), "FAILED: by key");

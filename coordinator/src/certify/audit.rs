@@ -89,21 +89,32 @@ fn finding(name: &'static str, right: Result<String, String>) -> Finding {
     }
 }
 
+/// What an audit tells as it goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// What was signed, once its signature is known to be right: what it says of the result is the
+    /// coordinator's word.
+    Signed(&'a Certificate),
+    /// What was found here.
+    Found(&'a Finding),
+}
+
 /// Checks the signature and the tree, and counts tasks drawn at random again. `told` hears of every
-/// finding as it comes.
+/// part as it comes.
 pub fn audit(
     (text, counts): (&str, &[u8]),
     options: &AuditOptions,
-    told: &mut dyn FnMut(&Finding),
+    told: &mut dyn FnMut(Part<'_>),
 ) -> Result<Outcome, AuditError> {
     let certificate = Certificate::read(text)?;
     let leaves = leaves::decode(counts)?;
+    told(Part::Signed(&certificate));
     let mut worst = Outcome::Passed;
     let mut tell = |finding: Finding| {
         if finding.outcome == Outcome::Failed {
             worst = Outcome::Failed;
         }
-        told(&finding);
+        told(Part::Found(&finding));
     };
     tell(signature(&certificate, options));
     let spec = certificate.spec()?;

@@ -15,7 +15,7 @@ use super::{
     leaves::{self, How, Leaf},
 };
 use crate::{
-    checks::most_wrong,
+    checks,
     ledger::{JournalEntry, Record, SymmetricCounts},
     store::{self, Checks, RunReport, VerifyError},
 };
@@ -89,7 +89,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
         half_turn: counts.map(|counts| counts.half_turn().to_string()),
         quarter_turn: counts.map(|counts| counts.quarter_turn().to_string()),
         seconds: report.elapsed_ms as f64 / 1000.0,
-        checks: checks(&report, (&checked, counts.as_ref()), &leaves),
+        checks: checks(&report, counts.as_ref()),
         workers: tally.shares.into_values().map(Sum::share).collect(),
         counts: leaves.len() as u64,
         merkle_root: hex(&leaves::root(
@@ -157,8 +157,8 @@ impl Tally {
             JournalEntry::Confirmed(record) => {
                 self.share(record).confirmed += 1;
                 if let Some(leaf) = self.leaves.get_mut(&units.start) {
-                    let better = |second: &How| second.worker == leaf.first.worker;
-                    // Another worker's word says more than the same one's.
+                    let better = |second: &How| second.principal == leaf.first.principal;
+                    // Another machine's word says more than the same one's.
                     if leaf.second.as_ref().is_none_or(better) {
                         leaf.second = Some(how(record));
                     }
@@ -214,98 +214,22 @@ fn how(record: &Record) -> How {
     }
 }
 
-fn check(name: &str, outcome: &str, reason: String) -> Check {
-    Check {
-        name: name.to_owned(),
-        outcome: outcome.to_owned(),
-        reason,
-    }
-}
-
-/// What was checked before this certificate was written. All of it passed, or was not possible:
-/// otherwise there is none.
-fn checks(
-    report: &RunReport,
-    (checked, counts): (&Checks, Option<&Counts>),
-    leaves: &[Leaf],
-) -> Vec<Check> {
-    let (passed, not_possible) = ("passed", "not_possible");
-    let symmetry = match counts {
-        Some(counts) => check(
-            "symmetry",
-            passed,
-            format!(
-                "{} solutions are fixed by a half turn and {} by a quarter turn, {}; Burnside's \
-                 formula holds, which cannot see an error that is a multiple of 8",
-                counts.half_turn(),
-                counts.quarter_turn(),
-                match checked.enumerated {
-                    true => "enumerated anew",
-                    false => "as published or counted at the end of the run",
-                }
-            ),
-        ),
-        None => check(
-            "symmetry",
-            not_possible,
-            "the symmetric solutions were never counted".to_owned(),
-        ),
+/// What the result proves, in the words in which the coordinator tells it. None of it failed:
+/// otherwise there is no certificate.
+fn checks(report: &RunReport, counts: Option<&Counts>) -> Vec<Check> {
+    let board = report.manifest.spec.board;
+    let published = report.checks.is_some_and(|checked| checked.published);
+    let symmetric = counts.copied().map(Ok);
+    let proofs = [
+        checks::of_counts(&report.evidence),
+        checks::of_journal(report.lines, report.tasks_done),
+        checks::of_total(board, symmetric.as_ref(), published.then_some(true)),
+        checks::not_possible(),
+    ];
+    let stated = |proof: checks::Check| Check {
+        name: proof.name.to_owned(),
+        outcome: proof.outcome.name().to_owned(),
+        reason: proof.reason,
     };
-    let published = match checked.published {
-        true => check(
-            "published",
-            passed,
-            "the total is the published one".to_owned(),
-        ),
-        false => check(
-            "published",
-            not_possible,
-            "nobody has published a total for this board".to_owned(),
-        ),
-    };
-    vec![
-        check(
-            "journal",
-            passed,
-            format!(
-                "{} lines: every check sum, link, task, unit and limit is right",
-                report.lines
-            ),
-        ),
-        check(
-            "sum",
-            passed,
-            format!("the {} counts add up to the total", leaves.len()),
-        ),
-        symmetry,
-        published,
-        second_counts(leaves),
-    ]
-}
-
-fn second_counts(leaves: &[Leaf]) -> Check {
-    let all = leaves.len() as u64;
-    let agreed = |leaf: &&Leaf| leaf.second.is_some();
-    let elsewhere = |leaf: &&Leaf| {
-        let second = leaf.second.as_ref();
-        second.is_some_and(|second| second.worker != leaf.first.worker)
-    };
-    let (twice, elsewhere) = (
-        leaves.iter().filter(agreed).count() as u64,
-        leaves.iter().filter(elsewhere).count() as u64,
-    );
-    let unconfirmed = all - elsewhere;
-    if elsewhere == 0 {
-        let reason = format!(
-            "no count was made a second time by another worker, {twice} of {all} by the same one"
-        );
-        return check("second_counts", "not_possible", reason);
-    }
-    let reason = format!(
-        "{twice} of {all} counts were made twice, {elsewhere} of them by another worker, and agree; \
-         if those were drawn at random, at most {} of the {unconfirmed} others are wrong with 95 % \
-         confidence",
-        most_wrong(unconfirmed, elsewhere)
-    );
-    check("second_counts", "passed", reason)
+    proofs.into_iter().flatten().map(stated).collect()
 }

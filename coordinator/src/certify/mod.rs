@@ -11,7 +11,7 @@ pub mod foreign;
 mod leaves;
 mod make;
 
-pub use audit::{AuditError, AuditOptions, Finding, Outcome, audit};
+pub use audit::{AuditError, AuditOptions, Finding, Outcome, Part, audit};
 pub use certificate::{BadCertificate, Certificate, Check, Share, public_key};
 pub use leaves::BadCounts;
 pub use make::{Certified, CertifyError, certify};

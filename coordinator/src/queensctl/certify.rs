@@ -13,11 +13,11 @@ use worker::{config::Threads, memory::MemorySize};
 
 use super::output::print;
 use crate::{
-    certify::{self, AuditOptions as How, CertifyError, Finding, Outcome},
+    certify::{self, AuditOptions as How, Certificate, CertifyError, Finding, Outcome, Part},
     exit::Exit,
     name::RunName,
     store::{self, VerifyError},
-    text::{plural, tell, thousands},
+    text::{labelled, plural, tell, thousands},
 };
 
 /// Options of `certify`.
@@ -117,9 +117,12 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
     let text = read(&options.file, |path| fs::read_to_string(path))?;
     let counts = read(&counts_of(&options.file), |path| fs::read(path))?;
     let mut printed = Ok(());
-    let outcome = certify::audit((&text, &counts), &how, &mut |finding| {
+    let outcome = certify::audit((&text, &counts), &how, &mut |part| {
         if printed.is_ok() {
-            printed = print(&line(finding));
+            printed = print(&match part {
+                Part::Signed(certificate) => stated(certificate),
+                Part::Found(finding) => found(finding),
+            });
         }
     })
     .with_context(|| format!("{}", options.file.display()));
@@ -134,13 +137,36 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
     }
 }
 
-fn line(finding: &Finding) -> String {
+/// What a certificate says of itself and of its result.
+fn stated(certificate: &Certificate) -> String {
+    let of = format!(
+        "N = {}, method {}, {} solutions, run {}, {} by {}",
+        certificate.n,
+        certificate.layout,
+        thousands(certificate.solutions.parse().unwrap_or_default()),
+        certificate.run,
+        plural(certificate.counts, "count"),
+        plural(certificate.workers.len(), "worker"),
+    );
+    let checks = certificate.checks.iter().map(|check| {
+        let outcome = match check.outcome.as_str() {
+            "not_possible" => "not possible",
+            other => other,
+        };
+        let text = format!("{} {outcome}: {}", check.name, check.reason);
+        labelled("stated", &text)
+    });
+    let lines: Vec<_> = std::iter::once(labelled("of", &of)).chain(checks).collect();
+    lines.join("\n")
+}
+
+fn found(finding: &Finding) -> String {
     let outcome = match finding.outcome {
         Outcome::Passed => "passed",
         Outcome::Failed => "FAILED",
         Outcome::NotPossible => "not possible",
     };
-    format!("{:<10} {outcome}: {}", finding.name, finding.text)
+    labelled(finding.name, &format!("{outcome}: {}", finding.text))
 }
 
 fn counts_of(certificate: &Path) -> PathBuf {

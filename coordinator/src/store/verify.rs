@@ -189,8 +189,9 @@ pub fn verify_run(
     }
     let reading = Lock::shared(&layout)?;
     let live = matches!(reading, Reading::WhileWritten);
+    let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
     let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
-    let mut audit = Audit::new(&found, None)?;
+    let mut audit = Audit::new(&found, draw)?;
     audit.read(visit)?;
     let report = RunReport {
         live,
@@ -496,7 +497,7 @@ impl Checks {
             };
             write!(
                 f,
-                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source}, \
+                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
                  agree by Burnside's formula",
                 counts.unique(),
                 counts.half_turn(),
