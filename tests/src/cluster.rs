@@ -95,17 +95,25 @@ impl Cluster {
 
     /// The same with more arguments.
     pub fn worker_with(&self, name: &str, more: &[&str]) -> Process {
+        self.worker_at(&self.url(), name, more)
+    }
+
+    /// The same at another URL, behind which the coordinator is.
+    pub fn worker_at(&self, url: &str, name: &str, more: &[&str]) -> Process {
+        let slow = ["--threads", "1", "--kernel", "scalar"];
+        self.start_worker(url, name, &[&slow, more].concat())
+    }
+
+    /// Starts a worker with the best kernel on two threads.
+    pub fn quick_worker(&self, url: &str, name: &str) -> Process {
+        self.start_worker(url, name, &["--threads", "2"])
+    }
+
+    fn start_worker(&self, url: &str, name: &str, more: &[&str]) -> Process {
         let mut command = Command::new(&binaries().worker);
         command
-            .args([
-                "--coordinator",
-                &self.url(),
-                "--threads",
-                "1",
-                "--kernel",
-                "scalar",
-            ])
-            .args(["--memory", "1GiB", "--name", name, "--spool"])
+            .args(["--coordinator", url, "--memory", "1GiB"])
+            .args(["--name", name, "--spool"])
             .arg(self.dir.path().join(name))
             .args(more);
         Process::start(name, &mut command)

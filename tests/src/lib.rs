@@ -7,4 +7,5 @@ pub mod http;
 pub mod load;
 pub mod pki;
 pub mod process;
+pub mod recorder;
 pub mod sim;
