@@ -16,6 +16,15 @@ ends:
     yes > /dev/null & one=$!; yes > /dev/null & two=$!; trap "kill $one $two" EXIT; \
     QUEENS_ENDS=250 cargo test -p tests --test bad_day every_end -- --nocapture
 
+# 200 kill -9 of the coordinator and 200 of workers over one run of more than 20,000 tasks.
+kills:
+    QUEENS_KILLS=200 cargo test --release -p tests --test kills -- --nocapture
+
+# A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
+liar:
+    cargo build --release --workspace
+    python3 tests/foreign/show.py
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check
