@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    hjoin::{HJoin, KeyMaker, Keys, Part},
+    hjoin::{KeyMaker, Keys, Part},
     qjoin::QJoin,
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) struct HalfBoards {
 
 impl HalfBoards {
     /// Begins a frame that asks for row sets of these ranks. The members of a crew count their boards,
-    /// unless they are few, at most `most`, and held.
+    /// unless these are at most `most`, and held.
     ///
     /// # Errors
     /// `Cancelled` when `on_done`, which is called now and then, breaks.
@@ -54,7 +54,7 @@ impl HalfBoards {
         if let Some(held) = self.held.take() {
             self.spare = held;
         }
-        if self.hold(maker, most.min(HJoin::SHORT_LIST)) {
+        if self.hold(maker, most) {
             return Ok(());
         }
         let next = AtomicUsize::new(self.whole.start);
@@ -88,6 +88,16 @@ impl HalfBoards {
     fn hold(&mut self, maker: &impl HalfBoardMaker, most: usize) -> bool {
         let keys = &mut self.spare;
         keys.clear();
+        let pairs: usize = self.whole.clone().map(|rank| maker.pairs(rank)).sum();
+        if pairs > most {
+            for rank in self.whole.clone() {
+                maker.make_some(rank, keys);
+            }
+            if keys.len() > most / 64 {
+                return false;
+            }
+            keys.clear();
+        }
         self.starts.clear();
         self.starts.push(0);
         for rank in self.whole.clone() {
@@ -198,6 +208,13 @@ pub(crate) trait HalfBoardMaker: Sync {
         self.quarters(rank, &mut |left, right| {
             self.qjoin().join(left, right, self.mask(), keys);
         });
+    }
+
+    /// The pairs of quarter boards that they are made of.
+    fn pairs(&self, rank: usize) -> usize {
+        let mut pairs = 0;
+        self.quarters(rank, &mut |left, right| pairs += left.len() * right.len());
+        pairs
     }
 
     /// How many there are.

@@ -89,8 +89,9 @@ fn four_bytes(contested: u64, most: usize) -> bool {
     most >= LONG_LISTS && contested.count_ones() as usize <= 32 + most
 }
 
-/// Bits for the cells of lists that are long.
-pub(super) const LONG_LISTS: usize = 17;
+/// Bits for the cells of lists so long that memory decides: of shorter ones, whose rests have more bits
+/// only if there are few pairs to test, finer grids would take longer than they save.
+pub(super) const LONG_LISTS: usize = 21;
 
 /// From so many times the least cycles on more bits are not tried, unless rests are still long ones.
 const HOPELESS: f64 = 1.25;

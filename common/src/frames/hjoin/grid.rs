@@ -15,8 +15,8 @@ use super::{
     lanes::Lanes,
     layout::{ByteTables, Order},
     rotate::{Rotation, rotate},
-    scatter::{ByRow, Scatter, Spare},
-    sort::{self, FindRows, Rows, Scratch, SortRow},
+    scatter::{self, ByRow, Scatter, Spare},
+    sort::{self, FindRows, Lists, Rows, Scratch, SortRow},
 };
 use crate::{
     crew::{self, OnDone},
@@ -105,7 +105,7 @@ pub(super) struct Sorting {
 
 #[derive(Debug, Default)]
 struct Sorter {
-    /// Of a group as it is made, then of a row.
+    /// Of a group, as it is made.
     keys: Vec<u64>,
     by_row: ByRow,
     scratch: Scratch,
@@ -152,7 +152,8 @@ impl Sorting {
         by_row.clear(rows.len());
         let scatter = Scatter {
             order,
-            is_wanted: &vec![true; rows.len()],
+            is_wanted: None,
+            is_long: false,
             keys: typical.keys,
             to: by_row,
             spare: &self.spare,
@@ -177,12 +178,12 @@ impl Sorting {
         &mut self,
         kernel: Kernel,
         order: (Order, &ByteTables),
-        is_wanted: &[bool],
+        (rows, is_wanted): (usize, Option<&[bool]>),
         maker: &dyn KeyMaker,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
         for member in &mut self.members {
-            member.by_row.clear(is_wanted.len());
+            member.by_row.clear(rows);
         }
         let (next, spare) = (AtomicUsize::new(0), &self.spare);
         let scattered = crew::run(&mut self.members, on_done, |member, tell| {
@@ -196,6 +197,7 @@ impl Sorting {
                 let scatter = Scatter {
                     order,
                     is_wanted,
+                    is_long: maker.keys() >= scatter::LONG,
                     keys: &member.keys,
                     to: &mut member.by_row,
                     spare,
@@ -214,14 +216,7 @@ impl Sorting {
         part: Part<'_, '_, W>,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
-        let split = |member: &'m mut Sorter| {
-            let Sorter {
-                keys,
-                by_row,
-                scratch,
-            } = member;
-            (&*by_row, (keys, scratch))
-        };
+        let split = |member: &'m mut Sorter| (&member.by_row, &mut member.scratch);
         let (by_row, mut members): (Vec<&ByRow>, Vec<_>) =
             self.members.iter_mut().map(split).unzip();
         let length = |row| by_row.iter().map(|own| own.length(row)).sum::<usize>();
@@ -237,13 +232,15 @@ impl Sorting {
         });
         let jobs = Mutex::new(jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let sorted = crew::run(&mut members, on_done, |(keys, scratch), tell| {
+        let sorted = crew::run(&mut members, on_done, |scratch, tell| {
+            let mut keys = Vec::new();
             while let Some((row, start, offsets, rests)) = next() {
                 keys.clear();
-                by_row.iter().for_each(|own| own.read(row, keys));
+                by_row.iter().for_each(|own| own.read(row, &mut keys));
+                let lists = side_by_side(&keys);
                 let sort = SortRow {
                     order,
-                    keys,
+                    keys: &lists,
                     offsets,
                     start,
                     rests,
@@ -264,6 +261,13 @@ impl Sorting {
             member.by_row.give_back(&mut self.spare);
         }
     }
+}
+
+/// The first list with one from the middle, and so on.
+fn side_by_side<'a>(lists: &[&'a [u64]]) -> Vec<Lists<'a>> {
+    let (first, second) = lists.split_at(lists.len().div_ceil(2));
+    let second = second.iter().copied().chain(std::iter::repeat(&[][..]));
+    first.iter().copied().zip(second).collect()
 }
 
 /// Without what the members return.
@@ -298,8 +302,7 @@ impl<W: Rest> Grid<W> {
 
     /// Room for the offsets of all cells and for so many rests.
     fn room(&mut self, order: Order, keys: usize) -> (&mut [u32], &mut [W]) {
-        let cells = 1 << (order.major_bits + order.minor_bits);
-        self.offsets.resize(cells + 1, 0);
+        self.offsets.resize(order.cells() + 1, 0);
         if self.rests.len() < keys + SLACK {
             // Not twice as much as is needed, and nothing to copy.
             self.rests.clear();
@@ -324,13 +327,16 @@ impl<W: Rest> Grid<W> {
         let (mut offsets, mut rests) = self.room(order.0, maker.keys());
         let ends = sorting.divide(kernel, order, &numbers, maker, rounds);
         let (mut is_wanted, mut start) = (vec![false; numbers.len()], 0);
+        let all = ends.len() == 1;
         let (mut filled, mut first) = (ControlFlow::Continue(()), 0);
         for end in ends {
             let rows = &numbers[first..end];
             first = end;
             is_wanted.fill(false);
             rows.iter().for_each(|&row| is_wanted[row] = true);
-            filled = sorting.scatter(kernel, order, &is_wanted, maker, on_done);
+            let is_wanted = (!all).then_some(&is_wanted[..]);
+            let rows_of = (numbers.len(), is_wanted);
+            filled = sorting.scatter(kernel, order, rows_of, maker, on_done);
             if filled.is_continue() {
                 let offsets = offsets.split_off_mut(..rows.len() * columns);
                 let part = Part {

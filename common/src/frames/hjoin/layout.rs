@@ -193,6 +193,11 @@ impl Order {
         }
     }
 
+    /// How many cells there are.
+    pub(super) fn cells(self) -> usize {
+        1 << (self.major_bits + self.minor_bits)
+    }
+
     /// The order of what is left of keys when these bits of them are moved together, all that it
     /// speaks of among them.
     pub(super) fn within(self, bits: u64) -> Self {

@@ -60,11 +60,13 @@ impl Tables {
         } else {
             (other.list, one)
         };
-        // SAFETY: the caller vouches for the lists.
-        let all = unsafe { std::slice::from_raw_parts(probes.list.0, probes.list.1) };
-        if all.len() < FEW_PROBES || all.len() * sliced.1 < FEW_PAIRS {
-            // SAFETY: as above.
-            tally.pairs += unsafe { few::<L, W>(all, sliced) };
+        let few_probes = probes.list.1;
+        if few_probes < FEW_PROBES || few_probes * sliced.1 < FEW_PAIRS {
+            // SAFETY: the caller vouches for the lists.
+            tally.pairs += unsafe {
+                let probes = std::slice::from_raw_parts(probes.list.0, few_probes);
+                few::<L, W>(probes, sliced)
+            };
             return;
         }
         let mut at = 0;
@@ -81,11 +83,11 @@ impl Tables {
                         self.banded_blocks::<L::Half, W, 1>(bits, rest, &probes, half)
                     }
                 } else if rest.1 > keys_a_block::<L>() {
-                    self.blocks::<L, W, ABREAST>(rest_bits, rest, all, whole)
+                    self.blocks::<L, W, ABREAST>(rest_bits, rest, probes.list, whole)
                 } else if rest.1 > keys_a_block::<L::Half>() {
-                    self.blocks::<L, W, 1>(rest_bits, rest, all, whole)
+                    self.blocks::<L, W, 1>(rest_bits, rest, probes.list, whole)
                 } else {
-                    self.blocks::<L::Half, W, 1>(rest_bits, rest, all, half)
+                    self.blocks::<L::Half, W, 1>(rest_bits, rest, probes.list, half)
                 }
             };
         }
@@ -98,7 +100,7 @@ impl Tables {
         &mut self,
         bits: u32,
         keys: List<W>,
-        probes: &[W],
+        probes: List<W>,
         zeros: &mut Zeros<L>,
     ) -> usize {
         let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
@@ -172,7 +174,7 @@ impl Tables {
             // SAFETY: the caller vouches for the probes, and bands end one after the other; the masks
             // and the tables were written just now.
             unsafe {
-                let band = std::slice::from_raw_parts(probes.list.0.add(start), end - start);
+                let band = (probes.list.0.add(start), end - start);
                 let masks = *masks.add(pattern.into());
                 add_band::<L, W, BLOCKS>(bits, band, (tables.cast_const(), masks), zeros);
             }
@@ -320,12 +322,12 @@ pub(super) unsafe fn load_words<L: Lanes, W: Rest>(keys: *const W, word: usize) 
 #[inline(always)]
 unsafe fn add_band<L: Lanes, W: Rest, const BLOCKS: usize>(
     bits: u32,
-    band: &[W],
+    band: List<W>,
     (tables, masks): (*const [L; BLOCKS], [L; BLOCKS]),
     zeros: &mut Zeros<L>,
 ) {
     let (first, last) = (masks[0].is_full(), masks[BLOCKS - 1].is_full());
-    if band.is_empty() || first && last {
+    if band.1 == 0 || first && last {
         return;
     }
     let unmasked = |mask: L| keys_a_block::<L>() as u64 - sum_of(mask.add_ones(L::zero()));
@@ -363,7 +365,7 @@ unsafe fn zeros_by_groups<
     const MASKED: bool,
 >(
     bits: u32,
-    probes: &[W],
+    probes: List<W>,
     (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
     zeros: &mut Zeros<L>,
 ) -> usize {
@@ -428,7 +430,7 @@ struct AddZeros<
     const BLOCKS: usize,
     const MASKED: bool,
 > {
-    probes: &'a [W],
+    probes: List<W>,
     /// The first row; the tables of all groups follow.
     tables: *const [L; STRIDE],
     masks: [L; BLOCKS],
@@ -449,15 +451,21 @@ impl<
     #[inline(always)]
     fn run<Same: Lanes>(self) -> usize {
         let at_a_time = 8 / BLOCKS;
-        let (whole, left) = (self.probes.len() / at_a_time, self.probes.len() % at_a_time);
+        let (whole, left) = (self.probes.1 / at_a_time, self.probes.1 % at_a_time);
         let added = if left == 0 { 0 } else { at_a_time - left };
-        let mut last = [W::default(); 8];
-        last[..left].copy_from_slice(&self.probes[whole * at_a_time..]);
+        // Read as a whole: copying a few would be a call.
+        // SAFETY: lists have some to spare.
+        let last = unsafe {
+            let last = self.probes.0.add(whole * at_a_time);
+            last.cast::<[W; 8]>().read_unaligned()
+        };
+        let last: [W; 8] =
+            std::array::from_fn(|at| if at < left { last[at] } else { W::default() });
         let tables = (self.tables, self.masks);
         let mut ones = self.zeros.ones;
         // One loop for both, so that what is in it is compiled once.
         let lists = [
-            (self.probes.as_ptr(), whole),
+            (self.probes.0, whole),
             (last.as_ptr(), usize::from(left > 0)),
         ];
         for (mut probes, chunks) in lists {
@@ -473,7 +481,7 @@ impl<
             }
         }
         self.zeros.ones = ones;
-        self.zeros.bits += ((self.probes.len() + added) * BLOCKS * keys_a_block::<L>()) as u64;
+        self.zeros.bits += ((self.probes.1 + added) * BLOCKS * keys_a_block::<L>()) as u64;
         added
     }
 }

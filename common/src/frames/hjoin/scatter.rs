@@ -1,7 +1,8 @@
 //! The first step of sorting a long list: its keys by rows of cells, as they are made.
 //!
-//! Nobody knows before how many keys a row will have, so each is a chain of blocks. Keys go to memory
-//! a whole line at a time and past the caches: lines that are written as a whole need not be read first.
+//! Nobody knows before how many keys a row will have, so each is a chain of blocks. Keys go there a whole
+//! line at a time, those of long lists past the caches: lines that are written as a whole need not be
+//! read first.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use super::{
     Work,
     lanes::{Lanes, Line},
     layout::{ByteTables, Order},
-    sort::{Apart, Places},
+    sort::{Apart, Places, each},
 };
 
 /// Short enough that the last ones of all rows are little beside a long list.
@@ -33,7 +34,8 @@ impl Spare {
 /// Keys by row, in no order within one, and whatever one thread needs to put them there.
 #[derive(Debug, Default)]
 pub(super) struct ByRow {
-    /// For each row, the keys that make no whole line yet.
+    /// For each row, its last keys: a line goes to its block when the next one begins, since it is read
+    /// as a whole, and the last word of it has reached the cache by then.
     pending: Vec<Line>,
     /// How many keys each row has.
     lengths: Vec<u32>,
@@ -66,20 +68,19 @@ impl ByRow {
         self.lengths[row] as usize
     }
 
-    /// Adds the keys of a row.
-    pub(super) fn read(&self, row: usize, keys: &mut Vec<u64>) {
+    /// Adds the keys of a row, as they lie in memory.
+    pub(super) fn read<'a>(&'a self, row: usize, keys: &mut Vec<&'a [u64]>) {
         let length = self.length(row);
-        let (mut lines, pending) = (length / Line::WORDS, length % Line::WORDS);
+        let mut lines = length.saturating_sub(1) / Line::WORDS;
+        keys.push(&self.pending[row].0[..length - lines * Line::WORDS]);
         let mut block = self.last[row];
         while lines > 0 {
             let in_block = (lines - 1) % LINES_A_BLOCK + 1;
             let (chunk, start) = place(block);
-            let block_lines = &self.chunks[chunk][start..start + in_block];
-            keys.extend_from_slice(Line::words(block_lines));
+            keys.push(Line::words(&self.chunks[chunk][start..start + in_block]));
             block = self.before[block as usize];
             lines -= in_block;
         }
-        keys.extend_from_slice(&self.pending[row].0[..pending]);
     }
 
     /// A new last block of `row`.
@@ -111,11 +112,16 @@ pub(super) fn memory_bytes(keys: u64, rows: u64, threads: u64) -> u64 {
     lines * size_of::<Line>() as u64 + 4 * blocks + 8 * threads * rows
 }
 
+/// Keys from which on a list does not stay in the caches until its rows are read.
+pub(super) const LONG: usize = 1 << 20;
+
 /// Adding keys.
 pub(super) struct Scatter<'a> {
     pub(super) order: (Order, &'a ByteTables),
-    /// By row, whether its keys are to be added.
-    pub(super) is_wanted: &'a [bool],
+    /// By row, whether its keys are to be added; all, if there is none.
+    pub(super) is_wanted: Option<&'a [bool]>,
+    /// Whether they are some of [`LONG`] or more.
+    pub(super) is_long: bool,
     pub(super) keys: &'a [u64],
     pub(super) to: &'a mut ByRow,
     pub(super) spare: &'a Spare,
@@ -126,29 +132,58 @@ impl Work for Scatter<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { to, .. } = self;
+        match (self.is_wanted, self.is_long) {
+            (None, true) => self.add::<L, true>(|_| true),
+            (None, false) => self.add::<L, false>(|_| true),
+            (Some(is_wanted), _) => self.add::<L, true>(|row| is_wanted[row]),
+        }
+    }
+}
+
+impl Scatter<'_> {
+    #[inline(always)]
+    fn add<L: Lanes, const STREAM: bool>(self, is_wanted: impl Fn(usize) -> bool) {
+        let Self { to, spare, .. } = self;
         let apart = Apart::new::<L>(self.order);
         let (rows, _) = Places::cells(apart).halves();
-        for &key in self.keys {
+        assert!(to.lengths.len() >= rows.len() && to.pending.len() >= rows.len());
+        let (first, second) = self.keys.split_at(self.keys.len() / 2);
+        each!(first, second, |_, key| {
             let row = apart.place::<L>(key, rows);
-            if !self.is_wanted[row] {
-                continue;
-            }
-            let at = to.lengths[row] as usize;
-            to.lengths[row] += 1;
-            let pending = &mut to.pending[row];
-            pending.0[at % Line::WORDS] = key;
-            if at % Line::WORDS == Line::WORDS - 1 {
-                let line = at / Line::WORDS % LINES_A_BLOCK;
-                let pending = *pending;
-                if line == 0 {
-                    to.add_block(row, self.spare);
+            if is_wanted(row) {
+                // SAFETY: there are so many rows.
+                let at = unsafe { *to.lengths.get_unchecked(row) } as usize;
+                if at % Line::WORDS == 0 && at > 0 {
+                    to.flush::<L, STREAM>(row, at / Line::WORDS - 1, spare);
                 }
-                let (chunk, start) = place(to.last[row]);
-                // SAFETY: the end of all streams comes below, before anybody reads.
-                unsafe { L::stream(&pending, &mut to.chunks[chunk][start + line]) };
+                // SAFETY: as above.
+                unsafe {
+                    to.pending.get_unchecked_mut(row).0[at % Line::WORDS] = key;
+                    *to.lengths.get_unchecked_mut(row) += 1;
+                }
             }
+        });
+        if STREAM {
+            L::end_streams();
         }
-        L::end_streams();
+    }
+}
+
+impl ByRow {
+    /// Moves the pending keys of a row to its last block, where they are line `line` of the row.
+    #[inline(always)]
+    fn flush<L: Lanes, const STREAM: bool>(&mut self, row: usize, line: usize, spare: &Spare) {
+        let line = line % LINES_A_BLOCK;
+        if line == 0 {
+            self.add_block(row, spare);
+        }
+        let (chunk, start) = place(self.last[row]);
+        let (from, to) = (&self.pending[row], &mut self.chunks[chunk][start + line]);
+        if STREAM {
+            // SAFETY: the end of all streams comes before anybody reads.
+            unsafe { L::stream(from, to) };
+        } else {
+            *to = *from;
+        }
     }
 }

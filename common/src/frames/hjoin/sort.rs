@@ -20,32 +20,41 @@ pub(super) struct Scratch {
     split: split::Scratch,
 }
 
+/// Two lists of keys to go through side by side.
+pub(super) type Lists<'a> = (&'a [u64], &'a [u64]);
+
 /// Of one place, for the first and the second half of a list: how many keys it has, and then where
 /// the next of them goes.
 type Counters = [u32; 2];
 
-/// Does `$visit` for all keys, taken from both halves in turns, given the half, the number of the key
-/// in it, and the key. Not a closure: one with several calls is not inlined, and compiled for no
-/// instruction set.
+/// Does `$visit` for all keys of two lists, taken from both in turns, given which list and the key. Not a
+/// closure: one with several calls is not inlined, and compiled for no instruction set.
 macro_rules! each {
-    ($keys:expr, |$half:pat_param, $at:pat_param, $key:pat_param| $visit:block) => {
-        let (first, second) = $keys.split_at($keys.len() / 2);
-        for (at, (&first, &second)) in first.iter().zip(second).enumerate() {
+    ($first:expr, $second:expr, |$half:pat_param, $key:pat_param| $visit:block) => {
+        let (first, second): (&[u64], &[u64]) = ($first, $second);
+        let both = first.len().min(second.len());
+        for (&first, &second) in first.iter().zip(second) {
             {
-                let ($half, $at, $key) = (0, at, first);
+                let ($half, $key) = (0, first);
                 $visit
             }
             {
-                let ($half, $at, $key) = (1, at, second);
+                let ($half, $key) = (1, second);
                 $visit
             }
         }
-        if let Some(&last) = second.get(first.len()) {
-            let ($half, $at, $key) = (1, first.len(), last);
+        let (half, left) = if both < first.len() {
+            (0, &first[both..])
+        } else {
+            (1, &second[both..])
+        };
+        for &key in left {
+            let ($half, $key) = (half, key);
             $visit
         }
     };
 }
+pub(super) use each;
 
 /// The most memory, in bytes, that sorting so many keys into so many cells takes for a while.
 pub(super) fn memory_bytes(keys: u64, cells: u64) -> u64 {
@@ -195,15 +204,21 @@ pub(super) fn sort<L: Lanes, W: Rest>(
     let (end, offsets) = offsets.split_last_mut().expect("one more than cells");
     *end = offset(keys.len());
     let to = (&mut scratch.counters, offsets);
-    sort_into::<L, W>(apart, Places::cells(apart), keys, to, rests);
+    sort_into::<L, W>(
+        apart,
+        Places::cells(apart),
+        &[keys.split_at(keys.len() / 2)],
+        to,
+        rests,
+    );
 }
 
-/// Sorts `keys` into `rests` by place; `offsets` become where each place starts.
+/// Sorts `keys`, wherever they lie, into `rests` by place; `offsets` become where each place starts.
 #[inline(always)]
 fn sort_into<L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
-    keys: &[u64],
+    keys: &[Lists<'_>],
     (counters, offsets): (&mut Vec<Counters>, &mut [u32]),
     rests: &mut [W],
 ) {
@@ -215,7 +230,8 @@ fn sort_into<L: Lanes, W: Rest>(
 /// One row of a list, whose rows were told apart before: the columns are left to sort by.
 pub(super) struct SortRow<'a, W> {
     pub(super) order: (Order, &'a ByteTables),
-    pub(super) keys: &'a [u64],
+    /// Its keys, some here, some there.
+    pub(super) keys: &'a [Lists<'a>],
     /// Become where each cell starts in the list; the row starts at `start`.
     pub(super) offsets: &'a mut [u32],
     pub(super) start: usize,
@@ -276,20 +292,24 @@ fn cleared<T: Clone + Default>(elements: &mut Vec<T>, length: usize) -> &mut [T]
 fn count<'a, L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
-    keys: &[u64],
+    keys: &[Lists<'_>],
     (counters, offsets): (&'a mut Vec<Counters>, &mut [u32]),
     rests: &[W],
 ) -> &'a mut [Counters] {
     let counters = cleared(counters, places.len());
-    let pairs_a_line = size_of::<Line>() / (2 * size_of::<W>());
-    each!(keys, |half, at, key| {
-        if half == 0 && at % pairs_a_line == 0 {
-            L::prefetch(rests.as_ptr().wrapping_add(2 * at));
-        }
-        // SAFETY: there are so many places.
-        let counters = unsafe { counters.get_unchecked_mut(apart.place::<L>(key, places)) };
-        counters[half] += 1;
-    });
+    let keys_a_line = size_of::<Line>() / size_of::<W>();
+    let (rests, mut at) = (rests.as_ptr(), 0_usize);
+    for (first, second) in keys {
+        each!(first, second, |half, key| {
+            at += 1;
+            if at.is_multiple_of(keys_a_line) {
+                L::prefetch(rests.wrapping_add(at));
+            }
+            // SAFETY: there are so many places.
+            let counters = unsafe { counters.get_unchecked_mut(apart.place::<L>(key, places)) };
+            counters[half] += 1;
+        });
+    }
     assert_eq!(offsets.len(), counters.len());
     let mut sum = 0;
     for (offset, place) in offsets.iter_mut().zip(places.in_order()) {
@@ -309,18 +329,21 @@ fn count<'a, L: Lanes, W: Rest>(
 unsafe fn put<L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
-    keys: &[u64],
+    keys: &[Lists<'_>],
     (counters, rests): (&mut [Counters], &mut [W]),
 ) {
-    assert!(counters.len() == places.len() && rests.len() >= keys.len());
-    each!(keys, |half, _, key| {
-        // SAFETY: there are so many places.
-        let counters = unsafe { counters.get_unchecked_mut(apart.place::<L>(key, places)) };
-        let at = counters[half] as usize;
-        counters[half] += 1;
-        // SAFETY: a counter starts after as many keys as come before those it counted.
-        unsafe { *rests.get_unchecked_mut(at) = apart.rest::<L, W>(key) };
-    });
+    let all: usize = keys.iter().map(|(a, b)| a.len() + b.len()).sum();
+    assert!(counters.len() == places.len() && rests.len() >= all);
+    for (first, second) in keys {
+        each!(first, second, |half, key| {
+            // SAFETY: there are so many places.
+            let counters = unsafe { counters.get_unchecked_mut(apart.place::<L>(key, places)) };
+            let at = counters[half] as usize;
+            counters[half] += 1;
+            // SAFETY: a counter starts after as many keys as come before those it counted.
+            unsafe { *rests.get_unchecked_mut(at) = apart.rest::<L, W>(key) };
+        });
+    }
 }
 
 #[inline(always)]
