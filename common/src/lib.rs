@@ -47,6 +47,7 @@ pub mod plan;
 pub mod rows;
 pub mod run;
 pub mod sample;
+mod simd;
 pub mod symmetric;
 pub mod sync;
 pub mod tally;

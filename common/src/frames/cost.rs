@@ -10,8 +10,8 @@
 //! costs, because they decide where tasks begin.
 
 use super::{
+    frame::FramesOfA,
     geometry::Kind,
-    plan::Row,
     sets::{Sets, elements},
 };
 use crate::board::Board;
@@ -120,7 +120,7 @@ impl Costs {
     }
 
     /// Microseconds of the frame of `row` with columns `c` of R, of rank `c_rank`.
-    pub(super) fn of(&self, row: &Row, c_rank: usize, sets: &Sets) -> f64 {
+    pub(super) fn of(&self, row: &FramesOfA, c_rank: usize, sets: &Sets) -> f64 {
         Self::of_lengths(self.lengths(row, c_rank, sets))
     }
 
@@ -131,7 +131,7 @@ impl Costs {
     }
 
     /// Estimated lengths of the lists of half boards.
-    pub(super) fn lengths(&self, row: &Row, c_rank: usize, sets: &Sets) -> (f64, f64) {
+    pub(super) fn lengths(&self, row: &FramesOfA, c_rank: usize, sets: &Sets) -> (f64, f64) {
         let full = (1 << self.side) - 1;
         let top_queens = row.top_queens();
         let a = sets.of_size(top_queens)[row.a];
@@ -180,7 +180,7 @@ impl Costs {
     }
 
     /// The half boards of one row set of a frame of `row`, on average.
-    pub(super) fn row_set_keys(&self, row: &Row, sets: &Sets) -> f64 {
+    pub(super) fn row_set_keys(&self, row: &FramesOfA, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(row, row.first_c, sets);
         let tops = match row.kind {
             Kind::Even | Kind::TypeOne => sets.count(row.queens) - row.a,

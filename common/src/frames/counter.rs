@@ -6,12 +6,13 @@ use std::{
 };
 
 use super::{
+    frame::Frame,
     geometry::Kind,
     halves::HalfBoards,
     hjoin::{HJoin, Side},
     memory::Budget,
     parts::{Bottoms, Parts, Tops},
-    plan::{Division, Frame},
+    plan::Division,
     qjoin::QJoin,
     shelf::Shelf,
     weight::{Share, Shares},

@@ -12,6 +12,7 @@
 
 mod cost;
 mod counter;
+mod frame;
 mod geometry;
 mod halves;
 pub mod hjoin;

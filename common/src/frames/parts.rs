@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{
+    frame::Frame,
     geometry::{Geometry, Kind, Quadrant},
     halves::HalfBoardMaker,
-    plan::{Division, Frame},
+    plan::Division,
     qjoin::QJoin,
     quarter::Quarter,
     sets::elements,

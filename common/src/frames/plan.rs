@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{
     cost::Costs,
+    frame::{Frame, FramesOfA},
     geometry::{Geometry, Kind},
     quarter::MAKER_BYTES,
     sets::Sets,
@@ -16,63 +17,12 @@ use crate::{
 /// The smallest board that this method divides.
 const LEAST_N: u8 = 4;
 
-/// A unit: the columns that the top half (and so the bottom half) of the board uses on either side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    /// The board's middle.
-    pub(crate) kind: Kind,
-    /// #C, the number of queens in quadrant R; as many as in P, or one more for type II.
-    pub(crate) queens: u32,
-    /// Rank of A, the columns of P, among the sets of their size.
-    pub(crate) a: usize,
-    /// Rank of C, the columns of R, among the sets of their size.
-    pub(crate) c: usize,
-}
-
-impl Frame {
-    /// #A, the number of queens in quadrant P.
-    pub(crate) fn top_queens(&self) -> u32 {
-        top_queens(self.kind, self.queens)
-    }
-}
-
-impl Row {
-    /// What decides the sizes of a frame's lists but for the columns themselves.
-    fn class(&self) -> (Kind, u32) {
-        (self.kind, self.queens)
-    }
-
-    /// #A, the number of queens in quadrant P.
-    pub(super) fn top_queens(&self) -> u32 {
-        top_queens(self.kind, self.queens)
-    }
-}
-
-fn top_queens(kind: Kind, queens: u32) -> u32 {
-    match kind {
-        Kind::Even | Kind::TypeOne => queens,
-        Kind::TypeTwo => queens - 1,
-    }
-}
-
-/// All frames of one A: consecutive ranks of C.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) kind: Kind,
-    pub(super) queens: u32,
-    pub(super) a: usize,
-    /// The rank of the first C.
-    pub(super) first_c: usize,
-    /// The index of the first unit.
-    pub(super) first_unit: u64,
-}
-
 /// The frames of one board: by kind (type I before type II), number of queens, A and C.
 #[derive(Debug)]
 pub struct Division {
     side: u32,
     sets: Sets,
-    rows: Vec<Row>,
+    rows: Vec<FramesOfA>,
     units: u64,
     costs: Costs,
     /// The first unit of each task and its cost in microseconds; after the last, the number of units.
@@ -169,7 +119,7 @@ impl Division {
 
     /// Memory for the quarter lists of any frame of a class, in bytes, as estimated.
     pub(crate) fn quarter_bytes(&self, class: (Kind, u32)) -> u64 {
-        let lists = |row: &Row| {
+        let lists = |row: &FramesOfA| {
             let list = |size| self.costs.quarter_boards(size, &self.sets);
             let (upper, lower) = (list(row.top_queens()), list(row.queens));
             // P and S are held once for each middle queen, and once without it.
@@ -193,7 +143,7 @@ impl Division {
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    fn rows_of(&self, class: (Kind, u32)) -> impl Iterator<Item = &Row> {
+    fn rows_of(&self, class: (Kind, u32)) -> impl Iterator<Item = &FramesOfA> {
         self.rows.iter().filter(move |row| row.class() == class)
     }
 
@@ -249,7 +199,7 @@ impl Division {
     }
 
     /// The row that a unit is in, and the rank of its C.
-    fn row_and_c(&self, unit: u64) -> (&Row, usize) {
+    fn row_and_c(&self, unit: u64) -> (&FramesOfA, usize) {
         assert!(unit < self.units, "unit {unit} of {}", self.units);
         let row = &self.rows[self.rows.partition_point(|row| row.first_unit <= unit) - 1];
         let offset = usize::try_from(unit - row.first_unit).expect("fewer than 12870 sets C");
@@ -259,7 +209,7 @@ impl Division {
     /// The index of this frame, if it is a unit.
     #[cfg(test)]
     pub(crate) fn unit(&self, frame: &Frame) -> Option<u64> {
-        let name = |row: &Row| (row.kind, row.queens, row.a);
+        let name = |row: &FramesOfA| (row.kind, row.queens, row.a);
         let wanted = (frame.kind, frame.queens, frame.a);
         let at = self
             .rows
@@ -392,12 +342,12 @@ fn whole(estimate: f64) -> u64 {
 }
 
 /// All rows in natural order, and the number of units.
-fn rows(board: Board, sets: &Sets) -> (Vec<Row>, u64) {
+fn rows(board: Board, sets: &Sets) -> (Vec<FramesOfA>, u64) {
     let side = u32::from(board.n()) / 2;
     let mut rows = Vec::new();
     let mut units = 0;
     let mut add = |kind, queens, a, ranks: Range<usize>| {
-        rows.push(Row {
+        rows.push(FramesOfA {
             kind,
             queens,
             a,

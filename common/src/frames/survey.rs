@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use super::{
+    frame::Frame,
     geometry::{Kind, Quadrant},
     halves::HalfBoardMaker,
     parts::{Bottoms, Parts, Tops},
-    plan::{Division, Frame},
+    plan::Division,
     qjoin::QJoin,
     shelf::Shelf,
 };

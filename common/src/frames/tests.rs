@@ -3,10 +3,11 @@
 use std::{cell::Cell, collections::BTreeMap, num::NonZeroU16, ops::ControlFlow, sync::Arc};
 
 use super::{
+    frame::Frame,
     geometry::Kind,
     halves::HalfBoardMaker,
     parts::{Bottoms, Parts, Tops},
-    plan::{Division, Frame},
+    plan::Division,
     qjoin::QJoin,
     shelf::Shelf,
 };

@@ -7,7 +7,6 @@ mod counter;
 mod division;
 mod ground;
 mod kernel;
-mod lanes;
 mod prefix;
 mod stream;
 

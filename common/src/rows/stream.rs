@@ -10,50 +10,11 @@
 
 use std::ops::ControlFlow;
 
-use super::{
-    ground::{Ground, Root},
-    kernel::Tick,
-};
-use crate::board::Board;
+use super::ground::{Ground, Root};
+use crate::{board::Board, simd::States};
 
-/// The vector operations of one instruction set on lanes of 32 bits.
-///
-/// # Safety
-/// Every method may use the instruction set that the type stands for: a value must exist only where
-/// the CPU has it. `load` and `append` touch `WIDTH` elements from the pointer on.
-pub(super) trait Lanes: Copy {
-    /// Lanes in a vector.
-    const WIDTH: usize;
-    /// Rows looked at beyond the one a child is made for, 1 to 3: a child that leaves one of them
-    /// without a free square is dropped. Two take 10 % of the placements away, three 18 %, and
-    /// each costs a few instructions: worth it where one instruction serves many lanes.
-    const AHEAD: usize;
-    /// A vector.
-    type Vector: Copy;
-    /// One flag a lane.
-    type Mask: Copy;
-
-    unsafe fn splat(self, value: u32) -> Self::Vector;
-    unsafe fn load(self, from: *const u32) -> Self::Vector;
-    unsafe fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The lowest set bit of every lane.
-    unsafe fn lowest(self, a: Self::Vector) -> Self::Vector;
-    /// `(a | b) << by` in every lane, bits beyond the lane dropped.
-    unsafe fn or_shift_up(self, a: Self::Vector, b: Self::Vector, by: u32) -> Self::Vector;
-    /// `(a | b) >> by` in every lane.
-    unsafe fn or_shift_down(self, a: Self::Vector, b: Self::Vector, by: u32) -> Self::Vector;
-    /// `a & !(b | c)`.
-    unsafe fn without(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    unsafe fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Lanes that are not zero.
-    unsafe fn nonzero(self, a: Self::Vector) -> Self::Mask;
-    /// Lanes in both.
-    unsafe fn both(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// How many lanes are flagged.
-    unsafe fn count(self, mask: Self::Mask) -> usize;
-    /// Writes the flagged lanes of `a` next to each other, then whatever fills the vector.
-    unsafe fn append(self, to: *mut u32, a: Self::Vector, mask: Self::Mask);
-}
+/// What [`count`] is told of progress with, and stopped by.
+pub(super) type Tick<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
 /// Elements in a chunk. A multiple of every `WIDTH`; large enough that stores have reached the
 /// cache before their stack is read again (64 is 15 % slower), small enough that the busy stacks
@@ -100,7 +61,7 @@ impl Stack {
     /// Makes the lanes beyond the top harmless: no square to try, so nothing stays, and no column
     /// left, so no child lives.
     #[inline(always)]
-    fn blank<L: Lanes>(&mut self) {
+    fn blank<L: States>(&mut self) {
         let beyond = self.len..self.len + L::WIDTH;
         self.columns[beyond.clone()].fill(0);
         self.free[beyond].fill(0);
@@ -132,9 +93,9 @@ impl Stacks {
 /// `tick` is told how many queens were placed since it was called before, and may stop the search.
 ///
 /// # Safety
-/// As for [`Lanes`].
+/// As for [`States`].
 #[inline(always)]
-pub(super) unsafe fn count<L: Lanes>(
+pub(super) unsafe fn count<L: States>(
     lanes: L,
     stacks: &mut Stacks,
     ground: &Ground,
@@ -226,9 +187,9 @@ fn push_roots(stack: &mut Stack, ground: &Ground, roots: &[Root]) {
 /// queen is a solution: those are counted instead, and their number is returned.
 ///
 /// # Safety
-/// As for [`Lanes`].
+/// As for [`States`].
 #[inline(always)]
-unsafe fn place<L: Lanes, const AHEAD: usize>(
+unsafe fn place<L: States, const AHEAD: usize>(
     lanes: L,
     stack: &mut Stack,
     next: &mut Stack,

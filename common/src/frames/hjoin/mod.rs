@@ -7,31 +7,10 @@
 //! leaf, where only the other bits are left to test. The lists of large leaves are sorted by a few of
 //! those, X3, so that much is passed over there (`bands`).
 
-mod bands;
-mod choose;
-#[cfg(test)]
-pub(crate) mod fault;
-mod gather;
 mod grid;
-mod keys;
-mod lanes;
+mod join;
 mod layout;
 mod leaf;
-mod planes;
-mod rotate;
-mod scalar;
-mod scatter;
-mod sort;
-mod sparse;
-mod split;
-mod walk;
-
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-#[cfg(target_arch = "aarch64")]
-mod neon;
 
 #[cfg(test)]
 mod tests;
@@ -39,48 +18,35 @@ mod tests;
 use std::{collections::HashMap, ops::ControlFlow};
 
 use self::{
-    bands::Limits,
-    choose::{Chooser, LONG_LISTS},
-    gather::{Buffer, SLACK, TILE},
-    grid::{Grid, Rest, Sorting},
-    keys::{Slices, Typical},
-    lanes::Lanes,
-    layout::{ByteTables, Layout, Order, most_cell_bits},
-    leaf::Tables,
-    sort::Scratch,
-    sparse::{Sparse, SparseJoin, SparsePairs, SparseRows},
-    walk::{Gathered, Walk, WalkTiles},
+    grid::{
+        gather::{SLACK, TILE},
+        scatter,
+        sort::{self, Scratch},
+        sorting::Sorting,
+    },
+    join::parts::Buffers,
+    layout::{
+        choose::{Chooser, LONG_LISTS},
+        keys::{Slices, Typical},
+        order::ByteTables,
+        roles::{KeyLayout, most_cell_bits},
+        x3::Limits,
+    },
 };
 use crate::{
     count::CountError,
-    crew,
     kernel::{Kernel, KernelName},
 };
 
-pub use keys::{KeyMaker, Keys};
-pub use layout::Side;
-
-/// Told the fraction of a join done since the call before (they add up to one); `Break` stops it.
-pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
-
-/// Pairs between two calls of [`OnProgress`]: a few milliseconds.
-const PAIRS_A_CALL: usize = 1 << 30;
-
-/// One of the two lists that a half of a frame is divided into, each weighted on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Half boards whose row set lies strictly inside its bounds: nearly all of them, kept in a
-    /// grid.
-    Inner,
-    /// Half boards whose row set lies on a bound: few, or none, kept in a plain list.
-    Bound,
-}
-
-impl Part {
-    /// So many keys that going through them once for every row of a grid takes a fraction of a
-    /// second; a longer list belongs into a grid, whatever it is of.
-    pub const MOST_BOUND_KEYS: usize = 1 << 16;
-}
+#[cfg(test)]
+pub(crate) use self::leaf::fault;
+pub use self::{
+    join::{parts::Part, progress::OnProgress},
+    layout::{
+        keys::{KeyMaker, Keys},
+        roles::Side,
+    },
+};
 
 /// Pairs of keys up to which a join is too short for several threads: some milliseconds.
 const PAIRS_OF_ONE: usize = 1 << 32;
@@ -97,10 +63,10 @@ pub struct HJoin {
     pairs_of_one: usize,
     /// In how many rounds long lists are sorted.
     rounds: usize,
-    layout: Layout,
+    layout: KeyLayout,
     chooser: Chooser,
     /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
-    chosen: HashMap<[u32; 2], (Layout, u32)>,
+    chosen: HashMap<[u32; 2], (KeyLayout, u32)>,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -111,23 +77,6 @@ pub struct HJoin {
     sorting: Sorting,
     /// For kernels without an instruction that takes keys apart: of the top and the bottom list.
     apart: [ByteTables; 2],
-}
-
-#[derive(Debug, Default)]
-struct Buffers<W> {
-    /// The inner parts, by side.
-    grids: [Grid<W>; 2],
-    /// The parts on a bound, by side.
-    bounds: [Sparse<W>; 2],
-    members: Vec<Member<W>>,
-}
-
-/// What each thread needs.
-#[derive(Debug, Default)]
-struct Member<W> {
-    gathered: Box<Gathered<W>>,
-    candidates: [Buffer<W>; 2],
-    tables: Tables,
 }
 
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
@@ -154,7 +103,7 @@ impl HJoin {
             pairs_of_one: PAIRS_OF_ONE,
             rounds: 1,
             // What empty byte tables are of.
-            layout: Layout::undivided(0),
+            layout: KeyLayout::undivided(0),
             chooser: Chooser::default(),
             chosen: HashMap::new(),
             short: Buffers::new(threads),
@@ -231,7 +180,7 @@ impl HJoin {
     }
 
     /// A layout chosen for lists like these before, or chosen now.
-    fn layout_for(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) -> Layout {
+    fn layout_for(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) -> KeyLayout {
         let lengths = [about(top.number()), about(bottom.number())];
         if let Some((chosen, uses)) = self.chosen.get_mut(&lengths) {
             let layout = chosen.with_rest_of(contested);
@@ -319,7 +268,7 @@ impl HJoin {
         let buffers = if rest == 8 { 24 } else { 160 };
         let gathered = rest * (both.min(2 * TILE as u64 * row) / 2 + buffers * SLACK as u64);
         let rests = rest * (both + 4 * SLACK as u64);
-        rests + sorting + threads * gathered + 2 * Layout::most_offset_bytes(keys, keys)
+        rests + sorting + threads * gathered + 2 * KeyLayout::most_offset_bytes(keys, keys)
     }
 
     /// Replaces one part of one half's keys: at most 2^31 of them.
@@ -366,233 +315,3 @@ const MOST_USES: u32 = 8;
 
 /// Keys, of both lists together, up to which lists are short.
 const SHORT: usize = 1 << 15;
-
-impl<W: Rest> Buffers<W> {
-    fn new(threads: usize) -> Self {
-        let mut members = Vec::new();
-        members.resize_with(threads, Member::default);
-        Self {
-            grids: Default::default(),
-            bounds: Default::default(),
-            members,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.grids.iter_mut().for_each(Grid::clear);
-        self.bounds.iter_mut().for_each(Sparse::clear);
-    }
-
-    fn set(
-        &mut self,
-        kernel: Kernel,
-        (side, part): (Side, Part),
-        order: (Order, &ByteTables),
-        keys: Keys<'_>,
-        (rounds, scratch, sorting): (usize, &mut Scratch, &mut Sorting),
-        progress: OnProgress<'_>,
-    ) -> ControlFlow<()> {
-        let (grid, bound) = (
-            &mut self.grids[side as usize],
-            &mut self.bounds[side as usize],
-        );
-        match (part, keys) {
-            (Part::Inner, Keys::List(keys)) => {
-                let to = Sorted::Grid(grid, scratch);
-                dispatch(kernel, Fill { to, order, keys });
-            }
-            (Part::Inner, Keys::Made(maker)) => {
-                let list = (maker, rounds);
-                return grid.fill_made(kernel, order, list, sorting, &mut |_| progress(0.0));
-            }
-            (Part::Bound, Keys::List(keys)) => {
-                let to = Sorted::Sparse(bound);
-                dispatch(kernel, Fill { to, order, keys });
-            }
-            (Part::Bound, Keys::Made(maker)) => {
-                let mut keys = Vec::with_capacity(maker.keys());
-                (0..maker.groups()).for_each(|group| maker.make(group, &mut keys));
-                let (to, keys) = (Sorted::Sparse(bound), &keys);
-                dispatch(kernel, Fill { to, order, keys });
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn join(
-        &mut self,
-        kernel: Kernel,
-        parts: (Part, Part),
-        layout: Layout,
-        (limits, pairs_of_one): (Limits, usize),
-        progress: OnProgress<'_>,
-    ) -> Result<u64, CountError> {
-        // As many members as lists of these lengths are worth.
-        let crew = |members: usize, top: usize, bottom: usize| {
-            let is_short = top.saturating_mul(bottom) <= pairs_of_one;
-            if is_short { 1 } else { members }
-        };
-        let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
-        let members = &mut self.members[..];
-        let (side, few, many) = match parts {
-            (Part::Inner, Part::Inner) if top.is_empty() || bottom.is_empty() => {
-                return nothing(progress);
-            }
-            (Part::Inner, Part::Inner) => {
-                let walk = Walk::new((layout, limits), top, bottom);
-                let steps = walk.steps() as f64;
-                let crew = crew(members.len(), top.len(), bottom.len());
-                let on_done = &mut |done: u64| progress(done as f64 / steps);
-                let results = crew::run(&mut members[..crew], on_done, |member, tell| {
-                    let Member {
-                        gathered, tables, ..
-                    } = member;
-                    let walk = &walk;
-                    dispatch(
-                        kernel,
-                        WalkTiles {
-                            walk,
-                            gathered,
-                            tables,
-                            tell,
-                        },
-                    )
-                });
-                return sum(results);
-            }
-            (Part::Bound, Part::Bound) => {
-                let (top, bottom) = (few_tops, few_bottoms);
-                let join = SparsePairs {
-                    top,
-                    bottom,
-                    progress,
-                };
-                return dispatch(kernel, join);
-            }
-            (Part::Bound, Part::Inner) => (Side::Top, few_tops, bottom),
-            (Part::Inner, Part::Bound) => (Side::Bottom, few_bottoms, top),
-        };
-        if few.is_empty() || many.is_empty() {
-            return nothing(progress);
-        }
-        let join = SparseJoin::new((layout, side), few, many);
-        let steps = f64::from(join.steps());
-        let crew = crew(members.len(), few.len(), many.len());
-        let on_done = &mut |done: u64| progress(done as f64 / steps);
-        let results = crew::run(&mut members[..crew], on_done, |member, tell| {
-            let Member {
-                candidates: gathered,
-                tables,
-                ..
-            } = member;
-            let join = &join;
-            dispatch(
-                kernel,
-                SparseRows {
-                    join,
-                    gathered,
-                    tables,
-                    tell,
-                },
-            )
-        });
-        sum(results)
-    }
-}
-
-/// No pairs at all.
-fn nothing(progress: OnProgress<'_>) -> Result<u64, CountError> {
-    match progress(1.0) {
-        ControlFlow::Continue(()) => Ok(0),
-        ControlFlow::Break(()) => Err(CountError::Cancelled),
-    }
-}
-
-fn sum(results: ControlFlow<(), Vec<Result<u64, CountError>>>) -> Result<u64, CountError> {
-    let ControlFlow::Continue(results) = results else {
-        return Err(CountError::Cancelled);
-    };
-    results.into_iter().try_fold(0_u64, |sum, part| {
-        sum.checked_add(part?).ok_or(CountError::Overflow)
-    })
-}
-
-/// Work whose inner loops are written for any instruction set.
-trait Work {
-    type Result;
-
-    /// Does it; reached only where the instruction set of `L` is there.
-    fn run<L: Lanes>(self) -> Self::Result;
-}
-
-fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
-    match kernel.name() {
-        KernelName::Scalar => work.run::<scalar::Words>(),
-        // SAFETY: a `Kernel` exists only after its features were seen on this CPU.
-        #[cfg(target_arch = "x86_64")]
-        KernelName::Avx2 => unsafe { on_avx2(work) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        KernelName::Avx512 => unsafe { on_avx512(work) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        KernelName::Neon => unsafe { on_neon(work) },
-        #[cfg(target_arch = "x86_64")]
-        KernelName::Neon => unreachable!("no kernel of another architecture exists"),
-        #[cfg(target_arch = "aarch64")]
-        KernelName::Avx2 | KernelName::Avx512 => {
-            unreachable!("no kernel of another architecture exists")
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        KernelName::Avx2 | KernelName::Avx512 | KernelName::Neon => {
-            unreachable!("no kernel of another architecture exists")
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-#[inline(never)]
-fn on_avx2<W: Work>(work: W) -> W::Result {
-    work.run::<avx2::Avx2>()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-#[inline(never)]
-fn on_avx512<W: Work>(work: W) -> W::Result {
-    work.run::<avx512::Avx512>()
-}
-
-#[cfg(target_arch = "aarch64")]
-#[target_feature(enable = "neon")]
-#[inline(never)]
-fn on_neon<W: Work>(work: W) -> W::Result {
-    work.run::<neon::Neon>()
-}
-
-/// Taking the keys of a list apart.
-struct Fill<'a, W> {
-    to: Sorted<'a, W>,
-    order: (Order, &'a ByteTables),
-    keys: &'a [u64],
-}
-
-/// Where the keys go.
-enum Sorted<'a, W> {
-    Grid(&'a mut Grid<W>, &'a mut Scratch),
-    Sparse(&'a mut Sparse<W>),
-}
-
-impl<W: Rest> Work for Fill<'_, W> {
-    type Result = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        match self.to {
-            Sorted::Grid(grid, scratch) => grid.fill::<L>(self.order, self.keys, scratch),
-            Sorted::Sparse(list) => list.fill::<L>(self.order, self.keys),
-        }
-    }
-}

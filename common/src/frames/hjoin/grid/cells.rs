@@ -1,0 +1,123 @@
+//! The two-sided grid: a list of keys sorted by the patterns of its most contested bits.
+
+use std::ops::ControlFlow;
+
+use super::{
+    gather::{Row, SLACK},
+    sort::{self, FindRows, Rows, Scratch},
+    sorting::{RowsToFill, Sorting},
+};
+use crate::{
+    crew::OnDone,
+    frames::hjoin::layout::{
+        keys::KeyMaker,
+        order::{ByteTables, Order},
+    },
+    kernel::Kernel,
+    simd::{Lanes, Rest, dispatch},
+};
+
+/// A list sorted by cell.
+#[derive(Debug, Default)]
+pub(crate) struct Grid<W> {
+    /// Cell c holds the rests `offsets[c]..offsets[c + 1]`.
+    offsets: Vec<u32>,
+    /// All rests by cell, then [`SLACK`] more.
+    rests: Vec<W>,
+}
+
+impl<W: Rest> Grid<W> {
+    /// Sorts `keys`, at most `u32::MAX` of them, into cells.
+    #[inline(always)]
+    pub(crate) fn fill<L: Lanes>(
+        &mut self,
+        order: (Order, &ByteTables),
+        keys: &[u64],
+        scratch: &mut Scratch,
+    ) {
+        let to = self.room(order.0, keys.len());
+        sort::sort::<L, W>(order, keys, to, scratch);
+    }
+
+    /// Room for the offsets of all cells and for so many rests.
+    fn room(&mut self, order: Order, keys: usize) -> (&mut [u32], &mut [W]) {
+        self.offsets.resize(order.cells() + 1, 0);
+        if self.rests.len() < keys + SLACK {
+            // Not twice as much as is needed, and nothing to copy.
+            self.rests.clear();
+            self.rests.reserve_exact(keys + SLACK);
+            self.rests.resize(keys + SLACK, W::default());
+        }
+        (&mut self.offsets, &mut self.rests)
+    }
+
+    /// Sorts the keys that `maker` makes, at most `u32::MAX` of them, into cells, in so many rounds: all
+    /// keys are made in each, but only those of some rows are held while these are sorted. `Break` when
+    /// `on_done`, which is called now and then, breaks: the grid is empty then.
+    pub(crate) fn fill_made(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        (maker, rounds): (&dyn KeyMaker, usize),
+        sorting: &mut Sorting,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        let Rows { numbers, columns } = dispatch(kernel, FindRows(order));
+        let (mut offsets, mut rests) = self.room(order.0, maker.keys());
+        let ends = sorting.divide(kernel, order, &numbers, maker, rounds);
+        let (mut is_wanted, mut start) = (vec![false; numbers.len()], 0);
+        let all = ends.len() == 1;
+        let (mut filled, mut first) = (ControlFlow::Continue(()), 0);
+        for end in ends {
+            let rows = &numbers[first..end];
+            first = end;
+            is_wanted.fill(false);
+            rows.iter().for_each(|&row| is_wanted[row] = true);
+            let is_wanted = (!all).then_some(&is_wanted[..]);
+            let rows_of = (numbers.len(), is_wanted);
+            filled = sorting.scatter(kernel, order, rows_of, maker, on_done);
+            if filled.is_continue() {
+                let offsets = offsets.split_off_mut(..rows.len() * columns);
+                let part = RowsToFill {
+                    rows,
+                    columns,
+                    offsets: offsets.expect("some for every row"),
+                    start: &mut start,
+                    rests: &mut rests,
+                };
+                filled = sorting.sort_rows(kernel, order, part, on_done);
+            }
+            sorting.give_back();
+            if filled.is_break() {
+                break;
+            }
+        }
+        offsets[offsets.len() - 1] = sort::offset(start);
+        if filled.is_break() {
+            self.clear();
+        }
+        filled
+    }
+
+    /// Forgets the keys.
+    pub(crate) fn clear(&mut self) {
+        self.offsets.clear();
+    }
+
+    /// The number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.offsets.last().map_or(0, |&keys| keys as usize)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The row of major pattern `major`, whose minor patterns have `minor_bits` bits: as the grid
+    /// was filled.
+    #[inline(always)]
+    pub(crate) fn row(&self, major: usize, minor_bits: u32) -> Row<'_, W> {
+        let offsets = &self.offsets[major << minor_bits..=(major + 1) << minor_bits];
+        Row::new(&self.rests, offsets)
+    }
+}

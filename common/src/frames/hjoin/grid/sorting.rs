@@ -1,0 +1,206 @@
+//! Sorting a long list into a grid: by rows first, then every row on its own, by all threads of a crew.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    scatter::{self, ByRow, Scatter, Spare},
+    sort::{Lists, Scratch, SortRow},
+};
+use crate::{
+    crew::{self, OnDone},
+    frames::hjoin::layout::{
+        keys::{KeyMaker, Keys, Typical},
+        order::{ByteTables, Order},
+    },
+    kernel::Kernel,
+    simd::{Rest, dispatch},
+};
+
+/// What sorting a long list takes beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Sorting {
+    spare: Spare,
+    /// What each thread needs.
+    members: Vec<Sorter>,
+}
+
+#[derive(Debug, Default)]
+struct Sorter {
+    /// Of a group, as it is made.
+    keys: Vec<u64>,
+    by_row: ByRow,
+    scratch: Scratch,
+}
+
+impl Sorting {
+    /// On so many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        let (spare, mut members) = (Spare::default(), Vec::new());
+        members.resize_with(threads, Sorter::default);
+        Self { spare, members }
+    }
+}
+
+/// Some rows of a grid that is being filled.
+pub(super) struct RowsToFill<'a, 'b, W> {
+    /// Their numbers.
+    pub(super) rows: &'a [usize],
+    pub(super) columns: usize,
+    /// For all their cells.
+    pub(super) offsets: &'a mut [u32],
+    /// How many keys the rows before them have; becomes how many these have as well.
+    pub(super) start: &'a mut usize,
+    /// For their keys and those of the rows after them.
+    pub(super) rests: &'a mut &'b mut [W],
+}
+
+impl Sorting {
+    /// Divides the rows, in their order, into parts with about as many keys each; returns where each
+    /// ends. Rows for patterns with few bits have many times more keys than others.
+    pub(super) fn divide(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        rows: &[usize],
+        maker: &dyn KeyMaker,
+        parts: usize,
+    ) -> Vec<usize> {
+        if parts == 1 {
+            return vec![rows.len()];
+        }
+        let Sorter { keys, by_row, .. } = &mut self.members[0];
+        let typical = Typical::new(Keys::Made(maker), keys);
+        by_row.clear(rows.len());
+        let scatter = Scatter {
+            order,
+            is_wanted: None,
+            is_long: false,
+            keys: typical.keys,
+            to: by_row,
+            spare: &self.spare,
+        };
+        dispatch(kernel, scatter);
+        let all = typical.keys.len();
+        let (mut ends, mut before) = (Vec::new(), 0);
+        for (at, &row) in rows.iter().enumerate() {
+            before += by_row.length(row);
+            if before * parts > all * (ends.len() + 1) {
+                ends.push(at + 1);
+            }
+        }
+        ends.truncate(parts - 1);
+        ends.push(rows.len());
+        self.give_back();
+        ends
+    }
+
+    /// Makes all keys and puts those of rows that are wanted into these.
+    pub(super) fn scatter(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        (rows, is_wanted): (usize, Option<&[bool]>),
+        maker: &dyn KeyMaker,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        for member in &mut self.members {
+            member.by_row.clear(rows);
+        }
+        let (next, spare) = (AtomicUsize::new(0), &self.spare);
+        let scattered = crew::run(&mut self.members, on_done, |member, tell| {
+            loop {
+                let group = next.fetch_add(1, Relaxed);
+                if group >= maker.groups() || tell.done(0).is_break() {
+                    break;
+                }
+                member.keys.clear();
+                maker.make(group, &mut member.keys);
+                let scatter = Scatter {
+                    order,
+                    is_wanted,
+                    is_long: maker.keys() >= scatter::LONG,
+                    keys: &member.keys,
+                    to: &mut member.by_row,
+                    spare,
+                };
+                dispatch(kernel, scatter);
+            }
+        });
+        done(scattered)
+    }
+
+    /// Sorts every one of these rows.
+    pub(super) fn sort_rows<'m, W: Rest>(
+        &'m mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        part: RowsToFill<'_, '_, W>,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        let split = |member: &'m mut Sorter| (&member.by_row, &mut member.scratch);
+        let (by_row, mut members): (Vec<&ByRow>, Vec<_>) =
+            self.members.iter_mut().map(split).unzip();
+        let length = |row| by_row.iter().map(|own| own.length(row)).sum::<usize>();
+        let jobs = part
+            .rows
+            .iter()
+            .zip(part.offsets.chunks_exact_mut(part.columns));
+        let jobs = jobs.map(|(&row, offsets)| {
+            let own = part.rests.split_off_mut(..length(row));
+            let own = own.expect("there are as many keys as the maker says");
+            *part.start += own.len();
+            (row, *part.start - own.len(), offsets, own)
+        });
+        let jobs = Mutex::new(jobs);
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let sorted = crew::run(&mut members, on_done, |scratch, tell| {
+            let mut keys = Vec::new();
+            while let Some((row, start, offsets, rests)) = next() {
+                keys.clear();
+                by_row.iter().for_each(|own| own.read(row, &mut keys));
+                let lists = side_by_side(&keys);
+                let sort = SortRow {
+                    order,
+                    keys: &lists,
+                    offsets,
+                    start,
+                    rests,
+                    scratch,
+                };
+                dispatch(kernel, sort);
+                if tell.done(0).is_break() {
+                    break;
+                }
+            }
+        });
+        done(sorted)
+    }
+
+    /// Gives all memory of the rows back.
+    pub(super) fn give_back(&mut self) {
+        for member in &mut self.members {
+            member.by_row.give_back(&mut self.spare);
+        }
+    }
+}
+
+/// The first list with one from the middle, and so on.
+fn side_by_side<'a>(lists: &[&'a [u64]]) -> Vec<Lists<'a>> {
+    let (first, second) = lists.split_at(lists.len().div_ceil(2));
+    let second = second.iter().copied().chain(std::iter::repeat(&[][..]));
+    first.iter().copied().zip(second).collect()
+}
+
+/// Without what the members return.
+fn done(results: ControlFlow<(), Vec<()>>) -> ControlFlow<()> {
+    match results {
+        ControlFlow::Continue(_) => ControlFlow::Continue(()),
+        ControlFlow::Break(()) => ControlFlow::Break(()),
+    }
+}

@@ -1,0 +1,233 @@
+//! The parts of both halves, and joining one of each.
+
+use std::ops::ControlFlow;
+
+use super::{
+    progress::OnProgress,
+    sparse::{Sparse, SparseJoin, SparsePairs, SparseRows},
+    walk::{Gathered, Walk, WalkTiles},
+};
+use crate::{
+    count::CountError,
+    crew,
+    frames::hjoin::{
+        grid::{cells::Grid, gather::Buffer, sort::Scratch, sorting::Sorting},
+        layout::{
+            keys::Keys,
+            order::{ByteTables, Order},
+            roles::{KeyLayout, Side},
+            x3::Limits,
+        },
+        leaf::sliced::Tables,
+    },
+    kernel::Kernel,
+    simd::{Rest, Set, Work, dispatch},
+};
+
+/// One of the two lists that a half of a frame is divided into, each weighted on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Half boards whose row set lies strictly inside its bounds: nearly all of them, kept in a
+    /// grid.
+    Inner,
+    /// Half boards whose row set lies on a bound: few, or none, kept in a plain list.
+    Bound,
+}
+
+impl Part {
+    /// So many keys that going through them once for every row of a grid takes a fraction of a
+    /// second; a longer list belongs into a grid, whatever it is of.
+    pub const MOST_BOUND_KEYS: usize = 1 << 16;
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Buffers<W> {
+    /// The inner parts, by side.
+    grids: [Grid<W>; 2],
+    /// The parts on a bound, by side.
+    bounds: [Sparse<W>; 2],
+    members: Vec<Member<W>>,
+}
+
+/// What each thread needs.
+#[derive(Debug, Default)]
+struct Member<W> {
+    gathered: Box<Gathered<W>>,
+    candidates: [Buffer<W>; 2],
+    tables: Tables,
+}
+
+impl<W: Rest> Buffers<W> {
+    pub(crate) fn new(threads: usize) -> Self {
+        let mut members = Vec::new();
+        members.resize_with(threads, Member::default);
+        Self {
+            grids: Default::default(),
+            bounds: Default::default(),
+            members,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.grids.iter_mut().for_each(Grid::clear);
+        self.bounds.iter_mut().for_each(Sparse::clear);
+    }
+
+    pub(crate) fn set(
+        &mut self,
+        kernel: Kernel,
+        (side, part): (Side, Part),
+        order: (Order, &ByteTables),
+        keys: Keys<'_>,
+        (rounds, scratch, sorting): (usize, &mut Scratch, &mut Sorting),
+        progress: OnProgress<'_>,
+    ) -> ControlFlow<()> {
+        let (grid, bound) = (
+            &mut self.grids[side as usize],
+            &mut self.bounds[side as usize],
+        );
+        match (part, keys) {
+            (Part::Inner, Keys::List(keys)) => {
+                let to = Sorted::Grid(grid, scratch);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+            (Part::Inner, Keys::Made(maker)) => {
+                let list = (maker, rounds);
+                return grid.fill_made(kernel, order, list, sorting, &mut |_| progress(0.0));
+            }
+            (Part::Bound, Keys::List(keys)) => {
+                let to = Sorted::Sparse(bound);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+            (Part::Bound, Keys::Made(maker)) => {
+                let mut keys = Vec::with_capacity(maker.keys());
+                (0..maker.groups()).for_each(|group| maker.make(group, &mut keys));
+                let (to, keys) = (Sorted::Sparse(bound), &keys);
+                dispatch(kernel, Fill { to, order, keys });
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    pub(crate) fn join(
+        &mut self,
+        kernel: Kernel,
+        parts: (Part, Part),
+        layout: KeyLayout,
+        (limits, pairs_of_one): (Limits, usize),
+        progress: OnProgress<'_>,
+    ) -> Result<u64, CountError> {
+        // As many members as lists of these lengths are worth.
+        let crew = |members: usize, top: usize, bottom: usize| {
+            let is_short = top.saturating_mul(bottom) <= pairs_of_one;
+            if is_short { 1 } else { members }
+        };
+        let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
+        let members = &mut self.members[..];
+        let (side, few, many) = match parts {
+            (Part::Inner, Part::Inner) if top.is_empty() || bottom.is_empty() => {
+                return nothing(progress);
+            }
+            (Part::Inner, Part::Inner) => {
+                let walk = Walk::new((layout, limits), top, bottom);
+                let steps = walk.steps() as f64;
+                let crew = crew(members.len(), top.len(), bottom.len());
+                let on_done = &mut |done: u64| progress(done as f64 / steps);
+                let results = crew::run(&mut members[..crew], on_done, |member, tell| {
+                    let Member {
+                        gathered, tables, ..
+                    } = member;
+                    let walk = &walk;
+                    dispatch(
+                        kernel,
+                        WalkTiles {
+                            walk,
+                            gathered,
+                            tables,
+                            tell,
+                        },
+                    )
+                });
+                return sum(results);
+            }
+            (Part::Bound, Part::Bound) => {
+                let (top, bottom) = (few_tops, few_bottoms);
+                let join = SparsePairs {
+                    top,
+                    bottom,
+                    progress,
+                };
+                return dispatch(kernel, join);
+            }
+            (Part::Bound, Part::Inner) => (Side::Top, few_tops, bottom),
+            (Part::Inner, Part::Bound) => (Side::Bottom, few_bottoms, top),
+        };
+        if few.is_empty() || many.is_empty() {
+            return nothing(progress);
+        }
+        let join = SparseJoin::new((layout, side), few, many);
+        let steps = f64::from(join.steps());
+        let crew = crew(members.len(), few.len(), many.len());
+        let on_done = &mut |done: u64| progress(done as f64 / steps);
+        let results = crew::run(&mut members[..crew], on_done, |member, tell| {
+            let Member {
+                candidates: gathered,
+                tables,
+                ..
+            } = member;
+            let join = &join;
+            dispatch(
+                kernel,
+                SparseRows {
+                    join,
+                    gathered,
+                    tables,
+                    tell,
+                },
+            )
+        });
+        sum(results)
+    }
+}
+
+/// No pairs at all.
+fn nothing(progress: OnProgress<'_>) -> Result<u64, CountError> {
+    match progress(1.0) {
+        ControlFlow::Continue(()) => Ok(0),
+        ControlFlow::Break(()) => Err(CountError::Cancelled),
+    }
+}
+
+fn sum(results: ControlFlow<(), Vec<Result<u64, CountError>>>) -> Result<u64, CountError> {
+    let ControlFlow::Continue(results) = results else {
+        return Err(CountError::Cancelled);
+    };
+    results.into_iter().try_fold(0_u64, |sum, part| {
+        sum.checked_add(part?).ok_or(CountError::Overflow)
+    })
+}
+
+/// Taking the keys of a list apart.
+struct Fill<'a, W> {
+    to: Sorted<'a, W>,
+    order: (Order, &'a ByteTables),
+    keys: &'a [u64],
+}
+
+/// Where the keys go.
+enum Sorted<'a, W> {
+    Grid(&'a mut Grid<W>, &'a mut Scratch),
+    Sparse(&'a mut Sparse<W>),
+}
+
+impl<W: Rest> Work for Fill<'_, W> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Set>(self, _set: S) {
+        match self.to {
+            Sorted::Grid(grid, scratch) => grid.fill::<S::Bits>(self.order, self.keys, scratch),
+            Sorted::Sparse(list) => list.fill::<S::Bits>(self.order, self.keys),
+        }
+    }
+}

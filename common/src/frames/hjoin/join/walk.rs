@@ -1,0 +1,233 @@
+//! Visiting every pair of patterns of two grids.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use super::progress::PAIRS_A_CALL;
+use crate::{
+    count::CountError,
+    crew::Tell,
+    frames::hjoin::{
+        grid::{
+            bands::{BandedRow, Bands, Marks},
+            cells::Grid,
+            gather::{Buffer, TILE, TILE_BITS},
+        },
+        layout::{
+            roles::KeyLayout,
+            x3::{Limits, X3Places},
+        },
+        leaf::sliced::{Tables, Tally},
+    },
+    simd::{Rest, Set, Work},
+};
+
+/// A join under way, whose members take one tile after the other.
+pub(crate) struct Walk<'a, W> {
+    layout: KeyLayout,
+    limits: Limits,
+    top: &'a Grid<W>,
+    bottom: &'a Grid<W>,
+    /// The next tile.
+    next: AtomicUsize,
+}
+
+impl<'a, W: Rest> Walk<'a, W> {
+    pub(crate) fn new(
+        (layout, limits): (KeyLayout, Limits),
+        top: &'a Grid<W>,
+        bottom: &'a Grid<W>,
+    ) -> Self {
+        let next = AtomicUsize::new(0);
+        Self {
+            layout,
+            limits,
+            top,
+            bottom,
+            next,
+        }
+    }
+
+    /// How many pairs of patterns there are to visit: so many steps are told.
+    pub(crate) fn steps(&self) -> u64 {
+        1 << (self.layout.x1_bits() + self.layout.x2_bits())
+    }
+}
+
+/// Keys gathered for one tile, and for one leaf of it.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered<W> {
+    tile_tops: [Bands<W>; TILE],
+    tile_bottom: Bands<W>,
+    marks: Marks,
+    leaf_top: Buffer<W>,
+    leaf_bottom: Buffer<W>,
+}
+
+/// What one member does of a walk.
+pub(crate) struct WalkTiles<'a, 'b, W> {
+    pub(crate) walk: &'a Walk<'a, W>,
+    pub(crate) gathered: &'a mut Gathered<W>,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) tell: &'a mut Tell<'b>,
+}
+
+impl<W: Rest> Work for WalkTiles<'_, '_, W> {
+    type Result = Result<u64, CountError>;
+
+    /// Visits pairs of patterns, tile by tile, so that the rows of both grids that a tile needs stay
+    /// in the caches, and are narrowed to what it needs of them only once.
+    #[inline(always)]
+    fn run<S: Set>(mut self, set: S) -> Result<u64, CountError> {
+        let layout = self.walk.layout;
+        let (x1, x2) = (1 << layout.x1_bits(), 1 << layout.x2_bits());
+        let (mut total, mut pairs, mut visited) = (0_u64, 0, 0);
+        while let Some(tile) = tile(self.walk.next.fetch_add(1, Relaxed), x1, x2) {
+            visited += (tile.0.len() * tile.1.len()) as u64;
+            let x3 = self.x3(&tile);
+            let count = if const { W::WORDS == 1 } && x3.number > 0 {
+                let (member, pairs) = (&mut self, &mut pairs);
+                set.apart(BandedTile {
+                    member,
+                    tile,
+                    x3,
+                    pairs,
+                })
+            } else {
+                self.tile::<S, false>(set, tile, x3, &mut pairs)
+            };
+            total = total.checked_add(count).ok_or(CountError::Overflow)?;
+            if pairs >= PAIRS_A_CALL {
+                if self.tell.done(visited).is_break() {
+                    return Err(CountError::Cancelled);
+                }
+                (pairs, visited) = (0, 0);
+            }
+        }
+        if self.tell.done(visited).is_break() {
+            return Err(CountError::Cancelled);
+        }
+        Ok(total)
+    }
+}
+
+impl<W: Rest> WalkTiles<'_, '_, W> {
+    /// The disjoint pairs with X1 and X2 in these ranges, in leaves that are banded if there are bits of
+    /// X3; adds the pairs tested to `pairs`.
+    #[inline(always)]
+    fn tile<S: Set, const BANDED: bool>(
+        &mut self,
+        set: S,
+        (tile1, tile2): Tile,
+        x3: X3Places,
+        pairs: &mut usize,
+    ) -> u64 {
+        let Walk {
+            layout,
+            top: top_grid,
+            bottom: bottom_grid,
+            ..
+        } = *self.walk;
+        let (x1_bits, x2_bits) = (layout.x1_bits(), layout.x2_bits());
+        let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
+        let rest = (layout.rest_bits(), x3.number);
+        let Gathered {
+            tile_tops,
+            tile_bottom,
+            marks,
+            leaf_top,
+            leaf_bottom,
+        } = &mut *self.gathered;
+        let mut tops = [BandedRow::empty(); TILE];
+        for ((g1, top), bands) in tile1.clone().zip(&mut tops).zip(tile_tops) {
+            let row = top_grid.row(g1, x2_bits);
+            *top = bands.narrow::<S::Bits>(row, (high2, TILE_BITS), x3, marks);
+        }
+        let mut tally = Tally::<S::Bits>::new();
+        for g2 in tile2 {
+            let row = bottom_grid.row(g2, x1_bits);
+            if row.len() == 0 {
+                continue;
+            }
+            let bottom = tile_bottom.narrow::<S::Bits>(row, (high1, TILE_BITS), x3, marks);
+            for (g1, top) in tile1.clone().zip(&tops) {
+                let above = top.gather(g2 % TILE, leaf_top);
+                if above.list.1 == 0 {
+                    continue;
+                }
+                let below = bottom.gather(g1 % TILE, leaf_bottom);
+                if below.list.1 == 0 {
+                    continue;
+                }
+                *pairs += above.list.1 * below.list.1;
+                // SAFETY: gathered lists have the slack that leaves read; the instruction set is
+                // there, since the kernel got us here.
+                unsafe {
+                    self.tables
+                        .count::<S, W, BANDED>(set, rest, above, below, &mut tally);
+                };
+            }
+        }
+        tally.total()
+    }
+
+    /// The bits of X3 for a tile: the more, the longer the lists of its leaves are.
+    #[inline(always)]
+    fn x3(&self, (tile1, tile2): &Tile) -> X3Places {
+        let Walk {
+            layout,
+            limits,
+            top,
+            bottom,
+            ..
+        } = *self.walk;
+        if !layout.has_x3() {
+            return X3Places::default();
+        }
+        let (x1_bits, x2_bits) = (layout.x1_bits(), layout.x2_bits());
+        let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
+        let above = |g1| {
+            let row = top.row(g1, x2_bits);
+            row.narrowed_len((high2, TILE_BITS))
+        };
+        let below = |g2| {
+            let row = bottom.row(g2, x1_bits);
+            row.narrowed_len((high1, TILE_BITS))
+        };
+        let above: usize = tile1.clone().map(above).sum();
+        let below: usize = tile2.clone().map(below).sum();
+        let pairs = (above / tile1.len()) * (below / tile2.len());
+        layout.x3_places(limits.bits(pairs))
+    }
+}
+
+/// A tile whose leaves are banded.
+struct BandedTile<'a, 'b, 'c, W> {
+    member: &'a mut WalkTiles<'b, 'c, W>,
+    tile: Tile,
+    x3: X3Places,
+    pairs: &'a mut usize,
+}
+
+impl<W: Rest> Work for BandedTile<'_, '_, '_, W> {
+    type Result = u64;
+
+    #[inline(always)]
+    fn run<S: Set>(self, set: S) -> u64 {
+        self.member
+            .tile::<S, true>(set, self.tile, self.x3, self.pairs)
+    }
+}
+
+/// The patterns of X1 and those of X2 that a tile is made of.
+type Tile = (Range<usize>, Range<usize>);
+
+/// Tile number `at` of so many patterns of X1 and of X2, those with the same X1 one after the other.
+fn tile(at: usize, x1: usize, x2: usize) -> Option<Tile> {
+    let tiles2 = x2.div_ceil(TILE);
+    let range = |at: usize, all: usize| at * TILE..((at + 1) * TILE).min(all);
+    let tile = (range(at / tiles2, x1), range(at % tiles2, x2));
+    (tile.0.start < x1).then_some(tile)
+}

@@ -1,0 +1,306 @@
+//! Adding up the zeros of what probes pick in tables: where the time goes.
+
+use std::marker::PhantomData;
+
+use crate::{
+    frames::hjoin::{grid::gather::List, layout::groups::Groups},
+    simd::{Lanes, Rest, Rotation, Set, Work, rotated},
+};
+
+/// [`AddZeros`] for so many bits, for which the tables are filled.
+///
+/// # Safety
+/// The tables were filled for these groups; the probes are readable, and some after them.
+#[inline(always)]
+pub(super) unsafe fn zeros_by_groups<
+    S: Set,
+    L: Lanes,
+    W: Rest,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+>(
+    set: S,
+    bits: u32,
+    probes: List<W>,
+    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
+    zeros: &mut Zeros<L>,
+) -> usize {
+    macro_rules! zeros {
+        ($bits:literal) => {
+            set.apart(AddZeros::<L, W, $bits, STRIDE, BLOCKS, MASKED> {
+                probes,
+                tables,
+                masks,
+                zeros,
+            })
+        };
+    }
+    if MASKED {
+        return match bits {
+            16 => zeros!(16),
+            20 => zeros!(20),
+            22 => zeros!(22),
+            24 => zeros!(24),
+            25 => zeros!(25),
+            27 => zeros!(27),
+            30 => zeros!(30),
+            _ => zeros!(32),
+        };
+    }
+    match (W::WORDS, bits) {
+        (1, ..=16) => zeros!(16),
+        (1, 17) => zeros!(17),
+        (1, 18) => zeros!(18),
+        (1, 19) => zeros!(19),
+        (1, 20) => zeros!(20),
+        (1, 21) => zeros!(21),
+        (1, 22) => zeros!(22),
+        (1, 23) => zeros!(23),
+        (1, 24) => zeros!(24),
+        (1, 25) => zeros!(25),
+        (1, 26) => zeros!(26),
+        (1, 27) => zeros!(27),
+        (1, 28) => zeros!(28),
+        (1, 29) => zeros!(29),
+        (1, 30) => zeros!(30),
+        (1, 31) => zeros!(31),
+        (1, _) => zeros!(32),
+        (_, ..=45) => zeros!(45),
+        (_, _) => zeros!(62),
+    }
+}
+
+/// Adds up the zero bits in the ORs of the table rows that each probe picks, and of the mask if
+/// `MASKED`, for `BLOCKS` of the `STRIDE` blocks that the tables are of; `BITS` bits are looked up, or
+/// fewer in as many groups. So many probes at a time are added that some without bits may join them:
+/// returns how many.
+///
+/// This is where the time goes, and most of what there is to compile: a function of its own for each
+/// case, which leaves of every kind share.
+struct AddZeros<
+    'a,
+    L,
+    W,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+> {
+    probes: List<W>,
+    /// The first row; the tables of all groups follow.
+    tables: *const [L; STRIDE],
+    masks: [L; BLOCKS],
+    zeros: &'a mut Zeros<L>,
+}
+
+impl<
+    L: Lanes,
+    W: Rest,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+> Work for AddZeros<'_, L, W, BITS, STRIDE, BLOCKS, MASKED>
+{
+    type Result = usize;
+
+    #[inline(always)]
+    fn run<S: Set>(self, _set: S) -> usize {
+        let at_a_time = 8 / BLOCKS;
+        let (whole, left) = (self.probes.1 / at_a_time, self.probes.1 % at_a_time);
+        let added = if left == 0 { 0 } else { at_a_time - left };
+        // Read as a whole: copying a few would be a call.
+        // SAFETY: lists have some to spare.
+        let last = unsafe {
+            let last = self.probes.0.add(whole * at_a_time);
+            last.cast::<[W; 8]>().read_unaligned()
+        };
+        let last: [W; 8] =
+            std::array::from_fn(|at| if at < left { last[at] } else { W::default() });
+        let tables = (self.tables, self.masks);
+        let mut ones = self.zeros.ones;
+        // One loop for both, so that what is in it is compiled once.
+        let lists = [
+            (self.probes.0, whole),
+            (last.as_ptr(), usize::from(left > 0)),
+        ];
+        for (mut probes, chunks) in lists {
+            for _ in 0..chunks {
+                // SAFETY: a list has so many chunks; the caller filled the tables.
+                unsafe {
+                    ones.add(picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(
+                        std::slice::from_raw_parts(probes, at_a_time),
+                        tables,
+                    ));
+                    probes = probes.add(at_a_time);
+                }
+            }
+        }
+        self.zeros.ones = ones;
+        self.zeros.bits += ((self.probes.1 + added) * BLOCKS * keys_a_block::<L>()) as u64;
+        added
+    }
+}
+
+/// What each of `8 / BLOCKS` probes picks in the tables of each block.
+///
+/// # Safety
+/// The tables were filled for these groups.
+#[inline(always)]
+unsafe fn picked_by_all<
+    L: Lanes,
+    W: Rest,
+    const BITS: u32,
+    const STRIDE: usize,
+    const BLOCKS: usize,
+    const MASKED: bool,
+>(
+    probes: &[W],
+    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
+) -> [L; 8] {
+    macro_rules! picked {
+        ($($at:literal)*) => {
+            [$({
+                let (probe, block) = ($at / BLOCKS, $at % BLOCKS);
+                let mask = if MASKED { Some(masks[block]) } else { None };
+                // SAFETY: the caller filled the tables.
+                unsafe {
+                    picked::<L, W, BITS, STRIDE>(probes[probe], (tables, block), mask)
+                }
+            }),*]
+        };
+    }
+    // Written out: the compiler leaves some of the loops.
+    picked!(0 1 2 3 4 5 6 7)
+}
+
+/// The zero bits of many vectors.
+pub(super) struct Zeros<L> {
+    /// All bits, less the zero bits that do not count.
+    pub(super) bits: u64,
+    ones: Ones<L>,
+}
+
+impl<L: Lanes> Zeros<L> {
+    pub(super) fn new() -> Self {
+        let ones = Ones([L::zero(); 4]);
+        Self { bits: 0, ones }
+    }
+
+    pub(super) fn total(self) -> u64 {
+        self.bits - self.ones.total()
+    }
+}
+
+/// Numbers of one bits: in every bit position of the first three vectors so many ones, twos and
+/// fours, and in every 64-bit lane of the last so many eights.
+#[derive(Clone, Copy)]
+struct Ones<L>([L; 4]);
+
+impl<L: Lanes> Ones<L> {
+    #[inline(always)]
+    fn add(&mut self, bits: [L; 8]) {
+        let Self([ones, twos, fours, eights]) = *self;
+        let (two0, ones) = L::carry_save(ones, bits[0], bits[1]);
+        let (two1, ones) = L::carry_save(ones, bits[2], bits[3]);
+        let (four0, twos) = L::carry_save(twos, two0, two1);
+        let (two0, ones) = L::carry_save(ones, bits[4], bits[5]);
+        let (two1, ones) = L::carry_save(ones, bits[6], bits[7]);
+        let (four1, twos) = L::carry_save(twos, two0, two1);
+        let (eight, fours) = L::carry_save(fours, four0, four1);
+        self.0 = [ones, twos, fours, eight.add_ones(eights)];
+    }
+
+    #[inline(always)]
+    fn total(self) -> u64 {
+        let Self([ones, twos, fours, eights]) = self;
+        sum_of(ones.add_ones(L::zero()))
+            + 2 * sum_of(twos.add_ones(L::zero()))
+            + 4 * sum_of(fours.add_ones(L::zero()))
+            + 8 * sum_of(eights)
+    }
+}
+
+/// The OR of the rows that a probe picks in the tables of a block, and of the mask: its zeros are the
+/// keys disjoint from it.
+///
+/// # Safety
+/// The tables were filled for these groups.
+#[inline(always)]
+unsafe fn picked<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
+    probe: W,
+    (tables, block): (*const [L; BLOCKS], usize),
+    mask: Option<L>,
+) -> L {
+    macro_rules! row {
+        ($group:literal) => {
+            // SAFETY: the bits of a group pick one of its rows.
+            unsafe { row::<L, W, BITS, BLOCKS, $group>(probe, tables, block) }
+        };
+    }
+    let number = const { Groups::of(BITS).number };
+    macro_rules! or_rows {
+        ($any:expr, $(($one:literal, $other:literal))*) => {{
+            let mut any = $any;
+            $(
+                if $other < number {
+                    any = L::or3(any, row!($one), row!($other));
+                } else if $one < number {
+                    any = any.or(row!($one));
+                }
+            )*
+            any
+        }};
+    }
+    match mask {
+        Some(mask) => or_rows!(mask, (0, 1)(2, 3)(4, 5)(6, 7)(8, 9)(10, 11)(12, 13)),
+        None => or_rows!(row!(0), (1, 2)(3, 4)(5, 6)(7, 8)(9, 10)(11, 12)),
+    }
+}
+
+/// Group `GROUP` of a rest of `BITS` bits, for tables of `BLOCKS` blocks.
+struct Group<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize>(PhantomData<L>);
+
+impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Group<L, BITS, BLOCKS, GROUP> {
+    /// The row of the first block's table where no bit is set, in vectors.
+    const FIRST_ROW: usize = Groups::of(BITS).first_row(GROUP) * BLOCKS;
+}
+
+impl<L, const BITS: u32, const BLOCKS: usize, const GROUP: usize> Rotation
+    for Group<L, BITS, BLOCKS, GROUP>
+{
+    const FROM: usize = Groups::of(BITS).first_bit(GROUP);
+    // The distance in bytes between two rows that differ in the group's lowest bit.
+    const TO: usize = size_of::<[L; BLOCKS]>().ilog2() as usize;
+    const BITS: usize = Groups::of(BITS).bits(GROUP);
+}
+
+/// The row that a probe picks in the table of a group.
+///
+/// # Safety
+/// The tables were filled for these groups.
+#[inline(always)]
+unsafe fn row<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize, const GROUP: usize>(
+    probe: W,
+    tables: *const [L; BLOCKS],
+    block: usize,
+) -> L {
+    let first = Group::<L, BITS, BLOCKS, GROUP>::FIRST_ROW + block;
+    let row = rotated::<L, W, Group<L, BITS, BLOCKS, GROUP>>(probe);
+    // SAFETY: the caller filled the tables.
+    unsafe { *tables.cast::<L>().add(first).byte_add(row) }
+}
+
+#[inline(always)]
+pub(super) fn sum_of<L: Lanes>(sums: L) -> u64 {
+    let mut words = [0_u64; 8];
+    // SAFETY: eight words hold the widest vector.
+    unsafe { sums.store(words.as_mut_ptr().cast()) };
+    words.iter().sum()
+}
+
+/// A bit plane of a block is one vector.
+pub(super) const fn keys_a_block<L: Lanes>() -> usize {
+    32 * L::LANES
+}

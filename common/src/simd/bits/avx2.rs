@@ -1,0 +1,190 @@
+//! Leaves on 256-bit vectors of x86-64.
+//!
+//! SAFETY, for every block below: the methods are reached only by work on the set of this name, whose token
+//! proves that the CPU has the features.
+
+use std::arch::x86_64::*;
+
+use crate::simd::lanes::{Lanes, Line, Sixteen, low_half};
+
+/// For every set of lanes, these lanes one after the other.
+static PACKED: [[u8; 8]; 256] = {
+    let mut packed = [[0; 8]; 256];
+    let mut lanes = 0;
+    while lanes < 256 {
+        let (mut lane, mut at) = (0, 0);
+        while lane < 8 {
+            if lanes >> lane & 1 == 1 {
+                packed[lanes][at] = lane;
+                at += 1;
+            }
+            lane += 1;
+        }
+        lanes += 1;
+    }
+    packed
+};
+
+/// Eight 32-bit lanes.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Avx2Bits(__m256i);
+
+impl Lanes for Avx2Bits {
+    type Half = Self;
+
+    const LANES: usize = 8;
+
+    const EXTRACTS: bool = true;
+
+    #[inline(always)]
+    fn extract(word: u64, mask: u64) -> u64 {
+        // SAFETY: see the module.
+        unsafe { _pext_u64(word, mask) }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(of: *const T) {
+        // SAFETY: see the module; any address may be prefetched.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(of.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(line: &Line, to: &mut Line) {
+        let (from, to): (*const __m256i, *mut __m256i) =
+            ((&raw const *line).cast(), (&raw mut *to).cast());
+        // SAFETY: see the module; lines are aligned, and the caller vouches for the order.
+        unsafe {
+            _mm256_stream_si256(to, _mm256_load_si256(from));
+            _mm256_stream_si256(to.add(1), _mm256_load_si256(from.add(1)));
+        }
+    }
+
+    #[inline(always)]
+    fn end_streams() {
+        // SAFETY: see the module.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
+    fn zero() -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_setzero_si256() })
+    }
+
+    #[inline(always)]
+    fn splat(lane: u32) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_set1_epi32(lane.cast_signed()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self {
+        // SAFETY: see the module; the caller vouches for the 32 bytes.
+        Self(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32) {
+        // SAFETY: see the module; the caller vouches for the 32 bytes.
+        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_or_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_and_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn shl<const BY: i32>(self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_slli_epi32::<BY>(self.0) })
+    }
+
+    #[inline(always)]
+    fn shr<const BY: i32>(self) -> Self {
+        // SAFETY: see the module.
+        Self(unsafe { _mm256_srli_epi32::<BY>(self.0) })
+    }
+
+    #[inline(always)]
+    fn is_full(self) -> bool {
+        // SAFETY: see the module.
+        unsafe { _mm256_testc_si256(self.0, _mm256_set1_epi32(-1)) == 1 }
+    }
+
+    #[inline(always)]
+    unsafe fn divide(sixteen: Sixteen) -> u16 {
+        let Sixteen { keys, bit, .. } = sixteen;
+        let (mut without, mut with) = (sixteen.without, sixteen.with);
+        let mut ones = 0;
+        for at in [0, 8] {
+            // SAFETY: see the module; the caller vouches for the lists. Eight keys are read before any
+            // are written over them.
+            unsafe {
+                let keys = _mm256_loadu_si256(keys.add(at).cast());
+                let below = _mm256_set1_epi32(((1_u32 << bit) - 1).cast_signed());
+                let sign = _mm_cvtsi32_si128(31 - bit.cast_signed());
+                let signs = _mm256_castsi256_ps(_mm256_sll_epi32(keys, sign));
+                let set = _mm256_movemask_ps(signs).cast_unsigned();
+                let above = _mm256_andnot_si256(below, _mm256_srli_epi32::<1>(keys));
+                let keys = _mm256_or_si256(_mm256_and_si256(keys, below), above);
+                let parked = _mm256_or_si256(keys, _mm256_set1_epi32(i32::MIN));
+                let packed = |keys, lanes: u32| {
+                    let order = _mm_loadl_epi64(PACKED[lanes as usize].as_ptr().cast());
+                    _mm256_permutevar8x32_epi32(keys, _mm256_cvtepu8_epi32(order))
+                };
+                _mm256_storeu_si256(without.cast(), packed(keys, set ^ 0xff));
+                _mm256_storeu_si256(with.cast(), packed(parked, set));
+                without = without.add(8 - set.count_ones() as usize);
+                with = with.add(set.count_ones() as usize);
+                ones |= set << at;
+            }
+        }
+        low_half(ones)
+    }
+
+    #[inline(always)]
+    fn add_ones(self, sums: Self) -> Self {
+        // SAFETY: see the module. A table of 16 nibble counts, looked up for both nibbles.
+        unsafe {
+            let counts = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+            ));
+            let nibble = _mm256_set1_epi8(15);
+            let low = _mm256_and_si256(self.0, nibble);
+            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(self.0), nibble);
+            let ones = _mm256_add_epi8(
+                _mm256_shuffle_epi8(counts, low),
+                _mm256_shuffle_epi8(counts, high),
+            );
+            Self(_mm256_add_epi64(
+                sums.0,
+                _mm256_sad_epu8(ones, _mm256_setzero_si256()),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn add_disjoint(self, other: Self, counts: Self) -> Self {
+        // SAFETY: see the module. A lane that passes the test is -1.
+        unsafe {
+            let meet = _mm256_and_si256(self.0, other.0);
+            let none = _mm256_cmpeq_epi32(meet, _mm256_setzero_si256());
+            Self(_mm256_sub_epi32(counts.0, none))
+        }
+    }
+}
