@@ -150,6 +150,72 @@ fn this_machine_needs_nothing_unless_it_is_asked() {
     }
 }
 
+/// The file that `--data-dir` leads to is what a user of the coordinator's account may read.
+#[test]
+fn queensctl_finds_its_string_on_the_coordinators_own_machine() {
+    let house = House::start(&["--n", "12", "--require-token"]);
+    house.printed("queensctl status");
+    let mut command = Command::new(&binaries().queensctl);
+    command
+        .args(["runs", "--data-dir"])
+        .arg(house.dir.path().join("data"));
+    let end = Process::run("queensctl", &mut command);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stdout.contains("running"), "{end:#?}");
+}
+
+#[test]
+fn plain_text_is_said_loudly() {
+    let house = House::start(&["--n", "12", "--insecure"]);
+    let warned = house.coordinator.stderr_line("WARNING: --insecure");
+    assert!(warned.contains("cancel runs"), "{warned}");
+    house.coordinator.stderr_line("--insecure");
+    // No such host, and no need of one: what is said is said before.
+    let mut command = Command::new(&binaries().queensctl);
+    command.args(["runs", "--insecure", "--coordinator"]);
+    command.arg(format!("http://nowhere.invalid:{}", house.port));
+    let end = Process::run("queensctl", &mut command);
+    assert!(end.stderr.contains("warning: --insecure"), "{end:#?}");
+}
+
+/// The whole data directory goes to another place, and its address with it.
+#[test]
+fn a_coordinator_moves_and_its_workers_keep_working() {
+    let house = House::start(&["--n", "15", "--task-cost", "50000", "--sync-ms", "200"]);
+    let join = house.printed("queensctl status");
+    let mut worker = Command::new(&binaries().worker);
+    worker
+        .env("QUEENS_JOIN", house.printed("worker"))
+        .args(["--threads", "1", "--kernel", "scalar", "--spool"])
+        .arg(house.dir.path().join("spool"));
+    let worker = Process::start("the worker", &mut worker);
+    // Until something is counted, so that there is something to lose.
+    while !queensctl(&join, &["export", "last"])
+        .stdout
+        .contains("accepted")
+    {}
+    let House {
+        coordinator,
+        port,
+        dir,
+    } = house;
+    coordinator.signal("TERM");
+    let end = coordinator.end();
+    assert!(end.stderr.contains("everything is saved"), "{end:#?}");
+    let moved = dir.path().join("moved");
+    std::fs::rename(dir.path().join("data"), &moved).unwrap();
+    let mut command = Command::new(&binaries().coordinator);
+    command
+        .args(["--n", "15", "--advertise", "127.0.0.1", "--exit-when-done"])
+        .args(["--sync-ms", "200", "--json", "--data-dir"])
+        .arg(&moved)
+        .args(["--listen", &format!("0.0.0.0:{port}")]);
+    let end = Process::run("the coordinator that moved", &mut command);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stdout.contains(r#""solutions":"2279184""#), "{end:#?}");
+    drop(worker);
+}
+
 #[test]
 fn a_local_run_counts_behind_its_own_door() {
     let dir = tempfile::tempdir().unwrap();

@@ -34,13 +34,25 @@ pub(crate) struct Cli {
     pub(crate) serve: Serve,
 }
 
+const NEEDS: [Needs; 3] = [
+    Needs {
+        flag: "seed",
+        other: "sample",
+    },
+    Needs {
+        flag: "tls_cert",
+        other: "tls_ca",
+    },
+    Needs {
+        flag: "tls_key",
+        other: "tls_ca",
+    },
+];
+
 impl Cli {
     /// What this process was called with; ends it where that makes no sense.
     pub(crate) fn read() -> Self {
-        environment::read(&[Needs {
-            flag: "seed",
-            other: "sample",
-        }])
+        environment::read(&NEEDS)
     }
 }
 
@@ -87,10 +99,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// This worker's certificate; a name in it says its role.
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The certificate's key.
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Allow plain text to a coordinator on another machine.
     #[arg(long)]

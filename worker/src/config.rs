@@ -450,7 +450,7 @@ mod tests {
             "http://[::1]:7171",
             "http://127.9.9.9:7171/",
         ] {
-            assert!(Address::new(url, false).is_ok(), "{url}");
+            assert!(!Address::new(url, false).unwrap().is_open_to_others());
         }
         for url in [
             "http://10.0.0.7:7171",
@@ -460,7 +460,9 @@ mod tests {
             let error = Address::new(url, false).unwrap_err();
             assert_eq!(error, BadAddress::Plaintext(url.to_owned()));
             assert!(error.to_string().contains("--insecure"), "{error}");
-            assert_eq!(Address::new(url, true).unwrap().to_string(), url);
+            let open = Address::new(url, true).unwrap();
+            assert_eq!(open.to_string(), url);
+            assert!(open.is_open_to_others());
         }
         let error = Address::new("https://127.0.0.1:7171", true).unwrap_err();
         assert!(error.to_string().contains("TLS"), "{error}");

@@ -74,10 +74,12 @@ pub(super) fn dashboard(gate: &Gate, http: &Reached) -> String {
 
 /// What the command line names of an authority that others run.
 fn files(options: &Options) -> Option<PkiFiles> {
+    let client_ca = options.client_ca.clone()?;
+    // In the environment the other two may be a worker's.
     Some(PkiFiles {
         certificate: options.tls_cert.clone()?,
         key: options.tls_key.clone()?,
-        client_ca: options.client_ca.clone()?,
+        client_ca,
     })
 }
 

@@ -114,16 +114,21 @@ pub struct Options {
 
     /// The server's certificate (PEM, with its chain), made by an authority that you run: instead of
     /// join strings, callers show certificates too
-    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "client_ca"], conflicts_with = "insecure")]
+    #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
     /// Who signs callers' certificates (PEM); a name in each says its holder's role, such as
     /// spiffe://lab.example/queens/worker/NAME
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires_all = ["tls_cert", "tls_key"],
+        conflicts_with = "insecure"
+    )]
     pub client_ca: Option<PathBuf>,
 
     /// How long a lease lasts after the worker's last call, in milliseconds
@@ -164,8 +169,17 @@ pub enum BadRequest {
     Kernel(#[from] MissingKernel),
 }
 
-/// What counts only for a run that is asked for, and for counting in this process.
-const NEEDS: [Needs; 7] = [
+/// What counts only for a run that is asked for, for counting in this process, or for callers with
+/// certificates.
+const NEEDS: [Needs; 9] = [
+    Needs {
+        flag: "tls_cert",
+        other: "client_ca",
+    },
+    Needs {
+        flag: "tls_key",
+        other: "client_ca",
+    },
     Needs {
         flag: "method",
         other: "n",

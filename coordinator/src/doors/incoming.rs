@@ -108,11 +108,14 @@ impl Stream for Incoming {
     }
 }
 
-/// The handshakes under way, by address, the oldest first.
+/// The handshakes from one address, the oldest first: their numbers, and what keeps them.
+type Places = VecDeque<(u64, oneshot::Sender<()>)>;
+
+/// The handshakes under way, by address.
 #[derive(Debug)]
 struct UnderWay {
     most: usize,
-    by_address: Mutex<HashMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>>,
+    by_address: Mutex<HashMap<IpAddr, Places>>,
     number: AtomicU64,
 }
 

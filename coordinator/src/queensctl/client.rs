@@ -62,11 +62,11 @@ pub(super) struct Connection {
     tls_ca: Option<PathBuf>,
 
     /// The caller's certificate; a name in it says its role
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_ca")]
+    #[arg(long, global = true, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
     /// The certificate's key
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_ca")]
+    #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
     /// Allow plain text to a coordinator on another machine

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use worker::environment;
+use worker::environment::{self, Needs};
 
 use super::{
     certify::{AuditOptions, CertifyOptions},
@@ -26,10 +26,22 @@ pub struct Options {
     pub(super) command: Command,
 }
 
+/// What counts only for callers with a certificate.
+const NEEDS: [Needs; 2] = [
+    Needs {
+        flag: "tls_cert",
+        other: "tls_ca",
+    },
+    Needs {
+        flag: "tls_key",
+        other: "tls_ca",
+    },
+];
+
 impl Options {
     /// Reads the command line and the environment; ends the process where they make no sense.
     pub fn read() -> Self {
-        environment::read(&[])
+        environment::read(&NEEDS)
     }
 }
 
