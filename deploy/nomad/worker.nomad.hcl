@@ -1,0 +1,76 @@
+# Workers on a Nomad cluster, each on a share of a node:
+#   nomad namespace apply queens
+#   nomad var put -namespace queens nomad/jobs/queens-worker join=@worker.join
+#   nomad job run -var count=20 worker.nomad.hcl
+variable "count" {
+  type    = number
+  default = 2
+}
+
+job "queens-worker" {
+  namespace = "queens"
+  # Below services: they may push it out, and it drains.
+  type     = "batch"
+  priority = 20
+
+  group "worker" {
+    count = var.count
+
+    # A planned stop or a lost node is no failure of the worker's: as often as need be.
+    reschedule {
+      unlimited      = true
+      delay          = "30s"
+      delay_function = "exponential"
+      max_delay      = "10m"
+    }
+
+    restart {
+      attempts = 3
+      interval = "10m"
+      delay    = "15s"
+      mode     = "fail"
+    }
+
+    # The spool comes along, also to another node.
+    ephemeral_disk {
+      size    = 300
+      sticky  = true
+      migrate = true
+    }
+
+    task "worker" {
+      driver = "exec"
+      user   = "nobody"
+
+      config {
+        command = "/usr/bin/worker"
+        args    = ["--spool", "${NOMAD_ALLOC_DIR}/data/spool", "--idle-timeout", "5m"]
+      }
+
+      # A worker drains within 25 s.
+      kill_signal  = "SIGTERM"
+      kill_timeout = "45s"
+
+      resources {
+        cores  = 4
+        memory = 4096
+      }
+
+      env {
+        QUEENS_JOIN    = "@${NOMAD_SECRETS_DIR}/worker.join"
+        QUEENS_THREADS = "4"
+        QUEENS_MEMORY  = "3600MiB"
+        QUEENS_NAME    = "${node.unique.name}-${NOMAD_ALLOC_INDEX}"
+      }
+
+      template {
+        destination = "${NOMAD_SECRETS_DIR}/worker.join"
+        perms       = "0400"
+        uid         = 65534
+        data        = "{{ with nomadVar \"nomad/jobs/queens-worker\" }}{{ .join }}{{ end }}"
+        # A new string is for a new start, which drains first.
+        change_mode = "restart"
+      }
+    }
+  }
+}
