@@ -141,9 +141,16 @@ impl Keys {
 
     /// What shakes hands with clients; renews its certificate when it is time.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.certificate
-            .renew(&self.authority, &self.addresses, self.clock);
+        self.renew_after(RENEW_AFTER);
         self.acceptor.clone()
+    }
+
+    /// Makes a new certificate if this one is as old as that.
+    fn renew_after(&self, age: Duration) {
+        let now = self.clock.now().0;
+        self.certificate.renew_after(age, || {
+            self.authority.serve_as(&hosts(&self.addresses), now)
+        });
     }
 
     /// Whether somebody is at it.
@@ -225,12 +232,16 @@ impl Certificate {
         })
     }
 
-    fn renew(&self, authority: &Authority, addresses: &[String], clock: Clock) {
+    fn renew_after(
+        &self,
+        age: Duration,
+        make: impl FnOnce() -> Result<Arc<CertifiedKey>, AuthorityError>,
+    ) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.0.elapsed() < RENEW_AFTER {
+        if now.0.elapsed() < age {
             return;
         }
-        match authority.serve_as(&hosts(addresses), clock.now().0) {
+        match make() {
             Ok(made) => *now = (Instant::now(), made),
             // The one there is good for weeks more; every handshake tries again.
             Err(error) => tracing::warn!("the server certificate was not renewed: {error}"),
@@ -255,4 +266,28 @@ fn hosts(addresses: &[String]) -> Vec<String> {
     hosts.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     hosts.dedup();
     hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_when_it_is_time_and_stays_where_that_fails() {
+        proto::door::install_crypto();
+        let dir = tempfile::tempdir().unwrap();
+        let vault = Vault::of(dir.path());
+        let keys = Keys::open(vault, vec!["lab:1".to_owned()], Clock::start()).unwrap();
+        let shown = || keys.certificate.now.lock().unwrap().1.cert.clone();
+        let first = shown();
+        keys.renew_after(RENEW_AFTER);
+        assert_eq!(shown(), first);
+        keys.renew_after(Duration::ZERO);
+        let second = shown();
+        assert_ne!(second[0], first[0]);
+        assert_eq!(second[1], first[1], "by the same authority");
+        let fails = || Err(AuthorityError::Damaged("for a test".to_owned()));
+        keys.certificate.renew_after(Duration::ZERO, fails);
+        assert_eq!(shown(), second);
+    }
 }

@@ -86,7 +86,7 @@ impl Pki {
 
     /// What shakes hands with clients; reads its files again when it is time.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.certificate.renew();
+        self.certificate.renew_after(LOOK_AFTER);
         self.acceptor.clone()
     }
 }
@@ -99,10 +99,11 @@ struct Renewed {
 }
 
 impl Renewed {
-    fn renew(&self) {
+    /// Reads the files, if the last time was so long ago.
+    fn renew_after(&self, age: Duration) {
         {
             let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-            if now.0.elapsed() < LOOK_AFTER {
+            if now.0.elapsed() < age {
                 return;
             }
             now.0 = Instant::now();
@@ -199,5 +200,37 @@ mod tests {
         }
         let long = format!("{}.worker.queens", "x".repeat(65));
         assert_eq!(named(&long), None);
+    }
+
+    /// A certificate of its own making, into the files.
+    fn write(files: &PkiFiles) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+        std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(&files.client_ca, made.cert.pem()).unwrap();
+    }
+
+    #[test]
+    fn renewed_files_are_taken_and_bad_ones_are_not() {
+        proto::door::install_crypto();
+        let dir = tempfile::tempdir().unwrap();
+        let files = PkiFiles {
+            certificate: dir.path().join("server.pem"),
+            key: dir.path().join("server.key"),
+            client_ca: dir.path().join("ca.pem"),
+        };
+        write(&files);
+        let pki = Pki::open(files.clone()).unwrap();
+        let shown = || pki.certificate.now.lock().unwrap().1.clone();
+        let first = shown();
+        write(&files);
+        pki.certificate.renew_after(LOOK_AFTER);
+        assert!(shown() == first, "it is not time yet");
+        pki.certificate.renew_after(Duration::ZERO);
+        let second = shown();
+        assert!(second != first);
+        std::fs::write(&files.key, "half a key").unwrap();
+        pki.certificate.renew_after(Duration::ZERO);
+        assert!(shown() == second);
     }
 }

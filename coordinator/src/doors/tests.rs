@@ -148,6 +148,39 @@ async fn a_client_knows_its_coordinator_before_it_sends_its_token() {
     );
 }
 
+/// A server whose certificate was made so long ago, or is to be good only in so long.
+async fn told_by_a_server_of(now_unix_ms: u64) -> &'static str {
+    install_crypto();
+    let authority = Authority::create(Clock::start().now().0).unwrap();
+    let certificate = authority.serve_as(&[], now_unix_ms).unwrap();
+    let resolver = tokio_rustls::rustls::sign::SingleCertAndKey::from(certificate);
+    let mut config = tokio_rustls::rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(acceptor.accept(stream).await.is_err(), "the client goes");
+    });
+    let token = Token::new(TokenId(1), [1; 32]);
+    let join = JoinString::new(vec![address.to_string()], authority.hash(), token);
+    let refused = check_health(&Way::Joined(join.unwrap())).await.unwrap_err();
+    explain_tls(&refused).expect("the causes name a certificate")
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_told() {
+    let now = Clock::start().now().0;
+    let year = 365 * 86_400_000;
+    for then in [now - year, now + year] {
+        let why = told_by_a_server_of(then).await;
+        assert!(why.contains("set this machine's clock"), "{why}");
+    }
+}
+
 #[tokio::test]
 async fn a_tls_client_at_a_plain_port_is_told() {
     let house = house(true).await;
