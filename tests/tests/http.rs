@@ -98,8 +98,12 @@ fn the_json_is_that_of_queensctl_and_of_its_description() {
         "/api/v1/workers",
         "/api/v1/runs",
         "/api/v1/runs/{run}",
+        "/api/v1/runs/{run}/map",
+        "/api/v1/runs/{run}/tasks/{task}",
+        "/api/v1/runs/{run}/history",
     ] {
-        let answer = house.get(&route.replace("{run}", &run[..5]));
+        let path = route.replace("{run}", &run[..5]).replace("{task}", "0");
+        let answer = house.get(&path);
         assert_eq!(answer.code, 200, "{answer:#?}");
         as_described(&api, "get", route, &answer);
     }
@@ -156,6 +160,8 @@ fn bad_requests_are_told_what_is_wrong() {
     refused(&house.get("/api/v1/nothing"), 404, "openapi.json");
     refused(&house.get("/api/v1/runs/xyz"), 400, "names no run");
     refused(&house.get("/api/v1/runs/0123"), 404, "0123");
+    refused(&house.get("/api/v1/runs/last/tasks/999999"), 404, "no task");
+    refused(&house.post("/api/v1/join", &[], None), 409, "--coordinator");
     refused(&house.post("/api/v1/status", &[], None), 405, "not for");
     refused(
         &house.post("/api/v1/runs/last/recheck", &[], Some("{")),

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     doors::{Gate, Keys, KeysError, Locks, Pki, PkiError, PkiFiles, Principal, Role, Vault},
     driver::Clock,
+    http::Dashboard,
 };
 
 /// The gate of a coordinator that listens on `address`, and that clients reach as `reached`.
@@ -64,12 +65,13 @@ pub(super) fn http_reached(options: &Options, listener: &TcpListener) -> io::Res
 }
 
 /// Where people look.
-pub(super) fn dashboard(gate: &Gate, http: &Reached) -> String {
+pub(super) fn dashboard(gate: &Gate, http: &Reached) -> Dashboard {
     let scheme = match (gate, http.by_others) {
         (Gate::Guarded { .. }, true) => "https",
         (Gate::Guarded { .. } | Gate::Open(_), _) => "http",
     };
-    format!("{scheme}://{}", http.authority())
+    let url = format!("{scheme}://{}", http.authority());
+    Dashboard::new(url, !http.by_others)
 }
 
 /// What the command line names of an authority that others run.

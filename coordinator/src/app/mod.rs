@@ -147,16 +147,16 @@ async fn serve(
     let gate = door::gate(options, address, (&reached, http_reached.as_ref()), clock)?;
     let paste = door::lines(options, &gate, &reached)?;
     let own = own_address(address, &gate, options.local)?;
-    let server = Server::new(driver.clone(), clock, gate.clone());
+    let dashboard = http_reached
+        .as_ref()
+        .map(|http| door::dashboard(&gate, http));
+    let server = Server::new(driver.clone(), clock, gate.clone()).with_dashboard(dashboard.clone());
     let mut cluster = Cluster::start(driver, driver_end, listener, server);
     announce(options, target.as_ref(), &cluster.driver, address).await?;
-    if let (Some(listener), Some(reached)) = (http, http_reached) {
-        tell(&format!(
-            "  dashboard at {}",
-            door::dashboard(&gate, &reached)
-        ));
+    if let (Some(listener), Some(reached), Some(dashboard)) = (http, http_reached, dashboard) {
+        tell(&format!("  dashboard at {}", dashboard.url));
         let names = vec![reached.host().to_owned()];
-        let http = Http::new(cluster.driver.clone(), gate, names);
+        let http = Http::new(cluster.driver.clone(), clock, gate, (&dashboard, names));
         cluster.start_http(http, listener);
     }
     if !paste.is_empty() {

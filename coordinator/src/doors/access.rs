@@ -89,6 +89,7 @@ const TABLE: &[(&str, Access)] = &[
     ("/queens.v1.Runs/WatchStatus", Access::Viewer),
     ("/queens.v1.Runs/Workers", Access::Viewer),
     ("/queens.v1.Runs/Export", Access::Viewer),
+    ("/queens.v1.Runs/Dashboard", Access::Viewer),
     ("/queens.v1.Runs/Submit", Access::Operator),
     ("/queens.v1.Runs/Pause", Access::Operator),
     ("/queens.v1.Runs/Resume", Access::Operator),
@@ -137,6 +138,19 @@ const HTTP_TABLE: &[(&str, &str, Access)] = &[
     ("POST", "/api/v1/runs/{run}/cancel", Access::Operator),
     ("POST", "/api/v1/runs/{run}/retry", Access::Operator),
     ("POST", "/api/v1/runs/{run}/recheck", Access::Operator),
+    ("GET", "/api/v1/runs/{run}/map", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/tasks/{task}", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
+    ("POST", "/api/v1/join", Access::Operator),
+    // Who sees nothing but these learns only that this is a coordinator.
+    ("GET", "/login", Access::Open),
+    ("POST", "/login", Access::Open),
+    ("GET", "/login/{link}", Access::Open),
+    ("GET", "/assets/{name}", Access::Open),
+    ("POST", "/logout", Access::Any),
+    ("GET", "/", Access::Viewer),
+    ("GET", "/runs/{run}", Access::Viewer),
+    ("GET", "/runs/{run}/events", Access::Viewer),
 ];
 
 /// What a request with this method to this address, as the router writes it, asks for; `None` for one

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use proto::door::Token;
+use proto::door::{Token, TokenId};
 use tokio_rustls::TlsAcceptor;
 use tonic::{Status, body::Body, codegen::http};
 use tower::{Layer, Service};
@@ -97,11 +97,13 @@ impl Locks {
     /// Who is called so by what came with the call.
     fn who(&self, peer: Option<&Peer>, proof: Option<Proof<'_>>) -> Result<Principal, Denied> {
         match self {
-            Self::Tokens(keys) => {
-                let Proof::Bearer(text) = proof.ok_or(Denied::Missing)?;
-                let token: Token = text.parse().map_err(|_| Denied::Malformed)?;
-                keys.check(&token)
-            }
+            Self::Tokens(keys) => match proof.ok_or(Denied::Missing)? {
+                Proof::Bearer(text) => {
+                    let token: Token = text.parse().map_err(|_| Denied::Malformed)?;
+                    keys.check(&token)
+                }
+                Proof::Session(token) => keys.still(token),
+            },
             Self::Certificates(_) => peer
                 .and_then(|peer| peer.certificate.clone())
                 .unwrap_or(Err(Denied::NoCertificate)),
@@ -192,6 +194,8 @@ impl Gate {
 pub(crate) enum Proof<'a> {
     /// A token's text, as it came.
     Bearer(&'a str),
+    /// The token with which a browser's session was opened.
+    Session(TokenId),
 }
 
 fn unauthenticated(denied: &Denied) -> Status {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proto::door::{BadJoin, JoinString, Token};
+use proto::door::{BadJoin, JoinString, Token, TokenId};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -137,6 +137,30 @@ impl Keys {
             name: entry.name.as_str().into(),
             role: entry.role,
         })
+    }
+
+    /// The holder of this token, while it is good.
+    pub(super) fn still(&self, token: TokenId) -> Result<Principal, Denied> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = tokens.entries().iter();
+        let entry = entries.find(|entry| entry.id == token);
+        let entry = entry.ok_or(Denied::Unknown)?;
+        match entry.refusal(self.clock.now().0) {
+            Some(denied) => Err(denied),
+            None => Ok(Principal::Token {
+                name: entry.name.as_str().into(),
+                role: entry.role,
+            }),
+        }
+    }
+
+    /// Which live token has this name.
+    pub(crate) fn named(&self, name: &str) -> Option<TokenId> {
+        let now = self.clock.now().0;
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = tokens.entries().iter();
+        let live = |entry: &&TokenEntry| entry.name == name && entry.refusal(now).is_none();
+        entries.find(live).map(|entry| entry.id)
     }
 
     /// What shakes hands with clients; renews its certificate when it is time.

@@ -1,9 +1,10 @@
 //! How everybody else talks to the driver: bounded, asynchronous, answered only when durable.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use common::{
     count::CountError,
+    plan::TaskId,
     run::RunId,
     sync::{SyncReply, SyncRequest},
 };
@@ -15,7 +16,7 @@ use super::{
     submit::{Submission, SubmitError},
 };
 use crate::{
-    sched::{Command, ControlError, RunSummary, WorkerStatus},
+    sched::{Command, ControlError, RunSummary, TaskMap, TaskView, WorkerStatus},
     store::{JournalCursor, StoreError, SymmetricCounts},
 };
 
@@ -41,6 +42,9 @@ pub(super) enum Request {
     Delete(RunId, oneshot::Sender<Result<RunSummary, RequestError>>),
     Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
     Runs(oneshot::Sender<Vec<RunSummary>>),
+    /// Which tasks, in how many cells.
+    Map(RunId, Range<u64>, u64, oneshot::Sender<Option<TaskMap>>),
+    Task(RunId, TaskId, oneshot::Sender<Option<TaskView>>),
     Workers(oneshot::Sender<Vec<WorkerStatus>>),
     Journal(
         RunId,
@@ -63,7 +67,12 @@ impl Request {
             | Self::Delete(..)
             | Self::Finished(..)
             | Self::Stop => true,
-            Self::Status(..) | Self::Runs(..) | Self::Workers(..) | Self::Journal(..) => false,
+            Self::Status(..)
+            | Self::Runs(..)
+            | Self::Map(..)
+            | Self::Task(..)
+            | Self::Workers(..)
+            | Self::Journal(..) => false,
         }
     }
 }
@@ -170,6 +179,22 @@ impl DriverHandle {
     /// Every run, in the order in which they are served.
     pub async fn runs(&self) -> Result<Vec<RunSummary>, Stopped> {
         self.ask(Request::Runs).await
+    }
+
+    /// These tasks of a run in at most so many cells; `None` if there is no such run.
+    pub async fn task_map(
+        &self,
+        run: RunId,
+        tasks: Range<u64>,
+        cells: u64,
+    ) -> Result<Option<TaskMap>, Stopped> {
+        self.ask(|reply| Request::Map(run, tasks, cells, reply))
+            .await
+    }
+
+    /// One task of a run; `None` if there is no such run or task.
+    pub async fn task(&self, run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> {
+        self.ask(|reply| Request::Task(run, task, reply)).await
     }
 
     /// Every worker that called since the coordinator started.

@@ -300,6 +300,14 @@ impl Driver {
                 let answer = self.scheduler.runs();
                 self.reply(reply, answer);
             }
+            Request::Map(run, tasks, cells, reply) => {
+                let answer = self.scheduler.task_map(run, tasks, cells);
+                self.reply(reply, answer);
+            }
+            Request::Task(run, task, reply) => {
+                let answer = self.scheduler.task_view(run, task);
+                self.reply(reply, answer);
+            }
             Request::Workers(reply) => {
                 let answer = self.scheduler.workers(now);
                 self.reply(reply, answer);

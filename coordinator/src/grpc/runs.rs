@@ -1,6 +1,6 @@
 //! The service that operators call.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use common::{plan::Plan, run::RunId};
 use proto::v1::{self, runs_server::Runs};
@@ -10,7 +10,9 @@ use tonic::{Request, Response, Status};
 
 use super::watch::StatusWatch;
 use crate::{
+    doors::{Keys, Principal},
     driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
+    http::Dashboard,
     ledger::{BadRecheck, Recheck},
     render::{Statuses, message},
     sched::{Command, ControlError},
@@ -23,6 +25,10 @@ pub(super) struct RunsService {
     pub(super) statuses: Statuses,
     /// Set once the server closes: streams send their last message and end.
     pub(super) closing: tokio::sync::watch::Receiver<bool>,
+    /// `None` where no pages are served.
+    pub(super) dashboard: Option<Dashboard>,
+    /// `None` where nobody is asked for a token.
+    pub(super) keys: Option<Arc<Keys>>,
 }
 
 type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -154,6 +160,30 @@ impl Runs for RunsService {
     ) -> Result<Response<v1::TrustResponse>, Status> {
         let worker = self.driver.trust(request.into_inner().worker).await?;
         Ok(Response::new(v1::TrustResponse { worker }))
+    }
+
+    async fn dashboard(
+        &self,
+        request: Request<v1::DashboardRequest>,
+    ) -> Result<Response<v1::DashboardResponse>, Status> {
+        let dashboard = self.dashboard.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "this coordinator serves no pages; start it with --http HOST:PORT",
+            )
+        })?;
+        let token = match (request.extensions().get::<Principal>(), &self.keys) {
+            (Some(Principal::Token { name, .. }), Some(keys)) => keys.named(name),
+            _ => None,
+        };
+        let link = token.and_then(|token| dashboard.sessions.link(token));
+        let url = match link {
+            Some(link) => format!("{}/login/{link}", dashboard.url),
+            None => format!("{}/", dashboard.url),
+        };
+        Ok(Response::new(v1::DashboardResponse {
+            url,
+            only_there: dashboard.only_here,
+        }))
     }
 
     async fn workers(

@@ -21,6 +21,7 @@ use crate::{
     descriptors,
     doors::{Connections, Gate, GateLayer, Incoming, Limits},
     driver::{Clock, DriverHandle},
+    http::Dashboard,
     render::Statuses,
 };
 
@@ -80,6 +81,7 @@ pub struct Server {
     limits: Limits,
     health: HealthReporter,
     closing: watch::Sender<bool>,
+    dashboard: Option<Dashboard>,
 }
 
 impl Server {
@@ -92,12 +94,18 @@ impl Server {
             limits: Limits::default(),
             health: HealthReporter::new(),
             closing: watch::Sender::new(false),
+            dashboard: None,
         }
     }
 
     /// The same with other limits than the usual ones.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Tells those who ask where the pages are.
+    pub fn with_dashboard(self, dashboard: Option<Dashboard>) -> Self {
+        Self { dashboard, ..self }
     }
 
     /// Serves until `shutdown`; then calls under way are finished, streams get their last message.
@@ -142,6 +150,8 @@ impl Server {
             clock: self.clock,
             statuses: Statuses::new(self.driver.clone()),
             closing: self.closing.subscribe(),
+            dashboard: self.dashboard.clone(),
+            keys: self.gate.keys(),
         })
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);

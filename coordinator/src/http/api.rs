@@ -6,17 +6,19 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use common::run::RunId;
+use common::{plan::TaskId, run::RunId};
 use proto::v1;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
     error::Refusal,
+    facts::{MAP_CELLS, map_json, reference_value},
     server::{ANSWER_WITHIN, App},
 };
 use crate::{
+    doors::Role,
     ledger::Recheck,
     name::RunName,
     render::{message, run_json, status_json, worker_json},
@@ -150,10 +152,7 @@ pub(super) async fn status_of(
     run: RunId,
 ) -> Result<std::sync::Arc<v1::Status>, Refusal> {
     let status = app.statuses.get(run).await?;
-    status.ok_or_else(|| {
-        let message = format!("there is no run {run}; /api/v1/runs lists them");
-        Refusal::new(StatusCode::NOT_FOUND, message)
-    })
+    status.ok_or_else(|| no_run(run))
 }
 
 /// The run that is served first; where none is, the one created last.
@@ -177,4 +176,83 @@ pub(super) async fn find(app: &App, name: &str) -> Result<RunId, Refusal> {
     parsed
         .among(&created)
         .map_err(|error| Refusal::new(StatusCode::NOT_FOUND, error.to_string()))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part {
+    first: Option<u64>,
+    tasks: Option<u64>,
+}
+
+/// A part of the task map, in no more cells than the whole has.
+pub(super) async fn map(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(part): Query<Part>,
+) -> Answer {
+    let run = find(&app, &name).await?;
+    let first = part.first.unwrap_or(0);
+    let end = first.saturating_add(part.tasks.unwrap_or(u64::MAX));
+    let map = app.driver.task_map(run, first..end, MAP_CELLS).await?;
+    let map = map.ok_or_else(|| no_run(run))?;
+    Ok(Json(map_json(&map)))
+}
+
+pub(super) async fn task(
+    State(app): State<App>,
+    Path((name, task)): Path<(String, u64)>,
+) -> Answer {
+    let run = find(&app, &name).await?;
+    let view = app.driver.task(run, TaskId(task)).await?;
+    let view = view.ok_or_else(|| {
+        let what = format!("run {run} has no task {task}");
+        Refusal::new(StatusCode::NOT_FOUND, what)
+    })?;
+    Ok(Json(json!({
+        "task": view.task.0,
+        "state": view.state,
+        "first_unit": view.units.start,
+        "units": view.units.end - view.units.start,
+        "cost": view.cost,
+        "count": view.count.map(|count| count.to_string()),
+        "workers": view.workers,
+        "failed_attempts": view.failed,
+        "contradicting_counts": view.reports.iter().map(u64::to_string).collect::<Vec<_>>(),
+    })))
+}
+
+/// How a run went since the coordinator started, thinned out.
+pub(super) async fn history(State(app): State<App>, Path(name): Path<String>) -> Answer {
+    let run = find(&app, &name).await?;
+    let status = status_of(&app, run).await?;
+    let spec = status.run.as_ref().and_then(|run| run.spec);
+    let (reference, source) = reference_value(spec.unwrap_or_default().n);
+    let mut history = app.live.history(run).json();
+    history["reference"] = json!({ "solutions": reference, "source": source });
+    Ok(Json(history))
+}
+
+/// A new join string for workers.
+pub(super) async fn join(State(app): State<App>) -> Answer {
+    let Some(keys) = app.gate.keys() else {
+        let what = "this coordinator asks nobody for a token: give workers its address, with --coordinator";
+        return Err(Refusal::new(StatusCode::CONFLICT, what));
+    };
+    let name = format!("page-{:08x}", rand::random::<u32>());
+    let made = spawn_blocking(move || {
+        keys.create((Role::Worker, &name), None)
+            .map(|join| (join, name))
+    });
+    let failed = |error: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+    let (join, name) = made
+        .await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(Json(json!({ "name": name, "join": join.expose() })))
+}
+
+fn no_run(run: RunId) -> Refusal {
+    let message = format!("there is no run {run}; /api/v1/runs lists them");
+    Refusal::new(StatusCode::NOT_FOUND, message)
 }

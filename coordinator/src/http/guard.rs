@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     error::Refusal,
+    page,
     server::{ANSWER_WITHIN, App},
 };
 use crate::doors::{Call, Kept, Peer, Principal, Proof, http_access};
@@ -22,6 +23,7 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let method = request.method().clone();
+    let for_people = page::is_page(&method, &route);
     let answered = match entered(&app, &route, &request) {
         Ok((principal, call)) => {
             request.extensions_mut().insert(principal);
@@ -40,7 +42,10 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             if let Some(peer) = request.extensions().get::<Peer>() {
                 peer.visit.refuses();
             }
-            refusal.into_response()
+            match for_people {
+                true => page::turned_away(&refusal),
+                false => refusal.into_response(),
+            }
         }
     };
     app.requests.count(&method, &route, answered.status());
@@ -57,7 +62,11 @@ fn entered(app: &App, route: &str, request: &Request) -> Result<(Principal, Arc<
     let headers = request.headers();
     own_pages_only(method, headers)?;
     let peer = request.extensions().get::<Peer>();
-    let proof = bearer(headers)?.map(Proof::Bearer);
+    let session = || page::session(headers).and_then(|session| app.sessions.find(session));
+    let proof = match bearer(headers)? {
+        Some(token) => Some(Proof::Bearer(token)),
+        None => session().map(Proof::Session),
+    };
     let shown = proof.is_some();
     let principal = app.gate.enter(access, peer, proof)?;
     if !shown {
@@ -140,7 +149,8 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
              'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         ),
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        // Without a referrer browsers hide from us, too, that a form is our own.
+        ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
     ] {

@@ -1,4 +1,4 @@
-//! The HTTP face: JSON for programs, metrics for monitoring, and what probes ask.
+//! The HTTP face: pages for people, JSON for programs, metrics for monitoring, and what probes ask.
 //!
 //! It decodes, asks the driver, encodes, and decides nothing, as the gRPC face does; the JSON is what
 //! `queensctl --json` prints, by the same code. Who may ask for what is in one table with the rest
@@ -6,11 +6,16 @@
 
 mod api;
 mod error;
+mod facts;
 mod guard;
+mod history;
+mod live;
 mod metrics;
+mod page;
 mod server;
+mod sessions;
 
-pub use server::{Http, HttpError};
+pub use server::{Dashboard, Http, HttpError};
 
 #[cfg(test)]
 mod tests {

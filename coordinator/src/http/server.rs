@@ -20,11 +20,11 @@ use tokio_stream::StreamExt as _;
 use tonic::transport::server::Connected as _;
 use tower::Service as _;
 
-use super::{api, error::Refusal, guard, metrics};
+use super::{api, error::Refusal, guard, live::Live, metrics, page, sessions::Sessions};
 use crate::{
     descriptors,
     doors::{Accounts, Connections, Gate, Guest, Incoming, Limits, Peer},
-    driver::DriverHandle,
+    driver::{Clock, DriverHandle},
     grpc::{ServeError, bind},
     render::Statuses,
 };
@@ -85,6 +85,29 @@ pub(super) struct AppParts {
     /// The names that other machines have for this one.
     pub(super) names: Vec<String>,
     pub(super) requests: metrics::Requests,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) live: Live,
+}
+
+/// Where the pages are, for those who ask over gRPC.
+#[derive(Clone, Debug)]
+pub struct Dashboard {
+    /// The address of the first page, without a slash at its end.
+    pub url: String,
+    /// Whether it is reached from the coordinator's own machine alone.
+    pub only_here: bool,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl Dashboard {
+    /// The pages at this address.
+    pub fn new(url: String, only_here: bool) -> Self {
+        Self {
+            url,
+            only_here,
+            sessions: Arc::default(),
+        }
+    }
 }
 
 /// The HTTP face, ready to serve.
@@ -106,9 +129,17 @@ impl Http {
 
     /// A face that asks `driver`, for those whom `gate` admits; other machines know this one by
     /// `names`.
-    pub fn new(driver: DriverHandle, gate: Gate, names: Vec<String>) -> Self {
+    pub fn new(
+        driver: DriverHandle,
+        clock: Clock,
+        gate: Gate,
+        (dashboard, names): (&Dashboard, Vec<String>),
+    ) -> Self {
+        let statuses = Statuses::new(driver.clone());
         let app = AppParts {
-            statuses: Statuses::new(driver.clone()),
+            live: Live::new(driver.clone(), statuses.clone(), clock),
+            sessions: dashboard.sessions.clone(),
+            statuses,
             driver,
             gate,
             accounts: Accounts::new(Limits::default()),
@@ -126,6 +157,8 @@ impl Http {
         let router = router(&self.app);
         let under_way = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
+        let live = self.app.clone();
+        let ticking = tokio::spawn(async move { live.live.tick().await });
         loop {
             tokio::select! {
                 guest = incoming.next() => match guest {
@@ -137,6 +170,8 @@ impl Http {
                 () = &mut shutdown => break,
             }
         }
+        ticking.abort();
+        self.app.live.close();
         // Whoever does not let go is cut off with the process.
         let _ = timeout(CLOSES_WITHIN, under_way.shutdown()).await;
     }
@@ -196,6 +231,17 @@ fn router(app: &App) -> Router {
         .route("/api/v1/runs/{run}/cancel", post(api::cancel))
         .route("/api/v1/runs/{run}/retry", post(api::retry))
         .route("/api/v1/runs/{run}/recheck", post(api::recheck))
+        .route("/api/v1/runs/{run}/map", get(api::map))
+        .route("/api/v1/runs/{run}/tasks/{task}", get(api::task))
+        .route("/api/v1/runs/{run}/history", get(api::history))
+        .route("/api/v1/join", post(api::join))
+        .route("/", get(page::home))
+        .route("/runs/{run}", get(page::run))
+        .route("/runs/{run}/events", get(page::events))
+        .route("/login", get(page::login_form).post(page::login))
+        .route("/login/{link}", get(page::follow))
+        .route("/logout", post(page::logout))
+        .route("/assets/{name}", get(page::asset))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::admit))
         .fallback(nothing_there)
         .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))

@@ -2,6 +2,7 @@
 
 mod certify;
 mod client;
+mod dashboard;
 mod museum;
 mod name;
 mod options;
@@ -52,6 +53,7 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Wait(options) => status::wait(to, &options).await,
         Command::Workers(options) => workers::workers(to, &options).await,
         Command::Runs(options) => runs::runs(to, &options).await,
+        Command::Dashboard(options) => dashboard::dashboard(to, &options).await,
         Command::Submit(run) => runs::submit(to, &run).await,
         Command::Pause(run) => runs::control(to, &run, Control::Pause).await,
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await,

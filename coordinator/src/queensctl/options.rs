@@ -7,6 +7,7 @@ use worker::environment::{self, Needs};
 use super::{
     certify::{AuditOptions, CertifyOptions},
     client::Connection,
+    dashboard::DashboardOptions,
     museum::MuseumCommand,
     runs::{ControlOptions, ExportOptions, RecheckOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
@@ -57,6 +58,9 @@ pub(super) enum Command {
     Workers(WorkersOptions),
     /// The runs of the coordinator
     Runs(RunsOptions),
+    /// Prints where to look at the coordinator's runs in a browser; where tokens are asked for, a link
+    /// that lets one browser in, once
+    Dashboard(DashboardOptions),
     /// Starts a run
     Submit(SubmitOptions),
     /// Hands out no more tasks of a run; results of those handed out are still taken

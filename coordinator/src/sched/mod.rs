@@ -19,6 +19,7 @@ mod config;
 mod disputes;
 mod grants;
 mod leases;
+mod map;
 mod pace;
 mod parking;
 mod rate;
@@ -46,6 +47,7 @@ use common::{
 };
 
 pub use config::{Config, Millis};
+pub use map::{MapCell, TaskMap, TaskView};
 pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
 
 use self::{

@@ -209,6 +209,17 @@ impl TaskTable {
         })
     }
 
+    /// Whether a second count agreed.
+    pub(super) fn is_confirmed(&self, task: TaskIx) -> bool {
+        unpack_confirmed(self.how[task as usize]) != Confirmed::No
+    }
+
+    /// Whether it was drawn by lot, and another machine's count agreed.
+    pub(super) fn is_compared(&self, task: TaskIx) -> bool {
+        let how = self.how[task as usize];
+        how & DRAWN != 0 && unpack_confirmed(how).elsewhere()
+    }
+
     /// The counts of all done tasks: others hold a zero.
     pub(super) fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.counts.iter().copied()

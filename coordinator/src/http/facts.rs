@@ -1,0 +1,393 @@
+//! What a page says of a run: the words are made here once, for the first paint and for every change
+//! after it.
+
+use std::collections::BTreeMap;
+
+use common::{board::Board, known::known_counts};
+use proto::v1;
+use serde_json::{Value, json};
+
+use super::history::History;
+use crate::{
+    checks::most_wrong,
+    render,
+    sched::{MapCell, TaskMap},
+    text::{age, plural, span, thousands},
+};
+
+/// Workers in a page: those that somebody should look at come first.
+const SHOWN_WORKERS: usize = 50;
+
+/// Cells of the whole map.
+pub(super) const MAP_CELLS: u64 = 1_600;
+
+/// All that is said of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Text by the place where it stands.
+    pub(super) words: BTreeMap<&'static str, String>,
+    /// Done, of its cost, 0 to 1.
+    pub(super) fraction: f64,
+    /// good, unsure or bad.
+    pub(super) belief: &'static str,
+    pub(super) alarms: Vec<String>,
+    /// Cells of text; the first is a worker's state.
+    pub(super) workers: Vec<Vec<String>>,
+    pub(super) state: &'static str,
+    /// Its result is there.
+    ended: bool,
+    pub(super) map: Value,
+}
+
+impl Facts {
+    pub(super) fn of(status: &v1::Status, map: &TaskMap, history: &History, now_ms: u64) -> Self {
+        let run = status.run.clone().unwrap_or_default();
+        let n = run.spec.unwrap_or_default().n;
+        let method = render::run_of(&run).map_or("unknown", |run| run.layout.method().name());
+        let mut words = BTreeMap::new();
+        words.insert("what", format!("N = {n}"));
+        words.insert("method", format!("method {method}, run {:016x}", run.run));
+        words.insert("percent", format!("{:.2} %", status.fraction_done * 100.0));
+        let state = render::state(run.state());
+        words.insert("state", state.to_owned());
+        words.insert(
+            "tasks",
+            format!(
+                "{} of {} done, {} leased, {} waiting, {} parked",
+                thousands(status.tasks_done.into()),
+                plural(status.tasks_total, "task"),
+                thousands(status.tasks_leased.into()),
+                thousands(status.tasks_pending.into()),
+                thousands(status.tasks_parked.into()),
+            ),
+        );
+        words.insert("ends", ends(status, history, now_ms));
+        words.insert("sum", grouped(&status.solutions_so_far));
+        words.insert("speed", format!("{} solutions a second", speed(status)));
+        words.insert("estimate", estimate(status));
+        words.insert("reference", reference(n));
+        let (belief, words_of_belief) = belief(status, map);
+        words.insert("belief", words_of_belief);
+        words.insert("rechecks", rechecks(status, map));
+        words.insert("workers", workers_line(status));
+        Self {
+            words,
+            fraction: status.fraction_done,
+            belief,
+            alarms: alarms(status),
+            workers: workers(status),
+            state,
+            ended: status.result.is_some(),
+            map: map_json(map),
+        }
+    }
+
+    pub(super) fn word(&self, place: &str) -> &str {
+        self.words.get(place).map_or("", String::as_str)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "words": self.words,
+            "fraction": self.fraction,
+            "belief": self.belief,
+            "alarms": self.alarms,
+            "workers": self.workers,
+            "state": self.state,
+            "ended": self.ended,
+            "map": self.map,
+        })
+    }
+}
+
+fn grouped(decimal: &str) -> String {
+    decimal
+        .parse()
+        .map_or_else(|_| decimal.to_owned(), thousands)
+}
+
+fn speed(status: &v1::Status) -> String {
+    // Only ever shown, and never negative.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let per_second = status.solutions_per_second as u128;
+    thousands(per_second)
+}
+
+/// When it ends: a range, because speeds change.
+fn ends(status: &v1::Status, history: &History, now_ms: u64) -> String {
+    if let Some(result) = &status.result {
+        return format!("counted in {}", span(result.seconds));
+    }
+    match status.run.as_ref().map(v1::Run::state) {
+        Some(v1::RunState::Paused) => return "paused".to_owned(),
+        Some(v1::RunState::Cancelled) => return "cancelled".to_owned(),
+        _ => {}
+    }
+    let Some(seconds) = status.eta_seconds else {
+        return "not known yet".to_owned();
+    };
+    let (low, high) = history.left().unwrap_or((seconds, seconds));
+    let (low, high) = (low.min(seconds) * 0.9, high.max(seconds) * 1.1);
+    format!(
+        "in {} to {}: {} to {}",
+        span(low),
+        span(high),
+        moment(now_ms, low),
+        moment(now_ms, high)
+    )
+}
+
+/// A time of day in UTC, with its date.
+fn moment(now_ms: u64, seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation)]
+    let at = (now_ms / 1000) as i64 + seconds.min(1e11) as i64;
+    match time::OffsetDateTime::from_unix_timestamp(at) {
+        Ok(at) => format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
+        Err(_) => "never".to_owned(),
+    }
+}
+
+fn estimate(status: &v1::Status) -> String {
+    match (&status.result, &status.estimate) {
+        (Some(result), _) if result.disputed_tasks.is_empty() => {
+            format!("counted: {}", grouped(&result.solutions))
+        }
+        (_, Some(estimate)) => format!(
+            "{}, between {} and {} with {} % confidence",
+            grouped(&estimate.solutions),
+            grouped(&estimate.low),
+            grouped(&estimate.high),
+            estimate.confidence * 100.0
+        ),
+        _ => "none before more tasks are done".to_owned(),
+    }
+}
+
+/// What the world knows of all(N), and where from; as a double for a chart.
+pub(super) fn reference_value(n: u32) -> (f64, &'static str) {
+    let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
+    match board.and_then(known_counts) {
+        Some(counts) => (counts.all() as f64, "published"),
+        None => (
+            (0.143 * f64::from(n)).powi(i32::try_from(n).unwrap_or(0)),
+            "Simkin",
+        ),
+    }
+}
+
+fn reference(n: u32) -> String {
+    let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
+    match board.and_then(known_counts) {
+        Some(counts) => format!("published: {}", thousands(counts.all())),
+        None => format!(
+            "nobody has published it; Simkin's (0.143 N)^N, right in the order of its logarithm, is \
+             {:.1e}",
+            reference_value(n).0
+        ),
+    }
+}
+
+fn belief(status: &v1::Status, map: &TaskMap) -> (&'static str, String) {
+    if let Some(result) = &status.result {
+        let failed: Vec<_> = result
+            .checks
+            .iter()
+            .filter(|check| check.outcome == "failed")
+            .map(|check| check.name.as_str())
+            .collect();
+        let passed = result
+            .checks
+            .iter()
+            .filter(|check| check.outcome == "passed");
+        return match failed.is_empty() {
+            true => (
+                "good",
+                format!("{} passed, none failed", plural(passed.count(), "check")),
+            ),
+            false => ("bad", format!("no: {} failed", failed.join(", "))),
+        };
+    }
+    let second = status.rechecks.clone().unwrap_or_default();
+    if !second.quarantined_tasks.is_empty() {
+        let tasks = plural(second.quarantined_tasks.len(), "task");
+        return (
+            "bad",
+            format!("not yet: the counts of {tasks} contradict each other"),
+        );
+    }
+    match confirmed(map) {
+        0 => (
+            "unsure",
+            "not shown yet: nothing was counted twice so far".to_owned(),
+        ),
+        confirmed => (
+            "good",
+            format!(
+                "{} counted twice agree, no dispute is open",
+                plural(confirmed, "task")
+            ),
+        ),
+    }
+}
+
+fn confirmed(map: &TaskMap) -> u64 {
+    map.cells.iter().map(|cell| u64::from(cell.confirmed)).sum()
+}
+
+/// What second counts prove so far.
+fn rechecks(status: &v1::Status, map: &TaskMap) -> String {
+    let second = status.rechecks.clone().unwrap_or_default();
+    let confirmed = confirmed(map);
+    let unconfirmed = status.tasks_done.saturating_sub(confirmed);
+    let bound = match map.compared {
+        0 => "none of them drawn by lot and by another machine, so that nothing bounds the errors yet".to_owned(),
+        compared => format!(
+            "{} of them drawn by lot and by another machine: at most {} of the {} others wrong, with 95 % confidence",
+            thousands(compared.into()),
+            thousands(most_wrong(unconfirmed, compared).into()),
+            thousands(unconfirmed.into()),
+        ),
+    };
+    format!(
+        "{} confirmed by a second count, {} ever contradicted; {bound}",
+        plural(confirmed, "task"),
+        thousands(second.conflicts.into()),
+    )
+}
+
+/// Whether somebody has to look at a worker in this state.
+fn is_quiet(state: &str) -> bool {
+    matches!(state, "silent" | "lost" | "awaited" | "barred")
+}
+
+fn workers_line(status: &v1::Status) -> String {
+    let quiet = status
+        .workers
+        .iter()
+        .filter(|worker| is_quiet(&worker.state));
+    let threads: u64 = status
+        .workers
+        .iter()
+        .map(|worker| u64::from(worker.threads))
+        .sum();
+    format!(
+        "{} with {}, {} quiet",
+        plural(status.workers.len(), "worker"),
+        plural(threads, "thread"),
+        quiet.count()
+    )
+}
+
+fn alarms(status: &v1::Status) -> Vec<String> {
+    let mut alarms = Vec::new();
+    if let Some(result) = &status.result {
+        let failed = result
+            .checks
+            .iter()
+            .filter(|check| check.outcome == "failed");
+        alarms.extend(failed.map(|check| format!("Check {} failed: {}", check.name, check.reason)));
+    }
+    let second = status.rechecks.clone().unwrap_or_default();
+    if !second.quarantined_tasks.is_empty() {
+        let tasks: Vec<_> = second
+            .quarantined_tasks
+            .iter()
+            .take(10)
+            .map(u64::to_string)
+            .collect();
+        alarms.push(format!(
+            "Contradicting counts of tasks {}",
+            tasks.join(", ")
+        ));
+    }
+    let state = status.run.as_ref().map(v1::Run::state);
+    if status.tasks_parked > 0 && state == Some(v1::RunState::Running) {
+        alarms.push(format!(
+            "{} set aside after failed attempts, to be tried again later",
+            plural(status.tasks_parked, "task")
+        ));
+    }
+    let named = |state: fn(&v1::Worker) -> bool| {
+        let names = status.workers.iter().filter(|worker| state(worker));
+        names.map(|worker| worker.name.as_str()).collect::<Vec<_>>()
+    };
+    for (names, what) in [
+        (
+            named(|worker| worker.failed_threads > 0),
+            "counted known boards wrong",
+        ),
+        (
+            named(|worker| worker.state == "barred"),
+            "barred: its counts were wrong",
+        ),
+        (
+            named(|worker| matches!(worker.state.as_str(), "silent" | "lost")),
+            "quiet",
+        ),
+    ] {
+        match names[..] {
+            [] => {}
+            [name] => alarms.push(format!("Worker {name}: {what}")),
+            [first, ..] => alarms.push(format!(
+                "{}, such as {first}: {what}",
+                plural(names.len(), "worker")
+            )),
+        }
+    }
+    if !status.reason.is_empty() {
+        alarms.push(format!("Waiting: {}", status.reason));
+    }
+    alarms
+}
+
+fn workers(status: &v1::Status) -> Vec<Vec<String>> {
+    let mut workers: Vec<_> = status.workers.iter().collect();
+    workers.sort_by(|a, b| {
+        let trouble = |worker: &v1::Worker| is_quiet(&worker.state) || worker.failed_threads > 0;
+        let speed = b.cost_per_second.total_cmp(&a.cost_per_second);
+        trouble(b)
+            .cmp(&trouble(a))
+            .then(speed)
+            .then(a.name.cmp(&b.name))
+    });
+    let row = |worker: &&v1::Worker| {
+        vec![
+            worker.state.clone(),
+            worker.name.clone(),
+            render::kernel(worker.kernel()).to_owned(),
+            worker.threads.to_string(),
+            // Cores of the reference machine.
+            format!("{:.1}", worker.cost_per_second / 1e6),
+            thousands(worker.tasks_done.into()),
+            worker.failed_threads.to_string(),
+            age(worker.last_seen_ms_ago as f64 / 1e3),
+        ]
+    };
+    workers.iter().take(SHOWN_WORKERS).map(row).collect()
+}
+
+/// One letter a cell: what is most worth a look in it, and capitals where the whole of it is so.
+pub(super) fn map_json(map: &TaskMap) -> Value {
+    let letters: String = map.cells.iter().map(letter).collect();
+    json!({
+        "first": map.tasks.start,
+        "tasks": map.tasks.end - map.tasks.start,
+        "per_cell": map.per_cell,
+        "cells": letters,
+    })
+}
+
+fn letter(cell: &MapCell) -> char {
+    let all =
+        cell.waiting + cell.leased + cell.done + cell.confirmed + cell.parked + cell.contested;
+    let counted = cell.done + cell.confirmed;
+    match cell {
+        cell if cell.contested > 0 => 'x',
+        cell if cell.parked > 0 => 'p',
+        cell if cell.confirmed == all => 'C',
+        _ if counted == all => 'D',
+        cell if cell.leased > 0 => 'l',
+        _ if counted > 0 => 'd',
+        _ => 'w',
+    }
+}
