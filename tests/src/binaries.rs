@@ -21,7 +21,8 @@ pub struct Binaries {
 }
 
 /// Builds the programs in the profile of the running test, next to it: a test may be run alone,
-/// without anything else of the workspace being built before.
+/// without anything else of the workspace being built before. QUEENS_PROGRAMS names a directory that
+/// holds them already: packaged ones, or those of a long test that goes on while the code changes.
 ///
 /// # Panics
 /// If they do not build.
@@ -31,6 +32,14 @@ pub fn binaries() -> &'static Binaries {
 }
 
 fn build() -> Binaries {
+    if let Some(dir) = env::var_os("QUEENS_PROGRAMS").map(PathBuf::from) {
+        return Binaries {
+            coordinator: dir.join("coordinator"),
+            worker: dir.join("worker"),
+            queensctl: dir.join("queensctl"),
+            example: dir.join("submit-and-follow"),
+        };
+    }
     // TARGET/PROFILE/deps/TEST
     let test = env::current_exe().expect("a test has a path");
     let profile_dir = test.ancestors().nth(2).expect("a test lies in deps");

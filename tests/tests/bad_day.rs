@@ -175,6 +175,52 @@ fn a_full_disk_is_said_and_the_same_command_ends_once_there_is_room() {
     }
 }
 
+/// The database of tasks wants room even to be read; the journal does not.
+#[test]
+fn a_result_is_read_from_a_disk_that_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir, "small", 8192) else {
+        return;
+    };
+    let data = small.0.join("data");
+    let run = ["--n", "10", "--task-cost", "10", "--local"];
+    assert_eq!(result(&local(&data, &run))["solutions"], "724");
+    let filled = fs::write(small.0.join("filler"), vec![1; 16 << 20]);
+    assert!(filled.is_err(), "the disk is full");
+    let end = local(&data, &run);
+    if end.code == Some(0) {
+        assert_eq!(result(&end)["solutions"], "724");
+    } else {
+        check_error(&end, &["No space left", "queensctl verify"]);
+    }
+    let queensctl = |arguments: &[&str]| {
+        let mut command = Command::new(&binaries().queensctl);
+        Process::run("queensctl", command.args(arguments))
+    };
+    let place = data.to_str().expect("a plain path");
+    let end = queensctl(&["verify", place]);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stdout.contains("solutions  724,"), "{end:#?}");
+    // A certificate is written where there is room, or not at all.
+    let out = dir.path().join("ten.json");
+    let end = queensctl(&[
+        "certify",
+        place,
+        "--out",
+        out.to_str().expect("a plain path"),
+    ]);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    let out = small.0.join("ten.json");
+    let end = queensctl(&[
+        "certify",
+        place,
+        "--out",
+        out.to_str().expect("a plain path"),
+    ]);
+    check_error(&end, &["cannot write", "No space left"]);
+    assert!(!out.exists(), "half a certificate");
+}
+
 /// A coordinator that may have 64 open files, and a client that came before everybody else.
 #[tokio::test]
 async fn requests_at_the_limit_of_open_files_are_followed() -> anyhow::Result<()> {

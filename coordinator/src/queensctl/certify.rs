@@ -11,7 +11,7 @@ use clap::Args;
 use common::choice::KernelChoice;
 use worker::{config::Threads, memory::MemorySize};
 
-use super::output::print;
+use super::{output::print, verify::unreadable};
 use crate::{
     certify::{self, AuditOptions as How, Certificate, CertifyError, Finding, Outcome, Part},
     exit::Exit,
@@ -50,7 +50,7 @@ pub(super) struct AuditOptions {
     seed: Option<u64>,
 
     /// The key that the coordinator printed: another one's certificate is refused
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = key)]
     key: Option<String>,
 
     /// Threads that count [default: all cores]
@@ -67,7 +67,7 @@ pub(super) struct AuditOptions {
 }
 
 pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
-    let runs = store::runs_in(&options.dir)?;
+    let runs = store::runs_in(&options.dir).map_err(unreadable)?;
     let run = options.run.among(&runs)?;
     let certified = match certify::certify(&options.dir, run) {
         Ok(certified) => certified,
@@ -75,7 +75,8 @@ pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
             tell(&format!("error: {flawed}"));
             return Ok(Exit::Contradicted);
         }
-        Err(other) => return Err(other.into()),
+        Err(CertifyError::Verify(other)) => return Err(unreadable(other)),
+        Err(partial @ CertifyError::Partial { .. }) => return Err(partial.into()),
     };
     let counts = counts_of(&options.out);
     write(&counts, &certified.counts)?;
@@ -114,8 +115,26 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
             .ok_or_else(|| anyhow!("{threads} threads are too many"))?,
         memory_bytes: memory.bytes(),
     };
-    let text = read(&options.file, |path| fs::read_to_string(path))?;
-    let counts = read(&counts_of(&options.file), |path| fs::read(path))?;
+    let text = fs::read_to_string(&options.file).with_context(|| {
+        format!(
+            "cannot read {}: give a certificate that `queensctl certify` wrote",
+            options.file.display()
+        )
+    })?;
+    let beside = counts_of(&options.file);
+    let counts = match (fs::read(&beside), Certificate::read(&text)) {
+        (Ok(counts), _) => counts,
+        // Nobody needs to look for the counts of what is no certificate.
+        (Err(_), Err(_)) => Vec::new(),
+        (Err(error), Ok(_)) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "cannot read {}: a certificate's counts lie beside it, give both",
+                    beside.display()
+                )
+            });
+        }
+    };
     let mut printed = Ok(());
     let outcome = certify::audit((&text, &counts), &how, &mut |part| {
         if printed.is_ok() {
@@ -140,7 +159,7 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
 /// What a certificate says of itself and of its result.
 fn stated(certificate: &Certificate) -> String {
     let of = format!(
-        "N = {}, method {}, {} solutions, run {}, {} by {}",
+        "N = {}, layout {}, {} solutions, run {}, {} by {}",
         certificate.n,
         certificate.layout,
         thousands(certificate.solutions.parse().unwrap_or_default()),
@@ -175,10 +194,28 @@ fn counts_of(certificate: &Path) -> PathBuf {
     name.into()
 }
 
+/// Whole or not at all: half a certificate over a good one would be a loss.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // It may not be there, which is as good.
+        let _ = fs::remove_file(&part);
+    }
+    written.with_context(|| {
+        format!(
+            "cannot write {}; give a place that can be written and has room with --out",
+            path.display()
+        )
+    })
 }
 
-fn read<T>(path: &Path, read: impl Fn(&Path) -> std::io::Result<T>) -> anyhow::Result<T> {
-    read(path).with_context(|| format!("cannot read {}", path.display()))
+/// A public key as the coordinator prints it.
+fn key(text: &str) -> Result<String, String> {
+    let digits = text.len() == 64 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    match digits {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("a key has 64 hexadecimal digits, as the coordinator prints it".to_owned()),
+    }
 }

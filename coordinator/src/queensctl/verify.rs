@@ -33,22 +33,27 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
             tell(&format!("error: {flawed}"));
             Ok(Exit::Contradicted)
         }
-        Err(VerifyError::NotOurs(dir)) => Err(not_ours(&dir, "it has no format.json")),
-        Err(VerifyError::Unreadable(StoreError::ForeignDirectory { dir, found })) => {
-            Err(not_ours(&dir, &format!("it holds '{found}'")))
+        Err(other) => Err(unreadable(other)),
+    }
+}
+
+/// Why a data directory cannot be read, for those who only read it.
+pub(super) fn unreadable(error: VerifyError) -> anyhow::Error {
+    match error {
+        VerifyError::NotOurs(dir) => not_ours(&dir, "it has no format.json"),
+        VerifyError::Unreadable(StoreError::ForeignDirectory { dir, found }) => {
+            not_ours(&dir, &format!("it holds '{found}'"))
         }
-        Err(VerifyError::Unreadable(StoreError::Io { path, source, .. })) => Err(anyhow!(
+        VerifyError::Unreadable(StoreError::Io { path, source, .. }) => anyhow!(
             "cannot read {}: {source}; check the path, and who may read it",
             path.display()
-        )),
-        Err(VerifyError::Unreadable(StoreError::FormatVersion { dir, found, ours })) => {
-            Err(anyhow!(
-                "{} has format {found}, this program knows format {ours}: use the queensctl of the \
-                 release that made it",
-                dir.display()
-            ))
-        }
-        Err(VerifyError::Unreadable(other)) => Err(other.into()),
+        ),
+        VerifyError::Unreadable(StoreError::FormatVersion { dir, found, ours }) => anyhow!(
+            "{} has format {found}, this program knows format {ours}: use the queensctl of the \
+             release that made it",
+            dir.display()
+        ),
+        other => other.into(),
     }
 }
 

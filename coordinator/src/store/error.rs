@@ -133,8 +133,11 @@ fn advice(error: &io::Error) -> &'static str {
             "; make it readable and writable for this user, or use another data directory"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free space on its file system and start again"
+            "; free space on its file system and start again; `queensctl verify` writes nothing, and \
+             shows meanwhile what is counted"
         }
+        // Text that is no UTF-8: this program writes none such.
+        io::ErrorKind::InvalidData => "; bytes of it have changed: restore it from a copy",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; give the path of a directory"
         }
