@@ -2,7 +2,7 @@
 //!
 //! It runs on a thread of its own, because the store blocks. Requests that wait while one group is
 //! written to disk make up the next group, so that one `fdatasync` serves many workers; when nothing
-//! waits, a request is committed at once.
+//! waits, a request is committed at once. A simulation drives the same groups without the thread.
 
 mod clock;
 mod complete;
@@ -21,7 +21,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
@@ -47,8 +47,8 @@ use crate::{
 /// A group is written once it holds this many records …
 const GROUP_RECORDS: usize = 128;
 
-/// … or once this long was spent on collecting it.
-const GROUP_TIME: Duration = Duration::from_millis(5);
+/// … or once so many milliseconds were spent on collecting it.
+const GROUP_MS: u64 = 5;
 
 /// Requests that may wait for the driver; callers beyond wait for a place.
 const QUEUE: usize = 256;
@@ -124,8 +124,9 @@ pub enum DriverError {
 }
 
 impl Driver {
-    /// A driver with every run of `store`, not yet started.
-    fn new(
+    /// A driver with every run of `store`, not yet started: for [`Driver::start`], and for who drives
+    /// it by hand with [`Driver::begin`] and [`Driver::step`].
+    pub fn new(
         scheduler: Scheduler,
         store: Box<dyn Store>,
         clock: Clock,
@@ -177,29 +178,55 @@ impl Driver {
         let runtime = runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;
-        self.finish_restored_runs()?;
-        self.commit()?;
+        self.begin()?;
         while !self.stopping {
             let first = self.wait(&runtime);
-            let started = Instant::now();
-            self.scheduler.advance(self.clock.now());
-            match first {
-                Some(request) => self.handle(request)?,
-                // Time has passed for somebody.
-                None => self.news = true,
-            }
-            self.collect_changes();
-            while !self.stopping && !self.group_is_full(started) {
-                let Ok(request) = self.requests.try_recv() else {
-                    break;
-                };
-                self.handle(request)?;
-                self.collect_changes();
-            }
-            self.commit()?;
+            self.group(first)?;
         }
         self.stop_counting.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Derives the outcomes of runs that an earlier process completed: to be called first.
+    pub fn begin(&mut self) -> Result<(), DriverError> {
+        self.finish_restored_runs()?;
+        self.commit()
+    }
+
+    /// What the thread does again and again: one group of the requests that wait, decided, kept and
+    /// answered together. Does not wait for requests.
+    pub fn step(&mut self) -> Result<(), DriverError> {
+        let first = self.requests.try_recv().ok();
+        self.group(first)
+    }
+
+    /// When [`Driver::step`] wants to be called though no request waits.
+    pub fn next_timeout(&self) -> Option<Millis> {
+        self.scheduler.next_timeout()
+    }
+
+    /// What it decides with, to be looked at.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    fn group(&mut self, first: Option<Request>) -> Result<(), DriverError> {
+        let started = self.clock.now();
+        self.scheduler.advance(started);
+        match first {
+            Some(request) => self.handle(request)?,
+            // Time has passed for somebody.
+            None => self.news = true,
+        }
+        self.collect_changes();
+        while !self.stopping && !self.group_is_full(started) {
+            let Ok(request) = self.requests.try_recv() else {
+                break;
+            };
+            self.handle(request)?;
+            self.collect_changes();
+        }
+        self.commit()
     }
 
     /// The next request, or `None` when the scheduler has something to do first.
@@ -215,8 +242,9 @@ impl Driver {
         }
     }
 
-    fn group_is_full(&self, started: Instant) -> bool {
-        self.records >= GROUP_RECORDS || started.elapsed() >= GROUP_TIME
+    fn group_is_full(&self, started: Millis) -> bool {
+        let spent_ms = self.clock.now().0.saturating_sub(started.0);
+        self.records >= GROUP_RECORDS || spent_ms >= GROUP_MS
     }
 
     fn collect_changes(&mut self) {

@@ -1,6 +1,10 @@
-//! The coordinator's process: the scheduler with its disk, following the driver's protocol.
+//! The coordinator's process: the driver as the program runs it, but for its thread.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
 
 use common::{
     plan::TaskId,
@@ -8,139 +12,140 @@ use common::{
     sync::{SyncReply, SyncRequest},
 };
 use coordinator::{
-    sched::{Command, Millis, Scheduler},
-    store::{Change, RunState, Trust},
+    driver::{Clock, Driver, DriverError, DriverHandle, Stopped},
+    sched::{Command, Config, Millis, Scheduler},
+    store::RunState,
 };
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
 
-use super::{disk::Disk, ledger::Ledger, scenario::Scenario};
-
-/// The one run.
-pub(super) const RUN: RunId = RunId(0x51);
+use super::store::Shared;
 
 /// A run of the coordinator's program, from start to crash.
-#[derive(Debug)]
 pub(super) struct Coordinator {
-    pub(super) scheduler: Scheduler,
+    driver: Driver,
+    handle: DriverHandle,
+    calls: Vec<Call>,
+    commands: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    run: RunId,
+    seed: u64,
 }
 
-/// The process died while it did something.
-#[derive(Debug)]
-pub(super) struct Crashed;
+/// A call that the driver has not answered yet.
+struct Call {
+    way: Way,
+    counts: BTreeMap<(TaskId, Epoch), u64>,
+    answer: Pin<Box<dyn Future<Output = Result<SyncReply, Stopped>>>>,
+}
 
-/// What survives the process, and what watches it.
-pub(super) struct Surroundings {
-    pub(super) scenario: Scenario,
-    pub(super) disk: Disk,
-    pub(super) ledger: Ledger,
-    pub(super) rng: ChaCha8Rng,
-    pub(super) steps: u64,
+/// Where an answer goes: to which worker, in which life, to which call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) worker: usize,
+    pub(super) life: u64,
+    pub(super) call: u64,
+}
+
+fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Poll<T> {
+    future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl Coordinator {
-    /// Loads everything from disk.
-    pub(super) fn start(around: &mut Surroundings, now: Millis) -> Self {
-        let (stored, rows) = around.disk.load(RUN);
-        let jitter = around.rng.random();
-        let mut scheduler = Scheduler::new(around.scenario.config.clone(), jitter);
-        let plan = around.scenario.truth.plan.clone();
-        scheduler.draw_by([around.scenario.seed.to_be_bytes()[7]; 32]);
-        for record in around.disk.trust() {
-            scheduler.restore_distrust(record.worker, record.trust == Trust::Barred);
-        }
-        scheduler.add_run(&stored.manifest, plan, stored.state);
-        scheduler.restore_recheck(RUN, around.scenario.recheck);
-        around.ledger.restarted(&rows);
-        for row in rows {
-            scheduler.restore_task(RUN, row);
-        }
-        scheduler.restored(now);
-        around.ledger.compare(&scheduler, RUN);
-        Self { scheduler }
+    /// Loads everything from the disk, which has a run.
+    pub(super) fn start(
+        disk: &Shared,
+        (run, seed): (RunId, u64),
+        jitter: u64,
+        clock: Clock,
+    ) -> Result<Self, DriverError> {
+        let mut rows = Vec::new();
+        let settled = disk.disk().settled().scan(run, &mut |row| rows.push(row));
+        settled.expect("a sound store");
+        disk.disk().ledger.restarted(&rows);
+        let scheduler = Scheduler::new(Config::default(), jitter);
+        let (mut driver, handle) = Driver::new(scheduler, Box::new(disk.clone()), clock)?;
+        disk.disk().ledger.compare(driver.scheduler(), run);
+        driver.begin()?;
+        Ok(Self {
+            driver,
+            handle,
+            calls: Vec::new(),
+            commands: Vec::new(),
+            run,
+            seed,
+        })
     }
 
-    /// Serves one message; `Err` when the process dies on the way.
-    pub(super) fn sync(
-        &mut self,
-        around: &mut Surroundings,
-        request: &SyncRequest,
-        now: Millis,
-    ) -> Result<SyncReply, Crashed> {
-        let reply = self.scheduler.sync(request, now);
-        self.keep(around)?;
-        let counts: BTreeMap<(TaskId, Epoch), u64> = super::worker::Worker::counts(request);
-        around.ledger.acknowledged(&reply, &counts);
-        assert!(
-            !reply.grants.is_empty() || !reply.reason.is_empty(),
-            "seed {}: nothing granted for no reason",
-            around.scenario.seed
-        );
-        self.conclude(around)?;
-        Ok(reply)
+    /// A message came in; it waits for the next group.
+    pub(super) fn post(&mut self, way: Way, request: SyncRequest) {
+        let partials = request.partials.iter();
+        let counts = partials
+            .map(|partial| ((partial.task.task, partial.epoch), partial.count))
+            .collect();
+        let handle = self.handle.clone();
+        self.calls.push(Call {
+            way,
+            counts,
+            answer: Box::pin(async move { handle.sync(None, request).await }),
+        });
     }
 
-    pub(super) fn advance(
-        &mut self,
-        around: &mut Surroundings,
-        now: Millis,
-    ) -> Result<(), Crashed> {
-        self.scheduler.advance(now);
-        self.keep(around)?;
-        self.conclude(around)
+    /// An operator's word, for the next group.
+    pub(super) fn command(&mut self, command: Command) {
+        let (handle, run) = (self.handle.clone(), self.run);
+        self.commands.push(Box::pin(async move {
+            // A run that is over by now refuses; that is the operator's surprise, not a fault.
+            let _ = handle.control(run, command).await;
+        }));
     }
 
-    pub(super) fn control(
-        &mut self,
-        around: &mut Surroundings,
-        command: Command,
-        now: Millis,
-    ) -> Result<(), Crashed> {
-        // A run that is over by now refuses; that is the operator's surprise, not a fault.
-        let _state = self.scheduler.control(RUN, command, now);
-        self.keep(around)
+    /// One group; what is answered then. After an error the process is dead.
+    pub(super) fn step(&mut self, disk: &Shared) -> Result<Vec<(Way, SyncReply)>, DriverError> {
+        // The first time a request is looked at, it enters the queue.
+        self.commands
+            .retain_mut(|command| poll(command).is_pending());
+        for call in &mut self.calls {
+            assert!(poll(&mut call.answer).is_pending(), "nobody has decided");
+        }
+        self.driver.step()?;
+        self.commands
+            .retain_mut(|command| poll(command).is_pending());
+        let mut answered = Vec::new();
+        let seed = self.seed;
+        self.calls.retain_mut(|call| match poll(&mut call.answer) {
+            Poll::Pending => true,
+            Poll::Ready(reply) => {
+                let reply = reply.expect("the driver serves");
+                disk.disk().ledger.acknowledged(&reply, &call.counts);
+                assert!(
+                    !reply.grants.is_empty() || !reply.reason.is_empty(),
+                    "seed {seed}: nothing granted for no reason"
+                );
+                answered.push((call.way, reply));
+                false
+            }
+        });
+        Ok(answered)
     }
 
-    fn conclude(&mut self, around: &mut Surroundings) -> Result<(), Crashed> {
-        while let Some(run) = self.scheduler.poll_finished() {
-            let total = self.scheduler.total(run);
-            let agrees = total == Some(Ok(around.scenario.truth.total));
-            let undecided = self.state() == RunState::Disputed;
-            assert!(
-                agrees || undecided || around.scenario.faults.liars > 0,
-                "seed {}: total {total:?}",
-                around.scenario.seed
-            );
-            self.scheduler.conclude(run, agrees);
-        }
-        self.keep(around)
+    /// Whether requests wait for a group.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !(self.calls.is_empty() && self.commands.is_empty())
     }
 
-    /// Brings every decision to the disk, unless the process dies before, or half way.
-    fn keep(&mut self, around: &mut Surroundings) -> Result<(), Crashed> {
-        let mut changes: Vec<Change> =
-            std::iter::from_fn(|| self.scheduler.poll_change()).collect();
-        around.ledger.decided(&changes);
-        let dies = around
-            .rng
-            .random_bool(around.scenario.faults.crash_in_message);
-        if dies {
-            changes.truncate(around.rng.random_range(0..=changes.len()));
-        }
-        around.ledger.kept(&changes);
-        let flush = around.rng.random_bool(0.1);
-        around.disk.apply(changes, flush);
-        if dies {
-            return Err(Crashed);
-        }
-        around.steps += 1;
-        if around.steps.is_multiple_of(16) {
-            around.ledger.compare(&self.scheduler, RUN);
-        }
-        Ok(())
+    pub(super) fn next_timeout(&self) -> Option<Millis> {
+        self.driver.next_timeout()
+    }
+
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        self.driver.scheduler()
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        self.run
     }
 
     pub(super) fn state(&self) -> RunState {
-        self.scheduler.runs()[0].state
+        self.scheduler().runs()[0].state
     }
 }

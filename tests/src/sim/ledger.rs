@@ -10,7 +10,7 @@ use common::{
 };
 use coordinator::{
     sched::Scheduler,
-    store::{Change, TaskRow},
+    store::{Change, TaskRow, Trust},
 };
 
 use super::truth::Truth;
@@ -27,6 +27,14 @@ pub(super) struct Ledger {
     /// Whose lease an epoch names, kept or not.
     epochs: BTreeMap<(TaskId, Epoch), WorkerId>,
     highest: BTreeMap<TaskId, Epoch>,
+    /// Whose accepted count a task has.
+    by: BTreeMap<TaskId, WorkerId>,
+    /// Who has counted a task whose counts contradict each other.
+    contested: BTreeMap<TaskId, BTreeSet<WorkerId>>,
+    /// How many counts of each worker were compared with another one's, and it is known who was right.
+    compared: BTreeMap<WorkerId, u64>,
+    /// Workers that were barred, and after how many comparisons.
+    pub(super) barred: BTreeMap<WorkerId, u64>,
     /// Workers that were found wrong.
     pub(super) caught: BTreeSet<WorkerId>,
     /// Whether some workers are not honest.
@@ -44,6 +52,10 @@ impl Ledger {
             reported: BTreeSet::new(),
             epochs: BTreeMap::new(),
             highest: BTreeMap::new(),
+            by: BTreeMap::new(),
+            contested: BTreeMap::new(),
+            compared: BTreeMap::new(),
+            barred: BTreeMap::new(),
             caught: BTreeSet::new(),
             liars,
             conflicts: 0,
@@ -96,13 +108,21 @@ impl Ledger {
                     let before = self.durable.insert(record.task, record.count);
                     assert_eq!(before, None, "seed {seed}: {record:?} is accepted twice");
                     self.reported.insert((record.task, record.count));
+                    self.by.insert(record.task, record.worker);
+                    let decided = self.contested.remove(&record.task);
+                    self.compared(decided.into_iter().flatten());
                 }
                 Change::Confirmed(record) => {
+                    let first = self.by.get(&record.task).copied();
+                    self.compared(first.into_iter().chain([record.worker]));
                     let first = self.durable.get(&record.task);
                     assert_eq!(first, Some(&record.count), "seed {seed}: {record:?}");
                     self.confirmed += 1;
                 }
                 Change::Quarantined { second } => {
+                    let first = self.by.get(&second.task).copied();
+                    let contested = self.contested.entry(second.task).or_default();
+                    contested.extend(first.into_iter().chain([second.worker]));
                     self.durable.remove(&second.task);
                     self.reported.insert((second.task, second.count));
                     self.conflicts += 1;
@@ -114,9 +134,28 @@ impl Ledger {
                 | Change::Unparked { .. }
                 | Change::State { .. }
                 | Change::Recheck { .. } => {}
-                Change::Trust(record) => drop(self.caught.insert(record.worker)),
+                Change::Trust(record) => {
+                    self.caught.insert(record.worker);
+                    if record.trust == Trust::Barred {
+                        let compared = self.compared.get(&record.worker).copied();
+                        self.barred
+                            .entry(record.worker)
+                            .or_insert(compared.unwrap_or_default());
+                    }
+                }
             }
         }
+    }
+
+    fn compared(&mut self, workers: impl IntoIterator<Item = WorkerId>) {
+        for worker in workers {
+            *self.compared.entry(worker).or_default() += 1;
+        }
+    }
+
+    /// The disk is gone, and all that was on it.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.seed, self.truth, self.liars);
     }
 
     /// Nothing is acknowledged that is not on disk.

@@ -1,6 +1,6 @@
 //! What a seed decides: the cluster and how badly it is treated.
 
-use coordinator::{ledger::Recheck, sched::Config};
+use coordinator::ledger::Recheck;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -15,18 +15,30 @@ pub struct Faults {
     pub repeat: f64,
     /// The chance that a message is late, by up to two minutes.
     pub late: f64,
+    /// Mean time between times in which a worker is cut off.
+    pub partition: Time,
     /// Mean time between crashes of one worker.
     pub worker_crash: Time,
     /// Mean time between freezes of one worker.
     pub worker_freeze: Time,
-    /// Mean time between planned restarts of one worker.
+    /// Mean time between planned stops of one worker.
     pub worker_drain: Time,
+    /// Mean time between leaps of one worker's clock.
+    pub worker_clock: Time,
     /// The chance that a crashed worker loses its spool directory.
     pub spool_loss: f64,
+    /// The chance that a write of a spool fails.
+    pub spool_error: f64,
+    /// The chance that a task has no count.
+    pub count_error: f64,
     /// Mean time between crashes of the coordinator.
     pub coordinator_crash: Time,
-    /// The chance of a coordinator crash while it handles a message.
-    pub crash_in_message: f64,
+    /// The chance of a coordinator crash while it writes a group.
+    pub crash_in_write: f64,
+    /// The chance that a write of a group finds no room.
+    pub disk_error: f64,
+    /// Mean time between losses of the coordinator's disk.
+    pub disk_loss: Time,
     /// Mean time between leaps of the coordinator's clock.
     pub clock_leap: Time,
     /// Mean time between pauses of the run.
@@ -39,6 +51,39 @@ pub struct Faults {
     pub lie_rate: f64,
     /// The liars tell the same lies, whichever way round they count.
     pub liars_agree: bool,
+    /// Only the first slot of a liar counts wrong.
+    pub bad_core: bool,
+    /// So many tasks, drawn by lot, have a first count that is wrong, whoever makes it.
+    pub planted: u64,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub const NONE: Self = Self {
+        loss: 0.0,
+        repeat: 0.0,
+        late: 0.0,
+        partition: Time::MAX,
+        worker_crash: Time::MAX,
+        worker_freeze: Time::MAX,
+        worker_drain: Time::MAX,
+        worker_clock: Time::MAX,
+        spool_loss: 0.0,
+        spool_error: 0.0,
+        count_error: 0.0,
+        coordinator_crash: Time::MAX,
+        crash_in_write: 0.0,
+        disk_error: 0.0,
+        disk_loss: Time::MAX,
+        clock_leap: Time::MAX,
+        pause: Time::MAX,
+        ghost: Time::MAX,
+        liars: 0,
+        lie_rate: 0.0,
+        liars_agree: false,
+        bad_core: false,
+        planted: 0,
+    };
 }
 
 /// A cluster and its fate.
@@ -58,8 +103,6 @@ pub struct Scenario {
     pub files: bool,
     /// How much is counted twice.
     pub recheck: Recheck,
-    /// The scheduler's limits.
-    pub config: Config,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -92,20 +135,15 @@ impl Scenario {
         } else {
             rng.random_range(1..24)
         };
-        let liars = if workers >= 6 && rng.random_bool(0.25) {
-            rng.random_range(1..=2)
-        } else {
-            0
+        // With two others, one liar can be outvoted; two want more.
+        let liars = match workers {
+            3.. if rng.random_bool(0.25) => rng.random_range(1..=if workers < 6 { 1 } else { 2 }),
+            _ => 0,
         };
         let truth = if large {
             truths.last().expect("there are plans")
         } else {
             &truths[rng.random_range(0..truths.len())]
-        };
-        let mean_cost = {
-            let tasks = truth.plan.handing_out_order();
-            let sum: u64 = tasks.map(|task| truth.plan.task_cost(task)).sum();
-            sum as f64 / truth.plan.tasks() as f64
         };
         let mean_task_ms = 10f64.powf(rng.random_range(1.5..4.8));
         // What is shipped, and now and then what an operator asks for.
@@ -120,26 +158,94 @@ impl Scenario {
             workers,
             threads: rng.random_range(1..=8),
             files: seed % 50 == 7,
-            ms_per_cost: mean_task_ms / mean_cost,
-            config: Config::default(),
+            ms_per_cost: mean_task_ms / mean_cost(truth),
             recheck,
             faults: Faults {
                 loss: chance(&mut rng, 0.3),
                 repeat: chance(&mut rng, 0.2),
                 late: chance(&mut rng, 0.1),
+                partition: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 worker_crash: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 worker_freeze: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 worker_drain: between(&mut rng, 5 * MINUTE, 2 * HOUR),
+                worker_clock: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 spool_loss: chance(&mut rng, 1.0),
+                spool_error: chance(&mut rng, 0.5),
+                count_error: chance(&mut rng, 0.01),
                 coordinator_crash: between(&mut rng, 30 * SECOND, HOUR),
-                crash_in_message: chance(&mut rng, 0.01),
+                crash_in_write: chance(&mut rng, 0.01),
+                disk_error: chance(&mut rng, 0.01),
+                // A lost disk is a run lost: seldom, or nothing would ever end.
+                disk_loss: match rng.random_bool(0.1) {
+                    true => between(&mut rng, HOUR, 8 * HOUR),
+                    false => Time::MAX,
+                },
                 clock_leap: between(&mut rng, 30 * SECOND, HOUR),
                 pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 ghost: between(&mut rng, 5 * MINUTE, HOUR),
                 liars,
                 lie_rate: 10f64.powf(rng.random_range(-3.0..=0.0)),
                 liars_agree: liars == 2 && rng.random_bool(0.5),
+                bad_core: rng.random_bool(0.3),
+                planted: 0,
             },
         }
     }
+
+    /// The same with one liar of any rate among three workers or more, at what is shipped.
+    pub fn one_liar(seed: u64) -> Self {
+        let mut scenario = Self::new(seed);
+        scenario.workers = scenario.workers.max(3);
+        scenario.recheck = Recheck::Auto;
+        scenario.faults.liars = 1;
+        scenario.faults.liars_agree = false;
+        scenario
+    }
+
+    /// One worker that is always wrong beside two honest ones; nothing else goes wrong.
+    pub fn always_wrong(seed: u64) -> Self {
+        Self {
+            workers: 3,
+            recheck: Recheck::Auto,
+            faults: Faults {
+                liars: 1,
+                lie_rate: 1.0,
+                ..Faults::NONE
+            },
+            ..Self::calm(seed)
+        }
+    }
+
+    /// So many wrong first counts, of which a tenth of all tasks being drawn may find one; nothing
+    /// else goes wrong.
+    pub fn planted(seed: u64, wrong: u64) -> Self {
+        Self {
+            recheck: Recheck::Millionths(100_000),
+            faults: Faults {
+                planted: wrong,
+                ..Faults::NONE
+            },
+            ..Self::calm(seed)
+        }
+    }
+
+    fn calm(seed: u64) -> Self {
+        let truth = Truth::all().last().expect("there are plans");
+        Self {
+            seed,
+            truth,
+            workers: 4,
+            threads: 4,
+            ms_per_cost: 2_000.0 / mean_cost(truth),
+            files: false,
+            recheck: Recheck::Auto,
+            faults: Faults::NONE,
+        }
+    }
+}
+
+fn mean_cost(truth: &Truth) -> f64 {
+    let tasks = truth.plan.handing_out_order();
+    let sum: u64 = tasks.map(|task| truth.plan.task_cost(task)).sum();
+    sum as f64 / truth.plan.tasks() as f64
 }

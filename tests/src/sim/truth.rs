@@ -1,6 +1,6 @@
 //! Plans with their true counts, counted once.
 
-use std::{fmt, sync::LazyLock};
+use std::{fmt, ops::ControlFlow, sync::LazyLock};
 
 use common::{
     board::Board,
@@ -9,7 +9,9 @@ use common::{
     known::known_counts,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
+    symmetric::{HalfTurn, quarter_turn},
 };
+use coordinator::store::SymmetricCounts;
 
 /// A plan and the count of each of its tasks.
 pub struct Truth {
@@ -19,6 +21,8 @@ pub struct Truth {
     pub counts: Vec<u64>,
     /// all(N).
     pub total: u128,
+    /// The symmetric ones among them.
+    pub symmetric: SymmetricCounts,
 }
 
 static TRUTHS: LazyLock<Vec<Truth>> = LazyLock::new(|| {
@@ -71,10 +75,15 @@ impl Truth {
         let total = counts.iter().copied().map(u128::from).sum();
         let known = known_counts(board).expect("a small board").all();
         assert_eq!(total, known, "N = {n} in {layout}");
+        let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
         Self {
             plan,
             counts,
             total,
+            symmetric: SymmetricCounts {
+                half_turn: half_turn.expect("a small board"),
+                quarter_turn: quarter_turn(board),
+            },
         }
     }
 

@@ -1,30 +1,52 @@
-//! A worker process as the coordinator sees it: threads that take their time, an inventory, an
-//! outbox that may survive a crash.
+//! A worker process: the machine that the program has, and around it slots that take their time, a
+//! spool, a clock and calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    num::NonZeroU16,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use common::{
-    count::Orientation,
+    count::SetupError,
     kernel::KernelName,
     plan::TaskId,
     run::{Partial, SessionId, WorkerId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
+    sync::{SyncReply, SyncRequest, WorkerInfo},
+};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use worker::machine::{
+    Failure, LeaseKey, Left, Machine, Order, Outcome, Settings, SpoolWrite, Work,
 };
 
-use super::{SECOND, Time, scenario::Scenario};
+use super::{
+    HOUR, MINUTE, SECOND, Time,
+    fate::{self, Counter},
+    scenario::Scenario,
+    tally::{Fault, Tally},
+};
 
 /// A call without an answer is given up after this.
 const CALL_TIMEOUT: Time = 30 * SECOND;
 
-/// Work kept in stock.
-const STOCK_SECONDS: f64 = 60.0;
+/// As the program has them.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(5 * MINUTE);
+const DRAIN_LIMIT: Duration = Duration::from_secs(25);
 
-/// A task in a worker.
-#[derive(Clone, Debug)]
-struct Held {
-    grant: Grant,
-    /// When a thread began it and when it will be done.
-    running: Option<(Time, Time)>,
+/// The origin of all workers' clocks, so far on that they can be set back.
+static ORIGIN: LazyLock<Instant> =
+    LazyLock::new(|| Instant::now() + Duration::from_millis(100_000 * HOUR));
+
+/// What workers are surrounded by.
+pub(super) struct Nature<'a> {
+    pub(super) now: Time,
+    pub(super) scenario: &'a Scenario,
+    pub(super) rng: &'a mut ChaCha8Rng,
+    pub(super) tally: &'a mut Tally,
+    /// Tasks whose next count is wrong.
+    pub(super) planted: &'a mut BTreeSet<TaskId>,
 }
 
 /// One machine; its process comes and goes.
@@ -35,24 +57,42 @@ pub(super) struct Worker {
     pub(super) life: u64,
     pub(super) up: bool,
     pub(super) frozen_until: Time,
+    /// No message comes through.
+    pub(super) cut_off_until: Time,
     pub(super) wake_at: Time,
-    /// Speed of a thread, 1 being the usual.
+    /// Its clock behind true time, in milliseconds.
+    clock_behind: i64,
+    /// Speed of a slot, 1 being the usual.
     speed: f64,
+    /// How many threads make a slot.
+    crew: NonZeroU16,
     /// Reports wrong counts, by this much and more.
     lie: Option<u64>,
-    held: Vec<Held>,
-    outbox: Vec<Partial>,
+    machine: Machine,
+    slots: Vec<Slot>,
+    queue: VecDeque<Work>,
+    spool: BTreeMap<LeaseKey, Partial>,
+    writing: Option<(SpoolWrite, Time)>,
     call: Option<(u64, Time)>,
     calls: u64,
-    next_sync: Time,
-    /// The earliest moment at which running dry is a reason to call.
-    hungry_at: Time,
-    backoff: Time,
-    draining: bool,
     /// Tasks counted, over all lives.
     pub(super) counted: u64,
-    /// Tasks named in lies.
-    pub(super) lies: BTreeSet<TaskId>,
+}
+
+/// What counts one task at a time.
+#[derive(Debug, Default)]
+struct Slot {
+    running: Option<Running>,
+    /// It failed its canaries.
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    work: Work,
+    begun: Time,
+    end: Time,
+    cancelled: bool,
 }
 
 /// What a worker wants done.
@@ -60,41 +100,54 @@ pub(super) struct Worker {
 pub(super) enum Act {
     /// Send this under this number of a call.
     Call(u64, SyncRequest),
-    /// The drained process ends.
+    /// The process ends.
     Exit,
 }
 
+fn settings(info: WorkerInfo, kept: Vec<Partial>) -> Settings {
+    Settings {
+        info,
+        idle_timeout: Some(IDLE_TIMEOUT),
+        drain_limit: DRAIN_LIMIT,
+        kept: Some(kept),
+    }
+}
+
 impl Worker {
-    pub(super) fn new(id: u128, session: u64, threads: u32, speed: f64, lie: Option<u64>) -> Self {
+    pub(super) fn new(id: u128, lie: Option<u64>, nature: &mut Nature<'_>) -> Self {
+        let rng = &mut *nature.rng;
         let kernels = KernelName::ALL;
-        let kernel = kernels[usize::try_from(id % 4).expect("below four")];
+        let crew = rng.random_range(1..=3);
+        let slots = rng.random_range(1..=nature.scenario.threads);
+        let info = WorkerInfo {
+            id: WorkerId(id),
+            session: SessionId(rng.random()),
+            name: format!("worker-{id}"),
+            version: "sim".to_owned(),
+            kernel: kernels[usize::try_from(id % 4).expect("below four")],
+            threads: slots * u32::from(crew),
+            memory_bytes_per_thread: 1 << 30,
+            machine: u64::try_from(id).unwrap_or(0),
+        };
         Self {
-            info: WorkerInfo {
-                id: WorkerId(id),
-                session: SessionId(session),
-                name: format!("worker-{id}"),
-                version: "sim".to_owned(),
-                kernel,
-                threads,
-                memory_bytes_per_thread: 1 << 30,
-                machine: u64::try_from(id).unwrap_or(0),
-            },
+            machine: Machine::new(settings(info.clone(), Vec::new()), *ORIGIN),
+            info,
             life: 0,
             up: true,
             frozen_until: 0,
+            cut_off_until: 0,
             wake_at: 0,
-            speed,
+            clock_behind: 0,
+            speed: 10f64.powf(rng.random_range(-0.7..0.7)),
+            crew: NonZeroU16::new(crew).expect("one at least"),
             lie,
-            held: Vec::new(),
-            outbox: Vec::new(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            queue: VecDeque::new(),
+            spool: BTreeMap::new(),
+            writing: None,
             call: None,
             calls: 0,
-            next_sync: 0,
-            hungry_at: 0,
-            backoff: SECOND,
-            draining: false,
             counted: 0,
-            lies: BTreeSet::new(),
         }
     }
 
@@ -102,246 +155,274 @@ impl Worker {
         self.lie.is_none()
     }
 
+    /// True time by this worker's clock.
+    fn clock(&self, now: Time) -> Instant {
+        let behind = Duration::from_millis(self.clock_behind.unsigned_abs());
+        let now = *ORIGIN + Duration::from_millis(now);
+        match self.clock_behind {
+            ..0 => now + behind,
+            0.. => now - behind,
+        }
+    }
+
+    /// The clock leaps.
+    pub(super) fn leap(&mut self, rng: &mut ChaCha8Rng) {
+        let by = rng.random_range(SECOND..6 * HOUR).cast_signed();
+        let back = rng.random_bool(0.2);
+        self.clock_behind += if back { by } else { -by };
+    }
+
     /// The process dies; without its spool the machine comes back under a new name.
-    pub(super) fn crash(&mut self, new_id: Option<u128>) {
+    pub(super) fn crash(&mut self, new_id: Option<u128>, rng: &mut ChaCha8Rng) {
+        // What was being written is there or not, line by line.
+        if let Some((write, _)) = self.writing.take() {
+            let keep = write.keep.into_iter().map(|p| (LeaseKey::of(&p), p));
+            let kept = rng.random_range(0..=keep.len());
+            self.spool.extend(keep.take(kept));
+        }
+        self.end();
+        if let Some(id) = new_id {
+            self.spool.clear();
+            self.info.id = WorkerId(id);
+        }
+    }
+
+    fn end(&mut self) {
         self.up = false;
         self.life += 1;
-        self.held.clear();
+        self.queue.clear();
         self.call = None;
-        self.draining = false;
-        if let Some(id) = new_id {
-            self.outbox.clear();
-            self.info.id = WorkerId(id);
+        self.writing = None;
+        for slot in &mut self.slots {
+            *slot = Slot::default();
         }
     }
 
     pub(super) fn start(&mut self, session: u64, now: Time) {
         self.up = true;
         self.info.session = SessionId(session);
-        self.next_sync = now;
-        self.hungry_at = now;
-        self.backoff = SECOND;
+        let kept = self.spool.values().copied().collect();
+        let settings = settings(self.info.clone(), kept);
+        self.machine = Machine::new(settings, self.clock(now));
     }
 
-    /// Asked to stop: what is not begun goes back, what is begun is finished.
+    /// Asked to stop.
     pub(super) fn drain(&mut self, now: Time) {
-        self.draining = true;
-        self.held.retain(|held| held.running.is_some());
-        self.next_sync = now;
+        self.tell_progress(now);
+        self.machine.handle_stop(self.clock(now));
+    }
+
+    /// Its canaries find a slot that counts wrong, sooner or later. Whether they did.
+    pub(super) fn canaries(&mut self, now: Time, rng: &mut ChaCha8Rng) -> bool {
+        let finds = self.lie.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
+        if finds {
+            self.slots[0].stopped = true;
+            let proven = self.clock(now) - Duration::from_millis(HOUR);
+            for _ in 0..self.crew.get() {
+                self.machine.handle_failed_canaries(proven, self.clock(now));
+            }
+        }
+        finds
     }
 
     /// Lets time pass; returns what has to be done now.
-    pub(super) fn act(&mut self, now: Time, scenario: &Scenario) -> Option<Act> {
-        self.finish(now, scenario);
-        self.begin(now, scenario);
-        if let Some((_, since)) = self.call {
-            if now < since + CALL_TIMEOUT {
-                return None;
-            }
+    pub(super) fn act(&mut self, nature: &mut Nature<'_>) -> Option<Act> {
+        let now = nature.now;
+        let clock = self.clock(now);
+        self.finish(nature);
+        self.written(nature);
+        if self
+            .call
+            .is_some_and(|(_, since)| now >= since + CALL_TIMEOUT)
+        {
             self.call = None;
-            self.backoff = (self.backoff * 2).min(100 * SECOND);
-            self.next_sync = now + self.backoff;
-            self.hungry_at = self.next_sync;
+            self.machine.handle_lost_call(nature.rng.random(), clock);
         }
-        let idle = self.running() < self.info.threads as usize;
-        let due = now >= self.next_sync || (idle && now >= self.hungry_at);
-        if !due {
+        self.machine.handle_timeout(clock);
+        if self.machine.poll_end(clock).is_some() {
+            self.exit();
+            return Some(Act::Exit);
+        }
+        self.follow_orders(nature);
+        self.begin(nature);
+        if self.writing.is_none()
+            && let Some(write) = self.machine.poll_spool(clock)
+        {
+            self.writing = Some((write, now + nature.rng.random_range(1..100)));
+        }
+        if !self.machine.is_call_due(clock) {
             return None;
         }
+        self.tell_progress(now);
+        let request = self.machine.poll_call(clock)?;
         self.calls += 1;
         self.call = Some((self.calls, now));
-        Some(Act::Call(self.calls, self.request(now, scenario)))
+        Some(Act::Call(self.calls, request))
     }
 
     /// When [`Self::act`] has something to do next.
-    pub(super) fn next(&self, now: Time) -> Time {
-        let ends = self.held.iter().filter_map(|held| held.running);
-        let end = ends.map(|(_, end)| end).min().unwrap_or(Time::MAX);
-        let call = match self.call {
-            Some((_, since)) => since + CALL_TIMEOUT,
-            None if self.running() < self.info.threads as usize => {
-                self.next_sync.min(self.hungry_at)
-            }
-            None => self.next_sync,
-        };
-        end.min(call).max(now + 1)
-    }
-
-    fn running(&self) -> usize {
-        let running = self.held.iter().filter(|held| held.running.is_some());
-        running.count()
-    }
-
-    fn finish(&mut self, now: Time, scenario: &Scenario) {
-        let mut kept = Vec::with_capacity(self.held.len());
-        for held in std::mem::take(&mut self.held) {
-            match held.running {
-                Some((begun, end)) if end <= now => {
-                    let partial = self.partial(&held.grant, end - begun, scenario);
-                    self.outbox.push(partial);
-                    self.counted += 1;
-                }
-                Some(_) | None => kept.push(held),
-            }
-        }
-        self.held = kept;
-    }
-
-    fn partial(&mut self, grant: &Grant, duration_ms: Time, scenario: &Scenario) -> Partial {
-        let task = grant.task.task;
-        let truth = scenario.truth.count(task);
-        let faults = &scenario.faults;
-        // Lies of different workers, and of one worker through different data, never agree, unless
-        // they are to.
-        let count = match (self.lie, grant.orientation) {
-            (None, _) => truth,
-            (Some(liar), _) if !lies(liar, task, faults) => truth,
-            (Some(_), _) if faults.liars_agree => truth + 8,
-            (Some(lie), Orientation::Upright) => truth + 2 * lie + 1,
-            (Some(lie), Orientation::Turned) => truth + 2 * lie + 2,
-        };
-        if count != truth {
-            self.lies.insert(task);
-        }
-        Partial {
-            task: grant.task,
-            epoch: grant.epoch,
-            count,
-            kernel: self.info.kernel,
-            orientation: grant.orientation,
-            duration_us: duration_ms * 1_000,
-        }
-    }
-
-    fn begin(&mut self, now: Time, scenario: &Scenario) {
-        if self.draining {
-            return;
-        }
-        let mut idle = (self.info.threads as usize).saturating_sub(self.running());
-        let speed = self.speed;
-        for held in &mut self.held {
-            if idle == 0 {
-                break;
-            }
-            if held.running.is_none() {
-                held.running = Some((now, now + duration(&held.grant, scenario, speed)));
-                idle -= 1;
-            }
-        }
-    }
-
-    pub(super) fn request(&self, now: Time, scenario: &Scenario) -> SyncRequest {
-        let cost = |held: &Held| scenario.truth.plan.task_cost(held.grant.task.task);
-        let held = self
-            .held
-            .iter()
-            .map(|held| {
-                let done = held.running.map_or(0.0, |(begun, end)| {
-                    (now - begun) as f64 / (end - begun).max(1) as f64
-                });
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-                let cost_done = (done * cost(held) as f64) as u64;
-                HeldLease {
-                    task: held.grant.task,
-                    epoch: held.grant.epoch,
-                    cost_done,
-                    started: held.running.is_some(),
-                }
-            })
-            .collect();
-        let stock_ms: Time = self
-            .held
-            .iter()
-            .map(|held| duration(&held.grant, scenario, self.speed))
-            .sum();
-        let stock = stock_ms as f64 / 1e3 / f64::from(self.info.threads);
-        SyncRequest {
-            worker: self.info.clone(),
-            held,
-            partials: self.outbox.clone(),
-            seconds_wanted: if self.draining {
-                0.0
-            } else {
-                (STOCK_SECONDS - stock).max(0.0)
-            },
-            draining: self.draining,
-            failed_canaries: Default::default(),
-        }
+    pub(super) fn next(&mut self, now: Time) -> Time {
+        let running = self.slots.iter().filter_map(|slot| slot.running.as_ref());
+        let end = running.map(|running| running.end).min();
+        let call = self.call.map(|(_, since)| since + CALL_TIMEOUT);
+        let write = self.writing.as_ref().map(|(_, end)| *end);
+        let clock = self.clock(now);
+        let timeout = self.machine.poll_timeout(clock).map(|at| {
+            let wait = at
+                .saturating_duration_since(clock)
+                .as_micros()
+                .div_ceil(1_000);
+            now + u64::try_from(wait).expect("not so long")
+        });
+        let times = [end, call, write, timeout].into_iter().flatten();
+        times.min().unwrap_or(now + HOUR).max(now + 1)
     }
 
     /// The answer to a call; those to calls given up, or of a dead process, are dropped.
-    pub(super) fn answered(&mut self, call: u64, reply: &SyncReply, now: Time) -> Option<Act> {
-        if self.call.map(|(open, _)| open) != Some(call) {
-            return None;
+    pub(super) fn answered(&mut self, call: u64, reply: SyncReply, now: Time) {
+        if self.call.is_some_and(|(open, _)| open == call) {
+            self.call = None;
+            self.machine.handle_reply(reply, self.clock(now));
         }
-        self.call = None;
-        self.backoff = SECOND;
-        let answered: BTreeSet<_> = reply
-            .acknowledgements
-            .iter()
-            .map(|answer| (answer.task.task, answer.epoch))
-            .collect();
-        self.outbox
-            .retain(|partial| !answered.contains(&(partial.task.task, partial.epoch)));
-        let revoked: BTreeSet<_> = reply
-            .revoked
-            .iter()
-            .map(|gone| (gone.task.task, gone.epoch))
-            .collect();
-        self.held
-            .retain(|held| !revoked.contains(&(held.grant.task.task, held.grant.epoch)));
-        if self.draining {
-            self.next_sync = now + reply.next_sync_ms.min(5 * SECOND);
-            self.hungry_at = self.next_sync;
-            return (self.held.is_empty() && self.outbox.is_empty()).then_some(Act::Exit);
-        }
-        let known: BTreeMap<_, _> = self
-            .held
-            .iter()
-            .map(|held| held.grant)
-            .map(|grant| (grant.task.task, grant.epoch))
-            .collect();
-        for grant in &reply.grants {
-            if known.get(&grant.task.task) != Some(&grant.epoch) {
-                self.held.push(Held {
-                    grant: *grant,
-                    running: None,
-                });
+    }
+
+    fn follow_orders(&mut self, nature: &mut Nature<'_>) {
+        let clock = self.clock(nature.now);
+        while let Some(order) = self.machine.poll_order() {
+            match order {
+                Order::Count(work) => self.queue.push_back(work),
+                Order::Stop(lease) => {
+                    self.queue.retain(|work| work.lease != lease);
+                    let running = self
+                        .slots
+                        .iter_mut()
+                        .filter_map(|slot| slot.running.as_mut());
+                    for running in running.filter(|running| running.work.lease == lease) {
+                        running.cancelled = true;
+                        running.end = running.end.min(nature.now + 10);
+                    }
+                }
+                Order::MakePlan(spec) => {
+                    let plan = nature.scenario.truth.plan.clone();
+                    assert_eq!(*plan.spec(), spec, "seed {}", nature.scenario.seed);
+                    self.machine.handle_plan(spec, Ok(plan), clock);
+                }
             }
         }
-        self.next_sync = now + reply.next_sync_ms;
-        self.hungry_at = if reply.grants.is_empty() {
-            self.next_sync
-        } else {
-            now + SECOND / 2
+    }
+
+    fn finish(&mut self, nature: &mut Nature<'_>) {
+        let now = nature.now;
+        for slot in 0..self.slots.len() {
+            let is_over = |running: &mut Running| running.end <= now;
+            let Some(running) = self.slots[slot].running.take_if(is_over) else {
+                continue;
+            };
+            let took = (now - running.begun) * u64::from(self.crew.get());
+            let left = Left {
+                outcome: self.outcome(&running, slot, nature),
+                work: running.work,
+                duration: Duration::from_millis(took),
+                threads: self.crew,
+            };
+            self.machine.handle_left(left, self.clock(now));
+        }
+    }
+
+    fn outcome(&mut self, running: &Running, slot: usize, nature: &mut Nature<'_>) -> Outcome {
+        if running.cancelled {
+            return Outcome::Cancelled;
+        }
+        if nature.rng.random_bool(nature.scenario.faults.count_error) {
+            nature.tally.add(Fault::CountFailed);
+            return Outcome::Failed(match nature.rng.random_range(0..3) {
+                0 => Failure::Overflow,
+                1 => Failure::Panic("a fault".to_owned()),
+                _ => Failure::Setup(SetupError::Memory {
+                    given: 1,
+                    least: 1 << 40,
+                }),
+            });
+        }
+        self.counted += 1;
+        let counter = Counter {
+            lie: self.lie,
+            slot,
         };
-        None
+        let task = running.work.lease.task.task;
+        let truth = nature.scenario.truth.count(task);
+        let count = match nature.planted.remove(&task) {
+            true => truth + 8,
+            false => fate::count(&running.work, counter, nature.scenario),
+        };
+        if count != truth {
+            nature.tally.add(Fault::CountWrong);
+        }
+        Outcome::Counted(count)
     }
 
-    /// Counts in the outbox, by lease.
-    pub(super) fn counts(request: &SyncRequest) -> BTreeMap<(TaskId, common::run::Epoch), u64> {
-        let partials = request.partials.iter();
-        partials
-            .map(|partial| ((partial.task.task, partial.epoch), partial.count))
-            .collect()
+    fn begin(&mut self, nature: &mut Nature<'_>) {
+        let now = nature.now;
+        let clock = self.clock(now);
+        for slot in &mut self.slots {
+            if slot.stopped || slot.running.is_some() {
+                continue;
+            }
+            let Some(work) = self.queue.pop_front() else {
+                return;
+            };
+            self.machine.handle_begun(work.lease, clock);
+            slot.running = Some(Running {
+                begun: now,
+                end: now + fate::duration(&work, nature.scenario, self.speed),
+                work,
+                cancelled: false,
+            });
+        }
     }
-}
 
-/// Whether a liar lies about a task; those that agree lie about the same ones.
-fn lies(liar: u64, task: TaskId, faults: &super::Faults) -> bool {
-    let liar = if faults.liars_agree { 0 } else { liar + 1 };
-    let draw = (task.0 ^ liar << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
-    (draw as f64) < faults.lie_rate * (1u64 << 53) as f64
-}
+    fn tell_progress(&mut self, now: Time) {
+        for running in self.slots.iter().filter_map(|slot| slot.running.as_ref()) {
+            let whole = (running.end - running.begun).max(1) as f64;
+            let done = (now - running.begun) as f64 / whole;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let cost_done = (done * running.work.cost as f64) as u64;
+            self.machine.handle_progress(running.work.lease, cost_done);
+        }
+    }
 
-/// How long a thread takes for a task: by its cost, and by how wrong the cost is.
-fn duration(grant: &Grant, scenario: &Scenario, speed: f64) -> Time {
-    let task = grant.task.task;
-    let cost = scenario.truth.plan.task_cost(task) as f64;
-    let wrong =
-        0.3 + (task.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / (1u64 << 23) as f64;
-    let ms = cost * scenario.ms_per_cost * wrong / speed;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let ms = ms as Time;
-    ms.max(1)
+    /// The write under way ends, well or not.
+    fn written(&mut self, nature: &mut Nature<'_>) {
+        let clock = self.clock(nature.now);
+        let is_over = |(_, end): &mut (SpoolWrite, Time)| *end <= nature.now;
+        if let Some((write, _)) = self.writing.take_if(is_over) {
+            let fails = nature.rng.random_bool(nature.scenario.faults.spool_error);
+            if fails {
+                nature.tally.add(Fault::SpoolError);
+            } else {
+                self.keep(write);
+            }
+            self.machine.handle_spooled(!fails, clock);
+        }
+    }
+
+    fn keep(&mut self, write: SpoolWrite) {
+        let keep = write.keep.into_iter().map(|p| (LeaseKey::of(&p), p));
+        self.spool.extend(keep);
+        for lease in write.forget {
+            self.spool.remove(&lease);
+        }
+    }
+
+    /// A planned end: what could not be handed in is written.
+    fn exit(&mut self) {
+        if let Some((write, _)) = self.writing.take() {
+            self.keep(write);
+            self.machine.handle_spooled(true, *ORIGIN);
+        }
+        if let Some(write) = self.machine.poll_last_write() {
+            self.keep(write);
+        }
+        self.end();
+    }
 }
