@@ -30,6 +30,10 @@ liar:
     cargo build --release --workspace
     python3 tests/foreign/show.py
 
+# Whole boards by method frames, N = 4 to 20, by crews of 1, 2 and 3 in three memory budgets (some minutes).
+exact:
+    cargo run --release -p common --example frames_exact -- 4 20
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check

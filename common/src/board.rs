@@ -3,6 +3,13 @@
 use std::{fmt, str::FromStr};
 
 /// The side N of the board, 1 … 32.
+///
+/// ```
+/// use common::board::Board;
+///
+/// assert_eq!("27".parse::<Board>().unwrap(), Board::new(27).unwrap());
+/// assert!(Board::new(33).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Board(u8);
 

@@ -99,6 +99,10 @@ fn nest() -> &'static Nest {
 }
 
 /// Counts everything that is known on this thread with this kernel: a fraction of a second.
+///
+/// ```
+/// common::canary::prove(common::kernel::Kernel::best()).expect("sound memory");
+/// ```
 pub fn prove(kernel: Kernel) -> Result<(), Wrong> {
     let nest = nest();
     for orientation in BOTH {

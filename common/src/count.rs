@@ -26,6 +26,26 @@ pub struct Setup {
     pub orientation: Orientation,
 }
 
+impl Setup {
+    /// One thread with the best kernel of this CPU, in so many bytes of memory.
+    ///
+    /// ```
+    /// use common::count::{Orientation, Setup};
+    ///
+    /// let setup = Setup::best(1 << 30);
+    /// assert_eq!(setup.threads.get(), 1);
+    /// assert_eq!(setup.orientation, Orientation::Upright);
+    /// ```
+    pub fn best(memory_bytes: u64) -> Self {
+        Self {
+            kernel: Kernel::best(),
+            threads: NonZeroU16::MIN,
+            memory_bytes,
+            orientation: Orientation::Upright,
+        }
+    }
+}
+
 /// Two ways through different data to the same counts: what a recheck should vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orientation {
@@ -105,6 +125,16 @@ impl Counter {
 
     /// The weighted number of solutions in `units`: summed over all units of the plan, this is
     /// all(N). The buffers stay usable after an error.
+    ///
+    /// ```
+    /// use common::{board::Board, count::*, method::Layout, plan::*};
+    ///
+    /// let plan = Plan::new(PlanSpec::new(Board::new(10)?, Layout::Frames))?;
+    /// let mut counter = Counter::new(&plan, &Setup::best(1 << 26))?;
+    /// let first = counter.count(0..5, &Unwatched)?;
+    /// assert_eq!(first + counter.count(5..plan.units(), &Unwatched)?, 724);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn count(&mut self, units: Range<u64>, watch: &dyn Watch) -> Result<u64, CountError> {
         match &mut self.0 {
             Method::Rows(rows) => rows.count(units, watch),

@@ -95,6 +95,13 @@ impl Kernel {
     }
 
     /// The best kernel of this CPU.
+    ///
+    /// ```
+    /// use common::kernel::Kernel;
+    ///
+    /// assert_eq!(Kernel::best(), Kernel::available()[0]);
+    /// assert!(Kernel::available().contains(&Kernel::SCALAR));
+    /// ```
     pub fn best() -> Self {
         Self::available()[0]
     }

@@ -6,6 +6,14 @@
 use crate::{board::Board, tally::Counts};
 
 /// The known counts of a board; `None` from N = 28 on, where nobody knows them.
+///
+/// ```
+/// use common::{board::Board, known::known_counts};
+///
+/// assert_eq!(known_counts(Board::new(8)?).unwrap().all(), 92);
+/// assert!(known_counts(Board::new(28)?).is_none());
+/// # Ok::<(), common::board::BadBoard>(())
+/// ```
 pub fn known_counts(board: Board) -> Option<Counts> {
     let (all, half_turn, quarter_turn) = *KNOWN.get(usize::from(board.n()) - 1)?;
     let counts = Counts::new(all, half_turn, quarter_turn);

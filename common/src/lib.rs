@@ -7,28 +7,12 @@
 //! A board counted:
 //!
 //! ```
-//! use std::num::NonZeroU16;
+//! use common::{board::Board, count::*, method::Layout, plan::*};
 //!
-//! use common::{
-//!     board::Board,
-//!     count::{Counter, Orientation, Setup, Unwatched},
-//!     kernel::Kernel,
-//!     method::Layout,
-//!     plan::{Plan, PlanSpec},
-//! };
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let plan = Plan::new(PlanSpec::new(Board::new(12)?, Layout::Frames))?;
-//! let setup = Setup {
-//!     kernel: Kernel::best(),
-//!     threads: NonZeroU16::MIN,
-//!     memory_bytes: 1 << 30,
-//!     orientation: Orientation::Upright,
-//! };
-//! let count = Counter::new(&plan, &setup)?.count(0..plan.units(), &Unwatched)?;
+//! let count = Counter::new(&plan, &Setup::best(1 << 30))?.count(0..plan.units(), &Unwatched)?;
 //! assert_eq!(count, 14_200);
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod board;

@@ -14,6 +14,16 @@ use crate::{board::Board, count::CountError};
 
 /// Enumerates the solutions fixed by a half turn (OEIS A032522), divided into branches that can be
 /// counted on different threads.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use common::{board::Board, symmetric::HalfTurn};
+///
+/// let half = HalfTurn::new(Board::new(8)?).count(&|| ControlFlow::Continue(()))?;
+/// assert_eq!(half, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct HalfTurn {
     board: Board,
@@ -169,6 +179,13 @@ impl Lines {
 ///
 /// An orbit of four queens fills two rows and their images, so N is 4k or 4k + 1. A quarter turn
 /// maps anti-diagonal s to main diagonal s: one mask holds both.
+///
+/// ```
+/// use common::{board::Board, symmetric::quarter_turn};
+///
+/// assert_eq!(quarter_turn(Board::new(12)?), 8);
+/// # Ok::<(), common::board::BadBoard>(())
+/// ```
 pub fn quarter_turn(board: Board) -> u64 {
     let n = u32::from(board.n());
     match n % 4 {

@@ -44,6 +44,13 @@ pub enum BadTally {
 }
 
 /// The total of a run: the sum of its partial counts.
+///
+/// ```
+/// use common::tally::total;
+///
+/// assert_eq!(total([46, 46])?, 92);
+/// # Ok::<(), common::tally::BadTally>(())
+/// ```
 pub fn total(partials: impl IntoIterator<Item = u64>) -> Result<u128, BadTally> {
     partials.into_iter().try_fold(0u128, |sum, partial| {
         sum.checked_add(u128::from(partial))
@@ -54,6 +61,15 @@ pub fn total(partials: impl IntoIterator<Item = u64>) -> Result<u128, BadTally> 
 impl Counts {
     /// The counts of a board with `all` solutions of which `half_turn` are fixed by a half turn and
     /// `quarter_turn` by a quarter turn (and so by the half turn too).
+    ///
+    /// ```
+    /// use common::tally::Counts;
+    ///
+    /// let eight = Counts::new(92, 4, 0)?;
+    /// assert_eq!(eight.unique(), 12);
+    /// assert!(Counts::new(91, 4, 0).is_err());
+    /// # Ok::<(), common::tally::BadTally>(())
+    /// ```
     pub fn new(all: u128, half_turn: u64, quarter_turn: u64) -> Result<Self, BadTally> {
         let bad = |which| BadTally::Inconsistent {
             all,

@@ -9,7 +9,7 @@ use super::{
     frame::Frame,
     geometry::Kind,
     halves::HalfBoards,
-    hjoin::{HJoin, Side},
+    hjoin::{DisjointPairs, HJoin, PlainJoin, Side},
     memory::Budget,
     parts::{Bottoms, Parts, Tops},
     plan::Division,
@@ -18,6 +18,9 @@ use super::{
     weight::{Share, Shares},
 };
 use crate::count::{CountError, Orientation, Setup, SetupError, Watch};
+
+/// Pairs of half boards that are looked at sooner than the bits of a grid are chosen.
+const PLAIN_PAIRS: usize = 1 << 10;
 
 /// Counts frames, one at a time.
 #[derive(Debug)]
@@ -31,6 +34,12 @@ pub struct Counter {
     top: HalfBoards,
     bottom: HalfBoards,
     join: HJoin,
+    /// For the shortest lists.
+    plain: PlainJoin,
+    /// The most pairs of half boards in a frame that are looked at one by one.
+    plain_pairs: usize,
+    /// Whether the present frame has no more.
+    is_plain: bool,
     /// The threads that count.
     members: Vec<()>,
 }
@@ -56,6 +65,9 @@ impl Counter {
             top: HalfBoards::default(),
             bottom: HalfBoards::default(),
             join,
+            plain: PlainJoin::default(),
+            plain_pairs: PLAIN_PAIRS,
+            is_plain: false,
             members: vec![(); threads],
             division,
         })
@@ -81,6 +93,7 @@ impl Counter {
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.budget.set_limit(limit);
+        self.plain_pairs = 0;
         self.join.share_short_joins();
     }
 
@@ -88,6 +101,7 @@ impl Counter {
     /// many keys, made as they are sorted, and in leaves with this many bits of X3.
     pub(crate) fn lower_limits(&mut self, keys: usize, x3_bits: usize) {
         self.budget.set_limit(keys);
+        self.plain_pairs = 0;
         self.join.lower_limits(x3_bits);
     }
 
@@ -119,6 +133,8 @@ impl Counter {
         self.bottom
             .begin(bottoms, most, &below, &mut self.members, on_done)?;
         let (rounds, limit) = limits.rounds(self.top.number().max(self.bottom.number()));
+        let pairs = self.top.number().saturating_mul(self.bottom.number());
+        self.is_plain = pairs <= self.plain_pairs;
         self.join.set_rounds(rounds);
         self.top.set_limit(limit);
         self.bottom.set_limit(limit);
@@ -162,12 +178,15 @@ impl Counter {
         let Self {
             parts,
             join,
+            plain,
+            is_plain,
             top,
             bottom,
             turned,
             division,
             ..
         } = self;
+        let join: &mut dyn DisjointPairs = if *is_plain { plain } else { join };
         let (above, below) = (Tops::new(parts, division), Bottoms::new(parts, division));
         let told = &mut |done| progress.advance(done);
         // After a half turn the lower half is on top.

@@ -102,6 +102,15 @@ impl Plan {
     pub const MAX_TASKS: u64 = 4_000_000;
 
     /// The plan of `spec`.
+    ///
+    /// ```
+    /// use common::{board::Board, method::Layout, plan::{Plan, PlanSpec}};
+    ///
+    /// let plan = Plan::new(PlanSpec::new(Board::new(14)?, Layout::Frames))?;
+    /// let tasks = plan.handing_out_order().map(|task| plan.task_units(task));
+    /// assert_eq!(tasks.map(|units| units.end - units.start).sum::<u64>(), plan.units());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(spec: PlanSpec) -> Result<Self, BadSpec> {
         if spec.task_cost == 0 {
             return Err(BadSpec::ZeroTaskCost);

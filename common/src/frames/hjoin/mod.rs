@@ -11,6 +11,8 @@ mod grid;
 mod join;
 mod layout;
 mod leaf;
+mod pairs;
+mod plain;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,8 @@ pub use self::{
         keys::{KeyMaker, Keys},
         roles::Side,
     },
+    pairs::DisjointPairs,
+    plain::PlainJoin,
 };
 
 /// Pairs of keys up to which a join is too short for several threads: some milliseconds.
@@ -117,6 +121,18 @@ impl HJoin {
 
     /// The number of pairs (u in `top`, v in `bottom`) with `u & v == 0`.
     ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use common::{frames::hjoin::HJoin, kernel::Kernel};
+    ///
+    /// let mut join = HJoin::new(Kernel::best(), 3, 1);
+    /// let go_on = &mut |_| ControlFlow::Continue(());
+    /// let pairs = join.count(&[0b001, 0b110], &[0b010, 0b100, 0b001], go_on)?;
+    /// assert_eq!(pairs, 3);
+    /// # Ok::<(), common::count::CountError>(())
+    /// ```
+    ///
     /// # Errors
     /// `Cancelled` when `progress` breaks, `Overflow` when the number passes 64 bits.
     pub fn count(
@@ -158,27 +174,6 @@ impl HJoin {
         self.set(side, Part::Inner, keys, progress)
     }
 
-    /// Empties all parts and chooses the grids for lists like these: the lists themselves, or a
-    /// piece of each of the lengths that are going to be joined at a time. Only `contested` bits may
-    /// be set in both a key of one half and one of the other.
-    pub fn start(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) {
-        self.short.clear();
-        self.long.clear();
-        let layout = self.layout_for(contested, top, bottom);
-        if layout == self.layout {
-            return;
-        }
-        self.layout = layout;
-        let extracts = match self.kernel.name() {
-            KernelName::Avx2 | KernelName::Avx512 => true,
-            KernelName::Scalar | KernelName::Neon => false,
-        };
-        if !extracts {
-            self.apart[Side::Top as usize].set(self.layout.order(Side::Top));
-            self.apart[Side::Bottom as usize].set(self.layout.order(Side::Bottom));
-        }
-    }
-
     /// A layout chosen for lists like these before, or chosen now.
     fn layout_for(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) -> KeyLayout {
         let lengths = [about(top.number()), about(bottom.number())];
@@ -197,27 +192,6 @@ impl HJoin {
             self.chosen.insert(lengths, (layout, 1));
         }
         layout
-    }
-
-    /// The number of disjoint pairs of one part of the top half and one of the bottom half.
-    ///
-    /// # Errors
-    /// `Cancelled` when `progress` breaks, `Overflow` when the number passes 64 bits.
-    pub fn join(
-        &mut self,
-        top: Part,
-        bottom: Part,
-        progress: OnProgress<'_>,
-    ) -> Result<u64, CountError> {
-        let parts = (top, bottom);
-        let limits = (self.limits, self.pairs_of_one);
-        if self.layout.rest_bits() <= 32 {
-            self.short
-                .join(self.kernel, parts, self.layout, limits, progress)
-        } else {
-            self.long
-                .join(self.kernel, parts, self.layout, limits, progress)
-        }
     }
 
     /// Sorts lists that are not held in so many rounds from now on, at most [`Self::MOST_ROUNDS`]: while
@@ -270,12 +244,28 @@ impl HJoin {
         let rests = rest * (both + 4 * SLACK as u64);
         rests + sorting + threads * gathered + 2 * KeyLayout::most_offset_bytes(keys, keys)
     }
+}
 
-    /// Replaces one part of one half's keys: at most 2^31 of them.
-    ///
-    /// # Errors
-    /// `Cancelled` when `progress` breaks.
-    pub fn set(
+impl DisjointPairs for HJoin {
+    fn start(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) {
+        self.short.clear();
+        self.long.clear();
+        let layout = self.layout_for(contested, top, bottom);
+        if layout == self.layout {
+            return;
+        }
+        self.layout = layout;
+        let extracts = match self.kernel.name() {
+            KernelName::Avx2 | KernelName::Avx512 => true,
+            KernelName::Scalar | KernelName::Neon => false,
+        };
+        if !extracts {
+            self.apart[Side::Top as usize].set(self.layout.order(Side::Top));
+            self.apart[Side::Bottom as usize].set(self.layout.order(Side::Bottom));
+        }
+    }
+
+    fn set(
         &mut self,
         side: Side,
         part: Part,
@@ -298,6 +288,23 @@ impl HJoin {
         match set {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(CountError::Cancelled),
+        }
+    }
+
+    fn join(
+        &mut self,
+        top: Part,
+        bottom: Part,
+        progress: OnProgress<'_>,
+    ) -> Result<u64, CountError> {
+        let parts = (top, bottom);
+        let limits = (self.limits, self.pairs_of_one);
+        if self.layout.rest_bits() <= 32 {
+            self.short
+                .join(self.kernel, parts, self.layout, limits, progress)
+        } else {
+            self.long
+                .join(self.kernel, parts, self.layout, limits, progress)
         }
     }
 }

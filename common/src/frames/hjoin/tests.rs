@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::{HJoin, Keys, Part, Side};
+use super::{DisjointPairs, HJoin, Keys, Part, PlainJoin, Side};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -143,8 +143,12 @@ fn parts_are_kept_from_join_to_join() {
     let shape = (46, 110);
     let tops = [list(1, 9_000, shape), list(2, 70, shape)];
     let bottoms = [list(3, 8_000, shape), list(4, 40, shape)];
-    for kernel in Kernel::available() {
-        let mut join = HJoin::new(kernel, 46, 1);
+    let joins = Kernel::available().into_iter();
+    let joins = joins.map(|kernel| -> (_, Box<dyn DisjointPairs>) {
+        (kernel.to_string(), Box::new(HJoin::new(kernel, 46, 1)))
+    });
+    let plain: Box<dyn DisjointPairs> = Box::<PlainJoin>::default();
+    for (kernel, mut join) in joins.chain([("plain".to_owned(), plain)]) {
         let start = (Keys::List(&tops[0]), Keys::List(&bottoms[0]));
         join.start((1 << 46) - 1, start.0, start.1);
         for (part, (top, bottom)) in parts.into_iter().zip(tops.iter().zip(&bottoms)) {
