@@ -1,10 +1,16 @@
 //! Speed of HJoin on the half boards of real frames of even boards, for every kernel of this CPU.
 //!
 //! `cargo bench -p common --bench hjoin -- 24 --frames 3 --kernel avx512 --repeat 2`
+//!
+//! With `--without all` the best kernel counts every frame with everything and without each mechanism in
+//! turns: the seconds of each, and what the join without it takes of the time of the whole one.
 
 use std::{collections::HashMap, ops::ControlFlow, sync::OnceLock, time::Instant};
 
-use common::{frames::hjoin::HJoin, kernel::Kernel};
+use common::{
+    frames::hjoin::{HJoin, Mechanism},
+    kernel::Kernel,
+};
 
 /// CPU seconds that this process has used, or, where no such file tells, seconds that have passed.
 fn cpu_seconds() -> f64 {
@@ -43,12 +49,21 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .map_or(default, String::as_str);
     let n: u32 = board.parse::<u32>().expect("an even board") / 2;
-    let kernels: Vec<Kernel> = Kernel::available()
+    // A kernel, and what is left out.
+    let named = |kernel: &Kernel| value("--kernel").is_none_or(|name| name == kernel.to_string());
+    let mut ways: Vec<(String, Kernel, Option<Mechanism>)> = Kernel::available()
         .into_iter()
-        .filter(|kernel| value("--kernel").is_none_or(|name| name == kernel.to_string()))
+        .filter(named)
+        .map(|kernel| (kernel.to_string(), kernel, None))
         .collect();
+    if value("--without").is_some() {
+        ways.truncate(1);
+        let kernel = ways[0].1;
+        let without = Mechanism::ALL.map(|(name, left)| (format!("no {name}"), kernel, Some(left)));
+        ways.extend(without);
+    }
     let mut seed = number("--seed", 1);
-    let mut sums = vec![(0.0, 0); kernels.len()];
+    let mut sums = vec![(0.0, 0); ways.len()];
     for _ in 0..number("--frames", 1) {
         let (a, c) = frame(n, &mut seed);
         let (top, bottom) = half_boards(n, a, c);
@@ -60,8 +75,12 @@ fn main() {
             top.len(),
             bottom.len()
         );
-        for (&kernel, sum) in kernels.iter().zip(&mut sums) {
-            let mut join = HJoin::new(kernel, 2 * (2 * n - 1), 1);
+        for ((name, kernel, left_out), sum) in ways.iter().zip(&mut sums) {
+            let join = HJoin::new(*kernel, 2 * (2 * n - 1), 1);
+            let mut join = match left_out {
+                Some(mechanism) => join.without(*mechanism),
+                None => join,
+            };
             let mut best = f64::INFINITY;
             let mut found = 0;
             for _ in 0..number("--repeat", 3) {
@@ -78,18 +97,20 @@ fn main() {
             }
             *sum = (sum.0 + best, sum.1 + found);
             println!(
-                "  {kernel:8} {:9.3} ms  {found} matches  {:7.3}e9 solutions/s  {:9.3}e12 pairs/s",
+                "  {name:15} {:9.3} ms  {found} matches  {:7.3}e9 solutions/s  {:9.3}e12 pairs/s",
                 best * 1e3,
                 found as f64 * 8e-9 / best,
                 pairs * 1e-12 / best,
             );
         }
     }
-    for (kernel, (seconds, found)) in kernels.iter().zip(sums) {
+    let whole = sums[0].0;
+    for ((name, ..), (seconds, found)) in ways.iter().zip(sums) {
         println!(
-            "{kernel}: {:.3} s, {:.3}e9 solutions/s",
+            "{name}: {:.3} s, {:.3}e9 solutions/s, {:.3} of the time of the first",
             seconds,
-            found as f64 * 8e-9 / seconds
+            found as f64 * 8e-9 / seconds,
+            seconds / whole,
         );
     }
 }

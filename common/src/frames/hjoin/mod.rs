@@ -55,6 +55,26 @@ pub use self::{
 /// Pairs of keys up to which a join is too short for several threads: some milliseconds.
 const PAIRS_OF_ONE: usize = 1 << 32;
 
+/// What makes some joins faster and none different: a benchmark leaves out one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Large leaves are banded by X3.
+    Bands,
+    /// Lists are split into few cells bit by bit.
+    Split,
+    /// A layout serves some joins of short lists.
+    LayoutCache,
+}
+
+impl Mechanism {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("bands", Self::Bands),
+        ("split", Self::Split),
+        ("layout-cache", Self::LayoutCache),
+    ];
+}
+
 /// Joins lists of keys; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {
@@ -71,6 +91,8 @@ pub struct HJoin {
     chooser: Chooser,
     /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
     chosen: HashMap<[u32; 2], (KeyLayout, u32)>,
+    /// [`MOST_USES`], or none.
+    most_uses: u32,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -110,6 +132,7 @@ impl HJoin {
             layout: KeyLayout::undivided(0),
             chooser: Chooser::default(),
             chosen: HashMap::new(),
+            most_uses: MOST_USES,
             short: Buffers::new(threads),
             long: Buffers::new(threads),
             typical: Default::default(),
@@ -117,6 +140,17 @@ impl HJoin {
             sorting: Sorting::new(threads),
             apart: Default::default(),
         }
+    }
+
+    /// The same join without one of the mechanisms.
+    #[must_use]
+    pub fn without(mut self, mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::Bands => self.limits.join = usize::MAX,
+            Mechanism::Split => self.scratch.never_split(),
+            Mechanism::LayoutCache => self.most_uses = 0,
+        }
+        self
     }
 
     /// The number of pairs (u in `top`, v in `bottom`) with `u & v == 0`.
@@ -179,7 +213,7 @@ impl HJoin {
         let lengths = [about(top.number()), about(bottom.number())];
         if let Some((chosen, uses)) = self.chosen.get_mut(&lengths) {
             let layout = chosen.with_rest_of(contested);
-            if *uses < MOST_USES && layout.rest_bits() <= 32 {
+            if *uses < self.most_uses && layout.rest_bits() <= 32 {
                 *uses += 1;
                 return layout;
             }
@@ -234,7 +268,7 @@ impl HJoin {
         let row = 4 * longer / rows;
         let sorting = if longer > Self::SHORT_LIST as u64 {
             scatter::memory_bytes(longer / rounds as u64, rows, threads)
-                + threads * (8 * row + 8 * rows)
+                + threads * (row / 4 + 8 * rows)
         } else {
             sort::memory_bytes(longer, 1 << cell_bits)
         };

@@ -16,6 +16,14 @@ use crate::{
 pub(crate) struct Scratch {
     counters: Vec<Counters>,
     split: split::Scratch,
+    never_splits: bool,
+}
+
+impl Scratch {
+    /// Counts the keys of few cells, too, from now on.
+    pub(crate) fn never_split(&mut self) {
+        self.never_splits = true;
+    }
 }
 
 /// Two lists of keys to go through side by side.
@@ -193,7 +201,7 @@ pub(crate) fn sort<L: Lanes, W: Rest>(
     (offsets, rests): (&mut [u32], &mut [W]),
     scratch: &mut Scratch,
 ) {
-    if L::SPLITS && split::pays(offsets.len() - 1, keys.len()) {
+    if L::SPLITS && !scratch.never_splits && split::pays(offsets.len() - 1, keys.len()) {
         // SAFETY: the kernel that got us here proves the instruction set.
         unsafe { split::sort::<L, W>(order.0, keys, (offsets, rests), &mut scratch.split) };
         return;
