@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS] [DIR]`
 //!
+//! With MANY_WORKERS_HTTP=HOST:PORT in the environment the coordinator serves its pages there.
 //! With `--tls` every worker has TLS and a token.
 
 use std::{
@@ -95,13 +96,23 @@ fn coordinator(dir: &Path, results: u64, tls: bool) -> anyhow::Result<(Process, 
             spec.layout.name(),
         ])
         .args(["--task-cost", &spec.task_cost.to_string()])
-        .args(["--listen", "127.0.0.1:0", "--no-http", "--data-dir"])
+        .args(["--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir.join("data"));
+    // For whoever looks at the pages meanwhile, such as tests/browser/viewers.js.
+    let pages = env::var("MANY_WORKERS_HTTP").ok();
+    match &pages {
+        Some(address) => command.args(["--http", address]),
+        None => command.arg("--no-http"),
+    };
     if tls {
         command.args(["--advertise", "127.0.0.1", "--require-token"]);
     }
     let process = Process::start("the coordinator", &mut command);
     let line = process.stderr_line("listening on");
+    if pages.is_some() {
+        let at = process.stderr_line("dashboard at ");
+        println!("{}, process {}", at.trim(), process.id());
+    }
     if tls {
         process.stderr_line("QUEENS_JOIN");
         let joined = |role: &str| -> anyhow::Result<Way> {
