@@ -326,11 +326,13 @@ impl Store for DiskStore {
 
     fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
         let path = self.run(run)?.files(&self.layout).symmetric();
-        let text = match descriptors::open(|| fs::read_to_string(&path)) {
-            Ok(text) => text,
+        let bytes = match descriptors::open(|| fs::read(&path)) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(files::failed("read", &path)(error)),
         };
+        // Bytes that are no text are changed bytes too.
+        let text = String::from_utf8_lossy(&bytes);
         match manifest::decode_symmetric(run, text.trim_end()) {
             Ok(counts) => Ok(Some(counts)),
             Err(what) => {

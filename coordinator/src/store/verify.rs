@@ -3,6 +3,7 @@
 
 use std::{
     fmt,
+    io::ErrorKind,
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
 };
@@ -206,8 +207,11 @@ pub fn verify_run(
 /// The symmetric solutions that are kept with a run.
 pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let files = Layout::new(dir).run(run);
-    let text = recover::read_if_there(&files.symmetric())?;
-    // One that is not whole is as good as none: it can be counted again.
+    // One that is not whole, or no text, is as good as none: it can be counted again.
+    let text = match recover::read_if_there(&files.symmetric()) {
+        Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::InvalidData => None,
+        other => other?,
+    };
     Ok(text.and_then(|text| manifest::decode_symmetric(run, text.trim_end()).ok()))
 }
 
