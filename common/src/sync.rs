@@ -22,11 +22,12 @@ pub struct SyncRequest {
     pub seconds_wanted: f64,
     /// The worker is stopping; leases it no longer holds are released, not failed.
     pub draining: bool,
-    /// Counting threads that failed their canaries and were stopped.
+    /// What the canaries of its counting threads came to.
     pub failed_canaries: FailedCanaries,
 }
 
-/// Counting threads that failed their canaries: they counted what is known, and it came out wrong.
+/// What came of canaries, and the counting threads that failed theirs: they counted what is known, and
+/// it came out wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedCanaries {
     /// How many, since the process began.
@@ -34,6 +35,8 @@ pub struct FailedCanaries {
     /// For how long one of them had counted, in milliseconds before this call, since its canaries were
     /// last good: whatever the worker counted within this time may be wrong.
     pub unproven_ms: u64,
+    /// How often a thread has counted what is known right, since the process began.
+    pub passed: u64,
 }
 
 /// A worker, as it describes itself.

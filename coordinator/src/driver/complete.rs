@@ -116,7 +116,9 @@ impl Driver {
         }
         let manifest = summary.manifest;
         let evidence = Evidence::of(&fold, |task| self.scheduler.is_drawn(run, task));
-        let outcome = Outcome::new(&manifest, solutions, symmetric, (&fold, evidence));
+        let trust = self.store.trust()?;
+        let seen = (&fold, evidence, trust.as_slice());
+        let outcome = Outcome::new(&manifest, solutions, symmetric, seen);
         self.scheduler
             .conclude(run, outcome.state() == RunState::Complete);
         self.concluded.push(outcome);

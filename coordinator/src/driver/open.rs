@@ -1,12 +1,7 @@
 //! Restoring every run of a store.
 
-use std::collections::BTreeMap;
-
 use super::{Driver, DriverError};
-use crate::{
-    ledger::{Trust, TrustRecord},
-    store::{StoredRun, plan_of},
-};
+use crate::store::{StoredRun, plan_of};
 
 impl Driver {
     pub(super) fn restore(&mut self) -> Result<(), DriverError> {
@@ -34,18 +29,9 @@ impl Driver {
         Ok(())
     }
 
-    /// The last word on every worker stands.
     fn restore_trust(&mut self) -> Result<(), DriverError> {
-        let mut last = BTreeMap::new();
-        for TrustRecord { worker, trust, .. } in self.store.trust()? {
-            last.insert(worker, trust);
-        }
-        for (worker, trust) in last {
-            match trust {
-                Trust::Doubted => self.scheduler.restore_distrust(worker, false),
-                Trust::Barred => self.scheduler.restore_distrust(worker, true),
-                Trust::Trusted => {}
-            }
+        for record in self.store.trust()? {
+            self.scheduler.restore_trust(&record);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use common::{
 
 use crate::{
     checks::{self, Check, Evidence},
-    ledger::{Fold, RunManifest, RunState, SymmetricCounts},
+    ledger::{Fold, RunManifest, RunState, SymmetricCounts, TrustRecord},
 };
 
 /// The end of a run, derived anew from its records whenever it is asked for.
@@ -69,7 +69,7 @@ impl Outcome {
         manifest: &RunManifest,
         solutions: u128,
         symmetric: SymmetricCounts,
-        (fold, evidence): (&Fold, Evidence),
+        (fold, evidence, trust): (&Fold, Evidence, &[TrustRecord]),
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
@@ -88,7 +88,8 @@ impl Outcome {
         if evidence.disputed.is_empty() {
             checks.extend(checks::of_total(board, Some(&counts), published));
         }
-        checks.extend(checks::not_possible());
+        checks.push(checks::of_canaries(fold, trust));
+        checks.push(checks::of_independence());
         Self {
             run: manifest.run,
             solutions,
@@ -108,7 +109,14 @@ impl Outcome {
             return RunState::Disputed;
         }
         match (&self.counts, self.known) {
-            (Ok(_), Known::Matches | Known::Unknown) => RunState::Complete,
+            (Ok(_), Known::Matches) => RunState::Complete,
+            (Ok(_), Known::Unknown) => {
+                let failed = |check: &Check| check.outcome == checks::CheckOutcome::Failed;
+                match self.checks.iter().any(failed) {
+                    true => RunState::Contradicted,
+                    false => RunState::Complete,
+                }
+            }
             (Ok(_), Known::Differs) | (Err(_), _) => RunState::Contradicted,
         }
     }
@@ -175,7 +183,7 @@ mod tests {
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
         let symmetric = count_symmetric(board, &AtomicBool::new(false));
-        let seen = (&Fold::new(&manifest, &plan), Evidence::default());
+        let seen: (_, _, &[_]) = (&Fold::new(&manifest, &plan), Evidence::default(), &[]);
         Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), seen)
     }
 

@@ -7,11 +7,11 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec},
     run::{Partial, SessionId, WorkerId},
-    sync::{Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    sync::{FailedCanaries, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
 };
 
 use super::*;
-use crate::ledger::Recheck;
+use crate::{checks::CheckOutcome, ledger::Recheck};
 use crate::{sched::Config, store::MemoryStore};
 
 /// A driver that is not started, with one small run.
@@ -19,6 +19,8 @@ struct Bench {
     driver: Driver,
     handle: DriverHandle,
     run: RunId,
+    /// What workers say of theirs.
+    canaries: FailedCanaries,
 }
 
 impl Bench {
@@ -39,6 +41,7 @@ impl Bench {
             driver,
             handle,
             run: manifest.run,
+            canaries: FailedCanaries::default(),
         }
     }
 
@@ -59,7 +62,7 @@ impl Bench {
             partials,
             seconds_wanted: 1000.0,
             draining: false,
-            failed_canaries: Default::default(),
+            failed_canaries: self.canaries,
         };
         let (reply, answer) = oneshot::channel();
         let request = Request::Sync(None, Box::new(request), reply);
@@ -142,6 +145,57 @@ fn an_end_and_a_contradiction_in_one_group_leave_no_outcome() {
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Accepted);
     assert_eq!(bench.outcome().map(|outcome| outcome.solutions), Some(92));
     assert_eq!(bench.state(), RunState::Complete);
+}
+
+#[test]
+fn a_failed_canary_reopens_a_run_and_the_result_says_what_became_of_it() {
+    let mut bench = Bench::new();
+    bench.canaries.passed = 2;
+    bench.count_all();
+    bench.finished();
+    bench.driver.commit().unwrap();
+    let said = |bench: &Bench| {
+        let checks = bench.outcome().expect("the run has ended").checks;
+        let canaries = checks.into_iter().find(|check| check.name == "canaries");
+        let canaries = canaries.expect("it is always said");
+        (canaries.outcome, canaries.reason)
+    };
+    let (outcome, reason) = said(&bench);
+    assert_eq!(outcome, CheckOutcome::Passed);
+    assert!(
+        reason.contains("1 worker") && reason.contains("2 proofs"),
+        "{reason}"
+    );
+    // One of its threads then counts known boards wrong: the run goes on, for somebody else.
+    bench.sync(2, Vec::new());
+    bench.canaries = FailedCanaries {
+        threads: 1,
+        unproven_ms: 3_600_000,
+        passed: 3,
+    };
+    bench.sync(1, Vec::new());
+    assert_eq!((bench.outcome(), bench.state()), (None, RunState::Running));
+    // Another machine finds nothing wrong.
+    bench.canaries = FailedCanaries {
+        passed: 1,
+        ..FailedCanaries::default()
+    };
+    let mut grants = bench.sync(2, Vec::new()).grants;
+    assert!(!grants.is_empty());
+    while !grants.is_empty() {
+        let partials = grants.iter().map(count).collect();
+        grants = bench.sync(2, partials).grants;
+    }
+    let (outcome, reason) = said(&bench);
+    assert_eq!(outcome, CheckOutcome::Passed);
+    assert!(reason.contains("another machine has confirmed"), "{reason}");
+    // The directory alone says the same.
+    let fold = bench.driver.store.refold(bench.run).unwrap();
+    let trust = bench.driver.store.trust().unwrap();
+    assert_eq!(crate::checks::of_canaries(&fold, &trust).reason, reason);
+    // Had it said nothing of proofs, nobody could tell; without the second counts it fails.
+    let silent = crate::checks::of_canaries(&fold, &[]);
+    assert_eq!(silent.outcome, CheckOutcome::NotPossible);
 }
 
 #[test]

@@ -16,6 +16,17 @@ pub enum Trust {
     Barred,
     /// An operator trusts it again, after a repair.
     Trusted,
+    /// Threads of it counted what is known wrong: what it counted since they last counted it right, and
+    /// nobody has confirmed, is counted again.
+    Unproven {
+        /// From when on, in milliseconds since 1970; until the fact itself.
+        from_unix_ms: u64,
+    },
+    /// Its threads have counted what is known right.
+    Proven {
+        /// How often, since its process began.
+        proofs: u64,
+    },
 }
 
 /// From when on what is thought of whom, and why. It belongs to the data directory, not to a run.
@@ -44,6 +55,8 @@ impl Trust {
             Self::Doubted => "doubted",
             Self::Barred => "barred",
             Self::Trusted => "trusted",
+            Self::Unproven { .. } => "unproven",
+            Self::Proven { .. } => "proven",
         }
     }
 }

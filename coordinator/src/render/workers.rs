@@ -65,8 +65,8 @@ fn failed_threads(workers: &[v1::Worker]) -> String {
     failed
         .map(|worker| {
             format!(
-                "\n{}: {} counted known boards wrong and stopped: check this machine's memory and \
-                 processor",
+                "\n{}: {} counted known boards wrong and stopped, and what it counted since they were last \
+                 right is counted again: check this machine's memory and processor",
                 worker.name,
                 plural(worker.failed_threads, "thread")
             )

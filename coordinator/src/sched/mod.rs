@@ -14,6 +14,7 @@
 //! arithmetic (see `clock`), and work in proportion to the number of tasks in `sync`.
 
 mod audit;
+mod canaries;
 mod clock;
 mod config;
 mod disputes;
@@ -37,6 +38,7 @@ mod workers;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -115,6 +117,8 @@ pub struct Scheduler {
     draw: Draw,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
+    /// Found on disk: workers, and in what times they counted what may be wrong.
+    unproven: Vec<(WorkerIx, RangeInclusive<u64>)>,
     /// How the last command found its run, until it is known to be kept.
     undo: Option<Undo>,
 }
@@ -148,6 +152,7 @@ impl Scheduler {
             draw: Draw::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
+            unproven: Vec::new(),
             undo: None,
         }
     }
@@ -261,6 +266,7 @@ impl Scheduler {
             how: How::of(vote),
             confirmed,
             drawn,
+            accepted_s: 0,
         };
         in_run.accept(task, done);
         if confirmed.elsewhere() {
@@ -268,7 +274,10 @@ impl Scheduler {
             return;
         }
         let open = matches!(in_run.state, RunState::Running | RunState::Paused);
-        let doubted = self.workers.standing(worker).faults() > 0;
+        let unproven = self.unproven.iter().filter(|(by, _)| *by == worker);
+        let mut windows = unproven.map(|(_, window)| window);
+        let doubted = self.workers.standing(worker).faults() > 0
+            || windows.any(|window| window.contains(&vote.accepted_unix_ms));
         if open && (doubted || (drawn && confirmed == Confirmed::No)) {
             in_run.seconds.want(task, worker, 0);
         }
@@ -530,6 +539,7 @@ impl Scheduler {
         self.workers
             .calls_from(worker, request.worker.machine, token);
         let greeting = self.workers.get_mut(worker).greet(&request.worker, silent);
+        self.workers.get_mut(worker).proofs = request.failed_canaries.passed;
         for partial in request.partials.iter().take(self.config.partials_per_sync) {
             let acknowledgement = self.report(worker, partial, now);
             reply.acknowledgements.push(acknowledgement);
@@ -547,10 +557,10 @@ impl Scheduler {
         let known = self.workers.get_mut(worker);
         known.seen = self.clock.ticks();
         known.draining = request.draining;
-        known.failed_threads = request.failed_canaries.threads;
         known.left = false;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
+        self.take_canaries(worker, request);
         self.take_inventory(worker, request, (restarted, &mut reply));
         self.grant(worker, request, &mut reply);
         self.pace(worker, request, &mut reply);

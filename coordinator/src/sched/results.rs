@@ -9,7 +9,7 @@ use common::{
 };
 
 use super::{
-    Millis, Scheduler,
+    Millis, Scheduler, canaries,
     leases::End,
     run::{self, Report, RunIx},
     tasks::{Done, How, Stage, TaskIx},
@@ -159,6 +159,7 @@ impl Scheduler {
                 how: report.how,
                 confirmed,
                 drawn,
+                accepted_s: canaries::seconds(now),
             },
         );
         in_run.parking.counted(task, now);
@@ -170,6 +171,7 @@ impl Scheduler {
             self.runs[run].seconds.want(task, report.worker, now);
         }
         self.changes.push_back(Change::Accepted(record));
+        self.note_first_proofs(report.worker);
         if self.runs[run].state == RunState::Disputed {
             self.reopen(run);
         }
@@ -442,6 +444,7 @@ impl Scheduler {
         if open && !in_run.announced && in_run.all_done() {
             in_run.announced = true;
             self.finished.push_back(in_run.manifest.run);
+            self.note_all_proofs();
         }
     }
 

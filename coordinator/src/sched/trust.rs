@@ -91,6 +91,12 @@ impl Standing {
         Consequence::Barred
     }
 
+    /// Threads of it failed their canaries: that others have agreed with it says less.
+    pub(super) fn unproven(&mut self) {
+        self.trusted = false;
+        self.compared = 0;
+    }
+
     /// Found on disk: it was doubted.
     pub(super) fn restore_doubt(&mut self) {
         self.faults = self.faults.max(1);

@@ -98,6 +98,10 @@ pub(super) struct Worker {
     pub(super) declined: Vec<Declined>,
     /// Its counting threads that failed their canaries.
     pub(super) failed_threads: u32,
+    /// How often a thread of this process has passed them.
+    pub(super) proofs: u64,
+    /// The call that told of a failure was full: what comes with the next one is as old.
+    pub(super) has_unproven_left: bool,
     /// Its last reply said that every run is over.
     pub(super) knows_the_end: bool,
     speed: Speed,
@@ -139,6 +143,8 @@ impl Worker {
             tasks_done: 0,
             declined: Vec::new(),
             failed_threads: 0,
+            proofs: 0,
+            has_unproven_left: false,
             knows_the_end: false,
             speed: Speed::default(),
         }
@@ -160,6 +166,8 @@ impl Worker {
                 if self.past_sessions.len() > PAST_SESSIONS {
                     self.past_sessions.pop_front();
                 }
+                // Another process, with threads of its own.
+                self.failed_threads = 0;
                 Greeting::Restarted
             }
             Some(_) | None => Greeting::Known,
@@ -228,6 +236,8 @@ struct Slot {
     pinned: bool,
     /// Where it runs; 0 while that is not known.
     machine: u64,
+    /// Proofs of it that are on record.
+    proofs_kept: u64,
     /// The name of the token that it came with, if it came with one.
     token: Option<Arc<str>>,
     standing: Standing,
@@ -270,6 +280,7 @@ impl Workers {
             pinned: false,
             machine: 0,
             token: None,
+            proofs_kept: 0,
             standing: Standing::default(),
         };
         let number = match self.free.pop() {
@@ -397,6 +408,11 @@ impl Workers {
     pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
         let machine = |worker: WorkerIx| self.slots[worker as usize].machine;
         one == other || machine(one) == machine(other)
+    }
+
+    /// Proofs of a worker that are on record.
+    pub(super) fn proofs_kept(&mut self, worker: WorkerIx) -> &mut u64 {
+        &mut self.slots[worker as usize].proofs_kept
     }
 
     /// The token that vouches for a worker.

@@ -26,6 +26,12 @@ struct Fields {
     faults: u64,
     reason: String,
     since_unix_ms: u64,
+    /// Of what is unproven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from_unix_ms: Option<u64>,
+    /// Of what is proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proofs: Option<u64>,
     prev: String,
 }
 
@@ -42,6 +48,23 @@ pub(super) struct TrustLog {
 impl TrustLog {
     /// Reads the file whole; a last line that was not finished is cut.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let (log, whole, torn) = Self::read(path)?;
+        if torn {
+            tracing::warn!(path = %path.display(), "its last line was torn: cut");
+            descriptors::open(|| OpenOptions::new().write(true).open(path))
+                .and_then(|file| file.set_len(whole).and_then(|()| file.sync_all()))
+                .map_err(files::failed("cut", path))?;
+        }
+        Ok(log)
+    }
+
+    /// What the file says, without changing it.
+    pub(super) fn read_only(path: &Path) -> Result<Vec<TrustRecord>, StoreError> {
+        Ok(Self::read(path)?.0.records)
+    }
+
+    /// The lines that are whole, how many bytes they are, and whether more follows.
+    fn read(path: &Path) -> Result<(Self, u64, bool), StoreError> {
         let text = match descriptors::open(|| fs::read_to_string(path)) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -62,13 +85,7 @@ impl TrustLog {
                     .to_owned(),
             })?;
         }
-        if whole < text.len() {
-            tracing::warn!(path = %path.display(), "its last line was torn: cut");
-            descriptors::open(|| OpenOptions::new().write(true).open(path))
-                .and_then(|file| file.set_len(whole as u64).and_then(|()| file.sync_all()))
-                .map_err(files::failed("cut", path))?;
-        }
-        Ok(log)
+        Ok((log, whole as u64, whole < text.len()))
     }
 
     pub(super) fn records(&self) -> &[TrustRecord] {
@@ -128,6 +145,11 @@ fn first() -> Link {
 }
 
 pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
+    let (from_unix_ms, proofs) = match record.trust {
+        Trust::Doubted | Trust::Barred | Trust::Trusted => (None, None),
+        Trust::Unproven { from_unix_ms } => (Some(from_unix_ms), None),
+        Trust::Proven { proofs } => (None, Some(proofs)),
+    };
     manifest::seal(&Fields {
         format: FORMAT,
         seq,
@@ -138,14 +160,26 @@ pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
         faults: record.faults,
         reason: record.reason.clone(),
         since_unix_ms: record.since_unix_ms,
+        from_unix_ms,
+        proofs,
         prev: prev.to_string(),
     })
 }
 
 pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
     let fields: Fields = manifest::unseal(line)?;
-    let trust = [Trust::Doubted, Trust::Barred, Trust::Trusted]
+    let thought = [
+        Some(Trust::Doubted),
+        Some(Trust::Barred),
+        Some(Trust::Trusted),
+        fields
+            .from_unix_ms
+            .map(|from_unix_ms| Trust::Unproven { from_unix_ms }),
+        fields.proofs.map(|proofs| Trust::Proven { proofs }),
+    ];
+    let trust = thought
         .into_iter()
+        .flatten()
         .find(|trust| trust.name() == fields.trust)
         .ok_or_else(|| format!("'{}' is nothing that is thought of a worker", fields.trust))?;
     let record = TrustRecord {
@@ -186,6 +220,8 @@ mod tests {
             record(Trust::Doubted, 1),
             record(Trust::Barred, 3),
             record(Trust::Trusted, 3),
+            record(Trust::Proven { proofs: 16 }, 3),
+            record(Trust::Unproven { from_unix_ms: 5 }, 3),
         ];
         let mut log = TrustLog::open(&path).unwrap();
         log.append(&all[..2]).unwrap();
@@ -197,8 +233,8 @@ mod tests {
         let last = text[..text.len() - 1].rfind('\n').unwrap() + 1;
         fs::write(&path, &text[..last + 30]).unwrap();
         let mut log = TrustLog::open(&path).unwrap();
-        assert_eq!(log.records(), &all[..2]);
-        log.append(&all[2..]).unwrap();
+        assert_eq!(log.records(), &all[..4]);
+        log.append(&all[4..]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         // A line less, or a changed byte, is damage.
         for bad in [text[last..].to_owned(), text.replacen("lab", "bad", 1)] {
@@ -223,5 +259,16 @@ mod tests {
             r#""check":""#,
         );
         assert!(text.starts_with(body), "{text}");
+        // What lines of before did not say comes before `prev`.
+        for (trust, said) in [
+            (Trust::Proven { proofs: 16 }, r#","proofs":16,"prev""#),
+            (
+                Trust::Unproven { from_unix_ms: 5 },
+                r#","from_unix_ms":5,"prev""#,
+            ),
+        ] {
+            let text = encode(2, &record(trust, 0), first());
+            assert!(text.contains(said), "{text}");
+        }
     }
 }

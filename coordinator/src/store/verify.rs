@@ -18,13 +18,14 @@ use common::{
 };
 
 use super::{
-    JournalEntry, Recheck, RunManifest, RunState, StoreError, SymmetricCounts,
+    JournalEntry, Recheck, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
     disk::kept_recheck,
     files::{self, Layout, Lock, Reading},
     journal::{End, Next, Reader},
     line::{Line, Link},
     manifest,
     recover::{self, FoundRun},
+    trust::TrustLog,
 };
 use crate::{
     checks::{self, Check, Evidence},
@@ -79,6 +80,8 @@ pub struct RunReport {
     pub checks: Option<Checks>,
     /// How its counts were checked against each other.
     pub evidence: Evidence,
+    /// Whether those who counted had proved that they count right.
+    pub canaries: Check,
 }
 
 impl RunReport {
@@ -92,7 +95,8 @@ impl RunReport {
             let board = self.manifest.spec.board;
             all.extend(checks::of_total(board, symmetric.as_ref(), published));
         }
-        all.extend(checks::not_possible());
+        all.push(self.canaries.clone());
+        all.push(checks::of_independence());
         all
     }
 }
@@ -146,6 +150,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     let reading = Lock::shared(&layout)?;
     let live = matches!(reading, Reading::WhileWritten);
     let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
+    let trust = TrustLog::read_only(&layout.trust())?;
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
     for found in recover::find_runs(&layout)? {
@@ -153,7 +158,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
         audit.read(&mut |_, _| {})?;
         runs.push(RunReport {
             live,
-            ..audit.report()
+            ..audit.report(&trust)
         });
         flaws.append(&mut audit.flaws);
     }
@@ -191,12 +196,13 @@ pub fn verify_run(
     let reading = Lock::shared(&layout)?;
     let live = matches!(reading, Reading::WhileWritten);
     let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
+    let trust = TrustLog::read_only(&layout.trust())?;
     let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
     let mut audit = Audit::new(&found, draw)?;
     audit.read(visit)?;
     let report = RunReport {
         live,
-        ..audit.report()
+        ..audit.report(&trust)
     };
     match audit.flaws.is_empty() {
         true => Ok(report),
@@ -333,7 +339,7 @@ impl<'a> Audit<'a> {
             .and_then(|()| recover::check_units(&self.plan, line))
     }
 
-    fn report(&mut self) -> RunReport {
+    fn report(&mut self, trust: &[TrustRecord]) -> RunReport {
         let tasks_done = self.fold.tasks_done();
         let solutions = self.fold.total().unwrap_or_else(|error| {
             self.flaw(None, error.to_string());
@@ -370,6 +376,7 @@ impl<'a> Audit<'a> {
             torn_bytes: self.torn_bytes,
             live: false,
             checks,
+            canaries: checks::of_canaries(&self.fold, trust),
             evidence: Evidence::of(&self.fold, |task| {
                 let run = self.found.manifest.run;
                 self.draw

@@ -35,6 +35,7 @@ impl TryFrom<v1::SyncRequest> for SyncRequest {
                 |failed| FailedCanaries {
                     threads: failed.threads,
                     unproven_ms: failed.unproven_ms,
+                    passed: failed.passed,
                 },
             ),
         })
@@ -54,6 +55,7 @@ impl From<SyncRequest> for v1::SyncRequest {
                 v1::FailedCanaries {
                     threads: request.failed_canaries.threads,
                     unproven_ms: request.failed_canaries.unproven_ms,
+                    passed: request.failed_canaries.passed,
                 },
             ),
         }

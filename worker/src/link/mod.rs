@@ -218,6 +218,7 @@ impl Link {
                 self.jobs.remove(&left.work.lease);
                 self.machine.handle_left(left, Instant::now());
             }
+            Event::Proven => self.machine.handle_proof(),
             Event::Unproven(proven) => {
                 self.machine.handle_failed_canaries(proven, Instant::now());
             }

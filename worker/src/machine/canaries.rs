@@ -9,6 +9,7 @@ use common::sync::FailedCanaries;
 pub(super) struct Canaries {
     threads: u32,
     proven: Option<Instant>,
+    passed: u64,
 }
 
 impl Canaries {
@@ -17,6 +18,11 @@ impl Canaries {
         self.threads += 1;
         let earliest = self.proven.map_or(proven, |before| before.min(proven));
         self.proven = Some(earliest);
+    }
+
+    /// A thread has counted what is known right.
+    pub(super) fn passed(&mut self) {
+        self.passed += 1;
     }
 
     /// How many threads have failed.
@@ -32,6 +38,7 @@ impl Canaries {
         FailedCanaries {
             threads: self.threads,
             unproven_ms: u64::try_from(unproven).unwrap_or(u64::MAX),
+            passed: self.passed,
         }
     }
 }
@@ -49,11 +56,13 @@ mod tests {
         let mut canaries = Canaries::default();
         assert_eq!(canaries.report(at(9)), FailedCanaries::default());
         for proven in [at(5), at(3), at(4)] {
+            canaries.passed();
             canaries.failed(proven);
         }
         let report = |threads, unproven_ms| FailedCanaries {
             threads,
             unproven_ms,
+            passed: 3,
         };
         assert_eq!(canaries.threads(), 3);
         assert_eq!(canaries.report(at(9)), report(3, 6_000));

@@ -230,6 +230,11 @@ impl Machine {
         }
     }
 
+    /// A counting thread has proved itself on its canaries.
+    pub fn handle_proof(&mut self) {
+        self.canaries.passed();
+    }
+
     /// A counting thread that was last proven then failed its canaries, and counts no more.
     pub fn handle_failed_canaries(&mut self, proven: Instant, now: Instant) {
         self.canaries.failed(proven);

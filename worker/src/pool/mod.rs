@@ -80,6 +80,8 @@ pub(crate) enum Event {
     Begun(LeaseKey, Instant),
     /// And this one left its thread. Every job that was begun does so exactly once.
     Left(Left),
+    /// A thread has counted what is known right.
+    Proven,
     /// A thread that was last proven then failed its canaries, and has ended.
     Unproven(Instant),
 }

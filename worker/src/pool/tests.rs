@@ -32,7 +32,7 @@ impl Leaving {
         loop {
             match self.0.blocking_recv()? {
                 Event::Left(left) => return Some(left),
-                Event::Begun(..) | Event::Unproven(_) => {}
+                Event::Begun(..) | Event::Proven | Event::Unproven(_) => {}
             }
         }
     }
@@ -294,6 +294,7 @@ fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place(
         while left < plan.tasks() || failed.is_empty() {
             match events.0.blocking_recv().unwrap() {
                 Event::Begun(..) => begun += 1,
+                Event::Proven => {}
                 Event::Left(gone) => {
                     left += 1;
                     if let Outcome::Counted(count) = gone.outcome {

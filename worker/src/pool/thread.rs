@@ -46,7 +46,11 @@ pub(super) fn work(
     loop {
         if last_proof.is_none_or(|proof: Instant| proof.elapsed() >= PROVE_EVERY) {
             match prove(shared, index, last_proof) {
-                Ok(proof) => last_proof = Some(proof),
+                Ok(proof) => {
+                    last_proof = Some(proof);
+                    // Nobody may be interested any more.
+                    let _ = events.send(Event::Proven);
+                }
                 Err(proven) => {
                     shared.fail(index);
                     // Nobody may be interested any more.

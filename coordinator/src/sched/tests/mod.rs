@@ -1,5 +1,6 @@
 //! Each rule of the scheduler, one test.
 
+mod canaries;
 mod control;
 mod grants;
 mod leases;

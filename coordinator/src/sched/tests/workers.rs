@@ -144,6 +144,7 @@ fn threads_that_failed_their_canaries_are_shown() {
         failed_canaries: FailedCanaries {
             threads: 2,
             unproven_ms: 5_000,
+            passed: 0,
         },
         ..worker.request()
     };

@@ -88,8 +88,8 @@ prop_compose! {
         partials in vec(any_partial(), 0..8),
         seconds_wanted in 0.0..=limits::SECONDS_WANTED,
         draining in any::<bool>(),
-        failed_canaries in (any::<u32>(), any::<u64>())
-            .prop_map(|(threads, unproven_ms)| FailedCanaries { threads, unproven_ms }),
+        failed_canaries in (any::<u32>(), any::<u64>(), any::<u64>())
+            .prop_map(|(threads, unproven_ms, passed)| FailedCanaries { threads, unproven_ms, passed }),
     ) -> SyncRequest {
         SyncRequest { worker, held, partials, seconds_wanted, draining, failed_canaries }
     }
@@ -244,6 +244,7 @@ fn sample_request() -> SyncRequest {
         failed_canaries: FailedCanaries {
             threads: limits::THREADS,
             unproven_ms: u64::MAX,
+            passed: u64::MAX,
         },
     }
 }
