@@ -6,6 +6,8 @@
 
 mod draw;
 pub(crate) mod fold;
+#[cfg(test)]
+mod fold_tests;
 mod principal;
 mod recheck;
 mod refusal;

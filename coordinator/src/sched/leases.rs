@@ -71,7 +71,7 @@ impl Scheduler {
         self.grant_of((run, task), worker)
     }
 
-    /// Puts a lease in its places. The worker must not hold the task.
+    /// Puts a lease in its places. The worker must not hold the task, and has done nothing of it yet.
     fn install(&mut self, (run, task): LeaseKey, worker: WorkerIx, lease: Lease) {
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {
@@ -98,9 +98,7 @@ impl Scheduler {
         }
         self.changes.push_back(change);
         self.unindex_alone(run, task);
-        let in_run = &mut self.runs[run];
-        in_run.cost_under_way += lease.cost_done;
-        in_run.holders.entry(task).or_default().push(worker);
+        self.runs[run].holders.entry(task).or_default().push(worker);
         self.workers
             .get_mut(worker)
             .leases
@@ -198,11 +196,8 @@ impl Scheduler {
                     in_run.seconds.want(task, done.worker, now);
                 }
             }
-            Purpose::Decide => {
-                if !held_by_others && in_run.tasks.stage(task) == Stage::Quarantined {
-                    in_run.contested.insert(task);
-                }
-            }
+            // One worker at a time decides, for as long as the task is quarantined.
+            Purpose::Decide => drop(in_run.contested.insert(task)),
         }
     }
 

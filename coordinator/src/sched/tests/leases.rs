@@ -248,3 +248,214 @@ fn no_plan_no_run_no_task_no_epoch_no_lease() {
         assert_eq!(numbers(&scheduler), before);
     }
 }
+
+#[test]
+fn a_lease_lasts_from_when_it_was_granted() {
+    let mut scheduler = scheduler();
+    scheduler.advance(Millis(1_000));
+    scheduler.advance(Millis(8_000));
+    let reply = Puppet::new(1).sync(&mut scheduler, 8_000);
+    let until: Vec<_> = changes(&mut scheduler)
+        .iter()
+        .filter_map(|change| match change {
+            Change::Leased { until_unix_ms, .. } => Some(*until_unix_ms),
+            _ => None,
+        })
+        .collect();
+    let lease_ms = Config::default().lease_ms;
+    assert_eq!(until, vec![8_000 + lease_ms; reply.grants.len()]);
+    assert!(!until.is_empty());
+}
+
+#[test]
+fn a_task_whose_copy_is_given_back_stays_with_its_other_holder() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut slow = Puppet::new(1);
+    slow.sync(&mut scheduler, 0);
+    slow.held.truncate(1);
+    let last = tasks_of(&slow);
+    // Another counts all the rest.
+    let mut quick = Puppet::new(2);
+    let mut now = 1_000;
+    while numbers(&scheduler).done + 1 < numbers(&scheduler).total {
+        slow.wants = 0.0;
+        slow.sync(&mut scheduler, now);
+        quick.finish(&mut scheduler, now);
+        now += 1_000;
+        assert!(now < 1_000_000, "{:?}", numbers(&scheduler));
+    }
+    now += Config::default().backup_after_ms;
+    slow.sync(&mut scheduler, now);
+    quick.sync(&mut scheduler, now);
+    assert_eq!(tasks_of(&quick), last, "a backup copy");
+    quick.held.clear();
+    let drained = SyncRequest {
+        draining: true,
+        ..quick.request()
+    };
+    changes(&mut scheduler);
+    scheduler.sync(&drained, Millis(now));
+    assert_eq!(released(&changes(&mut scheduler)), last);
+    let left = numbers(&scheduler);
+    assert_eq!((left.leased, left.pending), (1, 0));
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn what_a_worker_holds_when_it_is_barred_goes_to_others_at_once() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut liar = Puppet::new(1);
+    liar.wants = 1e9;
+    liar.sync(&mut scheduler, 0);
+    let lies: Vec<_> = std::mem::take(&mut liar.held);
+    for grant in &lies[..2] {
+        liar.say(&mut scheduler, grant, truth(grant.task) + 8);
+    }
+    liar.held = lies[2..].to_vec();
+    liar.sync(&mut scheduler, 0);
+    liar.started = true;
+    liar.sync(&mut scheduler, 0);
+    let held = tasks_of(&liar);
+    assert!(!held.is_empty());
+    let leased = numbers(&scheduler).leased;
+    changes(&mut scheduler);
+    for grant in &lies[..2] {
+        for id in 2..=4 {
+            Puppet::new(id).say(&mut scheduler, grant, truth(grant.task));
+        }
+    }
+    let changes = changes(&mut scheduler);
+    assert_eq!((released(&changes), expired(&changes).len()), (held, 0));
+    let left = numbers(&scheduler).leased;
+    assert_eq!(left, leased - liar.held.len() as u64);
+    scheduler.audit().unwrap();
+    // It names them still, and is told why they are gone.
+    let named = liar.held.len();
+    let reply = liar.sync(&mut scheduler, 1_000);
+    assert_eq!((reply.revoked.len(), liar.held.len()), (named, 0));
+    assert!(
+        reply.revoked[0].reason.contains("memory"),
+        "{:?}",
+        reply.revoked
+    );
+}
+
+#[test]
+fn revocations_fill_their_part_of_a_reply_and_the_rest_comes_with_the_next() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let grant = worker.held[0];
+    // Epochs that were never issued, all with as many digits: the reasons are equally long.
+    worker.held = (10_000..30_000)
+        .map(|epoch| Grant {
+            epoch: Epoch(epoch),
+            ..grant
+        })
+        .collect();
+    worker.wants = 0.0;
+    let first = scheduler.sync(&worker.request(), Millis(1_000)).revoked;
+    let each = 80 + first[0].reason.len();
+    assert_eq!(first.len(), (2 << 20) / each);
+    let told: Vec<_> = first.iter().map(|revocation| revocation.epoch).collect();
+    let held: Vec<_> = worker.held.drain(..told.len()).collect();
+    assert_eq!(
+        told,
+        held.iter().map(|grant| grant.epoch).collect::<Vec<_>>()
+    );
+    let rest = scheduler.sync(&worker.request(), Millis(2_000)).revoked;
+    assert_eq!(rest.len(), worker.held.len());
+}
+
+#[test]
+fn a_grant_that_nobody_takes_is_sent_five_times() {
+    let mut scheduler = scheduler();
+    let refuser = Puppet::new(1);
+    let first = scheduler.sync(&refuser.request(), Millis(0)).grants;
+    assert!(!first.is_empty());
+    for again in 2..=5 {
+        let reply = scheduler.sync(&refuser.request(), Millis(again * 1_000));
+        assert_eq!(leases(&reply.grants), leases(&first), "time {again}");
+    }
+    let reply = scheduler.sync(&refuser.request(), Millis(6_000));
+    assert!(leases(&reply.grants).is_disjoint(&leases(&first)));
+}
+
+#[test]
+fn grants_sent_again_are_no_more_than_a_reply_holds() {
+    let mut first = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 4;
+    worker.sync(&mut first, 0);
+    let held = tasks_of(&worker);
+    assert!(held.len() > 2);
+    let config = Config {
+        grants_per_sync: 2,
+        ..Config::default()
+    };
+    let mut second = restarted(&mut first, config);
+    // The replies never arrived.
+    worker.held.clear();
+    let reply = worker.sync(&mut second, 1_000);
+    let again: BTreeSet<_> = reply.grants.iter().map(|grant| grant.task.task).collect();
+    assert_eq!(again.len(), 2);
+    assert!(again.is_subset(&held));
+    second.audit().unwrap();
+}
+
+#[test]
+fn a_worker_that_gives_back_what_it_began_has_failed_nothing() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    worker.started = true;
+    worker.sync(&mut scheduler, 1_000);
+    let held = tasks_of(&worker);
+    worker.held.clear();
+    worker.wants = 0.0;
+    changes(&mut scheduler);
+    worker.sync(&mut scheduler, 2_000);
+    let changes = changes(&mut scheduler);
+    assert_eq!((released(&changes), expired(&changes).len()), (held, 0));
+}
+
+#[test]
+fn tasks_given_back_together_are_one_refusal() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 4;
+    let most = Config::default().declines;
+    for time in 1..=u64::from(most) {
+        let now = time * 10_000;
+        worker.sync(&mut scheduler, now);
+        assert!(worker.held.len() > most as usize, "time {time}");
+        worker.wants = 0.0;
+        worker.sync(&mut scheduler, now + 1_000);
+        worker.held.clear();
+        worker.sync(&mut scheduler, now + 2_000);
+        worker.wants = 60.0;
+    }
+    let reply = worker.sync(&mut scheduler, 60_000);
+    assert_eq!(reply.grants, []);
+    assert!(reply.reason.contains("unworked"), "{}", reply.reason);
+}
+
+#[test]
+fn a_worker_that_drains_refuses_nothing() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 4;
+    for time in 1..=2 * u64::from(Config::default().declines) {
+        let now = time * 10_000;
+        worker.sync(&mut scheduler, now);
+        assert!(!worker.held.is_empty(), "time {time}");
+        worker.sync(&mut scheduler, now + 1_000);
+        worker.held.clear();
+        let drained = SyncRequest {
+            draining: true,
+            ..worker.request()
+        };
+        scheduler.sync(&drained, Millis(now + 2_000));
+        assert_eq!(numbers(&scheduler).leased, 0);
+    }
+}
