@@ -137,7 +137,7 @@ impl Scenario {
         };
         // With two others, one liar can be outvoted; two want more.
         let liars = match workers {
-            3.. if rng.random_bool(0.25) => rng.random_range(1..=if workers < 6 { 1 } else { 2 }),
+            3.. if rng.random_bool(0.5) => rng.random_range(1..=if workers < 6 { 1 } else { 2 }),
             _ => 0,
         };
         let truth = if large {
