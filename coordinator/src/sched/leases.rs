@@ -9,6 +9,7 @@ use common::{
 use super::{
     Scheduler,
     clock::Ticks,
+    rejection::Rejection,
     run::{self, RunIx},
     tasks::{Stage, TaskIx},
     workers::{Lease, LeaseKey, Purpose, WorkerIx},
@@ -270,7 +271,8 @@ impl Scheduler {
         self.workers.get_mut(worker).round += 1;
         let mut bytes = REVOCATION_BYTES;
         for held in &request.held {
-            if let Err(reason) = self.renew(worker, held) {
+            if let Err(rejection) = self.renew(worker, held) {
+                let reason = rejection.to_string();
                 let size = REVOCATION_FRAME_BYTES + reason.len();
                 let Some(left) = bytes.checked_sub(size) else {
                     continue;
@@ -330,47 +332,43 @@ impl Scheduler {
     }
 
     /// Finds the run and the task that a worker speaks of, or says what is wrong.
-    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseKey, String> {
+    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseKey, Rejection> {
         let Some(&run) = self.by_id.get(&task.run) else {
-            return Err(format!(
-                "this coordinator has no run {}: drop its tasks",
-                task.run
-            ));
+            return Err(Rejection::NoSuchRun(task.run));
         };
         let ours = self.runs[run].manifest.plan;
         if task.plan != ours {
-            return Err(format!(
-                "run {} has plan {ours}, the worker made plan {}: run the coordinator's version of \
-                 the worker",
-                task.run, task.plan
-            ));
+            return Err(Rejection::OtherPlan {
+                run: task.run,
+                ours,
+                theirs: task.plan,
+            });
         }
         if task.task.0 >= self.runs[run].tasks.len() {
-            return Err(format!(
-                "run {} has tasks 0 to {}, and no task {}: drop it",
-                task.run,
-                self.runs[run].tasks.len() - 1,
-                task.task
-            ));
+            return Err(Rejection::NoSuchTask {
+                run: task.run,
+                last: self.runs[run].tasks.len() - 1,
+                task: task.task.0,
+            });
         }
         Ok((run, run::index(task.task)))
     }
 
     /// The epoch as it was issued for the task, or what is wrong with it.
-    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u64, String> {
+    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u64, Rejection> {
         let in_run = &self.runs[run];
         let highest = in_run.tasks.epoch(task).saturating_add(in_run.lost_epochs);
         if (1..=highest).contains(&epoch.0) {
             return Ok(epoch.0);
         }
-        Err(format!(
-            "task {task} was never leased under epoch {}: drop it and ask for work",
-            epoch.0
-        ))
+        Err(Rejection::NeverLeased {
+            task,
+            epoch: epoch.0,
+        })
     }
 
     /// Renews or takes up a lease that a worker names; an error says why it is not the worker's.
-    fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
+    fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), Rejection> {
         let key = self.find(held.task)?;
         let epoch = self.issued(key, held.epoch)?;
         if !self.workers.get(worker).leases.contains_key(&key) {
@@ -398,33 +396,31 @@ impl Scheduler {
         worker: WorkerIx,
         (run, task): LeaseKey,
         (epoch, held): (u64, &HeldLease),
-    ) -> Result<(), String> {
+    ) -> Result<(), Rejection> {
         let known = self.workers.get(worker);
         if self.workers.standing(worker).is_barred() {
             return Err(self.why_barred(worker));
         }
         if known.leases.len() >= self.config.leases_per_worker {
-            return Err("the worker holds too many leases".to_owned());
+            return Err(Rejection::TooManyLeases);
         }
         let in_run = &self.runs[run];
         match in_run.state {
             RunState::Running | RunState::Paused => {}
-            RunState::Cancelled => return Err("the run is cancelled".to_owned()),
+            RunState::Cancelled => return Err(Rejection::RunCancelled),
             RunState::Complete | RunState::Contradicted | RunState::Disputed => {
-                return Err("the run is over".to_owned());
+                return Err(Rejection::RunOver);
             }
         }
         let copies = in_run.holders.get(&task).map_or(0, Vec::len);
         match in_run.tasks.stage(task) {
             Stage::Pending => {}
             Stage::Leased if held.started && copies < self.config.copies => {}
-            Stage::Leased => return Err("the task is leased to another worker by now".to_owned()),
-            Stage::Done => return Err("the task is counted".to_owned()),
+            Stage::Leased => return Err(Rejection::LeasedElsewhere),
+            Stage::Done => return Err(Rejection::Counted),
             Stage::Parked if held.started => self.let_out(run, task),
-            Stage::Parked => return Err("the task is set aside after failed attempts".to_owned()),
-            Stage::Quarantined => {
-                return Err("the task is quarantined: its counts disagree".to_owned());
-            }
+            Stage::Parked => return Err(Rejection::SetAside),
+            Stage::Quarantined => return Err(Rejection::Quarantined),
         }
         let lease = Lease {
             epoch,

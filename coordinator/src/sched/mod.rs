@@ -24,6 +24,7 @@ mod map;
 mod pace;
 mod parking;
 mod rate;
+mod rejection;
 mod results;
 mod run;
 mod second_opinions;

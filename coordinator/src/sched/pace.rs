@@ -74,7 +74,7 @@ impl Scheduler {
         let known = self.workers.get(worker);
         let now = self.clock.ticks();
         if self.workers.standing(worker).is_barred() {
-            return self.why_barred(worker);
+            return self.why_barred(worker).to_string();
         }
         if request.draining {
             return "the worker is draining".to_owned();

@@ -11,6 +11,7 @@ use common::{
 use super::{
     Millis, Scheduler, canaries,
     leases::End,
+    rejection::Rejection,
     run::{self, Report, RunIx},
     tasks::{Done, How, Stage, TaskIx},
     trust::Consequence,
@@ -41,7 +42,7 @@ impl Scheduler {
     ) -> Acknowledgement {
         let (verdict, reason) = match self.check(worker, partial) {
             Ok(key) => self.rule(key, worker, (partial, now)),
-            Err(reason) => refused(reason),
+            Err(rejection) => refused(rejection.to_string()),
         };
         Acknowledgement {
             task: partial.task,
@@ -52,15 +53,12 @@ impl Scheduler {
     }
 
     /// Everything that can be wrong with a partial whatever the task's state.
-    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseKey, String> {
+    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseKey, Rejection> {
         let key = self.find(partial.task)?;
         self.issued(key, partial.epoch)?;
         let (run, task) = key;
         if self.runs[run].state == RunState::Cancelled {
-            return Err(format!(
-                "run {} is cancelled: drop its results",
-                partial.task.run
-            ));
+            return Err(Rejection::ResultsOfCancelled(partial.task.run));
         }
         if self.workers.standing(worker).is_barred() {
             return Err(self.why_barred(worker));
@@ -74,10 +72,11 @@ impl Scheduler {
                 lease.spoilt = true;
                 self.fault(worker);
             }
-            return Err(format!(
-                "task {task} cannot have {} solutions, {limit} at most: check this machine's memory",
-                partial.count
-            ));
+            return Err(Rejection::ImpossibleCount {
+                task,
+                count: partial.count,
+                limit,
+            });
         }
         Ok(key)
     }
@@ -429,12 +428,10 @@ impl Scheduler {
         });
     }
 
-    pub(super) fn why_barred(&self, worker: WorkerIx) -> String {
-        format!(
-            "{} counts of this worker were wrong, so it gets no more work: check the machine's \
-             memory and cooling",
-            self.workers.standing(worker).faults()
-        )
+    pub(super) fn why_barred(&self, worker: WorkerIx) -> Rejection {
+        Rejection::Barred {
+            faults: self.workers.standing(worker).faults(),
+        }
     }
 
     /// Tells the owner, once, that a run has all its counts.
