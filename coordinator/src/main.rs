@@ -6,7 +6,13 @@ use std::{
 };
 
 use coordinator::app::{LogWriter, Options, main as coordinator};
+use mimalloc::MiMalloc;
 use tracing_subscriber::EnvFilter;
+
+/// Thousands of connections come and go over weeks; the system's allocator keeps twice the memory
+/// after a flood of them (`cargo run --release -p tests --example siege`).
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Whether the user wants no colours: <https://no-color.org>.
 fn no_color() -> bool {
