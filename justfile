@@ -34,6 +34,12 @@ liar:
 exact:
     cargo run --release -p common --example frames_exact -- 4 20
 
+# One file, with the build that is here: `just mutants coordinator/src/ledger/fold.rs --in-place`. A whole
+# pass takes many hours, in a copy of this tree; tallies so far are in docs/reliability.md.
+# Mutants of the scheduler, the facts and the worker's machine, by unit tests (needs cargo-mutants).
+mutants files="{coordinator/src/sched,coordinator/src/ledger,worker/src/machine}/**/*.rs" *options:
+    cargo mutants -p coordinator -p worker --file '{{files}}' {{options}}
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check
