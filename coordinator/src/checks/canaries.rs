@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use common::run::WorkerId;
 
-use super::{Check, CheckOutcome, check, number};
+use super::{Check, CheckOutcome, check};
 use crate::{
     ledger::{Fold, TaskState, Trust, TrustRecord},
     text::plural,
@@ -75,9 +75,9 @@ pub fn of_canaries(fold: &Fold, trust: &[TrustRecord]) -> Check {
             ),
         };
         let reason = format!(
-            "{} counted, and told of {} proofs on known boards; {again}",
+            "{} counted, and told of {} on known boards; {again}",
             plural(counters.len() as u64, "worker"),
-            number(proofs)
+            plural(proofs, "proof")
         );
         (CheckOutcome::Passed, reason)
     };
