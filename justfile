@@ -25,6 +25,10 @@ ends:
 kills:
     QUEENS_KILLS=200 cargo test --release -p tests --test kills -- --nocapture
 
+# 500 flipped bits and 200 cut files, in everything that coordinator and worker keep.
+flips:
+    QUEENS_FLIPS=500 QUEENS_CUTS=200 cargo test -p tests --test flips -- --nocapture
+
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
     cargo build --release --workspace

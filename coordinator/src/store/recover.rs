@@ -19,7 +19,7 @@ use super::{
     journal::{End, Next, Reader},
     line::{Line, Link},
     manifest::{self, SavedState},
-    rows::{BadRows, Rows},
+    rows::{self, BadRows, Rows},
     segments::{self, Seal},
 };
 use crate::ledger::fold::{Fold, Row};
@@ -376,6 +376,10 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
 }
 
 fn try_rows(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<Replayed>), Trouble> {
+    rows::guarded(|| rows_of(path, runs))
+}
+
+fn rows_of(path: &Path, runs: &[(FoundRun, Plan)]) -> Result<(Rows, Vec<Replayed>), Trouble> {
     let rows = Rows::open(path)?;
     rows.retain(|run| runs.iter().any(|(found, _)| found.manifest.run == run))?;
     let ends = runs

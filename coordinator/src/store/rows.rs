@@ -6,10 +6,12 @@
 //! `r` run (8) task (8) → row, as [`encode`] writes it. The bytes are frozen by a test.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
     path::Path,
+    sync::Once,
     thread,
     time::Duration,
 };
@@ -65,18 +67,35 @@ impl BadRows {
     /// As an error of the database in `dir`.
     pub(crate) fn at(self, dir: &Path) -> StoreError {
         match self {
-            Self::Wrong(what) => StoreError::Database(what),
+            Self::Wrong(what) => StoreError::Database(format!("{}: {what}", dir.display())),
             Self::System(error) => files::failed("use", dir)(error),
         }
     }
 }
 
+/// Does something with a database that may be damaged: on some such files sled panics where it should
+/// report them. What the panic would print is no news for users, who hear of the database.
+pub(crate) fn guarded<T, E: From<BadRows>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                usual(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    done.unwrap_or_else(|_| Err(BadRows::Wrong("sled panicked on reading it".to_owned()).into()))
+}
+
 impl Rows {
     /// Opens the database in `dir`, or makes an empty one.
     pub(crate) fn open(dir: &Path) -> Result<Self, BadRows> {
-        // sled panics on some damaged files where it should report them.
-        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(dir)))
-            .unwrap_or_else(|_| Err(BadRows::Wrong("sled panicked on opening it".to_owned())))
+        guarded(|| Self::open_or_panic(dir))
     }
 
     fn open_or_panic(dir: &Path) -> Result<Self, BadRows> {
