@@ -219,7 +219,7 @@ impl Connection {
     ) -> anyhow::Result<T> {
         match self.in_time(call).await? {
             Ok(answer) => Ok(answer.into_inner()),
-            Err(status) => Err(self.plain(&status)),
+            Err(status) => Err(self.plain(&status).await),
         }
     }
 
@@ -236,11 +236,26 @@ impl Connection {
         timeout(limit, work).await.map_err(late)
     }
 
+    /// What is wrong with the certificate that is shown, if that is what a call failed for.
+    async fn why_refused(&self) -> Option<&'static str> {
+        for address in self.addresses().ok()? {
+            if let Some(why) = address.way().why_refused().await {
+                return Some(why);
+            }
+        }
+        None
+    }
+
     /// What the coordinator said, without the words of the transport.
-    pub(super) fn plain(&self, status: &Status) -> anyhow::Error {
+    pub(super) async fn plain(&self, status: &Status) -> anyhow::Error {
         let url = self.url();
         // A server looks at a client's certificate only after the client thinks that it is in.
         if let Some(why) = explain_tls(status) {
+            return anyhow!("{url}: {why}");
+        }
+        if status.source().is_some()
+            && let Some(why) = self.why_refused().await
+        {
             return anyhow!("{url}: {why}");
         }
         if is_lost(status) {

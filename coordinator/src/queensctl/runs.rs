@@ -218,7 +218,7 @@ pub(super) async fn export(
         match records.message().await {
             Ok(Some(record)) => print(&record.line)?,
             Ok(None) => return Ok(Exit::Success),
-            Err(status) => return Err(connection.plain(&status)),
+            Err(status) => return Err(connection.plain(&status).await),
         }
     }
 }

@@ -202,7 +202,7 @@ async fn follow(
             lost.code(),
             Code::Unavailable | Code::Unknown | Code::Cancelled
         ) {
-            return Err(connection.plain(&lost));
+            return Err(connection.plain(&lost).await);
         }
         tell(&format!(
             "{} does not answer; trying again every second",

@@ -3,6 +3,7 @@
 
 mod files;
 mod join;
+mod knock;
 mod pin;
 mod token;
 mod way;

@@ -13,7 +13,7 @@ use tonic::{
 use super::{Identity, JoinString, PinnedCa, SERVER_NAME, TrustedCa};
 
 /// How long a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A channel that sends its caller's token with every call.
 pub type Door = InterceptedService<Channel, Credentials>;
