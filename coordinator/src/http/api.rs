@@ -14,14 +14,14 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
     error::Refusal,
-    facts::{MAP_CELLS, map_json, reference_value},
+    map::{MAP_CELLS, map_json},
     server::{ANSWER_WITHIN, App},
 };
 use crate::{
     doors::Role,
     ledger::Recheck,
     name::RunName,
-    render::{message, run_json, status_json, worker_json},
+    render::{message, reference_value, run_json, status_json, worker_json},
     sched::{Command, RunSummary},
 };
 
@@ -192,6 +192,10 @@ pub(super) async fn map(
     Query(part): Query<Part>,
 ) -> Answer {
     let run = find(&app, &name).await?;
+    if part.first.is_none() && part.tasks.is_none() {
+        let map = app.live.whole_map(run).await?;
+        return map.map(Json).ok_or_else(|| no_run(run));
+    }
     let first = part.first.unwrap_or(0);
     let end = first.saturating_add(part.tasks.unwrap_or(u64::MAX));
     let map = app.driver.task_map(run, first..end, MAP_CELLS).await?;

@@ -10,20 +10,17 @@ use std::{
 
 use axum::body::Bytes;
 use common::run::RunId;
-use proto::v1;
+use serde_json::Value;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 
-use super::{
-    facts::{Facts, MAP_CELLS},
-    history::{History, Point},
-};
+use super::map::{MAP_CELLS, map_json};
 use crate::{
     driver::{Clock, DriverHandle, Stopped},
-    render::Statuses,
+    render::{Facts, History, Point, Statuses},
     store::RunState,
 };
 
@@ -47,6 +44,8 @@ pub(super) struct Live {
 struct Watched {
     frames: watch::Sender<Bytes>,
     history: History,
+    /// Its map, and when it was drawn.
+    map: Option<(Instant, Value)>,
 }
 
 impl Live {
@@ -74,7 +73,8 @@ impl Live {
             number += 1;
             for run in self.due(all).await? {
                 if let Some(facts) = self.look(run).await? {
-                    let frame = frame(&facts);
+                    let map = self.whole_map(run).await?.unwrap_or_default();
+                    let frame = frame(&facts, map);
                     if let Some(watched) = self.lock().get(&run) {
                         watched.frames.send_replace(frame);
                     }
@@ -110,8 +110,6 @@ impl Live {
         let Some(status) = self.statuses.get(run).await? else {
             return Ok(None);
         };
-        let map = self.driver.task_map(run, 0..u64::MAX, MAP_CELLS).await?;
-        let Some(map) = map else { return Ok(None) };
         let now = self.clock.now().0;
         let mut runs = self.lock();
         let few = runs.len() < MOST_RUNS;
@@ -121,9 +119,26 @@ impl Live {
             None => &mut History::default(),
         };
         if status.result.is_none() {
-            history.add(point(&status, now));
+            history.add(Point::of(&status, now));
         }
-        Ok(Some(Facts::of(&status, &map, history, now)))
+        Ok(Some(Facts::of(&status, history, now)))
+    }
+
+    /// All tasks of a run, as they stood at most a tick ago: it takes a look at every task, which is
+    /// not repeated for all who open a page. `None` if there is no such run.
+    pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+        let known = self.lock().get(&run).and_then(|run| run.map.clone());
+        if let Some((drawn, map)) = known
+            && drawn.elapsed() < TICK / 2
+        {
+            return Ok(Some(map));
+        }
+        let map = self.driver.task_map(run, 0..u64::MAX, MAP_CELLS).await?;
+        let map = map.map(|map| map_json(&map));
+        if let (Some(map), Some(watched)) = (&map, self.lock().get_mut(&run)) {
+            watched.map = Some((Instant::now(), map.clone()));
+        }
+        Ok(map)
     }
 
     /// A run's history; empty if there is none.
@@ -152,18 +167,8 @@ impl Live {
 }
 
 /// One event; JSON has no line ends.
-fn frame(facts: &Facts) -> Bytes {
-    Bytes::from(format!("data: {}\n\n", facts.json()))
-}
-
-fn point(status: &v1::Status, unix_ms: u64) -> Point {
-    let number = |text: &str| text.parse().unwrap_or(f64::NAN);
-    Point {
-        unix_ms,
-        fraction: status.fraction_done,
-        per_second: status.solutions_per_second,
-        estimate: status.estimate.as_ref().map(|estimate| {
-            [&estimate.low, &estimate.solutions, &estimate.high].map(|text| number(text))
-        }),
-    }
+fn frame(facts: &Facts, map: Value) -> Bytes {
+    let mut said = facts.json();
+    said["map"] = map;
+    Bytes::from(format!("data: {said}\n\n"))
 }

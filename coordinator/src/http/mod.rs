@@ -6,10 +6,9 @@
 
 mod api;
 mod error;
-mod facts;
 mod guard;
-mod history;
 mod live;
+mod map;
 mod metrics;
 mod page;
 mod server;

@@ -13,10 +13,10 @@ use maud::{DOCTYPE, Markup, html};
 use proto::door::{JoinString, Token, TokenId};
 use serde::Deserialize;
 
-use super::{api, error::Refusal, facts::Facts, server::App};
+use super::{api, error::Refusal, server::App};
 use crate::{
     doors::{Access, Peer, Principal, Proof, Role},
-    render::{message, run_of, state},
+    render::{Facts, WORKER_HEADS, message, run_of, state},
     sched::RunSummary,
     text::thousands,
 };
@@ -259,7 +259,7 @@ fn workers(facts: &Facts) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="Workers" {
                 table id="workers" {
                     thead { tr {
-                        @for head in ["State", "Name", "Kernel", "Threads", "Cores' worth", "Tasks", "Faults", "Seen ago"] {
+                        @for head in WORKER_HEADS {
                             th scope="col" { (head) }
                         }
                     } }

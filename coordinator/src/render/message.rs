@@ -78,6 +78,8 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
         }),
         result: outcome.as_ref().map(result),
         reason,
+        tasks_confirmed: rechecks.confirmed,
+        tasks_compared: rechecks.compared,
     }
 }
 
@@ -133,6 +135,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         last_seen_ms_ago: worker.last_seen_ms_ago,
         cost_per_second: worker.cost_per_second,
         failed_threads: worker.failed_threads,
+        crews: worker.crews,
     }
 }
 

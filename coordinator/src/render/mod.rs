@@ -1,6 +1,8 @@
 //! What the driver tells, as messages, and those as text and as JSON: one rendering for RPCs, pages and
 //! programs.
 
+mod facts;
+mod history;
 pub(crate) mod message;
 mod runs;
 mod status;
@@ -14,6 +16,8 @@ use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub(crate) use self::{
+    facts::{Facts, WORKER_HEADS, reference_value},
+    history::{History, Point},
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},
     statuses::Statuses,

@@ -175,6 +175,8 @@ pub(crate) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
         "rechecks": {
             "agreed": rechecks.agreed,
             "conflicts": rechecks.conflicts,
+            "confirmed": status.tasks_confirmed,
+            "compared": status.tasks_compared,
             "quarantined_tasks": rechecks.quarantined_tasks,
         },
         "reason": status.reason,

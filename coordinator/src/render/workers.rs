@@ -21,6 +21,7 @@ pub(crate) fn worker_json(worker: &v1::Worker) -> Value {
         "last_seen_ms_ago": worker.last_seen_ms_ago,
         "cost_per_second": worker.cost_per_second,
         "failed_threads": worker.failed_threads,
+        "crews": worker.crews,
     })
 }
 
@@ -121,6 +122,7 @@ mod tests {
             last_seen_ms_ago: 59_000,
             cost_per_second: 127.25e6,
             failed_threads: 0,
+            crews: 4,
         }
     }
 

@@ -268,7 +268,10 @@ impl Scheduler {
         request: &SyncRequest,
         (restarted, reply): (bool, &mut SyncReply),
     ) {
-        self.workers.get_mut(worker).round += 1;
+        let known = self.workers.get_mut(worker);
+        known.round += 1;
+        let under_way = request.held.iter().filter(|held| held.started).count();
+        known.crews = u32::try_from(under_way).unwrap_or(u32::MAX);
         let mut bytes = REVOCATION_BYTES;
         for held in &request.held {
             if let Err(rejection) = self.renew(worker, held) {

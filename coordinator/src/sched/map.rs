@@ -14,8 +14,6 @@ pub struct TaskMap {
     pub tasks: Range<u64>,
     /// Tasks in one cell; the last may hold fewer.
     pub per_cell: u64,
-    /// Tasks of the range that were drawn by lot, and that another machine counted alike.
-    pub compared: u64,
     /// The cells, in the plan's natural order.
     pub cells: Vec<MapCell>,
 }
@@ -67,7 +65,6 @@ impl Scheduler {
         let tasks = wanted.start.min(end)..end;
         let per_cell = (tasks.end - tasks.start).div_ceil(cells.max(1)).max(1);
         let mut map = Vec::new();
-        let mut compared = 0;
         let mut start = tasks.start;
         while start < tasks.end {
             let end = (start + per_cell).min(tasks.end);
@@ -75,7 +72,6 @@ impl Scheduler {
             for task in start..end {
                 let task = run::index(TaskId(task));
                 cell.add(run, task);
-                compared += u64::from(run.tasks.is_compared(task));
             }
             map.push(cell);
             start = end;
@@ -83,7 +79,6 @@ impl Scheduler {
         Some(TaskMap {
             tasks,
             per_cell,
-            compared,
             cells: map,
         })
     }

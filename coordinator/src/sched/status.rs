@@ -43,6 +43,10 @@ pub struct Rechecks {
     pub conflicts: u64,
     /// Done tasks whose second count is awaited.
     pub awaited: u64,
+    /// Done tasks whose count a second one confirmed.
+    pub confirmed: u64,
+    /// Of these, the ones drawn by lot whose second count another machine made.
+    pub compared: u64,
     /// Tasks whose counts disagree now, the first hundred of them.
     pub quarantined: Vec<TaskId>,
 }
@@ -147,6 +151,8 @@ pub struct WorkerStatus {
     pub knows_the_end: bool,
     /// Leases it holds.
     pub leases: u64,
+    /// Tasks that it was counting when it called last, each by a crew of its threads.
+    pub crews: u32,
     /// Tasks it finished since the coordinator started.
     pub tasks_done: u64,
     /// Time since its last call, in milliseconds.
@@ -194,6 +200,8 @@ impl Scheduler {
                 agreed: run.agreed,
                 conflicts: run.conflicts,
                 awaited: run.seconds.number() as u64,
+                confirmed: run.tasks.agreed().confirmed,
+                compared: run.tasks.agreed().compared,
                 quarantined: run
                     .quarantined
                     .iter()
@@ -302,6 +310,7 @@ impl Scheduler {
             failed_threads: worker.failed_threads,
             knows_the_end: worker.knows_the_end,
             leases: worker.leases.len() as u64,
+            crews: worker.crews,
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
             cost_per_second: worker.cost_per_second().unwrap_or(0.0),

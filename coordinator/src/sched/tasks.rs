@@ -82,6 +82,15 @@ impl How {
 const CONFIRMED_SHIFT: u8 = 4;
 const CONFIRMED_MASK: u8 = 3 << CONFIRMED_SHIFT;
 
+/// Second counts that agreed, of done tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Agreed {
+    /// All.
+    pub(super) confirmed: u64,
+    /// Of tasks that were drawn by lot, and by another machine.
+    pub(super) compared: u64,
+}
+
 /// Bit of the `how` byte: the task was drawn by lot to be counted twice.
 const DRAWN: u8 = 64;
 
@@ -97,6 +106,15 @@ fn pack_confirmed(by: Confirmed) -> u8 {
 
 fn unpack_confirmed(byte: u8) -> Confirmed {
     Confirmed::ALL[usize::from((byte & CONFIRMED_MASK) >> CONFIRMED_SHIFT)]
+}
+
+fn is_confirmed(how: u8) -> bool {
+    unpack_confirmed(how) != Confirmed::No
+}
+
+/// Whether a task was drawn by lot, and another machine's count agreed.
+fn is_compared(how: u8) -> bool {
+    how & DRAWN != 0 && unpack_confirmed(how).elsewhere()
 }
 
 /// An accepted count.
@@ -123,6 +141,7 @@ pub(super) struct TaskTable {
     epochs: Vec<u64>,
     numbers: [u64; Stage::NUMBER],
     costs: [u64; Stage::NUMBER],
+    agreed: Agreed,
 }
 
 impl TaskTable {
@@ -140,6 +159,7 @@ impl TaskTable {
             epochs: vec![0; size],
             numbers: [0; Stage::NUMBER],
             costs: [0; Stage::NUMBER],
+            agreed: Agreed::default(),
         };
         table.numbers[Stage::Pending as usize] = plan.tasks();
         table.costs[Stage::Pending as usize] = cost;
@@ -177,7 +197,7 @@ impl TaskTable {
         self.costs[stage as usize] = self.costs[stage as usize].saturating_add(cost);
         if from == Stage::Done && stage != Stage::Done {
             self.counts[task as usize] = 0;
-            self.how[task as usize] = 0;
+            self.set_how(task, 0);
         }
     }
 
@@ -187,19 +207,35 @@ impl TaskTable {
         self.workers[task as usize] = done.worker;
         self.accepted_s[task as usize] = done.accepted_s;
         let drawn = if done.drawn { DRAWN } else { 0 };
-        self.how[task as usize] = done.how.pack() | pack_confirmed(done.confirmed) | drawn;
+        let how = done.how.pack() | pack_confirmed(done.confirmed) | drawn;
+        self.set_how(task, how);
     }
 
     /// A second count agreed.
     pub(super) fn confirm(&mut self, task: TaskIx, by: Confirmed) {
-        let how = &mut self.how[task as usize];
-        *how = *how & !CONFIRMED_MASK | pack_confirmed(by);
+        let how = self.how[task as usize];
+        self.set_how(task, how & !CONFIRMED_MASK | pack_confirmed(by));
     }
 
     /// The task counts among those drawn from now on, or no longer.
     pub(super) fn draw(&mut self, task: TaskIx, drawn: bool) {
-        let how = &mut self.how[task as usize];
-        *how = *how & !DRAWN | if drawn { DRAWN } else { 0 };
+        let how = self.how[task as usize];
+        let drawn = if drawn { DRAWN } else { 0 };
+        self.set_how(task, how & !DRAWN | drawn);
+    }
+
+    /// The only place where a `how` byte changes, so that what is told of all of them stays true.
+    fn set_how(&mut self, task: TaskIx, how: u8) {
+        let before = std::mem::replace(&mut self.how[task as usize], how);
+        self.agreed.confirmed -= u64::from(is_confirmed(before));
+        self.agreed.compared -= u64::from(is_compared(before));
+        self.agreed.confirmed += u64::from(is_confirmed(how));
+        self.agreed.compared += u64::from(is_compared(how));
+    }
+
+    /// How many done tasks a second count confirmed.
+    pub(super) fn agreed(&self) -> Agreed {
+        self.agreed
     }
 
     /// The accepted count, if there is one.
@@ -217,13 +253,7 @@ impl TaskTable {
 
     /// Whether a second count agreed.
     pub(super) fn is_confirmed(&self, task: TaskIx) -> bool {
-        unpack_confirmed(self.how[task as usize]) != Confirmed::No
-    }
-
-    /// Whether it was drawn by lot, and another machine's count agreed.
-    pub(super) fn is_compared(&self, task: TaskIx) -> bool {
-        let how = self.how[task as usize];
-        how & DRAWN != 0 && unpack_confirmed(how).elsewhere()
+        is_confirmed(self.how[task as usize])
     }
 
     /// The counts of all done tasks: others hold a zero.
@@ -251,7 +281,41 @@ impl TaskTable {
 
 #[cfg(test)]
 mod tests {
+    use common::{board::Board, method::Layout, plan::PlanSpec};
+
     use super::*;
+
+    #[test]
+    fn what_agreed_is_told_as_every_byte_says_it() {
+        let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
+        let mut table = TaskTable::new(&Plan::new(spec).unwrap());
+        let how = How {
+            kernel: KernelName::Scalar,
+            orientation: Orientation::Turned,
+        };
+        let done = |confirmed, drawn| Done {
+            count: 1,
+            worker: 0,
+            how,
+            confirmed,
+            drawn,
+            accepted_s: 0,
+        };
+        let told = |table: &TaskTable| (table.agreed().confirmed, table.agreed().compared);
+        table.accept(0, 1, done(Confirmed::No, true));
+        assert_eq!(told(&table), (0, 0), "nobody agreed");
+        table.confirm(0, Confirmed::SameMachine);
+        assert_eq!(told(&table), (1, 0), "nobody else");
+        table.confirm(0, Confirmed::OtherMachine);
+        assert_eq!(told(&table), (1, 1));
+        table.draw(0, false);
+        assert_eq!(told(&table), (1, 0), "no longer drawn");
+        table.draw(0, true);
+        table.accept(0, 1, done(Confirmed::OtherToken, true));
+        assert_eq!(told(&table), (1, 1), "the same task again");
+        table.enter(0, 1, Stage::Quarantined);
+        assert_eq!(told(&table), (0, 0), "its count is forgotten");
+    }
 
     #[test]
     fn how_a_count_was_made_survives_packing() {

@@ -98,6 +98,8 @@ pub(super) struct Worker {
     pub(super) declined: Vec<Declined>,
     /// Its counting threads that failed their canaries.
     pub(super) failed_threads: u32,
+    /// Tasks under way in its last call.
+    pub(super) crews: u32,
     /// How often a thread of this process has passed them.
     pub(super) proofs: u64,
     /// The call that told of a failure was full: what comes with the next one is as old.
@@ -143,6 +145,7 @@ impl Worker {
             tasks_done: 0,
             declined: Vec::new(),
             failed_threads: 0,
+            crews: 0,
             proofs: 0,
             has_unproven_left: false,
             knows_the_end: false,

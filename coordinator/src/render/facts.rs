@@ -1,54 +1,61 @@
-//! What a page says of a run: the words are made here once, for the first paint and for every change
-//! after it.
+//! What people are told of a run while they watch it: the words are made here once, for pages, for
+//! every change of them, and for terminals.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use common::{board::Board, known::known_counts};
 use proto::v1;
 use serde_json::{Value, json};
 
-use super::history::History;
+use super::{History, kernel, run_of, state};
 use crate::{
     checks::most_wrong,
-    render,
-    sched::{MapCell, TaskMap},
     text::{age, plural, span, thousands},
 };
 
 /// Workers in a page: those that somebody should look at come first.
-const SHOWN_WORKERS: usize = 50;
+pub(crate) const SHOWN_WORKERS: usize = 50;
 
-/// Cells of the whole map.
-pub(super) const MAP_CELLS: u64 = 1_600;
+/// What a row of workers says, cell by cell.
+pub(crate) const WORKER_HEADS: [&str; 9] = [
+    "State",
+    "Name",
+    "Kernel",
+    "Threads",
+    "Crews",
+    "Cores' worth",
+    "Tasks",
+    "Faults",
+    "Seen ago",
+];
 
 /// All that is said of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Text by the place where it stands.
-    pub(super) words: BTreeMap<&'static str, String>,
+    pub(crate) words: BTreeMap<&'static str, String>,
     /// Done, of its cost, 0 to 1.
-    pub(super) fraction: f64,
+    pub(crate) fraction: f64,
     /// good, unsure or bad.
-    pub(super) belief: &'static str,
-    pub(super) alarms: Vec<String>,
-    /// Cells of text; the first is a worker's state.
-    pub(super) workers: Vec<Vec<String>>,
-    pub(super) state: &'static str,
+    pub(crate) belief: &'static str,
+    pub(crate) alarms: Vec<String>,
+    /// The first [`SHOWN_WORKERS`] rows of [`worker_rows`].
+    pub(crate) workers: Vec<Vec<String>>,
+    pub(crate) state: &'static str,
     /// Its result is there.
-    ended: bool,
-    pub(super) map: Value,
+    pub(crate) ended: bool,
 }
 
 impl Facts {
-    pub(super) fn of(status: &v1::Status, map: &TaskMap, history: &History, now_ms: u64) -> Self {
+    pub(crate) fn of(status: &v1::Status, history: &History, now_ms: u64) -> Self {
         let run = status.run.clone().unwrap_or_default();
         let n = run.spec.unwrap_or_default().n;
-        let method = render::run_of(&run).map_or("unknown", |run| run.layout.method().name());
+        let method = run_of(&run).map_or("unknown", |run| run.layout.method().name());
         let mut words = BTreeMap::new();
         words.insert("what", format!("N = {n}"));
         words.insert("method", format!("method {method}, run {:016x}", run.run));
         words.insert("percent", format!("{:.2} %", status.fraction_done * 100.0));
-        let state = render::state(run.state());
+        let state = state(run.state());
         words.insert("state", state.to_owned());
         words.insert(
             "tasks",
@@ -66,27 +73,26 @@ impl Facts {
         words.insert("speed", format!("{} solutions a second", speed(status)));
         words.insert("estimate", estimate(status));
         words.insert("reference", reference(n));
-        let (belief, words_of_belief) = belief(status, map);
+        let (belief, words_of_belief) = belief(status);
         words.insert("belief", words_of_belief);
-        words.insert("rechecks", rechecks(status, map));
+        words.insert("rechecks", rechecks(status));
         words.insert("workers", workers_line(status));
         Self {
             words,
             fraction: status.fraction_done,
             belief,
             alarms: alarms(status),
-            workers: workers(status),
+            workers: worker_rows(&status.workers, 0..SHOWN_WORKERS),
             state,
             ended: status.result.is_some(),
-            map: map_json(map),
         }
     }
 
-    pub(super) fn word(&self, place: &str) -> &str {
+    pub(crate) fn word(&self, place: &str) -> &str {
         self.words.get(place).map_or("", String::as_str)
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "words": self.words,
             "fraction": self.fraction,
@@ -95,7 +101,6 @@ impl Facts {
             "workers": self.workers,
             "state": self.state,
             "ended": self.ended,
-            "map": self.map,
         })
     }
 }
@@ -164,7 +169,7 @@ fn estimate(status: &v1::Status) -> String {
 }
 
 /// What the world knows of all(N), and where from; as a double for a chart.
-pub(super) fn reference_value(n: u32) -> (f64, &'static str) {
+pub(crate) fn reference_value(n: u32) -> (f64, &'static str) {
     let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
     match board.and_then(known_counts) {
         Some(counts) => (counts.all() as f64, "published"),
@@ -187,7 +192,7 @@ fn reference(n: u32) -> String {
     }
 }
 
-fn belief(status: &v1::Status, map: &TaskMap) -> (&'static str, String) {
+fn belief(status: &v1::Status) -> (&'static str, String) {
     if let Some(result) = &status.result {
         let failed: Vec<_> = result
             .checks
@@ -215,7 +220,7 @@ fn belief(status: &v1::Status, map: &TaskMap) -> (&'static str, String) {
             format!("not yet: the counts of {tasks} contradict each other"),
         );
     }
-    match confirmed(map) {
+    match status.tasks_confirmed {
         0 => (
             "unsure",
             "not shown yet: nothing was counted twice so far".to_owned(),
@@ -230,16 +235,12 @@ fn belief(status: &v1::Status, map: &TaskMap) -> (&'static str, String) {
     }
 }
 
-fn confirmed(map: &TaskMap) -> u64 {
-    map.cells.iter().map(|cell| u64::from(cell.confirmed)).sum()
-}
-
 /// What second counts prove so far.
-fn rechecks(status: &v1::Status, map: &TaskMap) -> String {
+fn rechecks(status: &v1::Status) -> String {
     let second = status.rechecks.clone().unwrap_or_default();
-    let confirmed = confirmed(map);
+    let confirmed = status.tasks_confirmed;
     let unconfirmed = status.tasks_done.saturating_sub(confirmed);
-    let bound = match map.compared {
+    let bound = match status.tasks_compared {
         0 => "none of them drawn by lot and by another machine, so that nothing bounds the errors yet".to_owned(),
         compared => format!(
             "{} of them drawn by lot and by another machine: at most {} of the {} others wrong, with 95 % confidence",
@@ -340,8 +341,9 @@ fn alarms(status: &v1::Status) -> Vec<String> {
     alarms
 }
 
-fn workers(status: &v1::Status) -> Vec<Vec<String>> {
-    let mut workers: Vec<_> = status.workers.iter().collect();
+/// Rows of text in the order of [`WORKER_HEADS`]: those in trouble first, then the fastest.
+pub(crate) fn worker_rows(workers: &[v1::Worker], places: Range<usize>) -> Vec<Vec<String>> {
+    let mut workers: Vec<_> = workers.iter().collect();
     workers.sort_by(|a, b| {
         let trouble = |worker: &v1::Worker| is_quiet(&worker.state) || worker.failed_threads > 0;
         let speed = b.cost_per_second.total_cmp(&a.cost_per_second);
@@ -350,12 +352,13 @@ fn workers(status: &v1::Status) -> Vec<Vec<String>> {
             .then(speed)
             .then(a.name.cmp(&b.name))
     });
-    let row = |worker: &&v1::Worker| {
+    let row = |worker: &v1::Worker| {
         vec![
             worker.state.clone(),
             worker.name.clone(),
-            render::kernel(worker.kernel()).to_owned(),
+            kernel(worker.kernel()).to_owned(),
             worker.threads.to_string(),
+            worker.crews.to_string(),
             // Cores of the reference machine.
             format!("{:.1}", worker.cost_per_second / 1e6),
             thousands(worker.tasks_done.into()),
@@ -363,31 +366,6 @@ fn workers(status: &v1::Status) -> Vec<Vec<String>> {
             age(worker.last_seen_ms_ago as f64 / 1e3),
         ]
     };
-    workers.iter().take(SHOWN_WORKERS).map(row).collect()
-}
-
-/// One letter a cell: what is most worth a look in it, and capitals where the whole of it is so.
-pub(super) fn map_json(map: &TaskMap) -> Value {
-    let letters: String = map.cells.iter().map(letter).collect();
-    json!({
-        "first": map.tasks.start,
-        "tasks": map.tasks.end - map.tasks.start,
-        "per_cell": map.per_cell,
-        "cells": letters,
-    })
-}
-
-fn letter(cell: &MapCell) -> char {
-    let all =
-        cell.waiting + cell.leased + cell.done + cell.confirmed + cell.parked + cell.contested;
-    let counted = cell.done + cell.confirmed;
-    match cell {
-        cell if cell.contested > 0 => 'x',
-        cell if cell.parked > 0 => 'p',
-        cell if cell.confirmed == all => 'C',
-        _ if counted == all => 'D',
-        cell if cell.leased > 0 => 'l',
-        _ if counted > 0 => 'd',
-        _ => 'w',
-    }
+    let shown = workers.into_iter().skip(places.start).take(places.len());
+    shown.map(row).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use proto::v1;
 use serde_json::{Value, json};
 
 /// Points that are kept: when there are more, every other one goes.
@@ -9,17 +10,32 @@ const MOST: usize = 720;
 
 /// The state of a run at one time. Numbers are doubles: they are drawn, not counted with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
-    pub(super) unix_ms: u64,
-    pub(super) fraction: f64,
-    pub(super) per_second: f64,
+pub(crate) struct Point {
+    pub(crate) unix_ms: u64,
+    pub(crate) fraction: f64,
+    pub(crate) per_second: f64,
     /// Low end, middle and high end of the estimate, where there is one.
-    pub(super) estimate: Option<[f64; 3]>,
+    pub(crate) estimate: Option<[f64; 3]>,
+}
+
+impl Point {
+    /// What a status says, at this time.
+    pub(crate) fn of(status: &v1::Status, unix_ms: u64) -> Self {
+        let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+        Self {
+            unix_ms,
+            fraction: status.fraction_done,
+            per_second: status.solutions_per_second,
+            estimate: status.estimate.as_ref().map(|estimate| {
+                [&estimate.low, &estimate.solutions, &estimate.high].map(|text| number(text))
+            }),
+        }
+    }
 }
 
 /// Points in the order of time, evenly thinned out.
 #[derive(Clone, Debug)]
-pub(super) struct History {
+pub(crate) struct History {
     points: VecDeque<Point>,
     /// Points are at least so far apart.
     apart_ms: u64,
@@ -35,7 +51,7 @@ impl Default for History {
 }
 
 impl History {
-    pub(super) fn add(&mut self, point: Point) {
+    pub(crate) fn add(&mut self, point: Point) {
         let last = self.points.back();
         if last.is_some_and(|last| point.unix_ms < last.unix_ms + self.apart_ms) {
             return;
@@ -53,7 +69,7 @@ impl History {
 
     /// Work left divided by how fast it went, over the last `1/n` of the history for several n: the
     /// shortest and the longest, in seconds.
-    pub(super) fn left(&self) -> Option<(f64, f64)> {
+    pub(crate) fn left(&self) -> Option<(f64, f64)> {
         let last = self.points.back()?;
         let mut range = None::<(f64, f64)>;
         for part in [1, 2, 4, 8] {
@@ -80,7 +96,7 @@ impl History {
     }
 
     /// Columns, as charts want them.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let column = |pick: &dyn Fn(&Point) -> Value| self.points.iter().map(pick).collect();
         let part = |at: usize| -> Vec<Value> {
             column(&|point| point.estimate.map_or(Value::Null, |parts| json!(parts[at])))
