@@ -11,7 +11,7 @@ use std::{
     panic,
     path::{Path, PathBuf},
     process::Command,
-    sync::Mutex,
+    sync::{Mutex, OnceLock},
     thread,
     time::Instant,
 };
@@ -39,6 +39,17 @@ const SMALL: [&str; 8] = [
     "--task-cost",
     "10",
 ];
+/// So many tasks that the journal has a sealed segment.
+const MANY: [&str; 8] = [
+    "--n",
+    "15",
+    "--method",
+    "rows",
+    "--prefix",
+    "first-rows",
+    "--task-cost",
+    "1",
+];
 /// Long enough that processes are killed in the middle of it.
 const LONG: [&str; 8] = [
     "--n",
@@ -54,6 +65,7 @@ const LONG: [&str; 8] = [
 fn solutions(run: &[&str; 8]) -> &'static str {
     match run[1] {
         "12" => "14200",
+        "15" => "2279184",
         "16" => "14772512",
         other => panic!("no run of the tests has N = {other}"),
     }
@@ -300,6 +312,9 @@ fn hand_in(data: &Path, spool: &Path, about: &str) -> Outcome {
 struct Places {
     half: Original,
     whole: Original,
+    /// Made when it is drawn first, which takes a while.
+    sealed: OnceLock<Original>,
+    sealed_data: PathBuf,
     away: PathBuf,
     spool: Original,
 }
@@ -321,9 +336,23 @@ impl Places {
         Self {
             half: Original::of(&half),
             whole: Original::of(&whole),
+            sealed: OnceLock::new(),
+            sealed_data: at.join("sealed-data"),
             away: away_data,
             spool: Original::of(&spool),
         }
+    }
+
+    /// A finished run whose journal has a sealed segment.
+    fn sealed(&self) -> &Original {
+        self.sealed.get_or_init(|| {
+            let end = count(&self.sealed_data, &MANY);
+            assert_eq!(judge(&end, &MANY, "before"), Outcome::Recovered);
+            let sealed = Original::of(&self.sealed_data);
+            let seal = |(file, _): &(PathBuf, u64)| kind(file) == "journal.000001.seal";
+            assert!(sealed.files.iter().any(seal), "a segment is sealed");
+            sealed
+        })
     }
 
     /// One damage, and what came of it: of what kind of file, and how.
@@ -333,7 +362,8 @@ impl Places {
         let data = scratch.path().join("data");
         let (name, original, run) = match rng.random_range(0..20) {
             0..3 => ("spool", &self.spool, &LONG),
-            3..12 => ("unfinished", &self.half, &SMALL),
+            3..5 => ("sealed", self.sealed(), &MANY),
+            5..12 => ("unfinished", &self.half, &SMALL),
             _ => ("finished", &self.whole, &SMALL),
         };
         let (file, what) = original.damaged(&data, damage, &mut rng);

@@ -630,7 +630,24 @@ fn the_secret_is_for_its_user_alone() {
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     let secret = fs::read_to_string(disk.dir().join("secret")).unwrap();
-    assert_eq!(secret.trim_end().len(), 64);
+    assert_eq!(secret.trim_end().len(), 72);
+}
+
+#[test]
+fn a_secret_with_a_changed_digit_is_no_secret() {
+    let mut disk = closed(&[]);
+    let path = disk.dir().join("secret");
+    let text = fs::read_to_string(&path).unwrap();
+    for at in 0..72 {
+        let mut changed = text.clone().into_bytes();
+        changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+        fs::write(&path, changed).unwrap();
+        let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
+        assert!(error.contains("its check sum is wrong"), "{error}");
+    }
+    // As programs wrote it that knew no check sum.
+    fs::write(&path, &text[..64]).unwrap();
+    disk.reopen();
 }
 
 /// A closed directory with run 1, whose nine records are in segments of a line or two.

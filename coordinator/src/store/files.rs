@@ -13,6 +13,7 @@
 //! DIR/runs/<run>/recheck.json     how much of it is counted twice, if somebody has said
 //! DIR/term.json                   the coordinator's term: one more at every start
 //! DIR/trust.jsonl                 what is thought of workers
+//! DIR/trust.seal                  how many lines that has, and the hash of the last
 //! DIR/secret                      32 random bytes, for this user alone
 //! DIR/signing-key                 what certificates are signed with, for this user alone
 //! DIR/db/                         sled; can be made again from the rest
@@ -378,28 +379,39 @@ impl std::fmt::Debug for Secret {
 /// 32 random bytes kept in a file that only this user may read; drawn when they are asked for first.
 pub(crate) fn secret_at(path: &Path) -> Result<Secret, StoreError> {
     match descriptors::open(|| fs::read_to_string(path)) {
-        Ok(text) => unhex(text.trim_end())
+        Ok(text) => decode_secret(text.trim_end())
             .map(Secret)
-            .ok_or_else(|| StoreError::damaged(path, None, "it is not 64 hexadecimal digits")),
+            .map_err(|what| StoreError::damaged(path, None, what)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let secret: [u8; 32] = rand::random();
-            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-            Replacement::prepare_private(path, &text)?.put_in_place()?;
+            Replacement::prepare_private(path, &encode_secret(&secret))?.put_in_place()?;
             Ok(Secret(secret))
         }
         Err(error) => Err(failed("read", path)(error)),
     }
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+/// 64 hexadecimal digits, and their CRC-32 as eight more: with a digit changed it would be a secret
+/// as good as any other, that nobody knows.
+fn encode_secret(secret: &[u8; 32]) -> String {
+    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits}{:08x}", crc32fast::hash(secret))
+}
+
+/// Programs before wrote the 64 digits alone.
+fn decode_secret(text: &str) -> Result<[u8; 32], &'static str> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
+    if !matches!(text.len(), 64 | 72) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err("it is not 64 or 72 hexadecimal digits");
     }
     for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).expect("they are digits");
     }
-    Some(bytes)
+    let check = u32::from_str_radix(&text[64..], 16);
+    match check.is_ok_and(|check| check != crc32fast::hash(&bytes)) {
+        true => Err("its check sum is wrong"),
+        false => Ok(bytes),
+    }
 }
 
 /// Makes the entry of `path` in its directory durable.

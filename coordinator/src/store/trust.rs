@@ -1,6 +1,7 @@
 //! The file that says what is thought of workers: one sealed JSON object a line, each naming the
 //! hash of the line before. It belongs to the data directory, since a faulty machine is faulty in
-//! every run.
+//! every run. Beside it, `trust.seal` says how many lines there are and the hash of the last: lines
+//! that went missing at the end would forgive.
 
 use std::{
     fs::{self, OpenOptions},
@@ -37,6 +38,34 @@ struct Fields {
 
 const FORMAT: u32 = 1;
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SealFields {
+    format: u32,
+    lines: u64,
+    head: String,
+}
+
+/// What the seal beside the file says; nothing where there is none, or none that can be read: the
+/// lines name one another all the same.
+fn sealed(path: &Path) -> Result<Option<(u64, Link)>, StoreError> {
+    let path = path.with_extension("seal");
+    let text = match descriptors::open(|| fs::read(&path)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(files::failed("read", &path)(error)),
+    };
+    let read = manifest::unseal(String::from_utf8_lossy(&text).trim_end());
+    let read = read.and_then(|fields: SealFields| Ok((fields.lines, fields.head.parse()?)));
+    match read {
+        Ok(seal) => Ok(Some(seal)),
+        Err(what) => {
+            tracing::warn!(path = %path.display(), "this seal seals nothing: {what}");
+            Ok(None)
+        }
+    }
+}
+
 /// Everything that was thought of workers, in order, and where the next line goes.
 #[derive(Debug)]
 pub(super) struct TrustLog {
@@ -65,6 +94,8 @@ impl TrustLog {
 
     /// The lines that are whole, how many bytes they are, and whether more follows.
     fn read(path: &Path) -> Result<(Self, u64, bool), StoreError> {
+        // First: what a coordinator appends meanwhile is more than this says, not less.
+        let sealed = sealed(path)?;
         let text = match descriptors::open(|| fs::read_to_string(path)) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -77,13 +108,17 @@ impl TrustLog {
         };
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for (number, line) in (1..).zip(text[..whole].lines()) {
-            log.take(line, number).map_err(|what| StoreError::Damaged {
-                path: path.to_owned(),
-                line: Some(number),
-                what,
-                remedy: "restore the file from a copy, or remove it: every worker is trusted then"
-                    .to_owned(),
-            })?;
+            log.take(line, number)
+                .map_err(|what| damaged(path, Some(number), what))?;
+            if sealed.is_some_and(|(lines, head)| lines == number && head != log.head) {
+                let what = "its hash is not the one that trust.seal names".to_owned();
+                return Err(damaged(path, Some(number), what));
+            }
+        }
+        let (has, had) = (log.records.len(), sealed.map_or(0, |(lines, _)| lines));
+        if had > has as u64 {
+            let what = format!("it has {has} whole lines, and had {had} by trust.seal");
+            return Err(damaged(path, None, what));
         }
         Ok((log, whole as u64, whole < text.len()))
     }
@@ -119,7 +154,22 @@ impl TrustLog {
         }
         self.head = head;
         self.records.extend_from_slice(records);
+        self.seal();
         Ok(())
+    }
+
+    /// Says how far the file goes. What is in it counts without that too, so a seal that cannot be
+    /// written stays one behind.
+    fn seal(&self) {
+        let fields = SealFields {
+            format: FORMAT,
+            lines: self.records.len() as u64,
+            head: self.head.to_string(),
+        };
+        let seal = self.path.with_extension("seal");
+        if let Err(error) = files::write_durably(&seal, &manifest::seal(&fields)) {
+            tracing::warn!("{error}");
+        }
     }
 
     fn take(&mut self, line: &str, number: u64) -> Result<(), String> {
@@ -136,6 +186,17 @@ impl TrustLog {
         self.head = Link::after(line.as_bytes());
         self.records.push(record);
         Ok(())
+    }
+}
+
+fn damaged(path: &Path, line: Option<u64>, what: String) -> StoreError {
+    let remedy =
+        "restore it and trust.seal from a copy, or remove both: every worker is trusted then";
+    StoreError::Damaged {
+        path: path.to_owned(),
+        line,
+        what,
+        remedy: remedy.to_owned(),
     }
 }
 
@@ -229,13 +290,27 @@ mod tests {
         log.append(&all[2..]).unwrap();
         assert_eq!(TrustLog::open(&path).unwrap().records(), all);
         let text = fs::read_to_string(&path).unwrap();
-        // Torn anywhere in the last line: cut, and gone on from there.
+        // A last line that the seal knows is missed; one that a crash tore is cut, and gone on from.
         let last = text[..text.len() - 1].rfind('\n').unwrap() + 1;
+        let seal = path.with_extension("seal");
+        let whole = fs::read_to_string(&seal).unwrap();
+        for cut in [0, last, last + 30] {
+            fs::write(&path, &text[..cut]).unwrap();
+            let error = TrustLog::open(&path).unwrap_err().to_string();
+            assert!(error.contains("had 5 by trust.seal"), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(TrustLog::open(&path).is_err());
+        fs::remove_file(&seal).unwrap();
+        TrustLog::open(&path).unwrap().append(&all[..4]).unwrap();
         fs::write(&path, &text[..last + 30]).unwrap();
         let mut log = TrustLog::open(&path).unwrap();
         assert_eq!(log.records(), &all[..4]);
         log.append(&all[4..]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_to_string(&seal).unwrap(), whole);
+        fs::write(&seal, "nonsense").unwrap();
+        assert_eq!(TrustLog::open(&path).unwrap().records(), all);
         // A line less, or a changed byte, is damage.
         for bad in [text[last..].to_owned(), text.replacen("lab", "bad", 1)] {
             fs::write(&path, bad).unwrap();
