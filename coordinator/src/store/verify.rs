@@ -478,7 +478,7 @@ impl fmt::Display for RunReport {
         }
         writeln!(
             f,
-            "  tasks      {} of {} done, {} confirmed by another count, {} quarantined",
+            "  tasks      {} of {} done, {} second counts equal to the first, {} quarantined",
             self.tasks_done,
             self.tasks_total,
             self.confirmed,
