@@ -158,6 +158,12 @@ impl PlanNeeds {
         self.of(threads).least
     }
 
+    /// With this much for so many threads together, the lists of typical tasks need not be cut into
+    /// pieces, in bytes.
+    pub fn whole_bytes(&self, threads: NonZeroU16) -> u64 {
+        self.of(threads).whole
+    }
+
     /// What a crew of so many threads needs.
     fn of(&self, threads: NonZeroU16) -> Needs {
         match &self.0 {

@@ -22,6 +22,7 @@ pub mod choice;
 pub mod count;
 mod crew;
 pub mod crews;
+pub mod forecast;
 pub mod frames;
 pub mod kernel;
 pub mod known;

@@ -62,8 +62,15 @@ pub struct Estimate {
 pub fn plan_to_draw_from(spec: PlanSpec, fraction: f64) -> Result<Plan, BadSpec> {
     let usual = Plan::new(spec)?;
     let cost = usual.task_costs().map(real).sum::<f64>();
-    let wanted = whole(cost * fraction / WANTED).clamp(1, u128::from(spec.task_cost));
-    let mut task_cost = u64::try_from(wanted).unwrap_or(spec.task_cost);
+    let wanted = u64::try_from(whole(cost * fraction / WANTED)).unwrap_or(spec.task_cost);
+    in_tasks_of(usual, wanted)
+}
+
+/// The units of a plan in tasks of about this cost in microseconds, where that is less than its own:
+/// in larger ones where they would be too many.
+pub fn in_tasks_of(usual: Plan, cost: u64) -> Result<Plan, BadSpec> {
+    let spec = *usual.spec();
+    let mut task_cost = cost.clamp(1, spec.task_cost);
     while task_cost < spec.task_cost {
         match Plan::new(PlanSpec { task_cost, ..spec }) {
             Err(BadSpec::TooManyTasks { .. }) => task_cost = task_cost.saturating_mul(2),
@@ -347,7 +354,7 @@ fn whole(value: f64) -> u128 {
 
 /// The 97.5 % quantile of Student's t: the normal quantile corrected by the Cornish-Fisher expansion
 /// (Abramowitz and Stegun 26.7.5), exact values for the few degrees of freedom it is poor for.
-fn t_quantile(freedom: f64) -> f64 {
+pub(crate) fn t_quantile(freedom: f64) -> f64 {
     const SMALL: [f64; 5] = [12.706, 4.303, 3.182, 2.776, 2.571];
     let below = freedom.floor().max(1.0);
     if below < 6.0 {

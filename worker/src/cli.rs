@@ -1,6 +1,10 @@
 //! The command line, read into validated types.
 
-use std::{num::NonZeroU16, path::PathBuf, time::Duration};
+use std::{
+    num::{NonZeroU16, NonZeroU32},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 use common::{
@@ -60,6 +64,11 @@ impl Cli {
 pub(crate) enum Command {
     /// Count a board in this process alone, without a coordinator.
     Count(Count),
+    /// Say what a run will take before it begins: counts a few tasks of its plan on this machine.
+    #[command(
+        after_help = "Example: worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250"
+    )]
+    Estimate(Estimate),
     /// Print the instruction sets that this CPU counts with, one a line, best first.
     Kernels,
 }
@@ -159,6 +168,40 @@ pub(crate) struct Count {
     /// Print one JSON object instead of a sentence.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Estimate {
+    /// The board's side, 1 to 32.
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) n: Board,
+    /// How to count: auto, rows or frames.
+    #[arg(long, default_value = "auto")]
+    pub(crate) method: MethodChoice,
+    /// How many cores like this machine's the run will have [default: as many as --threads].
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) cores: Option<NonZeroU32>,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+    /// How long measuring may take; small boards need less.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub(crate) budget: Duration,
+    /// What this machine draws from the wall while all its threads count, in watts.
+    #[arg(long, value_name = "W", allow_hyphen_values = true, value_parser = watts)]
+    pub(crate) watts: Option<f64>,
+    /// What the tasks are drawn by: the same seed draws the same tasks.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON object instead of lines.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn watts(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|watts: &f64| *watts > 0.0 && watts.is_finite())
+        .ok_or_else(|| "watts are a number above 0, such as 250".to_owned())
 }
 
 fn kernel(text: &str) -> Result<Kernel, String> {

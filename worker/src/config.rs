@@ -344,7 +344,8 @@ impl Threads {
         self.0
     }
 
-    pub(crate) fn non_zero(self) -> NonZeroU16 {
+    /// The same, as threads are counted in crews.
+    pub fn non_zero(self) -> NonZeroU16 {
         let number = u16::try_from(self.0).ok().and_then(NonZeroU16::new);
         number.expect("from 1 to what the protocol can name")
     }

@@ -120,7 +120,7 @@ fn draw(plan: &Plan, fraction: f64, seed: u64) -> Result<Sample, BadFraction> {
 
 /// A flag that the first Ctrl-C or SIGTERM sets; the second ends the program at once. Without it,
 /// they end the program at once and without a result.
-fn stop_flag() -> Arc<AtomicBool> {
+pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     if let Err(error) = watch_signals(stop.clone()) {
         tell(&format!(

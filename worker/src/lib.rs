@@ -14,8 +14,10 @@
 
 pub mod config;
 pub mod count;
+mod cpu;
 mod documents;
 pub mod environment;
+pub mod estimate;
 mod host;
 mod link;
 pub mod machine;

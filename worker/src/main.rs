@@ -2,6 +2,7 @@
 
 mod cli;
 mod count_command;
+mod estimate_command;
 mod progress;
 mod say;
 mod serve_command;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let Cli { command, serve } = Cli::read();
     match command {
         Some(Command::Count(arguments)) => count_command::run(&arguments),
+        Some(Command::Estimate(arguments)) => estimate_command::run(&arguments),
         Some(Command::Kernels) => kernels(),
         None => serve_command::run(&serve),
     }

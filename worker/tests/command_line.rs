@@ -543,3 +543,59 @@ fn a_poor_sample_says_what_would_help() {
         "{stderr}"
     );
 }
+
+#[test]
+fn an_estimate_says_what_a_run_takes() {
+    let given =
+        "estimate --n 16 --threads 2 --memory 1GiB --budget 60s --cores 10 --watts 50 --json";
+    let of_16 = json(given);
+    let at = |value: &Value, path: &str| value.pointer(path).unwrap().as_f64().unwrap();
+    for interval in ["core_seconds", "seconds_on_cores", "energy_kwh", "speed"] {
+        let end = |end| at(&of_16, &format!("/{interval}/{end}"));
+        assert!(0.0 < end("low") && end("low") <= end("expected"), "{of_16}");
+        assert!(end("expected") <= end("high"), "{of_16}");
+    }
+    let core_seconds = at(&of_16, "/core_seconds/expected");
+    let twice = 1.0 + at(&of_16, "/second_counts");
+    let near = |left: f64, right: f64| (left / right - 1.0).abs() < 1e-9;
+    assert!(near(
+        at(&of_16, "/seconds_on_cores/expected") * 10.0,
+        core_seconds * twice
+    ));
+    let kwh = core_seconds * twice / 2.0 / 3600.0 * 0.05;
+    assert!(near(at(&of_16, "/energy_kwh/expected"), kwh));
+    assert_eq!(of_16["tasks"].as_u64().map(|tasks| tasks > 0), Some(true));
+    assert!(at(&of_16, "/memory_least_bytes") <= at(&of_16, "/memory_whole_bytes"));
+    assert!(at(&of_16, "/model/tasks") >= 2.0);
+    // More queens, more of everything.
+    let of_18 = json("estimate --n 18 --threads 2 --memory 1GiB --budget 60s --json");
+    for figure in ["/core_seconds/expected", "/tasks", "/disk_bytes"] {
+        assert!(at(&of_18, figure) > at(&of_16, figure), "{figure}");
+    }
+    assert!(of_18["watts"].is_null() && of_18["energy_kwh"].is_null());
+    let lines = run("estimate --n 14 --threads 2 --memory 1GiB --watts 50");
+    let lines = text(&lines.stdout);
+    for part in ["core time", "2 such cores", "disk", "kWh", "model"] {
+        assert!(lines.contains(part), "'{part}' in\n{lines}");
+    }
+}
+
+#[test]
+fn estimates_of_nothing_are_refused_with_what_to_give() {
+    for (arguments, says) in [
+        ("estimate", "--n"),
+        ("estimate --n 0", "whole number from 1 to 32"),
+        ("estimate --n 16 --cores 0", "--cores"),
+        ("estimate --n 16 --watts -3", "watts are a number above 0"),
+        ("estimate --n 16 --budget 0s", "--budget"),
+        (
+            "estimate --n 28 --threads 2 --memory 10MiB",
+            "N = 28 needs at least --memory",
+        ),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        assert!(said.contains(says), "{arguments}: {said}");
+    }
+}

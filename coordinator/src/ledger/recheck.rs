@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 /// Millionths of all tasks that [`Recheck::Auto`] draws.
-const AUTO_PARTS: u32 = 20_000;
+const AUTO_PARTS: u32 = common::forecast::SECOND_COUNTS_MILLIONTHS;
 
 const ALL_PARTS: u32 = 1_000_000;
 
