@@ -78,7 +78,7 @@ test('a page follows its run to the end', async () => {
   const house = await House.start(['--n', '15', '--task-cost', '200000']);
   try {
     const page = await open(house.url);
-    assert.match(await page.locator('#alarms').textContent(), /no worker has called/);
+    assert.match(await page.locator('#alarms').textContent(), /no worker is connected/);
     house.worker('one');
     await says(page, '#state', /^complete$/);
     assert.equal(await page.locator('[data-w=percent]').textContent(), '100.00 %');

@@ -193,7 +193,10 @@ pub(super) async fn recheck(
         recheck: options.recheck.to_string(),
     };
     let run = connection.ask(client.recheck(request)).await?;
-    show_run(&run, false)
+    // The answer's own words do not tell a run that is rechecked from one that is not.
+    let (run, recheck) = (render::run_text(&run), options.recheck);
+    print(&format!("{run}, recheck {recheck}"))?;
+    Ok(Exit::Success)
 }
 
 pub(super) async fn delete(

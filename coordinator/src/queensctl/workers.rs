@@ -63,7 +63,7 @@ pub(super) async fn workers(
                 print(&render::worker_json(worker).to_string())?;
             }
         }
-        false if workers.is_empty() => print("no worker has called since the coordinator started")?,
+        false if workers.is_empty() => print("no worker is connected")?,
         false => print(&render::workers_table(&workers, stdout_width()))?,
     }
     Ok(Exit::Success)

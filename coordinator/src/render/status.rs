@@ -11,7 +11,7 @@ use crate::text::{labelled, method_name, span, thousands};
 pub(crate) fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
     let mut lines = run_lines(status)?;
     if status.workers.is_empty() {
-        let none = "none has called since the coordinator started";
+        let none = "none is connected";
         lines.push(labelled("workers:", none));
     } else {
         lines.push(String::new());

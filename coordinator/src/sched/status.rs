@@ -232,7 +232,7 @@ impl Scheduler {
             }
         }
         if self.workers.live() == 0 {
-            return "no worker has called".to_owned();
+            return "no worker is connected".to_owned();
         }
         let higher = self
             .order

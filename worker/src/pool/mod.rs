@@ -24,6 +24,8 @@ use common::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::summary::plural;
+
 #[cfg(test)]
 pub(crate) use counters::CountTask;
 pub(crate) use counters::{MakeCounter, real_counter};
@@ -62,9 +64,10 @@ impl PoolConfig {
         let size = size.map_or_else(|| "no memory".to_owned(), |size| size.to_string());
         let spec = plan.spec();
         tracing::info!(
-            "N = {} by method {}: {threads} threads, {size}: {crews}",
+            "N = {} by method {}: {}, {size}: {crews}",
             spec.board,
-            spec.layout.method()
+            spec.layout.method(),
+            plural(u64::from(threads), "thread")
         );
         Ok(crews)
     }

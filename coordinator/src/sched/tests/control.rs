@@ -76,7 +76,7 @@ fn the_status_follows_the_work() {
     let idle = scheduler.status(RUN, Millis(0)).unwrap();
     assert_eq!(
         (idle.eta_seconds, idle.reason.as_str()),
-        (None, "no worker has called")
+        (None, "no worker is connected")
     );
     worker.sync(&mut scheduler, 0);
     worker.wants = 0.003;
