@@ -409,9 +409,9 @@ impl Machine {
             Verdict::Duplicate => self.summary.duplicates += 1,
             Verdict::Conflict => {
                 self.summary.conflicts += 1;
-                tracing::error!(
-                    "another worker has another count for {lease}: {}; if this happens often, \
-                     check this machine's memory and processor",
+                // Whose it is that is wrong the votes of others decide; who loses them is told.
+                tracing::warn!(
+                    "the count of {lease} and another one disagree: {}",
                     answer.reason
                 );
             }
