@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Scheduler,
-    run::{Run, RunIx},
-    tasks::{Stage, TaskIx},
-    workers::Purpose,
+    index::{RunIx, TaskIx},
+    run::Run,
+    tasks::Stage,
+    worker::Purpose,
 };
 
 impl Scheduler {

@@ -3,11 +3,7 @@
 
 use common::sync::SyncRequest;
 
-use super::{
-    Scheduler,
-    clock::Ticks,
-    workers::{WorkerIx, Workers},
-};
+use super::{Scheduler, clock::Ticks, index::WorkerIx, workers::Workers};
 use crate::{
     ledger::{RunState, Trust, TrustRecord},
     text::plural,

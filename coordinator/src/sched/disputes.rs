@@ -3,8 +3,11 @@
 use super::{
     Scheduler,
     clock::Ticks,
-    run::{Run, RunIx},
-    tasks::Stage,
+    grants::SCAN,
+    index::{RunIx, TaskIx, WorkerIx},
+    run::Run,
+    tasks::{Done, Stage},
+    trust::KNOWN,
 };
 use crate::ledger::{Change, RunState};
 
@@ -18,7 +21,8 @@ impl Scheduler {
         for number in 0..self.runs.len() {
             let run = &self.runs[number];
             let live = self.workers.live() > 0;
-            if run.state != RunState::Running || !has_disputes_alone(run) || !live {
+            let waits = matches!(run.state, RunState::Running | RunState::Disputed);
+            if !waits || !has_disputes_alone(run) || !live {
                 self.runs[number].stuck_since = None;
                 continue;
             }
@@ -26,11 +30,14 @@ impl Scheduler {
             if now < since + PATIENCE_MS {
                 continue;
             }
-            if self.may_be_decided(number) {
-                self.runs[number].stuck_since = None;
+            self.runs[number].stuck_since = None;
+            if self.may_be_decided(number) || self.examine(number) {
                 continue;
             }
             let run = &mut self.runs[number];
+            if run.state == RunState::Disputed {
+                continue;
+            }
             run.state = RunState::Disputed;
             run.announced = true;
             self.finished.push_back(run.manifest.run);
@@ -39,6 +46,76 @@ impl Scheduler {
                 state: RunState::Disputed,
             });
         }
+    }
+
+    /// Where more machines say one thing and better known ones another, nobody can decide until some of
+    /// the many are known. They become so as everybody does, by counts that others agree with: they are
+    /// given some that the known ones have made. Whether there was something to give them.
+    fn examine(&mut self, run: RunIx) -> bool {
+        let contested = self.runs[run].contested.iter().take(SCAN);
+        let pairs = contested.filter_map(|&task| self.unknown_against_known(run, task));
+        let Some((unknown, known)) = pairs.into_iter().next() else {
+            return false;
+        };
+        let by_known = |done: &Done| {
+            known
+                .iter()
+                .any(|&by| self.workers.same_machine(by, done.worker))
+                && !unknown
+                    .iter()
+                    .any(|&by| self.workers.same_machine(by, done.worker))
+        };
+        let now = self.clock.ticks();
+        let tasks = 0..TaskIx::try_from(self.runs[run].tasks.len()).expect("at most MAX_TASKS");
+        let done = tasks.filter_map(|task| Some((task, self.runs[run].tasks.done(task)?)));
+        let mut given: Vec<_> = done.filter(|(_, done)| by_known(done)).collect();
+        // Those on which two machines agree come first: who contradicts them is most likely wrong.
+        given.sort_by_key(|(_, done)| std::cmp::Reverse(done.confirmed));
+        given.truncate(KNOWN as usize);
+        if given.is_empty() {
+            return false;
+        }
+        if self.runs[run].is_over() {
+            self.reopen(run);
+        }
+        let in_run = &mut self.runs[run];
+        for (task, done) in given {
+            in_run.seconds.want(task, done.worker, now);
+        }
+        true
+    }
+
+    /// Of a contested task: workers of machines that are there and that nobody knows, who would decide
+    /// it if they were known; and the known ones who contradict them.
+    fn unknown_against_known(
+        &self,
+        run: RunIx,
+        task: TaskIx,
+    ) -> Option<(Vec<WorkerIx>, Vec<WorkerIx>)> {
+        let support = self.support(run, task);
+        let (&count, most) = support.iter().max_by_key(|(_, of)| of.machines)?;
+        let mut others = support.iter().filter(|&(&other, _)| other != count);
+        let opposed = others.any(|(_, of)| of.known > most.known && of.machines < most.machines);
+        if !opposed {
+            return None;
+        }
+        let reports = self.runs[run].reports(task);
+        let voted = |worker| {
+            let mut same = reports.iter().filter(|report| report.count == count);
+            same.any(|report| self.workers.same_machine(report.worker, worker))
+        };
+        let live = self.workers.live_ones().filter(|&worker| {
+            let standing = self.workers.standing(worker);
+            let works = !self.workers.get(worker).draining && standing.faults() == 0;
+            works && voted(worker) && !self.workers.is_known(worker)
+        });
+        let unknown: Vec<_> = live.collect();
+        let against = reports.iter().filter(|report| report.count != count);
+        let known = against.map(|report| report.worker);
+        let known = known
+            .filter(|&worker| self.workers.is_known(worker))
+            .collect();
+        (!unknown.is_empty()).then_some((unknown, known))
     }
 
     /// Whether a worker that is there could decide a contested task.

@@ -10,9 +10,10 @@ use common::{
 use super::{
     Scheduler,
     clock::Ticks,
-    run::{self, RunIx},
-    tasks::{Stage, TaskIx},
-    workers::{LeaseKey, Purpose, WorkerIx},
+    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
+    run,
+    tasks::Stage,
+    worker::Purpose,
 };
 
 /// How many candidates of one kind are looked at before another kind is tried.

@@ -9,10 +9,11 @@ use common::{
 use super::{
     Scheduler,
     clock::Ticks,
+    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
     rejection::Rejection,
-    run::{self, RunIx},
-    tasks::{Stage, TaskIx},
-    workers::{Lease, LeaseKey, Purpose, WorkerIx},
+    run,
+    tasks::Stage,
+    worker::{Lease, Purpose},
 };
 use crate::ledger::{Change, RunState};
 

@@ -19,6 +19,7 @@ mod clock;
 mod config;
 mod disputes;
 mod grants;
+mod index;
 mod leases;
 mod map;
 mod pace;
@@ -35,6 +36,7 @@ mod tasks;
 mod tests;
 mod trust;
 mod votes;
+mod worker;
 mod workers;
 
 use std::{
@@ -55,9 +57,11 @@ pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, Work
 
 use self::{
     clock::{Clock, Jitter, Ticks},
-    run::{Run, RunIx},
-    tasks::{Done, How, Stage, TaskIx},
-    workers::{Greeting, WorkerIx, Workers, unknown_worker},
+    index::{RunIx, TaskIx, WorkerIx},
+    run::Run,
+    tasks::{Done, How, Stage},
+    worker::{Greeting, unknown_worker},
+    workers::Workers,
 };
 use crate::ledger::{
     Change, Confirmed, Draw, Recheck, RunManifest, RunState, TaskRow, TaskState, Trust,

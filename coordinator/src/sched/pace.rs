@@ -5,9 +5,9 @@ use common::sync::{SyncReply, SyncRequest};
 use super::{
     Scheduler,
     clock::Ticks,
+    index::{TaskIx, WorkerIx},
     run::{Run, memory_bytes},
-    tasks::{Stage, TaskIx},
-    workers::WorkerIx,
+    tasks::Stage,
 };
 use crate::ledger::RunState;
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{clock::Ticks, tasks::TaskIx};
+use super::{clock::Ticks, index::TaskIx};
 
 /// From the first task set aside to its trial.
 const FIRST_TRIAL_MS: Ticks = 60_000;

@@ -2,7 +2,7 @@
 
 use common::{plan::PlanHash, run::RunId};
 
-use super::tasks::TaskIx;
+use super::index::TaskIx;
 
 /// What is wrong with a lease that a worker names or with a count that it reports, as it is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

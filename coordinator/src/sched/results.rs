@@ -10,19 +10,21 @@ use common::{
 
 use super::{
     Millis, Scheduler, canaries,
+    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
     leases::End,
     rejection::Rejection,
-    run::{self, Report, RunIx},
-    tasks::{Done, How, Stage, TaskIx},
+    run::{self, Report},
+    tasks::{Done, How, Stage},
     trust::Consequence,
-    workers::{LeaseKey, Purpose, WorkerIx},
+    worker::Purpose,
 };
 use crate::ledger::{Change, Confirmed, Record, RunState, Trust, Vote};
 
 /// Different counts of one task that are kept at most.
 const MOST_REPORTS: usize = 8;
 
-/// First counts of workers are compared while that costs no more than this part of the run.
+/// First counts of workers beyond those that each is owed are compared while all of them cost no more
+/// than this part of the run.
 const FIRSTS_PART: u64 = 100;
 
 /// A verdict with its reason.
@@ -165,7 +167,7 @@ impl Scheduler {
         in_run.note_arrival(report.count, cost, now);
         // Each asked in any case: a count uses up what it is owed, whatever the others say.
         let first = self.is_compared_as_first((run, task), report.worker);
-        let doubted = self.workers.standing_mut(report.worker).on_probation();
+        let doubted = self.workers.standing(report.worker).is_doubted();
         if !confirmed.elsewhere() && (drawn || first || doubted) {
             self.runs[run].seconds.want(task, report.worker, now);
         }
@@ -177,14 +179,17 @@ impl Scheduler {
         self.announce_if_done(run);
     }
 
-    /// Whether a task is among the first of its worker, which are compared while that costs little.
+    /// Whether a task is among the first of its worker, which are compared: some in any case, more while
+    /// that costs little.
     fn is_compared_as_first(&mut self, (run, task): LeaseKey, worker: WorkerIx) -> bool {
         let in_run = &mut self.runs[run];
-        let is_new = self.workers.standing(worker).is_new();
+        let standing = self.workers.standing(worker);
         let most = in_run.tasks.cost_of_all() / FIRSTS_PART;
         let compared = in_run.recheck.compares_first_counts()
-            && is_new
-            && in_run.seconds.afford(in_run.cost(task), most);
+            && standing.is_new()
+            && in_run
+                .seconds
+                .afford(in_run.cost(task), most, standing.is_owed());
         if compared {
             self.workers.standing_mut(worker).chosen();
         }
@@ -234,6 +239,10 @@ impl Scheduler {
             in_run.seconds.forget(task, first.worker);
             self.changes.push_back(Change::Confirmed(record));
         }
+        // Two agree on it already: the third shows that it counts right.
+        if !news && was_asked && by.elsewhere() {
+            self.workers.standing_mut(second.worker).agreed();
+        }
         if news || first.confirmed != Confirmed::No {
             self.remove_all(run, task);
             self.announce_if_done(run);
@@ -277,8 +286,8 @@ impl Scheduler {
 
     fn why_disputed(&self, task: TaskIx, first: u64, second: u64) -> String {
         format!(
-            "task {task} was counted as {first}, now as {second}: both are set aside and it is \
-             counted again elsewhere"
+            "task {task} was counted as {first}, now as {second}: neither counts until others have \
+             counted it and decided which is right"
         )
     }
 
@@ -293,13 +302,14 @@ impl Scheduler {
             record.epoch,
         );
         let again = reports.iter().any(|other| same(&other));
-        // One more identity on a machine that has said the same: no opinion of its own.
+        // One more identity on a machine that has said the same: no opinion of its own, unless the
+        // machine's is what decides by now.
         let echo = reports.iter().all(|other| other.worker != report.worker)
             && reports.iter().any(|other| {
                 other.count == report.count
                     && self.workers.same_machine(other.worker, report.worker)
             });
-        if echo {
+        if echo && self.decided_count(run, task) != Some(report.count) {
             self.end_in_vain(report.worker, key, way);
             return (Verdict::Conflict, reason);
         }
@@ -323,9 +333,15 @@ impl Scheduler {
                 .filter(|other| other.count != report.count)
                 .map(|other| other.worker)
                 .collect();
+            let winners = self.runs[run].reports(task).iter();
+            let winners = winners.filter(|other| other.count == report.count);
+            let winners: BTreeSet<_> = winners.map(|other| other.worker).collect();
             // Doubts first: a crash must not keep the decision and forget what follows from it.
             for loser in losers {
                 self.fault(loser);
+            }
+            for winner in winners {
+                self.workers.standing_mut(winner).agreed();
             }
             self.accept(key, report, record);
             return (Verdict::Accepted, String::new());

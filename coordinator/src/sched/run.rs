@@ -18,16 +18,13 @@ use common::{
 
 use super::{
     clock::Ticks,
+    index::{TaskIx, WorkerIx},
     parking::Parking,
     rate::Rate,
     seconds::Seconds,
-    tasks::{Done, How, Stage, TaskIx, TaskTable},
-    workers::WorkerIx,
+    tasks::{Done, How, Stage, TaskTable},
 };
 use crate::ledger::{Recheck, RunManifest, RunState};
-
-/// A run's index in the scheduler.
-pub(super) type RunIx = usize;
 
 /// One of several counts of a task.
 #[derive(Clone, Copy, Debug)]

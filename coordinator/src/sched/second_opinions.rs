@@ -6,9 +6,9 @@ use super::{
     Scheduler,
     clock::Ticks,
     grants::{Choice, SCAN},
-    run::RunIx,
-    tasks::TaskIx,
-    workers::{Purpose, WorkerIx},
+    index::{RunIx, TaskIx, WorkerIx},
+    run::Report,
+    worker::Purpose,
 };
 
 /// How long a second count waits for a worker that says more: one with another token, or another
@@ -117,7 +117,7 @@ impl Scheduler {
         let in_run = &self.runs[run];
         in_run.contested.iter().take(SCAN).find_map(|&task| {
             let reports = in_run.reports(task);
-            let own = reports.iter().rfind(|report| report.worker == worker);
+            let own = self.word_of(worker, reports);
             let agrees = self
                 .decided_count(run, task)
                 .is_some_and(|count| own.is_some_and(|own| own.count == count));
@@ -151,6 +151,13 @@ impl Scheduler {
         })
     }
 
+    /// What a worker has said last of a contested task, or one that had another identity on its machine.
+    fn word_of<'a>(&self, worker: WorkerIx, reports: &'a [Report]) -> Option<&'a Report> {
+        let own = reports.iter().rfind(|report| report.worker == worker);
+        let same = |report: &&Report| self.workers.same_machine(report.worker, worker);
+        own.or_else(|| reports.iter().rfind(same))
+    }
+
     /// Whether a count of a contested task by this worker could tell something new.
     pub(super) fn may_decide(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
         let in_run = &self.runs[run];
@@ -159,8 +166,7 @@ impl Scheduler {
         let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
         let agrees = || {
             let count = self.decided_count(run, task);
-            let mut own = in_run.reports(task).iter().rev();
-            let own = own.find(|report| report.worker == worker);
+            let own = self.word_of(worker, in_run.reports(task));
             count.is_some() && own.map(|own| own.count) == count
         };
         !idle && (both.iter().any(new) || agrees())

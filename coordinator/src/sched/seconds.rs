@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{clock::Ticks, tasks::TaskIx, workers::WorkerIx};
+use super::{
+    clock::Ticks,
+    index::{TaskIx, WorkerIx},
+};
 
 /// Done tasks whose second count is wanted or under way.
 #[derive(Debug, Default)]
@@ -50,10 +53,11 @@ impl Seconds {
         }
     }
 
-    /// Notes what comparing a worker's first count costs, if that stays within `most` in all.
-    pub(super) fn afford(&mut self, cost: u64, most: u64) -> bool {
+    /// Notes what comparing a worker's first count costs, if that stays within `most` in all or is
+    /// owed to the worker in any case.
+    pub(super) fn afford(&mut self, cost: u64, most: u64, owed: bool) -> bool {
         let sum = self.firsts_cost.saturating_add(cost);
-        let affordable = sum <= most;
+        let affordable = owed || sum <= most;
         if affordable {
             self.firsts_cost = sum;
         }

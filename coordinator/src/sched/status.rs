@@ -8,7 +8,12 @@ use common::{
     tally::{self, BadTally},
 };
 
-use super::{Millis, Scheduler, run, tasks::Stage, workers::WorkerIx};
+use super::{
+    Millis, Scheduler,
+    index::{RunIx, WorkerIx},
+    run,
+    tasks::Stage,
+};
 use crate::ledger::{RunManifest, RunState};
 
 /// Quarantined tasks named in a status at most.
@@ -218,7 +223,7 @@ impl Scheduler {
         })
     }
 
-    fn why_nothing_moves(&self, number: run::RunIx) -> String {
+    fn why_nothing_moves(&self, number: RunIx) -> String {
         let run = &self.runs[number];
         match run.state {
             RunState::Running => {}

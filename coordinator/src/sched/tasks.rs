@@ -6,11 +6,8 @@ use common::{
     plan::{Plan, TaskId},
 };
 
-use super::workers::WorkerIx;
+use super::index::{TaskIx, WorkerIx};
 use crate::ledger::{Confirmed, Vote};
-
-/// A task's index, below [`Plan::MAX_TASKS`].
-pub(super) type TaskIx = u32;
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

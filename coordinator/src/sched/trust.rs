@@ -1,14 +1,16 @@
 //! What a worker's counts have shown of it.
 
-/// So many of a worker's counts, each agreed with by another machine, make its word weigh more than
-/// that of identities that nobody has seen before.
-const SEASONED: u32 = 3;
+/// So many of a machine's counts, each agreed with by another machine, make its word weigh more than
+/// that of machines that nobody has seen before.
+pub(super) const KNOWN: u32 = 3;
 
-/// Of the counts of a worker that was found wrong so many that follow are all compared.
-const PROBATION: u32 = 100;
-
-/// First counts of a worker that are compared.
+/// First counts of a worker that are compared while the run affords it.
 const FIRSTS: u32 = 10;
+
+/// First counts of a worker that are compared whatever those of others have cost: were none of it, who
+/// comes late to a run would never be looked at. Whoever comes under many names gains nothing by that:
+/// each name is looked at anew, and holds little until it was.
+const OWED: u32 = 2;
 
 /// A worker's standing: it outlives the worker's process, and the coordinator's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +21,6 @@ pub(super) struct Standing {
     firsts: u32,
     /// Times that it was found wrong.
     faults: u32,
-    /// Of its next counts so many are all compared.
-    probation: u32,
     barred: bool,
     /// An operator has vouched for it.
     trusted: bool,
@@ -42,16 +42,21 @@ impl Standing {
         self.compared = self.compared.saturating_add(1);
     }
 
-    /// Whether its next count is compared because of what it did before.
-    pub(super) fn on_probation(&mut self) -> bool {
-        let on = self.probation > 0;
-        self.probation = self.probation.saturating_sub(1);
-        on
+    /// Whether each of its counts is compared, since one was wrong: for good, or until an operator
+    /// vouches for it. A machine that is wrong seldom is right a hundred times in between, and its next
+    /// wrong count would stand.
+    pub(super) fn is_doubted(self) -> bool {
+        self.faults > 0
     }
 
     /// Whether its next count would be among the first that are compared.
     pub(super) fn is_new(self) -> bool {
         self.firsts.max(self.compared) < FIRSTS
+    }
+
+    /// Whether its next count is compared even if the run affords no more first counts.
+    pub(super) fn is_owed(self) -> bool {
+        self.firsts.max(self.compared) < OWED
     }
 
     /// A first count was chosen to be compared.
@@ -64,8 +69,14 @@ impl Standing {
         self.firsts > 0 && self.compared == 0
     }
 
-    pub(super) fn is_seasoned(self) -> bool {
-        self.trusted || (self.compared >= SEASONED && self.faults == 0)
+    /// Whether an operator vouches for it, whatever it has counted.
+    pub(super) fn is_trusted(self) -> bool {
+        self.trusted
+    }
+
+    /// Counts of its own on which another machine has agreed.
+    pub(super) fn compared(self) -> u32 {
+        self.compared
     }
 
     pub(super) fn is_barred(self) -> bool {
@@ -84,7 +95,6 @@ impl Standing {
             return Consequence::Nothing;
         }
         if self.faults == 1 {
-            self.probation = PROBATION;
             return Consequence::Doubted;
         }
         self.barred = true;
@@ -100,7 +110,6 @@ impl Standing {
     /// Found on disk: it was doubted.
     pub(super) fn restore_doubt(&mut self) {
         self.faults = self.faults.max(1);
-        self.probation = PROBATION;
     }
 
     /// Found on disk: it was barred.
@@ -117,5 +126,37 @@ impl Standing {
             trusted: true,
             ..Self::default()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_wrong_once_is_doubted_however_often_it_is_right_until_it_is_trusted() {
+        let mut standing = Standing::default();
+        assert!(!standing.is_doubted());
+        assert_eq!(standing.fault(), Consequence::Doubted);
+        for _ in 0..1_000 {
+            standing.agreed();
+        }
+        assert!(standing.is_doubted() && !standing.is_barred());
+        standing.trust();
+        assert!(!standing.is_doubted() && standing.is_trusted());
+        assert_eq!(
+            standing.compared(),
+            1_000,
+            "what others agreed with stays so"
+        );
+        for consequence in [
+            Consequence::Doubted,
+            Consequence::Barred,
+            Consequence::Nothing,
+        ] {
+            assert_eq!(standing.fault(), consequence);
+            assert!(!standing.is_trusted());
+        }
+        assert_eq!((standing.faults(), standing.is_barred()), (3, true));
     }
 }

@@ -1,20 +1,23 @@
 //! Which of several counts of a task is right, if that can be said.
 //!
 //! Identities cost nothing: whoever wants two can have them. So machines vote, not identities, each
-//! with its latest word; a count needs two of them; and identities that nobody has seen before do
-//! not outvote one that others have agreed with: see [`decide`]. Machines name themselves, tokens are
+//! with its latest word; a count needs two of them; and machines that nobody has seen before do
+//! not outvote one that others have agreed with, under whatever identities: see [`decide`]. Machines name themselves, tokens are
 //! given out: where holders of several tokens disagree, the tokens that vouch for a count are what
 //! matters, not how many machines one of them names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Scheduler, run::RunIx, tasks::TaskIx, workers::WorkerIx};
+use super::{
+    Scheduler,
+    index::{RunIx, TaskIx, WorkerIx},
+};
 
 /// What speaks for one count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Support {
     /// Machines whose word has proved good before.
-    pub(super) seasoned: usize,
+    pub(super) known: usize,
     /// Tokens that vouch for them, where the counts of the task came with more than one; else 0.
     pub(super) tokens: usize,
     /// All machines.
@@ -22,7 +25,7 @@ pub(super) struct Support {
 }
 
 /// The count on which two machines agree and that has more support than any other, if there is one.
-/// Without a seasoned machine on its side it must lead by `lead` machines; or, where more tokens than
+/// Without a known machine on its side it must lead by `lead` machines; or, where more tokens than
 /// one are involved, by `lead` tokens.
 pub(super) fn decide(support: &BTreeMap<u64, Support>, lead: usize) -> Option<u64> {
     let (&count, &best) = support.iter().max_by_key(|&(_, support)| *support)?;
@@ -31,8 +34,8 @@ pub(super) fn decide(support: &BTreeMap<u64, Support>, lead: usize) -> Option<u6
         .map(|(_, &support)| support)
         .max()
         .unwrap_or_default();
-    let leads = match best.seasoned {
-        0 if next.seasoned > 0 => false,
+    let leads = match best.known {
+        0 if next.known > 0 => false,
         0 if best.tokens > 0 => best.tokens >= next.tokens + lead,
         0 => best.machines >= next.machines + lead,
         _ => best > next,
@@ -66,7 +69,7 @@ impl Scheduler {
             let support = support.entry(count).or_default();
             if !has_spoken {
                 support.machines += 1;
-                support.seasoned += usize::from(self.workers.standing(worker).is_seasoned());
+                support.known += usize::from(self.workers.is_known(worker));
             }
             if many_tokens {
                 support.tokens = tokens_of(count);
@@ -76,7 +79,7 @@ impl Scheduler {
         let agreed = in_run.odd.get(&task).and_then(|odd| odd.agreed);
         if let Some(support) = agreed.and_then(|count| support.get_mut(&count)) {
             support.machines += 1;
-            support.seasoned += 1;
+            support.known += 1;
         }
         support
     }
@@ -102,9 +105,9 @@ impl Scheduler {
 mod tests {
     use super::*;
 
-    fn plain(seasoned: usize, machines: usize) -> Support {
+    fn plain(known: usize, machines: usize) -> Support {
         Support {
-            seasoned,
+            known,
             tokens: 0,
             machines,
         }
@@ -113,7 +116,7 @@ mod tests {
     #[test]
     fn tokens_go_before_machines_and_two_machines_are_needed() {
         let of = |tokens, machines| Support {
-            seasoned: 0,
+            known: 0,
             tokens,
             machines,
         };
@@ -130,9 +133,9 @@ mod tests {
             let both = [(1, first), (2, second)];
             assert_eq!(decide(&both.into(), lead), decided, "{both:?}");
         }
-        // A seasoned machine goes before tokens.
+        // A known machine goes before tokens.
         let known = Support {
-            seasoned: 1,
+            known: 1,
             ..of(1, 2)
         };
         assert_eq!(decide(&[(1, known), (2, of(3, 3))].into(), 2), Some(1));
@@ -158,7 +161,7 @@ mod tests {
         ] {
             let support = votes
                 .iter()
-                .map(|&(count, seasoned, machines)| (count, plain(seasoned, machines)));
+                .map(|&(count, known, machines)| (count, plain(known, machines)));
             assert_eq!(decide(&support.collect(), 2), decided, "{votes:?}");
         }
     }

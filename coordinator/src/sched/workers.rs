@@ -1,234 +1,25 @@
-//! The workers that the scheduler remembers, their leases and their speed.
+//! The workers that the scheduler remembers, by number, by name and by machine.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use common::{
-    kernel::KernelName,
-    run::{SessionId, WorkerId},
-    sync::WorkerInfo,
+use common::{run::WorkerId, sync::WorkerInfo};
+
+use super::{
+    clock::Ticks,
+    index::WorkerIx,
+    trust::{KNOWN, Standing},
+    worker::Worker,
 };
-
-use super::{clock::Ticks, run::RunIx, tasks::TaskIx, trust::Standing};
 use crate::ledger::{Confirmed, Principal};
-
-/// A worker's index in [`Workers`].
-pub(super) type WorkerIx = u32;
-
-/// Names a lease within one worker.
-pub(super) type LeaseKey = (RunIx, TaskIx);
-
-/// Sessions of a worker that are remembered as over.
-const PAST_SESSIONS: usize = 4;
-
-/// Runs of which a worker's refusals are remembered.
-const DECLINED_RUNS: usize = 16;
 
 /// How long a worker that drained and left is still shown.
 const LEFT_SHOWN_MS: Ticks = 600_000;
 
 /// How long a worker that was lost is still shown: longer, since somebody should look after it.
 const LOST_SHOWN_MS: Ticks = 3_600_000;
-
-/// How much an older task weighs against the next in a worker's measured speed.
-const SPEED_MEMORY: f64 = 0.8;
-
-/// What a lease is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The count of a task that has none.
-    Count,
-    /// A second count of a task that is done.
-    Recheck,
-    /// One more count of a task whose counts contradict each other.
-    Decide,
-}
-
-/// A task leased to one worker.
-#[derive(Clone, Debug)]
-pub(super) struct Lease {
-    pub(super) epoch: u64,
-    pub(super) purpose: Purpose,
-    pub(super) turned: bool,
-    /// The worker has named it: it knows that it holds the task.
-    pub(super) seen: bool,
-    /// Grants in which it was sent before it was seen.
-    pub(super) grants: u8,
-    /// A thread has begun it.
-    pub(super) started: bool,
-    /// The worker's count was refused: the attempt has failed.
-    pub(super) spoilt: bool,
-    pub(super) cost_done: u64,
-    pub(super) granted: Ticks,
-    /// The round of the worker's syncs that last named it.
-    pub(super) round: u64,
-}
-
-/// A run that a worker gives back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Declined {
-    pub(super) run: RunIx,
-    pub(super) times: u32,
-    pub(super) until: Ticks,
-}
-
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) info: WorkerInfo,
-    /// `None`: known from its leases on disk only.
-    pub(super) session: Option<SessionId>,
-    past_sessions: VecDeque<SessionId>,
-    pub(super) draining: bool,
-    /// It has drained and holds nothing more.
-    pub(super) left: bool,
-    /// When it was told to call again.
-    pub(super) due: Ticks,
-    pub(super) leases: BTreeMap<LeaseKey, Lease>,
-    pub(super) round: u64,
-    pub(super) seen: Ticks,
-    /// When it is lost unless it calls; `None` when it is.
-    pub(super) deadline: Option<Ticks>,
-    /// When it is forgotten; `None` while it is live.
-    forget_at: Option<Ticks>,
-    /// Its threads, as counted among those of all live workers.
-    live_threads: u64,
-    pub(super) tasks_done: u64,
-    pub(super) declined: Vec<Declined>,
-    /// Its counting threads that failed their canaries.
-    pub(super) failed_threads: u32,
-    /// Tasks under way in its last call.
-    pub(super) crews: u32,
-    /// How often a thread of this process has passed them.
-    pub(super) proofs: u64,
-    /// The call that told of a failure was full: what comes with the next one is as old.
-    pub(super) has_unproven_left: bool,
-    /// Its last reply said that every run is over.
-    pub(super) knows_the_end: bool,
-    speed: Speed,
-}
-
-/// Cost done in an amount of time, older tasks weighing less.
-#[derive(Debug, Default)]
-struct Speed {
-    cost: f64,
-    core_seconds: f64,
-}
-
-/// What became of a worker's introduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Greeting {
-    /// The session goes on, or is the first known.
-    Known,
-    /// The worker was started anew.
-    Restarted,
-    /// A later session of this worker has called before.
-    Superseded,
-}
-
-impl Worker {
-    fn new(info: WorkerInfo) -> Self {
-        Self {
-            info,
-            session: None,
-            past_sessions: VecDeque::new(),
-            draining: false,
-            left: false,
-            due: 0,
-            leases: BTreeMap::new(),
-            round: 0,
-            seen: 0,
-            deadline: None,
-            forget_at: None,
-            live_threads: 0,
-            tasks_done: 0,
-            declined: Vec::new(),
-            failed_threads: 0,
-            crews: 0,
-            proofs: 0,
-            has_unproven_left: false,
-            knows_the_end: false,
-            speed: Speed::default(),
-        }
-    }
-
-    /// Takes the worker's word about itself. `silent`: the present session has not called for so
-    /// long that one thought to be over may take its place.
-    pub(super) fn greet(&mut self, info: &WorkerInfo, silent: bool) -> Greeting {
-        if self.past_sessions.contains(&info.session) {
-            if !silent {
-                return Greeting::Superseded;
-            }
-            self.past_sessions
-                .retain(|session| *session != info.session);
-        }
-        let greeting = match self.session {
-            Some(session) if session != info.session => {
-                self.past_sessions.push_back(session);
-                if self.past_sessions.len() > PAST_SESSIONS {
-                    self.past_sessions.pop_front();
-                }
-                // Another process, with threads of its own.
-                self.failed_threads = 0;
-                Greeting::Restarted
-            }
-            Some(_) | None => Greeting::Known,
-        };
-        self.session = Some(info.session);
-        if self.info != *info {
-            if (self.info.kernel, &self.info.version) != (info.kernel, &info.version) {
-                self.speed = Speed::default();
-            }
-            self.info = info.clone();
-        }
-        greeting
-    }
-
-    /// Learns from a finished task.
-    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
-        let Speed {
-            cost: sum,
-            core_seconds,
-        } = &mut self.speed;
-        *sum = *sum * SPEED_MEMORY + cost as f64;
-        *core_seconds = *core_seconds * SPEED_MEMORY + duration_us.max(1) as f64 / 1e6;
-    }
-
-    /// Cost a second of all threads together, once a task was finished.
-    pub(super) fn cost_per_second(&self) -> Option<f64> {
-        let Speed { cost, core_seconds } = self.speed;
-        (core_seconds > 0.0).then(|| cost / core_seconds * f64::from(self.info.threads.max(1)))
-    }
-
-    pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
-        let declined = self.declined.iter().find(|declined| declined.run == run);
-        declined.is_some_and(|declined| now < declined.until)
-    }
-
-    /// Notes that leases of `run` came back unworked; after `most` times in a row, for `pause`.
-    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
-        let known = self
-            .declined
-            .iter_mut()
-            .find(|declined| declined.run == run);
-        if let Some(declined) = known {
-            declined.times += 1;
-            if declined.times >= most {
-                declined.until = now + pause;
-            }
-            return;
-        }
-        if self.declined.len() == DECLINED_RUNS {
-            self.declined.remove(0);
-        }
-        self.declined.push(Declined {
-            run,
-            times: 1,
-            until: if most <= 1 { now + pause } else { now },
-        });
-    }
-}
 
 #[derive(Debug)]
 struct Slot {
@@ -252,6 +43,8 @@ pub(super) struct Workers {
     slots: Vec<Slot>,
     free: Vec<WorkerIx>,
     by_id: HashMap<WorkerId, WorkerIx>,
+    /// Those that name their machine, by it: a machine whose worker lost its identity has more than one.
+    by_machine: HashMap<u64, Vec<WorkerIx>>,
     remembered: usize,
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
     /// Those that are lost or have left, by the time when they are forgotten.
@@ -341,6 +134,7 @@ impl Workers {
         self.remembered -= 1;
         if !slot.pinned {
             self.by_id.remove(&slot.id);
+            self.set_machine(worker, 0);
             self.free.push(worker);
         }
     }
@@ -392,8 +186,8 @@ impl Workers {
 
     /// Takes a worker's word on which machine it runs, and whose token it came with.
     pub(super) fn calls_from(&mut self, worker: WorkerIx, machine: u64, token: Option<&Arc<str>>) {
+        self.set_machine(worker, machine);
         let slot = &mut self.slots[worker as usize];
-        slot.machine = machine;
         if slot.token.as_ref() != token {
             slot.token = token.cloned();
         }
@@ -401,9 +195,46 @@ impl Workers {
 
     /// On whose word a worker counted that has not called since the start.
     pub(super) fn restore_principal(&mut self, worker: WorkerIx, principal: &Principal) {
-        let slot = &mut self.slots[worker as usize];
-        slot.machine = principal.machine().unwrap_or(slot.machine);
-        slot.token = principal.token().map(Arc::from);
+        if let Some(machine) = principal.machine() {
+            self.set_machine(worker, machine);
+        }
+        self.slots[worker as usize].token = principal.token().map(Arc::from);
+    }
+
+    fn set_machine(&mut self, worker: WorkerIx, machine: u64) {
+        let before = std::mem::replace(&mut self.slots[worker as usize].machine, machine);
+        if before == machine {
+            return;
+        }
+        if let Some(others) = self.by_machine.get_mut(&before) {
+            others.retain(|&other| other != worker);
+            if others.is_empty() {
+                self.by_machine.remove(&before);
+            }
+        }
+        if machine != 0 {
+            self.by_machine.entry(machine).or_default().push(worker);
+        }
+    }
+
+    /// Whether a worker's word weighs more than that of machines that nobody has seen before: others
+    /// have agreed with its machine often enough, under whatever identities it counted with the same
+    /// token, and none of these was found wrong. A machine's number is its own secret, by which it is
+    /// found again when its worker has lost its identity; whoever names another's needs its token too.
+    pub(super) fn is_known(&self, worker: WorkerIx) -> bool {
+        let slot = &self.slots[worker as usize];
+        let alone = [worker];
+        let on_machine = self.by_machine.get(&slot.machine);
+        let identities = on_machine.map_or(&alone[..], Vec::as_slice).iter();
+        let mut standings = identities
+            .map(|&one| &self.slots[one as usize])
+            .filter(|one| one.token == slot.token)
+            .map(|one| one.standing);
+        let sum = standings.try_fold(0u32, |sum, standing| {
+            let right = standing.faults() == 0;
+            right.then(|| sum.saturating_add(standing.compared()))
+        });
+        slot.standing.is_trusted() || sum.is_some_and(|sum| sum >= KNOWN)
     }
 
     /// Whether two workers share their hardware, as far as is known: those that do not name their
@@ -550,19 +381,5 @@ impl Workers {
         self.live_threads -= threads;
         self.gone_until(worker, deadline + LOST_SHOWN_MS);
         Some(worker)
-    }
-}
-
-/// What is known of a worker that only leases on disk speak of.
-pub(super) fn unknown_worker(id: WorkerId) -> WorkerInfo {
-    WorkerInfo {
-        id,
-        session: SessionId(0),
-        name: String::new(),
-        version: String::new(),
-        kernel: KernelName::Scalar,
-        threads: 1,
-        memory_bytes_per_thread: 0,
-        machine: 0,
     }
 }

@@ -388,7 +388,7 @@ fn a_barred_worker_works_again_once_it_is_trusted() {
 }
 
 #[test]
-fn all_counts_of_a_doubted_worker_are_compared_for_a_while() {
+fn all_counts_of_a_doubted_worker_are_compared() {
     let mut scheduler = rechecked(Recheck::Millionths(0));
     scheduler.restore_distrust(WorkerId(1), false);
     let mut workers = machines(1..=2);
@@ -490,4 +490,144 @@ fn doubts_and_bars_are_kept_with_the_reason_and_survive_a_restart() {
         1_000,
     );
     assert_eq!(second.total(RUN), Some(Ok(TRUTH.total)));
+}
+
+/// Tasks that one worker alone has counted, compared as far as needed to make it known, and one more
+/// about which it is wrong.
+fn liar_that_is_known() -> (Scheduler, Puppet, Grant) {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut liar = machines(1..=1).remove(0);
+    liar.wants = 1e9;
+    let mut told = Vec::new();
+    for round in 0..40 {
+        liar.sync(&mut scheduler, round * 1_000);
+        for grant in std::mem::take(&mut liar.held) {
+            let wrong = u64::from(grant.task == task(7));
+            liar.say(&mut scheduler, &grant, truth(grant.task) + wrong);
+            told.push(grant);
+        }
+    }
+    assert_eq!(told.len() as u64, TRUTH.plan.tasks());
+    let wrong = told.iter().position(|grant| grant.task == task(7));
+    let wrong = told.remove(wrong.unwrap());
+    // Somebody who has gone since agreed with three of its counts.
+    for grant in &told[..3] {
+        let (verdict, _) = Puppet::new(2).say(&mut scheduler, grant, truth(grant.task));
+        assert_eq!(verdict, Verdict::Duplicate);
+    }
+    let mut scheduler = restarted(&mut scheduler, Config::default());
+    liar.sync(&mut scheduler, 0);
+    (scheduler, liar, wrong)
+}
+
+/// One step of a worker that counts right, or of the liar above.
+fn step(scheduler: &mut Scheduler, worker: &mut Puppet, now: u64) {
+    worker.sync(scheduler, now);
+    for grant in std::mem::take(&mut worker.held) {
+        let lies = worker.info.id == WorkerId(1) && grant.task == task(7);
+        worker.say(scheduler, &grant, truth(grant.task) + u64::from(lies));
+    }
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn two_honest_newcomers_become_known_and_then_outvote_a_known_liar() {
+    for is_disputed in [false, true] {
+        let (mut scheduler, mut liar, wrong) = liar_that_is_known();
+        let mut newcomers = machines(3..=4);
+        let right = truth(wrong.task);
+        let (verdict, _) = newcomers[0].say(&mut scheduler, &wrong, right);
+        assert_eq!(verdict, Verdict::Conflict);
+        let mut now = 0;
+        // One against one stays open, whoever is known.
+        while is_disputed && scheduler.runs()[0].state == RunState::Running {
+            now += 1_000;
+            assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+            step(&mut scheduler, &mut liar, now);
+            step(&mut scheduler, &mut newcomers[0], now);
+        }
+        let (verdict, _) = newcomers[1].say(&mut scheduler, &wrong, right);
+        assert_eq!(verdict, Verdict::Conflict, "nobody knows them");
+        while scheduler.poll_finished().is_none() || scheduler.total(RUN).is_none() {
+            now += 1_000;
+            assert!(now < 900_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+            step(&mut scheduler, &mut liar, now);
+            for worker in &mut newcomers {
+                step(&mut scheduler, worker, now);
+            }
+        }
+        assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
+        let state = scheduler.workers(Millis(now))[0].state;
+        assert_ne!(state, WorkerState::Barred, "it was wrong once");
+    }
+}
+
+#[test]
+fn a_machine_that_lost_its_identity_is_known_by_its_number_and_token() {
+    for same_token in [true, false] {
+        let token = |name: &str| Some(Arc::from(name));
+        let mut scheduler = rechecked(Recheck::Millionths(0));
+        let mut liar = machines(1..=1).remove(0);
+        liar.wants = 1e9;
+        liar.token = token("lab");
+        let mut told = Vec::new();
+        for round in 0..40 {
+            liar.sync(&mut scheduler, round * 1_000);
+            for grant in std::mem::take(&mut liar.held) {
+                liar.say(&mut scheduler, &grant, truth(grant.task));
+                told.push(grant);
+            }
+        }
+        let of = |id: u128, machine: u64, name: &str| {
+            let mut worker = Puppet::new(id);
+            worker.info.machine = machine;
+            worker.token = token(name);
+            worker
+        };
+        let (kept, rest) = told.split_first().unwrap();
+        for grant in &rest[..3] {
+            of(2, 77, "lab").say(&mut scheduler, grant, truth(grant.task));
+        }
+        // Both machines are known by now; the one of number 77 comes back under another name.
+        let right = truth(kept.task);
+        let back = of(3, 77, if same_token { "lab" } else { "other" });
+        back.say(&mut scheduler, kept, right + 1);
+        let (verdict, _) = of(4, 78, "lab").say(&mut scheduler, kept, right + 1);
+        assert_eq!(verdict == Verdict::Accepted, same_token, "{verdict:?}");
+    }
+}
+
+#[test]
+fn every_worker_is_owed_two_comparisons_whatever_the_others_have_used_up() {
+    let mut scheduler = rechecked(Recheck::Auto);
+    // A hundredth of so small a run is less than one task.
+    let mut workers = machines(1..=4);
+    let mut compared = std::collections::BTreeMap::<WorkerId, u64>::new();
+    let mut now = 0;
+    while scheduler.poll_finished().is_none() {
+        now += 1_000;
+        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+        for worker in &mut workers {
+            worker.finish(&mut scheduler, now);
+        }
+        for change in changes(&mut scheduler) {
+            if let Change::Confirmed(second) = change {
+                let first = scheduler.runs[0]
+                    .tasks
+                    .done(run::index(second.task))
+                    .unwrap();
+                *compared
+                    .entry(scheduler.workers.id(first.worker))
+                    .or_default() += 1;
+            }
+        }
+    }
+    for worker in &workers {
+        let compared = compared.get(&worker.info.id).copied().unwrap_or_default();
+        assert!(
+            (2..=4).contains(&compared),
+            "{}: {compared}",
+            worker.info.name
+        );
+    }
 }

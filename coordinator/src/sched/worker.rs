@@ -1,0 +1,232 @@
+//! One worker: its leases, its speed, and what it gives back.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use common::{
+    kernel::KernelName,
+    run::{SessionId, WorkerId},
+    sync::WorkerInfo,
+};
+
+use super::{
+    clock::Ticks,
+    index::{LeaseKey, RunIx},
+};
+
+/// Sessions of a worker that are remembered as over.
+const PAST_SESSIONS: usize = 4;
+
+/// Runs of which a worker's refusals are remembered.
+const DECLINED_RUNS: usize = 16;
+
+/// How much an older task weighs against the next in a worker's measured speed.
+const SPEED_MEMORY: f64 = 0.8;
+
+/// What a lease is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The count of a task that has none.
+    Count,
+    /// A second count of a task that is done.
+    Recheck,
+    /// One more count of a task whose counts contradict each other.
+    Decide,
+}
+
+/// A task leased to one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) epoch: u64,
+    pub(super) purpose: Purpose,
+    pub(super) turned: bool,
+    /// The worker has named it: it knows that it holds the task.
+    pub(super) seen: bool,
+    /// Grants in which it was sent before it was seen.
+    pub(super) grants: u8,
+    /// A thread has begun it.
+    pub(super) started: bool,
+    /// The worker's count was refused: the attempt has failed.
+    pub(super) spoilt: bool,
+    pub(super) cost_done: u64,
+    pub(super) granted: Ticks,
+    /// The round of the worker's syncs that last named it.
+    pub(super) round: u64,
+}
+
+/// A run that a worker gives back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declined {
+    pub(super) run: RunIx,
+    pub(super) times: u32,
+    pub(super) until: Ticks,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) info: WorkerInfo,
+    /// `None`: known from its leases on disk only.
+    pub(super) session: Option<SessionId>,
+    past_sessions: VecDeque<SessionId>,
+    pub(super) draining: bool,
+    /// It has drained and holds nothing more.
+    pub(super) left: bool,
+    /// When it was told to call again.
+    pub(super) due: Ticks,
+    pub(super) leases: BTreeMap<LeaseKey, Lease>,
+    pub(super) round: u64,
+    pub(super) seen: Ticks,
+    /// When it is lost unless it calls; `None` when it is.
+    pub(super) deadline: Option<Ticks>,
+    /// When it is forgotten; `None` while it is live.
+    pub(super) forget_at: Option<Ticks>,
+    /// Its threads, as counted among those of all live workers.
+    pub(super) live_threads: u64,
+    pub(super) tasks_done: u64,
+    pub(super) declined: Vec<Declined>,
+    /// Its counting threads that failed their canaries.
+    pub(super) failed_threads: u32,
+    /// Tasks under way in its last call.
+    pub(super) crews: u32,
+    /// How often a thread of this process has passed them.
+    pub(super) proofs: u64,
+    /// The call that told of a failure was full: what comes with the next one is as old.
+    pub(super) has_unproven_left: bool,
+    /// Its last reply said that every run is over.
+    pub(super) knows_the_end: bool,
+    speed: Speed,
+}
+
+/// Cost done in an amount of time, older tasks weighing less.
+#[derive(Debug, Default)]
+struct Speed {
+    cost: f64,
+    core_seconds: f64,
+}
+
+/// What became of a worker's introduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// The session goes on, or is the first known.
+    Known,
+    /// The worker was started anew.
+    Restarted,
+    /// A later session of this worker has called before.
+    Superseded,
+}
+
+impl Worker {
+    pub(super) fn new(info: WorkerInfo) -> Self {
+        Self {
+            info,
+            session: None,
+            past_sessions: VecDeque::new(),
+            draining: false,
+            left: false,
+            due: 0,
+            leases: BTreeMap::new(),
+            round: 0,
+            seen: 0,
+            deadline: None,
+            forget_at: None,
+            live_threads: 0,
+            tasks_done: 0,
+            declined: Vec::new(),
+            failed_threads: 0,
+            crews: 0,
+            proofs: 0,
+            has_unproven_left: false,
+            knows_the_end: false,
+            speed: Speed::default(),
+        }
+    }
+
+    /// Takes the worker's word about itself. `silent`: the present session has not called for so
+    /// long that one thought to be over may take its place.
+    pub(super) fn greet(&mut self, info: &WorkerInfo, silent: bool) -> Greeting {
+        if self.past_sessions.contains(&info.session) {
+            if !silent {
+                return Greeting::Superseded;
+            }
+            self.past_sessions
+                .retain(|session| *session != info.session);
+        }
+        let greeting = match self.session {
+            Some(session) if session != info.session => {
+                self.past_sessions.push_back(session);
+                if self.past_sessions.len() > PAST_SESSIONS {
+                    self.past_sessions.pop_front();
+                }
+                // Another process, with threads of its own.
+                self.failed_threads = 0;
+                Greeting::Restarted
+            }
+            Some(_) | None => Greeting::Known,
+        };
+        self.session = Some(info.session);
+        if self.info != *info {
+            if (self.info.kernel, &self.info.version) != (info.kernel, &info.version) {
+                self.speed = Speed::default();
+            }
+            self.info = info.clone();
+        }
+        greeting
+    }
+
+    /// Learns from a finished task.
+    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
+        let Speed {
+            cost: sum,
+            core_seconds,
+        } = &mut self.speed;
+        *sum = *sum * SPEED_MEMORY + cost as f64;
+        *core_seconds = *core_seconds * SPEED_MEMORY + duration_us.max(1) as f64 / 1e6;
+    }
+
+    /// Cost a second of all threads together, once a task was finished.
+    pub(super) fn cost_per_second(&self) -> Option<f64> {
+        let Speed { cost, core_seconds } = self.speed;
+        (core_seconds > 0.0).then(|| cost / core_seconds * f64::from(self.info.threads.max(1)))
+    }
+
+    pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
+        let declined = self.declined.iter().find(|declined| declined.run == run);
+        declined.is_some_and(|declined| now < declined.until)
+    }
+
+    /// Notes that leases of `run` came back unworked; after `most` times in a row, for `pause`.
+    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
+        let known = self
+            .declined
+            .iter_mut()
+            .find(|declined| declined.run == run);
+        if let Some(declined) = known {
+            declined.times += 1;
+            if declined.times >= most {
+                declined.until = now + pause;
+            }
+            return;
+        }
+        if self.declined.len() == DECLINED_RUNS {
+            self.declined.remove(0);
+        }
+        self.declined.push(Declined {
+            run,
+            times: 1,
+            until: if most <= 1 { now + pause } else { now },
+        });
+    }
+}
+
+/// What is known of a worker that only leases on disk speak of.
+pub(super) fn unknown_worker(id: WorkerId) -> WorkerInfo {
+    WorkerInfo {
+        id,
+        session: SessionId(0),
+        name: String::new(),
+        version: String::new(),
+        kernel: KernelName::Scalar,
+        threads: 1,
+        memory_bytes_per_thread: 0,
+        machine: 0,
+    }
+}
