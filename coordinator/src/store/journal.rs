@@ -12,7 +12,8 @@ use common::{
 };
 
 use super::{
-    JournalEntry, RunManifest, StoreError, files,
+    JournalEntry, RunManifest, StoreError,
+    files::{self, RunFiles},
     line::{BadLine, Line, Link, MAX_LINE_BYTES, Stamp},
     segments::{self, SEGMENT_BYTES, Segments},
 };
@@ -297,11 +298,50 @@ pub(crate) enum Next<'a> {
 impl Reader<Segments> {
     /// Reads from a line that starts at byte `offset` on.
     pub(crate) fn open(path: &Path, offset: u64) -> Result<Self, StoreError> {
-        Ok(Self {
-            input: Segments::open(path, offset).map_err(files::failed("read", path))?,
+        let input = Segments::open(path, offset).map_err(files::failed("read", path))?;
+        Ok(Self::new(input, offset))
+    }
+}
+
+impl<R> Reader<R> {
+    /// Reads a text that begins with a line, after `offset` bytes of the journal.
+    pub(crate) fn new(input: R, offset: u64) -> Self {
+        Self {
+            input,
             buffer: Vec::new(),
             offset,
-        })
+        }
+    }
+}
+
+/// Where the lines of one run's journal are read from.
+pub(crate) trait Source {
+    /// Reads the lines after a place in the journal.
+    type Input: BufRead;
+
+    /// What messages call the journal.
+    fn name(&self) -> PathBuf;
+
+    /// Reads on from `end`.
+    fn open(&self, end: &End) -> Result<Reader<Self::Input>, StoreError>;
+
+    /// What to remove where a run's kept state names lines that are gone.
+    fn state_name(&self) -> PathBuf;
+}
+
+impl Source for RunFiles {
+    type Input = Segments;
+
+    fn name(&self) -> PathBuf {
+        self.journal()
+    }
+
+    fn open(&self, end: &End) -> Result<Reader<Segments>, StoreError> {
+        Reader::open(&self.journal(), end.bytes)
+    }
+
+    fn state_name(&self) -> PathBuf {
+        self.state()
     }
 }
 

@@ -16,7 +16,7 @@ use common::{
 use super::{
     Refusal, RunManifest, StoreError,
     files::{self, Layout, RunFiles},
-    journal::{End, Next, Reader},
+    journal::{End, Next, Source},
     line::{Line, Link},
     manifest::{self, SavedState},
     rows::{self, BadRows, Rows},
@@ -32,8 +32,9 @@ const REPLAY_LINES: usize = 1024;
 
 /// A run as its small files describe it.
 #[derive(Debug)]
-pub(crate) struct FoundRun {
-    pub(crate) files: RunFiles,
+pub(crate) struct FoundRun<S = RunFiles> {
+    /// Where its journal is.
+    pub(crate) files: S,
     pub(crate) manifest: RunManifest,
     /// None while its state never changed.
     pub(crate) saved: Option<SavedState>,
@@ -108,7 +109,7 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, StoreError> {
     }
 }
 
-impl FoundRun {
+impl<S: Source> FoundRun<S> {
     /// What is wrong with `line` as the one after `end`; the journal's grammar is not its matter.
     pub(crate) fn check_place(&self, line: &Line, end: &End) -> Result<(), String> {
         let record = line.entry.record();
@@ -194,12 +195,12 @@ impl FoundRun {
             return Ok(());
         };
         Err(StoreError::Damaged {
-            path: self.files.journal(),
+            path: self.files.name(),
             line: None,
             what,
             remedy: format!(
                 "restore it from a copy, or remove {} to count the missing tasks again",
-                self.files.state().display()
+                self.files.state_name().display()
             ),
         })
     }
@@ -211,7 +212,7 @@ impl FoundRun {
     ) -> Result<End, E> {
         let start = End::empty(&self.manifest);
         let mut head = self.head_if_saved_at(&start);
-        let path = self.files.journal();
+        let path = self.files.name();
         let end = self.walk(start, |line, after| {
             head = head.or(self.head_if_saved_at(after));
             self.check_seals(after)
@@ -232,8 +233,8 @@ impl FoundRun {
         mut end: End,
         mut visit: impl FnMut(&Line, &End) -> Result<(), E>,
     ) -> Result<End, E> {
-        let path = self.files.journal();
-        let mut reader = Reader::open(&path, end.bytes)?;
+        let path = self.files.name();
+        let mut reader = self.files.open(&end)?;
         let mut bad = None;
         loop {
             match reader.next().map_err(files::failed("read", &path))? {
@@ -424,7 +425,11 @@ fn replay(rows: &Rows, found: &FoundRun, plan: &Plan) -> Result<Replayed, Troubl
 
 /// The fold of a journal, read anew from the disk with every check; it must end where its writer
 /// left it.
-pub(crate) fn refold(found: &FoundRun, plan: &Plan, end: &End) -> Result<Fold, StoreError> {
+pub(crate) fn refold<S: Source>(
+    found: &FoundRun<S>,
+    plan: &Plan,
+    end: &End,
+) -> Result<Fold, StoreError> {
     let survey = Survey::of(found, plan, 0)?;
     if survey.end == *end {
         return Ok(survey.fold);
@@ -433,20 +438,25 @@ pub(crate) fn refold(found: &FoundRun, plan: &Plan, end: &End) -> Result<Fold, S
         "{} lines of {} bytes were written to it, and it holds {} of {}",
         end.lines, end.bytes, survey.end.lines, survey.end.bytes
     );
-    Err(StoreError::damaged(&found.files.journal(), None, what))
+    Err(StoreError::damaged(&found.files.name(), None, what))
 }
 
 /// A journal that was read and checked from end to end.
-struct Survey {
-    end: End,
+pub(crate) struct Survey {
+    pub(crate) end: End,
     /// After the last line that the rows have seen; none if the journal is shorter.
     seen: Option<End>,
-    fold: Fold,
+    pub(crate) fold: Fold,
 }
 
 impl Survey {
-    fn of(found: &FoundRun, plan: &Plan, seen: u64) -> Result<Self, StoreError> {
-        let path = found.files.journal();
+    /// Reads and checks it; `seen` is how many lines the rows have seen.
+    pub(crate) fn of<S: Source>(
+        found: &FoundRun<S>,
+        plan: &Plan,
+        seen: u64,
+    ) -> Result<Self, StoreError> {
+        let path = found.files.name();
         let start = End::empty(&found.manifest);
         let mut seen_end = (seen == 0).then_some(start);
         let mut fold = Fold::new(&found.manifest, plan);

@@ -70,6 +70,12 @@ fn sealed(path: &Path) -> Result<Option<(u64, Link)>, StoreError> {
 #[derive(Debug)]
 pub(super) struct TrustLog {
     path: PathBuf,
+    chain: TrustChain,
+}
+
+/// Lines that name one another.
+#[derive(Clone, Debug)]
+pub(super) struct TrustChain {
     records: Vec<TrustRecord>,
     head: Link,
 }
@@ -89,7 +95,7 @@ impl TrustLog {
 
     /// What the file says, without changing it.
     pub(super) fn read_only(path: &Path) -> Result<Vec<TrustRecord>, StoreError> {
-        Ok(Self::read(path)?.0.records)
+        Ok(Self::read(path)?.0.chain.records)
     }
 
     /// The lines that are whole, how many bytes they are, and whether more follows.
@@ -103,19 +109,22 @@ impl TrustLog {
         };
         let mut log = Self {
             path: path.to_owned(),
-            records: Vec::new(),
-            head: first(),
+            chain: TrustChain::new(),
         };
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for (number, line) in (1..).zip(text[..whole].lines()) {
-            log.take(line, number)
+            log.chain
+                .take(line, number)
                 .map_err(|what| damaged(path, Some(number), what))?;
-            if sealed.is_some_and(|(lines, head)| lines == number && head != log.head) {
+            if sealed.is_some_and(|(lines, head)| lines == number && head != log.chain.head) {
                 let what = "its hash is not the one that trust.seal names".to_owned();
                 return Err(damaged(path, Some(number), what));
             }
         }
-        let (has, had) = (log.records.len(), sealed.map_or(0, |(lines, _)| lines));
+        let (has, had) = (
+            log.chain.records.len(),
+            sealed.map_or(0, |(lines, _)| lines),
+        );
         if had > has as u64 {
             let what = format!("it has {has} whole lines, and had {had} by trust.seal");
             return Err(damaged(path, None, what));
@@ -124,19 +133,16 @@ impl TrustLog {
     }
 
     pub(super) fn records(&self) -> &[TrustRecord] {
-        &self.records
+        self.chain.records()
     }
 
     /// Appends lines and makes them durable.
     pub(super) fn append(&mut self, records: &[TrustRecord]) -> Result<(), StoreError> {
-        let mut head = self.head;
-        let mut text = String::new();
-        for (seq, record) in (self.records.len() as u64 + 1..).zip(records) {
-            let line = encode(seq, record, head);
-            head = Link::after(line.as_bytes());
-            text.push_str(&line);
-            text.push('\n');
-        }
+        let (chain, lines) = self.chain.with(records);
+        let text: String = lines
+            .iter()
+            .flat_map(|line| [line.as_str(), "\n"])
+            .collect();
         let new = !self.path.exists();
         descriptors::open(|| {
             OpenOptions::new()
@@ -152,8 +158,7 @@ impl TrustLog {
         if new {
             files::sync_parent(&self.path)?;
         }
-        self.head = head;
-        self.records.extend_from_slice(records);
+        self.chain = chain;
         self.seal();
         Ok(())
     }
@@ -163,16 +168,44 @@ impl TrustLog {
     fn seal(&self) {
         let fields = SealFields {
             format: FORMAT,
-            lines: self.records.len() as u64,
-            head: self.head.to_string(),
+            lines: self.chain.records.len() as u64,
+            head: self.chain.head.to_string(),
         };
         let seal = self.path.with_extension("seal");
         if let Err(error) = files::write_durably(&seal, &manifest::seal(&fields)) {
             tracing::warn!("{error}");
         }
     }
+}
 
-    fn take(&mut self, line: &str, number: u64) -> Result<(), String> {
+impl TrustChain {
+    /// Without lines.
+    pub(super) fn new() -> Self {
+        Self {
+            records: Vec::new(),
+            head: first(),
+        }
+    }
+
+    pub(super) fn records(&self) -> &[TrustRecord] {
+        &self.records
+    }
+
+    /// The chain with more records, and the lines that say so, without line ends.
+    pub(super) fn with(&self, records: &[TrustRecord]) -> (Self, Vec<String>) {
+        let mut longer = self.clone();
+        let mut lines = Vec::new();
+        for record in records {
+            let line = encode(longer.records.len() as u64 + 1, record, longer.head);
+            longer.head = Link::after(line.as_bytes());
+            longer.records.push(record.clone());
+            lines.push(line);
+        }
+        (longer, lines)
+    }
+
+    /// Takes the next line, which is the `number`-th; says what is wrong with it otherwise.
+    pub(super) fn take(&mut self, line: &str, number: u64) -> Result<(), String> {
         let (seq, prev, record) = decode(line)?;
         if seq != number {
             return Err(format!("its sequence number is {seq}, not {number}"));

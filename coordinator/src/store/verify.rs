@@ -21,7 +21,7 @@ use super::{
     JournalEntry, Recheck, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
     disk::kept_recheck,
     files::{self, Layout, Lock, Reading},
-    journal::{End, Next, Reader},
+    journal::{End, Next, Source},
     line::{Line, Link},
     manifest,
     recover::{self, FoundRun},
@@ -154,7 +154,11 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
     for found in recover::find_runs(&layout)? {
-        let mut audit = Audit::new(&found, draw.clone())?;
+        let mut audit = Audit::new(
+            &found,
+            draw.clone(),
+            kept_recheck(&found.files, found.manifest.run)?,
+        )?;
         audit.read(&mut |_, _| {})?;
         runs.push(RunReport {
             live,
@@ -198,7 +202,7 @@ pub fn verify_run(
     let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
     let trust = TrustLog::read_only(&layout.trust())?;
     let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
-    let mut audit = Audit::new(&found, draw)?;
+    let mut audit = Audit::new(&found, draw, kept_recheck(&found.files, run)?)?;
     audit.read(visit)?;
     let report = RunReport {
         live,
@@ -227,8 +231,8 @@ pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
 }
 
 /// One run under examination.
-struct Audit<'a> {
-    found: &'a FoundRun,
+struct Audit<'a, S> {
+    found: &'a FoundRun<S>,
     plan: Plan,
     fold: Fold,
     /// `None` where the directory's secret is missing: nobody knows then what was drawn.
@@ -243,15 +247,19 @@ struct Audit<'a> {
     flaws: Vec<Flaw>,
 }
 
-impl<'a> Audit<'a> {
-    fn new(found: &'a FoundRun, draw: Option<Draw>) -> Result<Self, StoreError> {
+impl<'a, S: Source> Audit<'a, S> {
+    fn new(
+        found: &'a FoundRun<S>,
+        draw: Option<Draw>,
+        recheck: Option<Recheck>,
+    ) -> Result<Self, StoreError> {
         let end = End::empty(&found.manifest);
         let plan = fold::plan_of(&found.manifest)?;
         Ok(Self {
             found,
             fold: Fold::new(&found.manifest, &plan),
             draw,
-            recheck: kept_recheck(&found.files, found.manifest.run)?.unwrap_or_default(),
+            recheck: recheck.unwrap_or_default(),
             plan,
             end,
             saved_head: found.head_if_saved_at(&end),
@@ -263,14 +271,14 @@ impl<'a> Audit<'a> {
 
     fn flaw(&mut self, line: Option<u64>, what: String) {
         if self.flaws.len() < MAX_FLAWS {
-            let path = self.found.files.journal();
+            let path = self.found.files.name();
             self.flaws.push(Flaw { path, line, what });
         }
     }
 
     fn read(&mut self, visit: &mut dyn FnMut(Range<u64>, &JournalEntry)) -> Result<(), StoreError> {
-        let path = self.found.files.journal();
-        let mut reader = Reader::open(&path, 0)?;
+        let path = self.found.files.name();
+        let mut reader = self.found.files.open(&self.end)?;
         for number in 1.. {
             let start = reader.offset();
             match reader.next().map_err(files::failed("read", &path))? {
