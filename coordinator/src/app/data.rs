@@ -60,7 +60,7 @@ pub(super) fn choose(
     asked: Option<&Asked>,
     stored: &[StoredRun],
 ) -> Result<Option<RunManifest>, NoRun> {
-    let dir = shown(&options.data_dir);
+    let dir = options.place();
     let Some(asked) = asked else {
         return match stored {
             [] if options.exits_when_done() => Err(NoRun::Nothing { dir }),

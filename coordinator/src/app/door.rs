@@ -21,7 +21,7 @@ pub(super) fn gate(
     options: &Options,
     address: SocketAddr,
     (reached, http): (&Reached, Option<&Reached>),
-    clock: Clock,
+    (vault, clock): (Vault, Clock),
 ) -> Result<Gate, DoorError> {
     if options.insecure {
         return Ok(Gate::Open(Principal::Anybody));
@@ -47,7 +47,8 @@ pub(super) fn gate(
     if !addresses.contains(&own.to_string()) {
         addresses.push(own.to_string());
     }
-    let keys = Keys::open(Vault::of(&options.data_dir), addresses, clock)?;
+    addresses.extend(options.peer.iter().cloned());
+    let keys = Keys::open(vault, addresses, clock)?;
     Ok(Gate::Guarded {
         locks: Locks::Tokens(Arc::new(keys)),
         require_token: options.require_token,

@@ -9,13 +9,18 @@ mod options;
 mod progress;
 mod report;
 mod signals;
+mod storage;
 mod watched;
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::anyhow;
 use common::{kernel::Kernel, plan::Plan, run::RunId};
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{
+    net::TcpListener,
+    task::{block_in_place, spawn_blocking},
+    time::timeout,
+};
 use worker::config::Address;
 
 pub(crate) use self::options::task_cost;
@@ -32,6 +37,7 @@ use self::{
     farewell::farewell,
     report::{partial_json, print_line},
     signals::Signals,
+    storage::Storage,
     watched::Watched,
 };
 use crate::{
@@ -43,7 +49,7 @@ use crate::{
     grpc::Server,
     http::Http,
     sched::{Command, Config, RunStatus, Scheduler},
-    store::{DiskStore, RunManifest, RunState, Store, StoredRun, signing_key},
+    store::{RunManifest, RunState, StoreError, StoredRun},
     text::{method_name, one_line, plural, tell, thousands},
 };
 
@@ -105,11 +111,29 @@ async fn serve(
     descriptors::prepare();
     let mut signals = Signals::new()?;
     // The port first: a second coordinator is told so before it touches any data.
-    let listener = listen.bind()?;
-    let address = listener.local_addr()?;
-    let http = http.map(ListenHttp::bind).transpose()?.flatten();
+    let (mut listener, mut http_listener) = bind(listen, http)?;
     let clock = Clock::start();
-    let store = DiskStore::open(&options.data_dir)?;
+    let storage = match &options.store {
+        None => Storage::directory(&options.data_dir)?,
+        Some(url) => {
+            // Nobody is to knock in vain while it waits.
+            drop((listener, http_listener));
+            let opened = tokio::select! {
+                opened = Storage::database(url) => opened?,
+                () = signals.next() => return Ok(Exit::Interrupted),
+            };
+            (listener, http_listener) = bind(listen, http)?;
+            opened
+        }
+    };
+    let http = http_listener;
+    let address = listener.local_addr()?;
+    let Storage {
+        store,
+        vault,
+        signing_key,
+        mut replaced,
+    } = storage;
     let stored = store.runs()?;
     let asked = plan.as_ref().map(|plan| options.asked(*plan.spec()));
     let resumed = data::choose(options, asked.as_ref(), &stored)?;
@@ -126,7 +150,8 @@ async fn serve(
     if let Some(manifest) = &target {
         scheduler.prefer(manifest.run);
     }
-    let (driver, driver_end) = Driver::start(scheduler, Box::new(store), clock)?;
+    // It reads the whole store here, and a database in a way that no async task may.
+    let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
     if let (Some(manifest), Some(plan)) = (&target, created) {
         let submission = Submission {
             manifest: manifest.clone(),
@@ -144,7 +169,12 @@ async fn serve(
     let reached = Reached::new(address, options.advertise.as_ref());
     let http_reached = http.as_ref().map(|http| door::http_reached(options, http));
     let http_reached = http_reached.transpose()?;
-    let gate = door::gate(options, address, (&reached, http_reached.as_ref()), clock)?;
+    let gate = door::gate(
+        options,
+        address,
+        (&reached, http_reached.as_ref()),
+        (vault, clock),
+    )?;
     let paste = door::lines(options, &gate, &reached)?;
     let own = own_address(address, &gate, options.local)?;
     let dashboard = http_reached
@@ -152,7 +182,13 @@ async fn serve(
         .map(|http| door::dashboard(&gate, http));
     let server = Server::new(driver.clone(), clock, gate.clone()).with_dashboard(dashboard.clone());
     let mut cluster = Cluster::start(driver, driver_end, listener, server);
-    announce(options, target.as_ref(), &cluster.driver, address).await?;
+    announce(
+        options,
+        target.as_ref(),
+        &cluster.driver,
+        (address, &signing_key),
+    )
+    .await?;
     if let (Some(listener), Some(reached), Some(dashboard)) = (http, http_reached, dashboard) {
         tell(&format!("  dashboard at {}", dashboard.url));
         let names = vec![reached.host().to_owned()];
@@ -175,6 +211,8 @@ async fn serve(
     let exit = tokio::select! {
         exit = watched.until_done() => exit,
         () = signals.next() => Ok(Exit::Interrupted),
+        // Before what the driver says of it.
+        by = replaced.by() => Err(StoreError::Replaced { by }.into()),
         error = cluster.failed() => Err(error),
     };
     signals.next_one_exits();
@@ -187,6 +225,16 @@ async fn serve(
     // Whatever else failed did so because the driver did: its reason is the one to tell.
     cluster.close().await?;
     exit
+}
+
+/// Takes the ports.
+fn bind(
+    listen: Listen,
+    http: Option<ListenHttp>,
+) -> anyhow::Result<(TcpListener, Option<TcpListener>)> {
+    let listener = listen.bind()?;
+    let http = http.map(ListenHttp::bind).transpose()?.flatten();
+    Ok((listener, http))
 }
 
 /// The stored runs that have their results already, without the one asked for.
@@ -213,10 +261,10 @@ async fn announce(
     options: &Options,
     target: Option<&RunManifest>,
     driver: &DriverHandle,
-    address: SocketAddr,
+    (address, signing_key): (SocketAddr, &[u8; 32]),
 ) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    let dir = data::shown(&options.data_dir);
+    let dir = options.place();
     let serves = match target {
         Some(manifest) => match driver.status(Some(manifest.run)).await? {
             Some(report) => serves(&report.status),
@@ -224,7 +272,7 @@ async fn announce(
         },
         None => plural(driver.runs().await?.len(), "run"),
     };
-    let key = public_key(&signing_key(&options.data_dir)?);
+    let key = public_key(signing_key);
     tell(&format!(
         "coordinator {version} listening on {address}: {serves}\n  data in {dir}\n  certificates \
          are signed by key {key}"
@@ -285,7 +333,7 @@ fn serves(status: &RunStatus) -> String {
 
 /// Says that nothing is lost and how to go on; with `--json` how far the run was, too.
 async fn interrupted(options: &Options, watched: &Watched) -> anyhow::Result<()> {
-    let dir = data::shown(&options.data_dir);
+    let dir = options.place();
     let report = match watched.driver.status(watched.target).await {
         Ok(report) => report.filter(|report| report.outcome.is_none()),
         // The driver has ended; what it said before is on disk.

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use super::{address::Advertised, data::Asked};
-use crate::ledger::Recheck;
+use crate::{ledger::Recheck, store::StoreUrl};
 use clap::Parser;
 use common::{
     board::Board,
@@ -56,6 +56,16 @@ pub struct Options {
     /// Where runs and results are kept
     #[arg(long, value_name = "DIR", default_value = "queens-data")]
     pub data_dir: PathBuf,
+
+    /// Keep runs, results and keys in a PostgreSQL database instead of --data-dir, such as
+    /// postgres://USER@HOST/DATABASE, or @FILE with that. Waits while another coordinator leads there,
+    /// and takes over when that one is gone. With a password only as QUEENS_STORE or @FILE
+    #[arg(long, value_name = "URL|@FILE")]
+    pub store: Option<StoreUrl>,
+
+    /// Where workers find the other coordinators of the same --store: goes into join strings
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub peer: Vec<String>,
 
     /// Where to serve gRPC; port 0 takes a free one [default: 127.0.0.1:7171; with --local a free
     /// port if that is taken]
@@ -171,7 +181,11 @@ pub enum BadRequest {
 
 /// What counts only for a run that is asked for, for counting in this process, or for callers with
 /// certificates.
-const NEEDS: [Needs; 9] = [
+const NEEDS: [Needs; 10] = [
+    Needs {
+        flag: "peer",
+        other: "store",
+    },
     Needs {
         flag: "tls_cert",
         other: "client_ca",
@@ -272,6 +286,14 @@ impl Options {
             id: Some(LOCAL_WORKER),
             drain_limit: LOCAL_DRAIN,
             ..usual
+        }
+    }
+
+    /// For people: where runs and results are kept.
+    pub(super) fn place(&self) -> String {
+        match &self.store {
+            Some(url) => url.to_string(),
+            None => self.data_dir.display().to_string(),
         }
     }
 

@@ -1,8 +1,10 @@
-//! Keys and tokens as files of the data directory, readable by their owner alone.
+//! Keys and tokens: files of the data directory, readable by their owner alone; or kept where the
+//! runs are, if that is no directory.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{Authority, AuthorityError, TokenBook};
@@ -11,10 +13,37 @@ const AUTHORITY_KEY: &str = "ca.key";
 const AUTHORITY_CERTIFICATE: &str = "ca.pem";
 const TOKENS: &str = "tokens.json";
 
-/// The folder `doors` of a data directory.
+/// Another place than a folder for small texts with names. Its calls may block.
+pub trait Cabinet: Send + Sync {
+    /// The text of this name, if there is one.
+    fn read(&self, name: &str) -> Result<Option<String>, String>;
+
+    /// Keeps a text, durably, whole or not at all.
+    fn write(&self, name: &str, text: &str) -> Result<(), String>;
+
+    /// For people: where the text of this name is.
+    fn place(&self, name: &str) -> String;
+}
+
+/// The folder `doors` of a data directory, or what stands for it.
 #[derive(Clone, Debug)]
 pub struct Vault {
-    folder: PathBuf,
+    kept: Kept,
+}
+
+#[derive(Clone)]
+enum Kept {
+    Folder(PathBuf),
+    Cabinet(Arc<dyn Cabinet>),
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => f.debug_tuple("Folder").field(folder).finish(),
+            Self::Cabinet(cabinet) => f.debug_tuple("Cabinet").field(&cabinet.place("")).finish(),
+        }
+    }
 }
 
 /// What can go wrong with the files.
@@ -28,6 +57,9 @@ pub enum VaultError {
         /// What the operating system said.
         why: io::Error,
     },
+    /// Where they are kept instead.
+    #[error("{0}")]
+    Cabinet(String),
     /// The authority's files.
     #[error("{folder}: {why}; restore the files from a backup, or remove both to let every worker join anew", folder = folder.display())]
     Authority {
@@ -50,14 +82,21 @@ impl Vault {
     /// The vault of a data directory; made when something is kept in it.
     pub fn of(data_dir: &Path) -> Self {
         Self {
-            folder: data_dir.join("doors"),
+            kept: Kept::Folder(data_dir.join("doors")),
+        }
+    }
+
+    /// A vault in another place.
+    pub fn in_cabinet(cabinet: Arc<dyn Cabinet>) -> Self {
+        Self {
+            kept: Kept::Cabinet(cabinet),
         }
     }
 
     /// The authority: the one that is kept, or a new one, kept before it is returned.
     pub fn authority(&self, now_unix_ms: u64) -> Result<Authority, VaultError> {
         let wrap = |why| VaultError::Authority {
-            folder: self.folder.clone(),
+            folder: self.path(""),
             why,
         };
         let key = self.read(AUTHORITY_KEY)?;
@@ -79,7 +118,7 @@ impl Vault {
 
     /// Where the authority's certificate lies.
     pub fn certificate_path(&self) -> PathBuf {
-        self.folder.join(AUTHORITY_CERTIFICATE)
+        self.path(AUTHORITY_CERTIFICATE)
     }
 
     /// The tokens that are kept.
@@ -88,7 +127,7 @@ impl Vault {
             return Ok(TokenBook::default());
         };
         serde_json::from_str(&text).map_err(|why| VaultError::Tokens {
-            path: self.folder.join(TOKENS),
+            path: self.path(TOKENS),
             why,
         })
     }
@@ -101,7 +140,11 @@ impl Vault {
 
     /// The file `name`, if it is there.
     pub fn read(&self, name: &str) -> Result<Option<String>, VaultError> {
-        let path = self.folder.join(name);
+        let folder = match &self.kept {
+            Kept::Folder(folder) => folder,
+            Kept::Cabinet(cabinet) => return cabinet.read(name).map_err(VaultError::Cabinet),
+        };
+        let path = folder.join(name);
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -111,13 +154,22 @@ impl Vault {
 
     /// Writes the file `name`, whole or not at all, for its owner's eyes.
     pub fn write(&self, name: &str, text: &str) -> Result<(), VaultError> {
-        let path = self.folder.join(name);
-        write_private(&self.folder, &path, text).map_err(|why| VaultError::File { path, why })
+        let folder = match &self.kept {
+            Kept::Folder(folder) => folder,
+            Kept::Cabinet(cabinet) => {
+                return cabinet.write(name, text).map_err(VaultError::Cabinet);
+            }
+        };
+        let path = folder.join(name);
+        write_private(folder, &path, text).map_err(|why| VaultError::File { path, why })
     }
 
-    /// The path of the file `name`.
+    /// The path of the file `name`; for people where it is no file.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        match &self.kept {
+            Kept::Folder(folder) => folder.join(name),
+            Kept::Cabinet(cabinet) => cabinet.place(name).into(),
+        }
     }
 }
 

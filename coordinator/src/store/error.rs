@@ -81,6 +81,22 @@ pub enum StoreError {
     /// sled cannot read or write rows. A restart makes them again from the journals.
     #[error("the database of tasks failed: {0}; start again: it is made anew from the journals")]
     Database(String),
+    /// A database server cannot, or what it holds is not for this program.
+    #[error("{place}: {what}; {advice}")]
+    Server {
+        /// Which one, without its password.
+        place: String,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// Another coordinator has taken over: this one keeps nothing any more.
+    #[error("{by}: this coordinator was replaced, and has kept nothing since")]
+    Replaced {
+        /// Who leads now.
+        by: String,
+    },
     /// Something could not be kept, and everything is as it was before. The store goes on.
     #[error("{0}; nothing was changed")]
     Unkept(Box<StoreError>),
@@ -103,6 +119,8 @@ impl StoreError {
             | Self::Io { .. }
             | Self::Damaged { .. }
             | Self::Database(_)
+            | Self::Server { .. }
+            | Self::Replaced { .. }
             | Self::Poisoned(_) => false,
         }
     }

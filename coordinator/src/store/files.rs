@@ -370,6 +370,31 @@ impl Replacement {
 #[derive(Clone, Copy)]
 pub(crate) struct Secret(pub(crate) [u8; 32]);
 
+impl Secret {
+    /// 64 hexadecimal digits, and their CRC-32 as eight more: with a digit changed it would be a
+    /// secret as good as any other, that nobody knows.
+    pub(crate) fn encode(&self) -> String {
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{digits}{:08x}", crc32fast::hash(&self.0))
+    }
+
+    /// Programs before wrote the 64 digits alone.
+    pub(crate) fn decode(text: &str) -> Result<Self, &'static str> {
+        let mut bytes = [0; 32];
+        if !matches!(text.len(), 64 | 72) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err("it is not 64 or 72 hexadecimal digits");
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).expect("they are digits");
+        }
+        let check = u32::from_str_radix(&text[64..], 16);
+        match check.is_ok_and(|check| check != crc32fast::hash(&bytes)) {
+            true => Err("its check sum is wrong"),
+            false => Ok(Self(bytes)),
+        }
+    }
+}
+
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret(…)")
@@ -379,38 +404,15 @@ impl std::fmt::Debug for Secret {
 /// 32 random bytes kept in a file that only this user may read; drawn when they are asked for first.
 pub(crate) fn secret_at(path: &Path) -> Result<Secret, StoreError> {
     match descriptors::open(|| fs::read_to_string(path)) {
-        Ok(text) => decode_secret(text.trim_end())
-            .map(Secret)
-            .map_err(|what| StoreError::damaged(path, None, what)),
+        Ok(text) => {
+            Secret::decode(text.trim_end()).map_err(|what| StoreError::damaged(path, None, what))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let secret: [u8; 32] = rand::random();
-            Replacement::prepare_private(path, &encode_secret(&secret))?.put_in_place()?;
-            Ok(Secret(secret))
+            let secret = Secret(rand::random());
+            Replacement::prepare_private(path, &secret.encode())?.put_in_place()?;
+            Ok(secret)
         }
         Err(error) => Err(failed("read", path)(error)),
-    }
-}
-
-/// 64 hexadecimal digits, and their CRC-32 as eight more: with a digit changed it would be a secret
-/// as good as any other, that nobody knows.
-fn encode_secret(secret: &[u8; 32]) -> String {
-    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits}{:08x}", crc32fast::hash(secret))
-}
-
-/// Programs before wrote the 64 digits alone.
-fn decode_secret(text: &str) -> Result<[u8; 32], &'static str> {
-    let mut bytes = [0; 32];
-    if !matches!(text.len(), 64 | 72) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err("it is not 64 or 72 hexadecimal digits");
-    }
-    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).expect("they are digits");
-    }
-    let check = u32::from_str_radix(&text[64..], 16);
-    match check.is_ok_and(|check| check != crc32fast::hash(&bytes)) {
-        true => Err("its check sum is wrong"),
-        false => Ok(bytes),
     }
 }
 

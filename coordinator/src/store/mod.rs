@@ -3,6 +3,7 @@
 //! The truth about results is the journal of accepted records; everything else (leases, attempts,
 //! parked tasks) may be lost without changing a total.
 
+mod address;
 #[cfg(test)]
 mod conformance;
 mod disk;
@@ -16,6 +17,8 @@ mod journal;
 mod line;
 mod manifest;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod recover;
 mod rows;
 mod segments;
@@ -31,9 +34,12 @@ pub use crate::ledger::{
     RunManifest, RunState, StoredRun, SymmetricCounts, TaskRow, TaskState, Trust, TrustRecord,
     Vote,
 };
+pub use address::{BadStoreUrl, StoreUrl};
 pub use disk::DiskStore;
 pub use error::StoreError;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{Leader, PgStore, PgVault};
 pub use verify::{
     Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
     verify, verify_run,

@@ -1,0 +1,272 @@
+//! The same suite as for the other stores, and what is the database's own: the fence, damage,
+//! migrations, and every way in which it can be away.
+
+use std::cell::Cell;
+
+use common::run::RunId;
+
+use super::{
+    super::{
+        Change, Store, StoreError,
+        conformance::{self, Bench, lines, manifest, record, rows},
+    },
+    PgStore, schema,
+    server::Postgres,
+};
+
+/// A store in a database of its own.
+struct InDatabase {
+    url: String,
+    store: Option<PgStore>,
+}
+
+impl InDatabase {
+    fn new(url: String) -> Self {
+        Self {
+            store: Some(open(&url)),
+            url,
+        }
+    }
+}
+
+fn open(url: &str) -> PgStore {
+    PgStore::open(url, "test", &mut |_| {}).unwrap()
+}
+
+impl Bench for InDatabase {
+    type Store = PgStore;
+
+    fn store(&mut self) -> &mut PgStore {
+        self.store.as_mut().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(open(&self.url));
+    }
+}
+
+#[test]
+fn a_database_is_a_store() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let made = Cell::new(0);
+    conformance::suite(|| {
+        made.set(made.get() + 1);
+        InDatabase::new(server.database(&format!("queens{}", made.get())))
+    });
+}
+
+fn accepted(task: u64) -> Change {
+    Change::Accepted(record(1, task, 1, 40 + task))
+}
+
+#[test]
+fn who_was_replaced_writes_nothing_any_more() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let mut old = open(&url);
+    old.create(&manifest(1)).unwrap();
+    old.apply(&[accepted(0)]).unwrap();
+    let vault = old.vault().unwrap();
+    vault.write("tokens.json", "[]").unwrap();
+    let mut waited = Vec::new();
+    // As if it had been silent.
+    server.ask("queens", "UPDATE queens.leader SET leads = false");
+    let mut new = PgStore::open(&url, "other", &mut |leader| waited.push(leader.clone())).unwrap();
+    assert_eq!(waited, []);
+    assert!(new.term() > old.term());
+    for tried in [
+        old.apply(&[accepted(1)]),
+        old.create(&manifest(2)),
+        vault.write("tokens.json", "[1]"),
+    ] {
+        let error = tried.unwrap_err();
+        let own = matches!(&error, StoreError::Replaced { by } if by.contains("other leads"));
+        assert!(own || matches!(error, StoreError::Poisoned(_)), "{error}");
+    }
+    new.apply(&[accepted(2)]).unwrap();
+    assert_eq!(lines(&new, 1).len(), 2);
+    assert_eq!(
+        new.vault().unwrap().read("tokens.json").unwrap().unwrap(),
+        "[]"
+    );
+    drop((old, new));
+    assert_eq!(rows(&open(&url), 1).len(), 2);
+}
+
+#[test]
+fn one_that_leads_is_waited_for_and_one_that_left_is_not() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let first = open(&url);
+    let leader = first.leader().clone();
+    // Silent from now on, as if its machine were gone.
+    server.ask("queens", "ALTER TABLE queens.beat RENAME TO gone; CREATE TABLE queens.beat AS SELECT * FROM queens.gone; REVOKE ALL ON queens.gone FROM queens");
+    server.ask(
+        "queens",
+        "CREATE RULE silent AS ON UPDATE TO queens.beat DO INSTEAD SELECT 1::bigint AS beats",
+    );
+    let mut waited = Vec::new();
+    let second = PgStore::open(&url, "second", &mut |leader| waited.push(leader.clone())).unwrap();
+    assert_eq!(waited, [leader]);
+    assert_eq!(second.leader().term, first.leader().term + 1);
+}
+
+#[test]
+fn damage_is_found_and_rows_are_made_anew() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let damages = [
+        (
+            "UPDATE queens.lines SET line = replace(line, '\"count\":\"41\"', '\"count\":\"42\"')",
+            "check sum",
+        ),
+        ("DELETE FROM queens.lines WHERE seq = 2", "sequence number"),
+        ("DELETE FROM queens.lines WHERE seq = 3", "3 when"),
+        (
+            "UPDATE queens.runs SET manifest = replace(manifest, '\"n\":10', '\"n\":11')",
+            "check hash",
+        ),
+    ];
+    for (number, (damage, said)) in (0..).zip(damages) {
+        let name = format!("queens{number}");
+        let url = server.database(&name);
+        let mut store = open(&url);
+        store.create(&manifest(1)).unwrap();
+        store
+            .apply(&[accepted(0), accepted(1), accepted(2)])
+            .unwrap();
+        drop(store);
+        server.ask(&name, damage);
+        let error = PgStore::open(&url, "test", &mut |_| {})
+            .err()
+            .expect("damage");
+        let text = error.to_string();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{text}");
+        assert!(text.contains(said), "{damage}: {text}");
+    }
+    let url = server.database("rows");
+    let mut store = open(&url);
+    store.create(&manifest(1)).unwrap();
+    store.apply(&[accepted(0), accepted(1)]).unwrap();
+    let before = rows(&store, 1);
+    drop(store);
+    for damage in [
+        "DELETE FROM queens.rows WHERE task = 1",
+        "UPDATE queens.rows SET content = 'x'",
+    ] {
+        server.ask("rows", damage);
+        assert_eq!(rows(&open(&url), 1), before);
+    }
+}
+
+#[test]
+fn tables_of_other_versions_are_brought_up_to_date_or_refused() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("older");
+    let older = format!(
+        "{} {} UPDATE queens.schema_version SET version = 1",
+        schema::BEGIN_SCHEMA,
+        schema::MIGRATIONS[0]
+    );
+    server.ask("older", &older);
+    let mut store = open(&url);
+    store.create(&manifest(1)).unwrap();
+    let version = "SELECT version FROM queens.schema_version";
+    assert_eq!(
+        server.ask("older", version),
+        schema::MIGRATIONS.len().to_string()
+    );
+    drop(store);
+    assert_eq!(open(&url).runs().unwrap().len(), 1);
+    server.ask("older", "UPDATE queens.schema_version SET version = 99");
+    let error = PgStore::open(&url, "test", &mut |_| {})
+        .err()
+        .expect("newer");
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let before = server.ask("older", "SELECT term FROM queens.leader");
+    assert_eq!(before, "2", "one that cannot read it does not lead");
+}
+
+#[test]
+fn a_group_is_kept_once_through_every_kind_of_outage() {
+    let Some(mut server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let mut store = open(&url);
+    store.create(&manifest(1)).unwrap();
+    store.apply(&[accepted(0)]).unwrap();
+    server.kill();
+    server.restart();
+    store.apply(&[accepted(1)]).unwrap();
+    // The answer is lost: the same commit again is none.
+    store.commits -= 1;
+    store.link.lock().quiet = true;
+    store
+        .apply(&[Change::State {
+            run: RunId(1),
+            state: super::RunState::Paused,
+        }])
+        .unwrap();
+    assert_eq!(store.runs().unwrap()[0].state, super::RunState::Paused);
+    server.ask(
+        "queens",
+        "ALTER DATABASE queens SET default_transaction_read_only = on",
+    );
+    server.kill();
+    server.restart();
+    store.link.lock().patience = std::time::Duration::from_secs(2);
+    let error = store.apply(&[accepted(2)]).unwrap_err().to_string();
+    assert!(error.contains("read-only"), "{error}");
+    drop(store);
+    server.ask(
+        "postgres",
+        "ALTER DATABASE queens RESET default_transaction_read_only",
+    );
+    let mut store = open(&url);
+    assert_eq!(lines(&store, 1).len(), 2);
+    store.apply(&[accepted(2)]).unwrap();
+    assert_eq!(lines(&store, 1).len(), 3);
+}
+
+#[test]
+fn what_only_a_person_can_mend_is_one_line() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    server.database("queens");
+    let port = server.port();
+    let good = server.tcp_url("queens", port);
+    for (url, said) in [
+        (
+            good.replace("hush-hush", "wrong"),
+            "password authentication failed",
+        ),
+        (server.tcp_url("nowhere", port), "create it first"),
+        (format!("{good}?sslmode=require"), "TLS"),
+        (format!("{good}?sslmode=maybe"), "sslmode 'maybe'"),
+        (format!("{good}?nonsense=1"), "nonsense"),
+    ] {
+        let error = PgStore::open(&url, "test", &mut |_| {})
+            .err()
+            .expect(said)
+            .to_string();
+        assert!(error.contains(said), "{error}");
+        assert!(
+            !error.contains("hush") && !error.contains("wrong@"),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    drop(open(&good));
+}

@@ -1,0 +1,100 @@
+//! The tables, as a list of migrations. What is in the list is never changed: a change of the tables
+//! is another migration at its end.
+//!
+//! ```text
+//! queens.schema_version   how many migrations were made
+//! queens.leader           the fence: the term of the coordinator that may write, how many commits
+//!                         there were, who it is and since when
+//! queens.beat             counts up while that coordinator lives
+//! queens.kept             keys, tokens and secrets by name, as the data directory's files
+//! queens.runs             a run's manifest, state, … as their files' texts, and its journal's end
+//! queens.lines            the journals, line by line as on disk
+//! queens.rows             what is known of tasks; can be made again from the lines
+//! queens.trust            what is thought of workers, line by line as on disk
+//! ```
+
+/// The migrations, in order. The first is what coordinators of all versions agree on, so that an
+/// older one that leads and a newer one that waits understand each other.
+pub(super) const MIGRATIONS: [&str; 2] = [LEADERS, RUNS];
+
+/// Written by [`super::link`] for people in logs, and known there by their codes.
+const LEADERS: &str = "
+CREATE TABLE queens.leader (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    term bigint NOT NULL,
+    commits bigint NOT NULL,
+    name text NOT NULL,
+    since_unix_ms bigint NOT NULL,
+    leads boolean NOT NULL
+);
+INSERT INTO queens.leader (term, commits, name, since_unix_ms, leads) VALUES (0, 0, '', 0, false);
+CREATE TABLE queens.beat (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    beats bigint NOT NULL
+);
+INSERT INTO queens.beat (beats) VALUES (0);
+CREATE TABLE queens.kept (name text PRIMARY KEY, content text NOT NULL);
+-- The first statement of every transaction that writes. It locks the row that a take-over changes:
+-- until the transaction ends nobody takes over, and after that it does not pass any more.
+CREATE FUNCTION queens.fence(its_term bigint, its_commit bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_leads queens.leader%ROWTYPE;
+BEGIN
+    SELECT * INTO STRICT now_leads FROM queens.leader FOR UPDATE;
+    IF now_leads.term <> its_term THEN
+        RAISE EXCEPTION USING ERRCODE = 'QN001',
+            MESSAGE = format('%s leads in term %s', now_leads.name, now_leads.term);
+    END IF;
+    IF its_commit IS NULL THEN
+        RETURN;
+    END IF;
+    IF now_leads.commits = its_commit THEN
+        RAISE EXCEPTION USING ERRCODE = 'QN002', MESSAGE = 'kept before';
+    END IF;
+    IF now_leads.commits <> its_commit - 1 THEN
+        RAISE EXCEPTION USING ERRCODE = 'QN003',
+            MESSAGE = format('commit %s does not follow %s', its_commit, now_leads.commits);
+    END IF;
+    UPDATE queens.leader SET commits = its_commit;
+END
+$$;
+";
+
+const RUNS: &str = "
+CREATE TABLE queens.runs (
+    run text PRIMARY KEY,
+    manifest text NOT NULL,
+    state text,
+    recheck text,
+    symmetric_counts text,
+    lines bigint NOT NULL,
+    head text NOT NULL
+);
+CREATE TABLE queens.lines (
+    run text NOT NULL,
+    seq bigint NOT NULL,
+    line text NOT NULL,
+    PRIMARY KEY (run, seq)
+);
+CREATE TABLE queens.rows (
+    run text NOT NULL,
+    task bigint NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (run, task)
+) WITH (fillfactor = 70);
+CREATE TABLE queens.trust (seq bigint PRIMARY KEY, line text NOT NULL);
+";
+
+/// Makes the schema if it is not there.
+pub(super) const BEGIN_SCHEMA: &str = "
+CREATE SCHEMA IF NOT EXISTS queens;
+CREATE TABLE IF NOT EXISTS queens.schema_version (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version bigint NOT NULL
+);
+INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
+";
+
+/// Held while the schema is changed, so that two that start together do not both do it.
+pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
