@@ -122,7 +122,7 @@ impl Counter {
         self.parts.set(frame, geometry, &division, &mut self.shelf);
         let (tops, bottoms) = self.shares.whole();
         let limits = self.budget.limits((kind, queens));
-        let most = limits.most().min(self.budget.held_keys);
+        let most = limits.most().min(HJoin::SHORT_LIST);
         let (above, below) = (
             Tops::new(&self.parts, &division),
             Bottoms::new(&self.parts, &division),

@@ -12,8 +12,6 @@ use crate::{count::SetupError, crews::Needs};
 pub(super) struct Budget {
     /// Quarter lists kept for later frames, in bytes.
     pub(super) shelf_bytes: u64,
-    /// Half boards of one half, which are held if they are no more.
-    pub(super) held_keys: usize,
     /// By class of frames.
     limits: Vec<((Kind, u32), Limits)>,
 }
@@ -48,22 +46,6 @@ const SHELF_PART: u64 = 4;
 /// But some of them are always kept: those of neighbouring frames.
 const LEAST_SHELF_PART: u64 = 64;
 
-/// Held half boards are worth this part of what is to spare at most.
-const HELD_PART: u64 = 8;
-
-/// How many half boards of one half to hold where so many bytes are to spare. One thread makes them
-/// once then; several make longer lists faster twice, together.
-fn most_held(spare: u64, threads: usize) -> usize {
-    if threads > 1 {
-        return HJoin::SHORT_LIST;
-    }
-    let keys = usize::try_from(spare / (2 * size_of::<u64>() as u64)).unwrap_or(usize::MAX);
-    keys.clamp(HJoin::SHORT_LIST, MOST_HELD)
-}
-
-/// Longer lists would be read from memory more slowly than they are made again.
-const MOST_HELD: usize = 1 << 22;
-
 impl Budget {
     /// Of `given` bytes.
     ///
@@ -77,16 +59,13 @@ impl Budget {
         }
         // Where lists are cut into pieces, every byte is worth more with these.
         let spare = given.saturating_sub(whole);
-        let held_keys = most_held(spare / HELD_PART, threads);
-        let held_bytes = 2 * size_of::<u64>() as u64 * (held_keys - HJoin::SHORT_LIST) as u64;
         let shelf_bytes = (given / SHELF_PART)
-            .min(spare - held_bytes)
+            .min(spare)
             .max((given - least) / LEAST_SHELF_PART);
-        let left = given - shelf_bytes - held_bytes;
+        let left = given - shelf_bytes;
         let limits = |need: &Need| (need.class, need.limits(left, threads));
         Ok(Self {
             shelf_bytes,
-            held_keys,
             limits: needs.classes.iter().map(limits).collect(),
         })
     }

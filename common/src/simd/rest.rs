@@ -1,5 +1,7 @@
 //! Words of 32 or 64 bits.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 /// The rest bits of a key: four bytes where they suffice, eight otherwise.
 pub(crate) trait Rest: Copy + Default + Send + Sync {
     /// 32-bit words in a rest.
@@ -13,6 +15,12 @@ pub(crate) trait Rest: Copy + Default + Send + Sync {
 
     /// Word `at` of the rest, the lowest first.
     fn word(self, at: usize) -> u32;
+
+    /// Writes it where other threads may write as well.
+    ///
+    /// # Safety
+    /// `to` is valid and aligned, and read by nobody meanwhile.
+    unsafe fn store_shared(self, to: *mut Self);
 }
 
 impl Rest for u32 {
@@ -36,6 +44,12 @@ impl Rest for u32 {
     fn word(self, _at: usize) -> u32 {
         self
     }
+
+    #[inline(always)]
+    unsafe fn store_shared(self, to: *mut Self) {
+        // SAFETY: the caller vouches for the place.
+        unsafe { AtomicU32::from_ptr(to) }.store(self, Relaxed);
+    }
 }
 
 impl Rest for u64 {
@@ -55,5 +69,11 @@ impl Rest for u64 {
     #[expect(clippy::cast_possible_truncation, reason = "one word is wanted")]
     fn word(self, at: usize) -> u32 {
         (self >> (32 * at)) as u32
+    }
+
+    #[inline(always)]
+    unsafe fn store_shared(self, to: *mut Self) {
+        // SAFETY: the caller vouches for the place.
+        unsafe { AtomicU64::from_ptr(to) }.store(self, Relaxed);
     }
 }

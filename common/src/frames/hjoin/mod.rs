@@ -236,9 +236,12 @@ impl HJoin {
     }
 
     /// As if all lists were long: shared by a crew, made as they are sorted, with banded leaves of so
-    /// many bits of X3, 1 to 3.
+    /// many bits of X3, 1 to 3, and sorted by rows first if these are odd.
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
         (self.short_list, self.pairs_of_one) = (0, 0);
+        if x3_bits % 2 == 1 {
+            self.sorting.always_by_rows();
+        }
         self.limits = Limits {
             join: 0,
             tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),

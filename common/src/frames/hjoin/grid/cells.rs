@@ -62,6 +62,14 @@ impl<W: Rest> Grid<W> {
         sorting: &mut Sorting,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
+        if sorting.are_few(order.0.cells(), maker.keys()) {
+            let to = self.room(order.0, maker.keys());
+            let filled = sorting.count_and_put(kernel, order, maker, to, on_done);
+            if filled.is_break() {
+                self.clear();
+            }
+            return filled;
+        }
         let Rows { numbers, columns } = dispatch(kernel, FindRows(order));
         let (mut offsets, mut rests) = self.room(order.0, maker.keys());
         let ends = sorting.divide(kernel, order, &numbers, maker, rounds);

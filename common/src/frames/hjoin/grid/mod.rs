@@ -3,6 +3,7 @@
 
 pub(crate) mod bands;
 pub(crate) mod cells;
+mod count;
 pub(crate) mod gather;
 pub(crate) mod scatter;
 pub(crate) mod sort;

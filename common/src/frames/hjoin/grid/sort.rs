@@ -14,7 +14,7 @@ use crate::{
 /// Memory that sorting takes for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    counters: Vec<Counters>,
+    pub(super) counters: Vec<Counters>,
     split: split::Scratch,
     never_splits: bool,
 }
@@ -24,6 +24,11 @@ impl Scratch {
     pub(crate) fn never_split(&mut self) {
         self.never_splits = true;
     }
+
+    /// A cleared counter for each of so many cells.
+    pub(crate) fn clear(&mut self, cells: usize) {
+        cleared(&mut self.counters, cells);
+    }
 }
 
 /// Two lists of keys to go through side by side.
@@ -31,7 +36,7 @@ pub(crate) type Lists<'a> = (&'a [u64], &'a [u64]);
 
 /// Of one place, for the first and the second half of a list: how many keys it has, and then where
 /// the next of them goes.
-type Counters = [u32; 2];
+pub(super) type Counters = [u32; 2];
 
 /// Does `$visit` for all keys of two lists, taken from both in turns, given which list and the key. Not a
 /// closure: one with several calls is not inlined, and compiled for no instruction set.
@@ -292,6 +297,9 @@ fn cleared<T: Clone + Default>(elements: &mut Vec<T>, length: usize) -> &mut [T]
     elements
 }
 
+/// Lists are fetched so many ahead: the blocks of a row lie here and there, and CPUs do not guess where.
+const AHEAD: usize = 2;
+
 /// Counts the keys of every place, sets `offsets` to where each place starts, and returns where the
 /// next key of each goes. Meanwhile `rests`, which is then written in no order, is fetched in order.
 #[inline(always)]
@@ -305,7 +313,13 @@ fn count<'a, L: Lanes, W: Rest>(
     let counters = cleared(counters, places.len());
     let keys_a_line = size_of::<Line>() / size_of::<W>();
     let (rests, mut at) = (rests.as_ptr(), 0_usize);
-    for (first, second) in keys {
+    for (number, (first, second)) in keys.iter().enumerate() {
+        if let Some((first, second)) = keys.get(number + AHEAD) {
+            for list in [first, second] {
+                let lines = list.iter().step_by(Line::WORDS);
+                lines.for_each(|line| L::prefetch(line));
+            }
+        }
         each!(first, second, |half, key| {
             at += 1;
             if at.is_multiple_of(keys_a_line) {
@@ -316,15 +330,24 @@ fn count<'a, L: Lanes, W: Rest>(
             counters[half] += 1;
         });
     }
-    assert_eq!(offsets.len(), counters.len());
+    add_up(&mut [&mut *counters], places, offsets);
+    counters
+}
+
+/// From how many keys each member counted in every place to where the next ones of each go: those of the
+/// first member come first. `offsets` become where each place starts; returns how many keys there are.
+pub(super) fn add_up(members: &mut [&mut [Counters]], places: Places, offsets: &mut [u32]) -> u32 {
+    assert_eq!(offsets.len(), places.len());
     let mut sum = 0;
     for (offset, place) in offsets.iter_mut().zip(places.in_order()) {
         *offset = sum;
-        for counter in &mut counters[place] {
-            sum += std::mem::replace(counter, sum);
+        for counters in &mut *members {
+            for counter in &mut counters[place] {
+                sum += std::mem::replace(counter, sum);
+            }
         }
     }
-    counters
+    sum
 }
 
 /// Puts the rest of every key where it goes.

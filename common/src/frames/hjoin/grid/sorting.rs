@@ -1,4 +1,6 @@
-//! Sorting a long list into a grid: by rows first, then every row on its own, by all threads of a crew.
+//! Sorting a long list into a grid by all threads of a crew: into few cells directly, its keys being made
+//! once to be counted and once to be put where they go; into many cells by rows first, then every row on its
+//! own.
 
 use std::{
     ops::ControlFlow,
@@ -9,6 +11,7 @@ use std::{
 };
 
 use super::{
+    count::{AddUp, CountKeys, PutKeys, SharedRests},
     scatter::{self, ByRow, Scatter, Spare},
     sort::{Lists, Scratch, SortRow},
 };
@@ -26,6 +29,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Sorting {
     spare: Spare,
+    /// [`FEW_CELLS`], or none in tests.
+    few_cells: usize,
     /// What each thread needs.
     members: Vec<Sorter>,
 }
@@ -36,14 +41,35 @@ struct Sorter {
     keys: Vec<u64>,
     by_row: ByRow,
     scratch: Scratch,
+    /// The groups whose keys this thread counted.
+    groups: Vec<usize>,
 }
 
+/// Cells up to which their counters stay in the second-level cache, and what is written next to a key is
+/// still in one when the next key of its cell comes.
+const FEW_CELLS: usize = 1 << 17;
+
 impl Sorting {
+    /// Whether so many keys are sorted into so many cells without telling rows apart first: only where
+    /// all counters take less memory than the keys would by row.
+    pub(super) fn are_few(&self, cells: usize, keys: usize) -> bool {
+        cells <= self.few_cells && cells * self.members.len() <= keys / 4
+    }
+
+    /// Tells rows apart from now on, however few cells there are.
+    pub(crate) fn always_by_rows(&mut self) {
+        self.few_cells = 0;
+    }
+
     /// On so many threads.
     pub(crate) fn new(threads: usize) -> Self {
         let (spare, mut members) = (Spare::default(), Vec::new());
         members.resize_with(threads, Sorter::default);
-        Self { spare, members }
+        Self {
+            spare,
+            few_cells: FEW_CELLS,
+            members,
+        }
     }
 }
 
@@ -98,6 +124,83 @@ impl Sorting {
         ends.push(rows.len());
         self.give_back();
         ends
+    }
+
+    /// Sorts the keys that `maker` makes into few cells: counts those of every cell, then makes all again
+    /// and puts each where those of the cells before it end.
+    pub(super) fn count_and_put<W: Rest>(
+        &mut self,
+        kernel: Kernel,
+        order: (Order, &ByteTables),
+        maker: &dyn KeyMaker,
+        (offsets, rests): (&mut [u32], &mut [W]),
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        for member in &mut self.members {
+            member.scratch.clear(order.0.cells());
+            member.groups.clear();
+        }
+        let next = AtomicUsize::new(0);
+        done(crew::run(&mut self.members, on_done, |member, tell| {
+            loop {
+                let group = next.fetch_add(1, Relaxed);
+                if group >= maker.groups() || tell.done(0).is_break() {
+                    break;
+                }
+                member.groups.push(group);
+                member.keys.clear();
+                maker.make(group, &mut member.keys);
+                let Sorter { keys, scratch, .. } = member;
+                dispatch(
+                    kernel,
+                    CountKeys {
+                        order,
+                        keys,
+                        scratch,
+                    },
+                );
+            }
+        }))?;
+        let (offsets, end) = offsets.split_at_mut(order.0.cells());
+        let mut members: Vec<_> = self
+            .members
+            .iter_mut()
+            .map(|own| &mut own.scratch)
+            .collect();
+        let members = &mut members[..];
+        end[0] = dispatch(
+            kernel,
+            AddUp {
+                order,
+                members,
+                offsets,
+            },
+        );
+        let rests = SharedRests::new(rests);
+        done(crew::run(&mut self.members, on_done, |member, tell| {
+            let Sorter {
+                keys,
+                scratch,
+                groups,
+                ..
+            } = member;
+            for &group in &*groups {
+                if tell.done(0).is_break() {
+                    break;
+                }
+                keys.clear();
+                maker.make(group, keys);
+                dispatch(
+                    kernel,
+                    PutKeys {
+                        order,
+                        keys,
+                        scratch,
+                        rests,
+                    },
+                );
+            }
+        }))
     }
 
     /// Makes all keys and puts those of rows that are wanted into these.
