@@ -279,3 +279,52 @@ fn frames_are_shown_and_opened() {
     ]);
     assert!(estimated.contains("half boards above"), "{estimated}");
 }
+
+#[test]
+fn fleets_are_planned_and_who_cannot_join_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let kinds = |ending: &str, text: &str| {
+        let file = dir.path().join(format!("fleet.{ending}"));
+        fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let toml = kinds(
+        "toml",
+        "[[machine]]\nname = \"rack\"\ncount = 40\ncores = 16\nmemory = \"8GiB\"\nspeed = 0.9\nwatts = 250\n\
+         [[machine]]\nname = \"tiny\"\ncores = 8\nmemory = \"16MiB\"\nrate = 4\n",
+    );
+    let text = stdout(&["plan", "--n", "24", "--fleet", &toml]);
+    for part in [
+        "rack",
+        "tiny cannot join: N = 24 needs at least --memory",
+        "100.0 %",
+        "kWh",
+        "disk",
+    ] {
+        assert!(text.contains(part), "'{part}' in\n{text}");
+    }
+    let as_json = |file: &str| -> serde_json::Value {
+        let text = stdout(&["plan", "--n", "24", "--fleet", file, "--json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let json = kinds(
+        "json",
+        r#"{"machine":[{"name":"rack","count":40,"cores":16,"memory":"8GiB","speed":0.9,"watts":250},
+            {"name":"tiny","cores":8,"memory":"16MiB","rate":4}]}"#,
+    );
+    let planned = as_json(&json);
+    assert_eq!(planned, as_json(&toml));
+    assert_eq!(planned["machines"][0]["joins"], true);
+    assert_eq!(planned["machines"][1]["joins"], false);
+    let tiny = kinds(
+        "toml",
+        "[[machine]]\nname = \"tiny\"\ncores = 8\nmemory = \"16MiB\"\nspeed = 1\n",
+    );
+    let end = queensctl(&["plan", "--n", "24", "--fleet", &tiny]);
+    assert_eq!(end.code, Some(1));
+    let bad = kinds("toml", "[[machine]]\nnme = \"tiny\"\n");
+    let end = queensctl(&["plan", "--n", "24", "--fleet", &bad]);
+    assert_eq!(end.code, Some(2));
+    let said = end.stderr;
+    assert!(said.contains("nme") && said.lines().count() == 1, "{said}");
+}

@@ -3,10 +3,12 @@
 mod certify;
 mod client;
 mod dashboard;
+mod fleet;
 mod museum;
 mod name;
 mod options;
 mod output;
+mod plan;
 mod runs;
 mod status;
 mod token;
@@ -32,6 +34,7 @@ pub async fn main(options: Options) -> Exit {
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
         Command::Museum(command) => museum::main(&command),
+        Command::Plan(options) => plan::plan(&options),
         asking => tokio::select! {
             done = ask(&options.connection, asking) => done,
             Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
@@ -65,6 +68,7 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Verify(options) => verify::verify(&options),
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
+        Command::Plan(options) => plan::plan(&options),
         Command::Token(options) => token::token(to, &options).await,
         Command::Museum(command) => museum::main(&command),
     }

@@ -9,6 +9,7 @@ use super::{
     client::Connection,
     dashboard::DashboardOptions,
     museum::MuseumCommand,
+    plan::PlanOptions,
     runs::{ControlOptions, ExportOptions, RecheckOptions, RunsOptions, SubmitOptions},
     status::{StatusOptions, WaitOptions},
     token::TokenOptions,
@@ -45,6 +46,22 @@ impl Options {
         environment::read(&NEEDS)
     }
 }
+
+const PLAN_EXAMPLE: &str = "\
+Example: queensctl plan --n 28 --fleet fleet.toml, with fleet.toml
+  [[machine]]
+  name = \"rack\"
+  count = 40
+  cores = 16
+  memory = \"8GiB\"             # what counting may hold
+  estimate = \"rack.json\"      # worker estimate --n 28 --json, on one of them
+  watts = 250                 # of each; may be left out
+  [[machine]]
+  name = \"old\"
+  count = 10
+  cores = 4
+  memory = \"2GiB\"
+  speed = 0.5                 # of a core; or rate = 2.0, of the machine (queensctl workers)";
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
@@ -86,6 +103,9 @@ pub(super) enum Command {
     /// Checks a certificate without a coordinator: its signature, its counts, and some of them by
     /// counting again here
     Audit(AuditOptions),
+    /// Says before a run begins what it takes on a fleet, and which machines cannot join
+    #[command(after_help = PLAN_EXAMPLE)]
+    Plan(PlanOptions),
     /// Who gets in: makes tokens, lists them, takes them back
     Token(TokenOptions),
     #[command(flatten)]
