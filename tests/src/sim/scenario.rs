@@ -204,6 +204,7 @@ impl Scenario {
 
     /// One worker that is always wrong beside two honest ones; nothing else goes wrong.
     pub fn always_wrong(seed: u64) -> Self {
+        let calm = Self::calm(seed);
         Self {
             workers: 3,
             recheck: Recheck::Auto,
@@ -212,7 +213,9 @@ impl Scenario {
                 lie_rate: 1.0,
                 ..Faults::NONE
             },
-            ..Self::calm(seed)
+            // Workers start within two minutes: none of them shall come to a run that is over.
+            ms_per_cost: 4.0 * calm.ms_per_cost,
+            ..calm
         }
     }
 
