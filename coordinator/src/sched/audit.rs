@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Scheduler,
     index::{RunIx, TaskIx},
+    leases::COPIES,
     run::Run,
     tasks::Stage,
     worker::Purpose,
@@ -69,7 +70,7 @@ impl Scheduler {
         for (task, held_by) in &run.holders {
             let in_run: BTreeSet<_> = held_by.iter().copied().collect();
             equal("holders", &in_run, &holders[task])?;
-            if held_by.len() > self.config.copies || in_run.len() != held_by.len() {
+            if held_by.len() > COPIES || in_run.len() != held_by.len() {
                 return Err(format!("task {task} is held by {held_by:?}"));
             }
         }

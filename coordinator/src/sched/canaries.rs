@@ -3,7 +3,12 @@
 
 use common::sync::SyncRequest;
 
-use super::{Scheduler, clock::Ticks, index::WorkerIx, workers::Workers};
+use super::{
+    Scheduler,
+    clock::{MAX_STEP_MS, Ticks},
+    index::WorkerIx,
+    workers::Workers,
+};
 use crate::{
     ledger::{RunState, Trust, TrustRecord},
     text::plural,
@@ -32,7 +37,7 @@ impl Scheduler {
 
     fn doubt_since(&mut self, worker: WorkerIx, unproven_ms: u64) {
         // Own time may have run ahead of the worker's by one step.
-        let reach = unproven_ms.saturating_add(self.config.max_step_ms);
+        let reach = unproven_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.ticks();
         let from_s = seconds(now.saturating_sub(reach));
         let from_unix_ms = self.clock.wall(now).0.saturating_sub(reach);

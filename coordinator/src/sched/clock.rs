@@ -5,30 +5,25 @@ use super::Millis;
 /// Milliseconds of the scheduler's own time.
 pub(super) type Ticks = u64;
 
+/// The most that own time advances from one reading to the next: a forward jump of the wall clock ends
+/// no lease that has more than this left. The scheduler is called more often than that.
+pub(super) const MAX_STEP_MS: Ticks = 60_000;
+
 /// Follows the wall clock, forwards only, in bounded steps.
 ///
 /// A host that slept, or whose clock was set, must not lose every lease at one stroke before its
 /// workers had a chance to renew them; nor may a clock set back keep leases alive for ever.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Clock {
-    max_step_ms: u64,
     last: Option<Millis>,
     ticks: Ticks,
 }
 
 impl Clock {
-    pub(super) fn new(max_step_ms: u64) -> Self {
-        Self {
-            max_step_ms,
-            last: None,
-            ticks: 0,
-        }
-    }
-
     /// Takes a reading of the wall clock.
     pub(super) fn read(&mut self, now: Millis) -> Ticks {
         if let Some(last) = self.last {
-            self.ticks += now.0.saturating_sub(last.0).min(self.max_step_ms);
+            self.ticks += now.0.saturating_sub(last.0).min(MAX_STEP_MS);
         }
         self.last = Some(now);
         self.ticks
@@ -41,7 +36,7 @@ impl Clock {
     /// Own time at a reading of the wall clock, without taking it.
     pub(super) fn at(&self, now: Millis) -> Ticks {
         let step = self.last.map_or(0, |last| now.0.saturating_sub(last.0));
-        self.ticks + step.min(self.max_step_ms)
+        self.ticks + step.min(MAX_STEP_MS)
     }
 
     /// The wall clock's reading at a moment of own time, if it runs evenly from here.

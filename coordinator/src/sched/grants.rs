@@ -22,6 +22,21 @@ pub(super) const SCAN: usize = 64;
 /// Cost a second of one thread of the reference machine: costs are its microseconds.
 const REFERENCE_SPEED: f64 = 1e6;
 
+/// The most work in one grant, in seconds of the worker at its measured speed: what a worker that
+/// vanishes takes away, and what its spool may have to hold.
+const GRANT_SECONDS: f64 = 300.0;
+
+/// The most tasks a thread of a worker whose speed is unknown, or of which no count was compared yet
+/// although another machine is there to do it: one to count and one to go on with.
+const FIRST_TASKS_PER_THREAD: usize = 2;
+
+/// The part of a run's cost, at its end, that is handed out in single tasks a thread, so that all workers
+/// finish together.
+const SINGLES_FRACTION: f64 = 0.02;
+
+/// The age from which a lease under way is worth a backup copy: an idle thread asks about once a second.
+pub(super) const BACKUP_AFTER_MS: Ticks = 10_000;
+
 /// What may still be granted in one reply.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
@@ -104,7 +119,7 @@ impl Scheduler {
         let known = self.workers.get(worker);
         let threads = known.info.threads.max(1);
         let held = known.leases.len();
-        let seconds = seconds_wanted.min(self.config.grant_seconds);
+        let seconds = seconds_wanted.min(GRANT_SECONDS);
         let room = self.config.leases_per_worker.saturating_sub(held);
         let tasks_at_most = self
             .config
@@ -116,7 +131,7 @@ impl Scheduler {
             .iter()
             .map(|grant| self.cost_of(grant.task))
             .sum();
-        let first = (self.config.first_tasks_per_thread as usize)
+        let first = FIRST_TASKS_PER_THREAD
             .saturating_mul(threads as usize)
             .saturating_sub(held);
         // What nobody has looked at yet shall not be much.
@@ -155,7 +170,7 @@ impl Scheduler {
         let tasks = &self.runs[run].tasks;
         let pending = tasks.cost(Stage::Pending) as f64;
         let idle_threads = (threads as usize).saturating_sub(known.leases.len());
-        let singles = pending < self.config.singles_fraction * tasks.cost_of_all() as f64;
+        let singles = pending < SINGLES_FRACTION * tasks.cost_of_all() as f64;
         if singles {
             return Budget {
                 tasks_at_most: budget.tasks_at_most.min(idle_threads),
@@ -241,12 +256,9 @@ impl Scheduler {
     /// last, else the one begun longest ago. A second count is no business of the machine that made
     /// the first.
     fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
-        if self.config.copies < 2 {
-            return None;
-        }
         let in_run = &self.runs[run];
         let now = self.clock.ticks();
-        let before = now.checked_sub(self.config.backup_after_ms)?;
+        let before = now.checked_sub(BACKUP_AFTER_MS)?;
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
         let [waiting, begun] = &in_run.alone;
         let suits = |&&(_, task): &&(u64, TaskIx)| {

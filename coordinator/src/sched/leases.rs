@@ -10,6 +10,7 @@ use super::{
     Scheduler,
     clock::Ticks,
     index::{LeaseKey, RunIx, TaskIx, WorkerIx},
+    parking::too_often,
     rejection::Rejection,
     run,
     tasks::Stage,
@@ -38,6 +39,17 @@ impl End {
         }
     }
 }
+
+/// How many workers may count one task at the same time: a third would only repeat what two do.
+pub(super) const COPIES: usize = 2;
+
+/// A lease granted this often without ever turning up in the worker's inventory is taken back: replies
+/// are lost, but not five in a row.
+const GRANTS_UNSEEN: u8 = 5;
+
+/// A worker that gave back leases of a run unworked this often in a row gets no more of it for the time
+/// of a lease: it cannot count it, or will not.
+pub(super) const DECLINES: u32 = 3;
 
 /// Bytes of one reply that revocations may take: with as many acknowledgements and grants as a reply
 /// may hold they fit a message. The worker names what it still holds in its next call, and is told
@@ -228,7 +240,7 @@ impl Scheduler {
         if in_run.holders.contains_key(&task) || in_run.tasks.stage(task) != Stage::Leased {
             return;
         }
-        if end == End::Failed && self.config.too_often(in_run.failed(task)) {
+        if end == End::Failed && too_often(in_run.failed(task)) {
             in_run.park(task, self.clock.ticks());
             self.changes.push_back(Change::Parked {
                 run: run_id,
@@ -303,7 +315,7 @@ impl Scheduler {
                 && !lease.seen
                 && !lease.spoilt
                 && !restarted
-                && lease.grants < self.config.grants_unseen
+                && lease.grants < GRANTS_UNSEEN
                 && reply.grants.len() < self.config.grants_per_sync
                 && self.runs[key.0].grants();
             if send_again {
@@ -319,17 +331,14 @@ impl Scheduler {
             } else {
                 End::Released
             };
-            let unworked = lease.seen || lease.grants >= self.config.grants_unseen;
+            let unworked = lease.seen || lease.grants >= GRANTS_UNSEEN;
             if end == End::Released && unworked && !request.draining && !given_back.contains(&key.0)
             {
                 given_back.push(key.0);
             }
             self.end_lease(worker, key, end);
         }
-        let (now, limits) = (
-            self.clock.ticks(),
-            (self.config.declines, self.config.lease_ms),
-        );
+        let (now, limits) = (self.clock.ticks(), (DECLINES, self.config.lease_ms));
         for run in given_back {
             self.workers.get_mut(worker).decline(run, now, limits);
         }
@@ -419,7 +428,7 @@ impl Scheduler {
         let copies = in_run.holders.get(&task).map_or(0, Vec::len);
         match in_run.tasks.stage(task) {
             Stage::Pending => {}
-            Stage::Leased if held.started && copies < self.config.copies => {}
+            Stage::Leased if held.started && copies < COPIES => {}
             Stage::Leased => return Err(Rejection::LeasedElsewhere),
             Stage::Done => return Err(Rejection::Counted),
             Stage::Parked if held.started => self.let_out(run, task),

@@ -56,7 +56,7 @@ pub use map::{MapCell, TaskMap, TaskView};
 pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
 
 use self::{
-    clock::{Clock, Jitter, Ticks},
+    clock::{Clock, Jitter, MAX_STEP_MS, Ticks},
     index::{RunIx, TaskIx, WorkerIx},
     run::Run,
     tasks::{Done, How, Stage},
@@ -146,7 +146,7 @@ impl Scheduler {
     /// A scheduler without runs; `seed` varies the times between syncs.
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
-            clock: Clock::new(config.max_step_ms),
+            clock: Clock::default(),
             config,
             jitter: Jitter(seed),
             runs: Vec::new(),
@@ -601,7 +601,7 @@ impl Scheduler {
             .into_iter()
             .chain(trial)
             .min()?;
-        let step = self.clock.ticks() + self.config.max_step_ms;
+        let step = self.clock.ticks() + MAX_STEP_MS;
         Some(self.clock.wall(first.min(step)))
     }
 

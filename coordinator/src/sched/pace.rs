@@ -11,25 +11,24 @@ use super::{
 };
 use crate::ledger::RunState;
 
+/// Regular syncs that the coordinator wants to serve in a second, all workers together: far fewer than it
+/// can, since results come with them.
+const SYNCS_PER_SECOND: u64 = 50;
+
 /// Short syncs are allowed this much more often than regular ones, all workers together.
 const SHORT_SYNCS: u64 = 20;
 
 impl Scheduler {
     /// The regular time between two syncs of a worker.
     pub(super) fn regular_sync_ms(&self) -> Ticks {
-        let spread = self.workers.live() as u64 * 1_000 / self.config.syncs_per_second.max(1);
+        let spread = self.workers.live() as u64 * 1_000 / SYNCS_PER_SECOND;
         self.config.sync_floor_ms.max(spread)
     }
 
     /// The next sync of a worker, before jitter.
     fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
         let regular = self.regular_sync_ms();
-        let spread = self.workers.live() as u64 * 1_000
-            / self
-                .config
-                .syncs_per_second
-                .saturating_mul(SHORT_SYNCS)
-                .max(1);
+        let spread = self.workers.live() as u64 * 1_000 / (SYNCS_PER_SECOND * SHORT_SYNCS);
         let shortest = self.config.least_sync_ms.max(spread).min(regular);
         let dry = self.config.dry_sync_ms.max(spread).min(regular);
         let known = self.workers.get(worker);

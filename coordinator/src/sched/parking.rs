@@ -7,13 +7,28 @@
 
 use std::collections::BTreeSet;
 
-use super::{clock::Ticks, index::TaskIx};
+use super::{
+    clock::Ticks,
+    index::{TaskIx, WorkerIx},
+};
 
 /// From the first task set aside to its trial.
 const FIRST_TRIAL_MS: Ticks = 60_000;
 
 /// Between two trials at most.
 const LAST_TRIAL_MS: Ticks = 3_600_000;
+
+/// A task on which this many distinct workers failed is parked: so many that are all at fault are seldom.
+const WORKERS_FAILED: usize = 5;
+
+/// A task that failed this often is parked, whoever failed: in a small cluster it is the same ones again.
+const ATTEMPTS_FAILED: usize = 20;
+
+/// Whether attempts by these workers, one entry an attempt, are enough to park a task.
+pub(super) fn too_often(failed: &[WorkerIx]) -> bool {
+    let distinct: BTreeSet<_> = failed.iter().collect();
+    distinct.len() >= WORKERS_FAILED || failed.len() >= ATTEMPTS_FAILED
+}
 
 /// The parked tasks of one run.
 #[derive(Debug, Default)]

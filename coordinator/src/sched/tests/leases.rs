@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
+use super::{
+    super::{grants::BACKUP_AFTER_MS, leases::DECLINES},
+    *,
+};
 
 fn leases(grants: &[Grant]) -> BTreeSet<(TaskId, Epoch)> {
     let leases = grants.iter().map(|grant| (grant.task.task, grant.epoch));
@@ -284,7 +287,7 @@ fn a_task_whose_copy_is_given_back_stays_with_its_other_holder() {
         now += 1_000;
         assert!(now < 1_000_000, "{:?}", numbers(&scheduler));
     }
-    now += Config::default().backup_after_ms;
+    now += BACKUP_AFTER_MS;
     slow.sync(&mut scheduler, now);
     quick.sync(&mut scheduler, now);
     assert_eq!(tasks_of(&quick), last, "a backup copy");
@@ -424,7 +427,7 @@ fn tasks_given_back_together_are_one_refusal() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
     worker.info.threads = 4;
-    let most = Config::default().declines;
+    let most = DECLINES;
     for time in 1..=u64::from(most) {
         let now = time * 10_000;
         worker.sync(&mut scheduler, now);
@@ -445,7 +448,7 @@ fn a_worker_that_drains_refuses_nothing() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
     worker.info.threads = 4;
-    for time in 1..=2 * u64::from(Config::default().declines) {
+    for time in 1..=2 * u64::from(DECLINES) {
         let now = time * 10_000;
         worker.sync(&mut scheduler, now);
         assert!(!worker.held.is_empty(), "time {time}");
