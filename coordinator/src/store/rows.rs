@@ -89,7 +89,7 @@ pub(crate) fn guarded<T, E: From<BadRows>>(work: impl FnOnce() -> Result<T, E>) 
     let outer = GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(outer);
-    done.unwrap_or_else(|_| Err(BadRows::Wrong("sled panicked on reading it".to_owned()).into()))
+    done.unwrap_or_else(|_| Err(BadRows::Wrong("sled cannot read it".to_owned()).into()))
 }
 
 impl Rows {
