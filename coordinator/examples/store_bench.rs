@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p coordinator --example store_bench -- [TASKS [DIR]]`
 //! fills a run of about TASKS tasks (1,000,000) in a new directory under DIR (the system's
-//! temporary one; it must be on a disk, not in memory) and prints a table.
+//! temporary one; it must be on a disk, not in memory) and prints a table. With feature `postgres`,
+//! `… -- postgres://… [TASKS]` does the same in an empty database.
 
 use std::{
     error::Error,
@@ -39,6 +40,10 @@ fn main() -> Outcome<()> {
         ["load", dir] => load(Path::new(dir)),
         [] => compare(1_000_000, &std::env::temp_dir()),
         [tasks] => compare(tasks.parse()?, &std::env::temp_dir()),
+        #[cfg(feature = "postgres")]
+        [url] if url.starts_with("postgres://") => database(url, 1_000_000),
+        #[cfg(feature = "postgres")]
+        [url, tasks] if url.starts_with("postgres://") => database(url, tasks.parse()?),
         [tasks, dir] => compare(tasks.parse()?, Path::new(dir)),
         _ => Err("usage: store_bench [TASKS [DIR]]".into()),
     }
@@ -80,6 +85,56 @@ fn rates(dir: &Path) -> Outcome<()> {
     println!(
         "| (bare write of 48 kB + fdatasync) | 300 | | {:.2} |\n",
         sync.as_secs_f64() * 1e3
+    );
+    Ok(())
+}
+
+#[cfg(feature = "postgres")]
+fn database(url: &str, tasks: u64) -> Outcome<()> {
+    use coordinator::store::PgStore;
+
+    let open = || {
+        PgStore::open(url, "store_bench", &mut |_| {
+            println!("waiting for a leader")
+        })
+    };
+    let plan = plan_of(tasks)?;
+    let mut store = open()?;
+    store.create(&manifest(&plan))?;
+    // One task is left open: the counts are invented, and a complete run's total is checked.
+    let order: Vec<_> = plan.handing_out_order().skip(1).collect();
+    let mut rest = order.as_slice();
+    println!("| records in one apply | applies | durable records/s | ms/apply |");
+    println!("|---:|---:|---:|---:|");
+    for (group, applies) in [(1, 500), (16, 500), (GROUP, 300), (GROUP, usize::MAX)] {
+        let (tasks, after) = rest.split_at(rest.len().min(group.saturating_mul(applies)));
+        rest = after;
+        let applies = tasks.len().div_ceil(group);
+        let start = Instant::now();
+        for tasks in tasks.chunks(group) {
+            let group: Vec<_> = tasks.iter().map(|task| accepted(&plan, *task)).collect();
+            store.apply(&group)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "| {group} | {applies} | {:.0} | {:.2} |",
+            tasks.len() as f64 / seconds,
+            1e3 * seconds / applies as f64
+        );
+    }
+    drop(store);
+    let start = Instant::now();
+    let store = open()?;
+    let opened = start.elapsed().as_secs_f64();
+    let mut done = 0u64;
+    let start = Instant::now();
+    store.scan(RUN, &mut |row| {
+        done += u64::from(matches!(row.state, TaskState::Done { .. }));
+    })?;
+    println!(
+        "{done} tasks done; open {opened:.2} s, scan {:.2} s, peak memory {} MB",
+        start.elapsed().as_secs_f64(),
+        peak_memory()? >> 20
     );
     Ok(())
 }

@@ -62,6 +62,11 @@ pub async fn main(options: Options) -> Exit {
         Ok(kernel) => kernel,
         Err(bad) => return usage(&bad),
     };
+    if let Some(url) = &options.store
+        && let Err(bad) = url.reveal(std::env::args())
+    {
+        return usage(&bad);
+    }
     let listen = match Listen::choose(&options).await {
         Ok(listen) => listen,
         Err(bad) => return usage(&bad),

@@ -2,12 +2,14 @@
 
 mod certify;
 mod client;
+mod copy;
 mod dashboard;
 mod fleet;
 mod museum;
 mod name;
 mod options;
 mod output;
+mod place;
 mod plan;
 mod runs;
 mod status;
@@ -31,6 +33,7 @@ pub async fn main(options: Options) -> Exit {
     let done = match options.command {
         // These compute on this thread: Ctrl-C has to end them without being asked for.
         Command::Verify(options) => verify::verify(&options),
+        Command::Copy(options) => copy::copy(&options),
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
         Command::Museum(command) => museum::main(&command),
@@ -66,6 +69,7 @@ async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
         Command::Delete(run) => runs::delete(to, &run).await,
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
+        Command::Copy(options) => copy::copy(&options),
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
         Command::Plan(options) => plan::plan(&options),

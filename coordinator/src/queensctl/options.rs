@@ -7,6 +7,7 @@ use worker::environment::{self, Needs};
 use super::{
     certify::{AuditOptions, CertifyOptions},
     client::Connection,
+    copy::CopyOptions,
     dashboard::DashboardOptions,
     museum::MuseumCommand,
     plan::PlanOptions,
@@ -96,8 +97,10 @@ pub(super) enum Command {
     Delete(ControlOptions),
     /// Prints every accepted result of a run as it stands in the journal, one JSON object a line
     Export(ExportOptions),
-    /// Checks a data directory, without a coordinator: every line, every sum, every total
+    /// Checks a data directory or a database, without a coordinator: every line, every sum, every total
     Verify(VerifyOptions),
+    /// Moves all runs, with keys, tokens and secrets, from a data directory into a database or back
+    Copy(CopyOptions),
     /// Writes a signed certificate of a whole run: what was counted, by whom, and what was checked
     Certify(CertifyOptions),
     /// Checks a certificate without a coordinator: its signature, its counts, and some of them by

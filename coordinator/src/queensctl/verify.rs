@@ -1,11 +1,14 @@
 //! `queensctl verify`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Args;
 
-use super::output::print;
+use super::{
+    output::print,
+    place::{Place, database},
+};
 use crate::{
     exit::Exit,
     store::{self, RunState, StoreError, VerifyError},
@@ -15,12 +18,18 @@ use crate::{
 /// Options of `verify`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct VerifyOptions {
-    /// The data directory, as the coordinator names it when it starts
-    dir: PathBuf,
+    /// The data directory, as the coordinator names it when it starts; or the database, as the
+    /// coordinator's --store
+    #[arg(value_name = "DIR|URL|@FILE")]
+    place: Place,
 }
 
 pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
-    match store::verify(&options.dir) {
+    let verified = match &options.place {
+        Place::Directory(dir) => store::verify(dir),
+        Place::Database(url) => database::verify(url)?,
+    };
+    match verified {
         Ok(report) => {
             print(&report.to_string())?;
             let mut runs = report.runs.iter();

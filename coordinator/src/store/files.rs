@@ -72,7 +72,7 @@ impl Layout {
         self.dir.join("trust.jsonl")
     }
 
-    fn term(&self) -> PathBuf {
+    pub(crate) fn term(&self) -> PathBuf {
         self.dir.join("term.json")
     }
 
@@ -82,16 +82,20 @@ impl Layout {
 
     /// Begins a new term, higher than all before, durably.
     pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
-        let path = self.term();
-        let last = match descriptors::open(|| fs::read_to_string(&path)) {
-            Ok(text) => manifest::decode_term(text.trim_end())
-                .map_err(|what| StoreError::damaged(&path, None, what))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            Err(error) => return Err(failed("read", &path)(error)),
-        };
-        let term = last + 1;
-        write_durably(&path, &manifest::encode_term(term))?;
+        let term = self.kept_term()? + 1;
+        write_durably(&self.term(), &manifest::encode_term(term))?;
         Ok(term)
+    }
+
+    /// The last term that was begun; 0 if none was.
+    pub(crate) fn kept_term(&self) -> Result<u64, StoreError> {
+        let path = self.term();
+        match descriptors::open(|| fs::read_to_string(&path)) {
+            Ok(text) => manifest::decode_term(text.trim_end())
+                .map_err(|what| StoreError::damaged(&path, None, what)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(failed("read", &path)(error)),
+        }
     }
 
     /// The directory's secret; drawn when it is asked for first.
@@ -364,6 +368,28 @@ impl Replacement {
         fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
         sync_parent(&self.path)
     }
+}
+
+/// Writes a file, with its folder, that nobody but this user may read, byte for byte.
+#[cfg(feature = "postgres")]
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), StoreError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(failed("create", dir))?;
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    descriptors::open(|| options.open(path))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .map_err(failed("write", path))?;
+    sync_parent(path)
 }
 
 /// Bytes that no log and no error may show.

@@ -39,7 +39,9 @@ pub use disk::DiskStore;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{Leader, PgStore, PgVault};
+pub use postgres::{
+    Leader, PgStore, PgVault, copy_to_database, copy_to_directory, verify_database,
+};
 pub use verify::{
     Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
     verify, verify_run,

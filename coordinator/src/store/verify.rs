@@ -148,30 +148,46 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
         return Err(VerifyError::NotOurs(dir.to_owned()));
     }
     let reading = Lock::shared(&layout)?;
-    let live = matches!(reading, Reading::WhileWritten);
-    let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
-    let trust = TrustLog::read_only(&layout.trust())?;
+    let kept = Overall {
+        live: matches!(reading, Reading::WhileWritten),
+        draw: layout.kept_secret()?.map(|secret| Draw::new(secret.0)),
+        trust: TrustLog::read_only(&layout.trust())?,
+    };
+    let runs = recover::find_runs(&layout)?.into_iter().map(|found| {
+        let recheck = kept_recheck(&found.files, found.manifest.run)?;
+        Ok((found, recheck))
+    });
+    verify_all(dir.to_owned(), runs, &kept)
+}
+
+/// What is kept beside the runs, and whether they are being written.
+pub(super) struct Overall {
+    pub(super) live: bool,
+    pub(super) draw: Option<Draw>,
+    pub(super) trust: Vec<TrustRecord>,
+}
+
+/// Rechecks runs, each given with how much of it is counted twice.
+pub(super) fn verify_all<S: Source>(
+    dir: PathBuf,
+    found: impl Iterator<Item = Result<(FoundRun<S>, Option<Recheck>), StoreError>>,
+    kept: &Overall,
+) -> Result<VerifyReport, VerifyError> {
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
-    for found in recover::find_runs(&layout)? {
-        let mut audit = Audit::new(
-            &found,
-            draw.clone(),
-            kept_recheck(&found.files, found.manifest.run)?,
-        )?;
+    for found in found {
+        let (found, recheck) = found?;
+        let mut audit = Audit::new(&found, kept.draw.clone(), recheck)?;
         audit.read(&mut |_, _| {})?;
         runs.push(RunReport {
-            live,
-            ..audit.report(&trust)
+            live: kept.live,
+            ..audit.report(&kept.trust)
         });
         flaws.append(&mut audit.flaws);
     }
-    drop(reading);
-    if flaws.is_empty() {
-        let dir = dir.to_owned();
-        Ok(VerifyReport { dir, runs })
-    } else {
-        Err(VerifyError::Flawed(flaws))
+    match flaws.is_empty() {
+        true => Ok(VerifyReport { dir, runs }),
+        false => Err(VerifyError::Flawed(flaws)),
     }
 }
 

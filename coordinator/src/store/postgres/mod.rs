@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod conformance;
+mod copy;
 mod lead;
 mod link;
 mod pages;
@@ -34,8 +35,11 @@ use common::{
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
-pub use self::lead::Leader;
 pub(super) use self::pages::Table;
+pub use self::{
+    copy::{copy_to_database, copy_to_directory},
+    lead::Leader,
+};
 use self::{
     lead::{Begun, Heart},
     link::{FIRST_PATIENCE, Link, PATIENCE, Server, Step},
@@ -53,9 +57,10 @@ use super::{
     segments::Seal,
     stage::{self, Known, Staged},
     trust::TrustChain,
+    verify::{Overall, VerifyError, VerifyReport, verify_all},
 };
 use crate::ledger::{
-    Elapsed,
+    Draw, Elapsed,
     fold::{self, Row},
 };
 
@@ -120,7 +125,7 @@ impl PgStore {
             secret: vault.secret("secret")?,
             poison: None,
         };
-        store.trust = store.read_trust()?;
+        store.trust = read_trust(&store.link)?;
         for (found, kept) in find_runs(&store.link)? {
             store.restore(found, kept)?;
         }
@@ -144,21 +149,6 @@ impl PgStore {
             link: Shared::new(Link::new(server, FIRST_PATIENCE)?),
             term: self.term,
         })
-    }
-
-    fn read_trust(&self) -> Result<TrustChain, StoreError> {
-        let mut chain = TrustChain::new();
-        for (number, line) in (1..).zip(trust_lines(&self.link)?) {
-            chain
-                .take(&line, number)
-                .map_err(|what| StoreError::Damaged {
-                    path: format!("{}, table queens.trust", self.link.place()).into(),
-                    line: Some(number),
-                    what,
-                    remedy: "restore it from a backup".to_owned(),
-                })?;
-        }
-        Ok(chain)
     }
 
     /// Reads and checks one run; its rows are made anew where they are at odds with its journal.
@@ -384,10 +374,7 @@ impl PgStore {
             let numbers: Vec<_> = (signed(self.trust.records().len() as u64) + 1..)
                 .take(texts.len())
                 .collect();
-            steps.push(Step::new(
-                "INSERT INTO queens.trust (seq, line) SELECT * FROM unnest($1::bigint[], $2::text[])",
-                vec![Box::new(numbers), Box::new(texts)],
-            ));
+            steps.push(put_trust(numbers, texts));
             kept.trust = Some(longer);
         }
         for (run, recheck) in &staged.rechecks {
@@ -477,6 +464,13 @@ fn put_rows<'a>(all: impl Iterator<Item = (RunId, TaskId, &'a Row)>) -> Step {
     )
 }
 
+fn put_trust(numbers: Vec<i64>, lines: Vec<String>) -> Step {
+    Step::new(
+        "INSERT INTO queens.trust (seq, line) SELECT * FROM unnest($1::bigint[], $2::text[])",
+        vec![Box::new(numbers), Box::new(lines)],
+    )
+}
+
 /// What else is kept of a run, besides what its journal is checked with.
 struct KeptRun {
     recheck: Option<super::Recheck>,
@@ -534,13 +528,59 @@ fn find_runs(link: &Shared) -> Result<Vec<(FoundRun<Table>, KeptRun)>, StoreErro
     Ok(all)
 }
 
-fn trust_lines(link: &Shared) -> Result<Vec<String>, StoreError> {
+fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
     const SQL: &str = "SELECT line FROM queens.trust ORDER BY seq";
     let rows = link
         .lock()
         .call(async |session| session.query(SQL, &[]).await)?
         .unwrap_or_default();
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+    let mut chain = TrustChain::new();
+    for (number, row) in (1..).zip(&rows) {
+        chain
+            .take(row.get(0), number)
+            .map_err(|what| StoreError::Damaged {
+                path: format!("{}, table queens.trust", link.place()).into(),
+                line: Some(number),
+                what,
+                remedy: "restore it from a backup".to_owned(),
+            })?;
+    }
+    Ok(chain)
+}
+
+/// Rechecks every line of every journal in a database, as [`super::verify()`] does in a directory;
+/// reads only, also while a coordinator writes.
+pub fn verify_database(url: &str) -> Result<VerifyReport, VerifyError> {
+    const SQL: &str = "SELECT leads, (SELECT version FROM queens.schema_version), \
+         (SELECT content FROM queens.kept WHERE name = 'secret') FROM queens.leader";
+    let link = Shared::new(Link::new(Server::of(url)?, FIRST_PATIENCE)?);
+    let place = link.place().to_owned();
+    let row = link
+        .lock()
+        .call(async |session| session.query(SQL, &[]).await);
+    let row = row?.and_then(|mut rows| rows.pop()).ok_or_else(|| {
+        let what = "its table queens.leader is empty".to_owned();
+        link.lock().server.failed(what, "restore it from a backup")
+    })?;
+    let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);
+    if version != ours {
+        let what = format!("its tables have version {version}, this program knows {ours}");
+        let advice = "use the release that made them, or start a coordinator of this one on it";
+        return Err(link.lock().server.failed(what, advice).into());
+    }
+    let secret: Option<String> = row.get(2);
+    let secret = secret
+        .map(|text| Secret::decode(text.trim_end()))
+        .transpose()
+        .map_err(|what| StoreError::damaged(format!("{place}, secret").as_ref(), None, what))?;
+    let kept = Overall {
+        live: row.get(0),
+        draw: secret.map(|secret| Draw::new(secret.0)),
+        trust: read_trust(&link)?.records().to_vec(),
+    };
+    let runs = find_runs(&link)?;
+    let runs = runs.into_iter().map(|(found, kept)| (found, kept.recheck));
+    verify_all(place.into(), runs.map(Ok), &kept)
 }
 
 /// Brings the tables up to date: makes the migrations of `list` that were not made. With a term, as
