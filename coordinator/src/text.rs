@@ -6,10 +6,13 @@ use std::{
 };
 
 use common::method::Layout;
+use worker::terminal::aside;
 
 /// Writes lines to stderr. Nobody may be listening there any more, which is no reason to end.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    aside(|| {
+        let _ = writeln!(io::stderr(), "{text}");
+    });
 }
 
 /// "1 task", "2 tasks", "1,683 tasks".
@@ -90,18 +93,30 @@ pub(crate) fn stdout_width() -> Option<usize> {
 /// `text` after a label, its lines broken at spaces within [`WIDTH`] and indented under its first.
 pub(crate) fn labelled(label: &str, text: &str) -> String {
     const INDENT: usize = 11;
-    let mut lines = format!("{label:<INDENT$}");
-    let mut column = INDENT;
+    let lines = wrapped(text, WIDTH - INDENT);
+    format!(
+        "{label:<INDENT$}{}",
+        lines.join(&format!("\n{:INDENT$}", ""))
+    )
+}
+
+/// The lines of `text`, broken at spaces within `width`; a word that is longer stays whole.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut column = 0;
     for (place, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
-        if place > 0 && column + 1 + length > WIDTH {
-            write!(lines, "\n{:INDENT$}", "").expect("writing to a string cannot fail");
-            column = INDENT;
-        } else if place > 0 {
-            lines.push(' ');
+        let line = lines.last_mut().expect("there is always one");
+        if place > 0 && column + 1 + length > width {
+            lines.push(word.to_owned());
+            column = length;
+            continue;
+        }
+        if place > 0 {
+            line.push(' ');
             column += 1;
         }
-        lines.push_str(word);
+        line.push_str(word);
         column += length;
     }
     lines
@@ -179,7 +194,7 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usiz
 
 /// At most `most` characters: what is left out of the middle is marked, for numbered names differ at
 /// their ends.
-fn shortened(text: &str, most: usize) -> String {
+pub(crate) fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
         return text.to_owned();

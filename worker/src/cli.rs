@@ -17,6 +17,7 @@ use worker::{
     config::{Threads, TimeLimit, duration, time_limit},
     environment::{self, Needs},
     memory::MemorySize,
+    terminal::Manner,
 };
 
 /// How the program ends, for `--help`.
@@ -36,6 +37,8 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) serve: Serve,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
 }
 
 const NEEDS: [Needs; 3] = [

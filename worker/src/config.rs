@@ -14,9 +14,10 @@ use common::{
     run::WorkerId,
 };
 use proto::door::{BadJoin, BadTlsFile, Certified, Identity, JoinString, TrustedCa, Way};
+use tokio::sync::watch;
 use tonic::transport::Uri;
 
-use crate::memory::MemorySize;
+use crate::{glance::Glance, memory::MemorySize};
 
 /// Everything that [`crate::run`] needs to know.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct WorkerConfig {
     /// A worker that has counted ends once every run is over and it has had nothing to do for so
     /// long; `None`: it waits for ever.
     pub idle_timeout: Option<Duration>,
+    /// Who is told now and then what the worker is doing.
+    pub glances: Option<watch::Sender<Option<Glance>>>,
 }
 
 /// Too little memory to count with.
@@ -131,6 +134,7 @@ impl WorkerConfig {
             id: None,
             drain_limit: DRAIN_LIMIT,
             idle_timeout: None,
+            glances: None,
         }
     }
 

@@ -38,6 +38,23 @@ pub struct CountConfig {
     pub crews: Crews,
 }
 
+impl CountConfig {
+    /// What is to be counted, in the order in which it is.
+    fn tasks(&self) -> Vec<TaskId> {
+        match &self.sample {
+            Some(sample) => sample.tasks().collect(),
+            None => self.plan.handing_out_order().collect(),
+        }
+    }
+
+    /// All the work, in estimated microseconds of one core of the reference machine.
+    pub fn cost(&self) -> u64 {
+        let costs = self.tasks().into_iter();
+        let costs = costs.map(|task| self.plan.task_cost(task));
+        costs.fold(0, u64::saturating_add)
+    }
+}
+
 /// What was counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
@@ -103,13 +120,8 @@ pub fn count(
     report: &mut dyn FnMut(f64),
 ) -> Result<Counted, CountFailure> {
     let plan = &config.plan;
-    let tasks: Vec<TaskId> = match &config.sample {
-        Some(sample) => sample.tasks().collect(),
-        None => plan.handing_out_order().collect(),
-    };
-    let cost = tasks
-        .iter()
-        .fold(0u64, |sum, &task| sum.saturating_add(plan.task_cost(task)));
+    let tasks = config.tasks();
+    let cost = config.cost();
     let progress = Progress {
         cost_done: AtomicU64::new(0),
         stop,

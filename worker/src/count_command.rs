@@ -24,6 +24,7 @@ use tokio::runtime;
 use worker::{
     config::{TooLittleMemory, crews, machine},
     count::{CountConfig, Counted, count},
+    terminal::note,
 };
 
 use crate::{
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: &Count) -> ExitCode {
         Ok(config) => config,
         Err(bad) => return fail(USAGE, bad),
     };
-    let mut progress = Progress::start();
+    let mut progress = Progress::start(Some(config.cost() as f64 / 1e6));
     let counted = count(&config, &stop_flag(), &mut |part| progress.show(part));
     progress.finish();
     match counted {
@@ -79,10 +80,10 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
     })?;
     let crews = crews(&plan, memory, threads, arguments.resources.crews)?;
     if let Some(why) = why {
-        tell(&why);
+        note(&why);
     }
     if crews.number() < machine.threads.get() {
-        tell(&format!("{threads} threads, {memory}: {crews}"));
+        note(&format!("{threads} threads, {memory}: {crews}"));
     }
     let sample = arguments
         .sample
@@ -192,7 +193,7 @@ fn finish(arguments: &Count, config: &CountConfig, counted: &Counted) -> ExitCod
         return ExitCode::from(INTERRUPTED);
     }
     if let Some(advice) = counted.estimate.and_then(|e| advice(arguments, e)) {
-        tell(&advice);
+        note(&advice);
     }
     let known = known_counts(arguments.n).map(|known| known.all());
     match known {

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Estimate) -> ExitCode {
     };
     let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
     let mut random_below = |below| random.random_range(0..below);
-    let mut progress = Progress::start();
+    let mut progress = Progress::start(None);
     let mut show = |part| progress.show(part);
     let what = &prepared.measurement;
     let measured = measure(what, &mut random_below, &stop_flag(), &mut show);

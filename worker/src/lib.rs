@@ -18,6 +18,7 @@ mod cpu;
 mod documents;
 pub mod environment;
 pub mod estimate;
+mod glance;
 mod host;
 mod link;
 pub mod machine;
@@ -25,6 +26,7 @@ pub mod memory;
 mod pool;
 mod spool;
 mod summary;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 
@@ -36,6 +38,7 @@ use common::{
 };
 use tokio::sync::mpsc::unbounded_channel;
 
+pub use glance::Glance;
 pub use spool::SpoolError;
 #[doc(hidden)]
 pub use spool::foreign;
@@ -158,7 +161,8 @@ pub async fn run(
         (pool, events),
         spool,
         rand::random,
-    );
+    )
+    .watched(config.glances);
     let End {
         ended,
         summary,

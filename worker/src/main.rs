@@ -21,12 +21,17 @@ const INTERRUPTED: u8 = 130;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let Cli { command, serve } = Cli::read();
+    let Cli {
+        command,
+        serve,
+        manner,
+    } = Cli::read();
+    manner.keep();
     match command {
         Some(Command::Count(arguments)) => count_command::run(&arguments),
         Some(Command::Estimate(arguments)) => estimate_command::run(&arguments),
         Some(Command::Kernels) => kernels(),
-        None => serve_command::run(&serve),
+        None => serve_command::run(&serve, manner),
     }
 }
 

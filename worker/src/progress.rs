@@ -2,15 +2,13 @@
 //! elsewhere.
 
 use std::{
-    io::{self, IsTerminal},
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-
-use crate::say::tell;
+use indicatif::HumanDuration;
+use worker::terminal::{Drawn, note};
 
 /// A step that takes longer says what it is.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,7 +22,7 @@ pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
         let (working, done) = channel::<()>();
         scope.spawn(move || {
             if done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                tell(&format!("{what} …"));
+                note(&format!("{what} …"));
             }
         });
         let result = work();
@@ -34,45 +32,61 @@ pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
 }
 
 /// How far a count is.
-pub(crate) enum Progress {
-    Bar(ProgressBar),
-    Lines(Lines),
+pub(crate) struct Progress {
+    drawn: Option<Drawn>,
+    lines: Lines,
+    /// All there is to do, in seconds of one core of the reference machine, where that is known.
+    core_seconds: Option<f64>,
 }
 
 impl Progress {
-    pub(crate) fn start() -> Self {
-        if !io::stderr().is_terminal() {
-            return Self::Lines(Lines::start(Instant::now()));
+    /// Of work of so many seconds of one core of the reference machine.
+    pub(crate) fn start(core_seconds: Option<f64>) -> Self {
+        Self {
+            drawn: Drawn::bar(),
+            lines: Lines::start(Instant::now()),
+            core_seconds,
         }
-        let style =
-            ProgressStyle::with_template("{wide_bar} {percent_precise} % {elapsed} ({eta} left)");
-        let bar = ProgressBar::new(1000);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self::Bar(bar)
     }
 
     /// `part`, 0 to 1, of the cost is done.
     pub(crate) fn show(&mut self, part: f64) {
-        match self {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "0 to 1000"
-            )]
-            Self::Bar(bar) => bar.set_position((part * 1000.0) as u64),
-            Self::Lines(lines) => {
-                if let Some(line) = lines.line(part, Instant::now()) {
-                    tell(&line);
+        let now = Instant::now();
+        match &self.drawn {
+            Some(drawn) => drawn.show(part, self.words(part, now)),
+            None => {
+                if let Some(line) = self.lines.line(part, now) {
+                    note(&line);
                 }
             }
         }
     }
 
-    pub(crate) fn finish(self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
-        }
+    /// How fast, and for how long still.
+    fn words(&self, part: f64, now: Instant) -> String {
+        let so_far = now - self.lines.started;
+        let Some(left) = left(part, so_far) else {
+            return "begun".to_owned();
+        };
+        let speed = self.core_seconds.map(|all| {
+            let cores = part * all / so_far.as_secs_f64().max(1e-3);
+            format!("at {cores:.2} reference cores, ")
+        });
+        format!("{}{left} left", speed.unwrap_or_default())
     }
+
+    /// Clears what was drawn.
+    pub(crate) fn finish(self) {
+        drop(self.drawn);
+    }
+}
+
+/// How long the rest takes at the speed so far.
+fn left(part: f64, so_far: Duration) -> Option<HumanDuration> {
+    (part > 0.0).then(|| {
+        let left = so_far.as_secs_f64() * (1.0 - part) / part;
+        HumanDuration(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
+    })
 }
 
 /// Lines at growing intervals.
@@ -100,10 +114,8 @@ impl Lines {
         self.next = now + self.every;
         let so_far = now - self.started;
         let mut line = format!("{:.1} % after {}", part * 100.0, HumanDuration(so_far));
-        if part > 0.0 {
-            let left = so_far.as_secs_f64() * (1.0 - part) / part;
-            let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
-            line.push_str(&format!(", about {} left", HumanDuration(left)));
+        if let Some(left) = left(part, so_far) {
+            line.push_str(&format!(", about {left} left"));
         }
         Some(line)
     }
@@ -112,6 +124,18 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_tell_speed_and_time_left() {
+        let progress = Progress {
+            drawn: None,
+            lines: Lines::start(Instant::now()),
+            core_seconds: Some(400.0),
+        };
+        let at = |part| progress.words(part, progress.lines.started + Duration::from_secs(50));
+        assert_eq!(at(0.0), "begun");
+        assert_eq!(at(0.25), "at 2.00 reference cores, 3 minutes left");
+    }
 
     #[test]
     fn lines_come_at_growing_intervals() {

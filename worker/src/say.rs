@@ -6,6 +6,8 @@ use std::{
     process::ExitCode,
 };
 
+use worker::terminal::aside;
+
 /// Output that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to standard output: {0}")]
@@ -22,7 +24,9 @@ pub(crate) fn print(line: &str) -> Result<(), Unwritten> {
 
 /// Says a line on standard error, as far as anybody can hear.
 pub(crate) fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    aside(|| {
+        let _ = writeln!(io::stderr(), "{line}");
+    });
 }
 
 /// Says in one line what is wrong, and how the program ends.

@@ -7,9 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal as Stream, SignalKind, signal},
+    sync::watch,
+};
 use tracing_subscriber::EnvFilter;
-use worker::config::{Address, BadAddress, SpoolChoice, TlsFiles, WorkerConfig, join_string};
+use worker::{
+    Glance,
+    config::{Address, BadAddress, SpoolChoice, TlsFiles, WorkerConfig, join_string},
+    terminal::{Drawn, LogWriter, Manner},
+};
 
 use crate::{
     INTERRUPTED, USAGE,
@@ -17,32 +24,37 @@ use crate::{
     say::{fail, tell},
 };
 
-pub(crate) fn run(arguments: &Serve) -> ExitCode {
-    let config = match config(arguments) {
+pub(crate) fn run(arguments: &Serve, manner: Manner) -> ExitCode {
+    let mut config = match config(arguments) {
         Ok(config) => config,
         Err(error) => return fail(USAGE, error),
     };
-    start_log();
+    start_log(manner);
     if config.coordinator.is_open_to_others() {
         tracing::warn!(
             "--insecure: whoever is between here and {} reads and changes what is said",
             config.coordinator
         );
     }
-    match serve(config, arguments.drain_after) {
+    let line = Drawn::words().map(|line| {
+        let (told, glances) = watch::channel(None);
+        config.glances = Some(told);
+        (line, glances)
+    });
+    match serve(config, arguments.drain_after, line) {
         Ok(code) => code,
         Err(error) => fail(1, error),
     }
 }
 
 /// Log lines on standard error, whose loss is no error.
-fn start_log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+fn start_log(manner: Manner) {
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(manner.log_level()));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal() && !no_color)
-        .with_writer(io::stderr)
+        .with_ansi(manner.colours(io::stderr().is_terminal()))
+        .with_writer(LogWriter)
         .with_target(false)
         .log_internal_errors(false)
         .init();
@@ -96,6 +108,7 @@ fn address(url: &str, arguments: &Serve) -> Result<Address, String> {
 async fn serve(
     config: WorkerConfig,
     drain_after: Option<Duration>,
+    line: Option<StatusLine>,
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut signals = Signals::new()?;
     let interrupted = AtomicBool::new(false);
@@ -120,6 +133,7 @@ async fn serve(
     let result = tokio::select! {
         result = worker::run(config, shutdown) => result,
         never = watch => never,
+        never = keep(line) => never,
     };
     result?;
     Ok(if interrupted.load(Relaxed) {
@@ -127,6 +141,25 @@ async fn serve(
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// What is drawn, and what it is drawn from.
+type StatusLine = (Drawn, watch::Receiver<Option<Glance>>);
+
+/// Keeps the status line, if there is one, as the worker is.
+async fn keep<T>(line: Option<StatusLine>) -> T {
+    if let Some((line, mut glances)) = line {
+        while glances.changed().await.is_ok() {
+            let words = glances
+                .borrow_and_update()
+                .as_ref()
+                .map(|glance| glance.line(Instant::now()));
+            if let Some(words) = words {
+                line.show(0.0, words);
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 async fn after(time: Option<Duration>) {

@@ -28,7 +28,6 @@ pub use self::{
     address::{Advertised, BadAddress, BadAdvertised},
     data::NoRun,
     options::{BadRequest, Options},
-    progress::LogWriter,
     report::Report,
 };
 use self::{

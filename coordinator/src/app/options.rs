@@ -17,6 +17,7 @@ use worker::{
     config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, crews, machine},
     environment::{self, Needs},
     memory::MemorySize,
+    terminal::Manner,
 };
 
 /// The worker in this process may finish what it counts for so long once it is told to stop: people
@@ -148,6 +149,10 @@ pub struct Options {
     /// The shortest regular time between two calls of a worker, in milliseconds
     #[arg(long, value_name = "MS", default_value = "15000", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub sync_ms: u64,
+
+    /// How the program behaves on a terminal
+    #[command(flatten)]
+    pub manner: Manner,
 }
 
 const AFTER_HELP: &str = "\

@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use common::run::RunId;
 use tokio::time::{MissedTickBehavior, interval};
+use worker::terminal::{aside, note};
 
 use super::{Report, progress::Progress, report::print_line};
 use crate::{
@@ -50,8 +51,7 @@ impl Watched {
             let runs = self.driver.runs().await?;
             // The guard ends with the statement; while it lives the driver cannot go on.
             let all = outcomes.borrow_and_update().clone();
-            self.print_new(&all, (&mut printed, &mut old), &progress)
-                .await?;
+            self.print_new(&all, &mut printed, &mut old).await?;
             if self.exit_when_done
                 && let Some(exit) = self.exit(&runs, &all)?
             {
@@ -73,21 +73,19 @@ impl Watched {
     async fn print_new(
         &self,
         all: &BTreeMap<RunId, Outcome>,
-        (printed, old): (&mut BTreeMap<RunId, Outcome>, &mut BTreeSet<RunId>),
-        progress: &Progress,
+        printed: &mut BTreeMap<RunId, Outcome>,
+        old: &mut BTreeSet<RunId>,
     ) -> anyhow::Result<()> {
         for run in withdrawn(all, printed) {
             let Some(report) = self.driver.status(Some(run)).await? else {
                 continue;
             };
             let spec = report.status.manifest.spec;
-            progress.aside(|| {
-                tell(&format!(
-                    "run {run} (N = {}): a later count contradicts the total printed before, which \
-                     no longer holds; the tasks in question are counted again",
-                    spec.board
-                ));
-            });
+            tell(&format!(
+                "run {run} (N = {}): a later count contradicts the total printed before, which no \
+                 longer holds; the tasks in question are counted again",
+                spec.board
+            ));
         }
         for outcome in all.values() {
             // Who asked for one result gets one, whatever else the data directory holds.
@@ -99,9 +97,9 @@ impl Watched {
             if !old.remove(&outcome.run)
                 && let Some(report) = self.report(outcome.clone()).await?
             {
-                progress.aside(|| self.print(&report))?;
+                aside(|| self.print(&report))?;
                 if !self.exit_when_done {
-                    progress.aside(|| tell(SERVES_ON));
+                    note(SERVES_ON);
                 }
             }
             printed.insert(outcome.run, outcome.clone());

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use common::{count::CountError, run::RunId};
 
-use super::{Driver, DriverError, Outcome, handle::Request, outcome::count_symmetric};
+use super::{Driver, DriverError, Outcome, handle::Request, outcome::Symmetric};
 use crate::{
     checks::Evidence,
     sched::RunSummary,
@@ -44,21 +44,21 @@ impl Driver {
         let Some(manifest) = self.summary(run).map(|summary| summary.manifest) else {
             return Ok(false);
         };
-        if self.finishing.contains(&run) {
+        if self.finishing.contains_key(&run) {
             return Ok(false);
         }
         if let Some(symmetric) = self.store.symmetric(run)? {
             self.finish(run, symmetric)?;
             return Ok(true);
         }
-        self.finishing.insert(run);
-        let board = manifest.spec.board;
+        let counting = Arc::new(Symmetric::new(manifest.spec.board));
+        self.finishing.insert(run, Arc::clone(&counting));
         let stop = Arc::clone(&self.stop_counting);
         let finished = self.loopback.clone();
         thread::Builder::new()
             .name("symmetric".to_owned())
             .spawn(move || {
-                if let Some(symmetric) = count_symmetric(board, &stop) {
+                if let Some(symmetric) = counting.count(&stop) {
                     // The driver may have stopped meanwhile; the next start counts again.
                     let _ = finished.blocking_send(Request::Finished(run, symmetric));
                 }

@@ -15,7 +15,7 @@ mod submit;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,7 +31,6 @@ use tokio::{
     time::timeout,
 };
 
-use self::handle::Request;
 pub use self::{
     clock::Clock,
     handle::{DriverHandle, RequestError, Stopped, TrustError},
@@ -39,6 +38,7 @@ pub use self::{
     status::{JournalPage, StatusReport},
     submit::{Submission, SubmitError},
 };
+use self::{handle::Request, outcome::Symmetric};
 use crate::{
     sched::{Millis, Scheduler},
     store::{Change, RunManifest, RunState, Store, StoreError},
@@ -64,7 +64,7 @@ pub struct Driver {
     changed: watch::Sender<u64>,
     outcomes: watch::Sender<BTreeMap<RunId, Outcome>>,
     /// Runs whose symmetric solutions are being counted.
-    finishing: BTreeSet<RunId>,
+    finishing: BTreeMap<RunId, Arc<Symmetric>>,
     stop_counting: Arc<AtomicBool>,
     /// Decided, not yet kept.
     changes: Vec<Change>,
@@ -143,7 +143,7 @@ impl Driver {
             loopback,
             changed,
             outcomes,
-            finishing: BTreeSet::new(),
+            finishing: BTreeMap::new(),
             stop_counting: Arc::default(),
             changes: Vec::new(),
             records: 0,

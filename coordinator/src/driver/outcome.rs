@@ -122,49 +122,70 @@ impl Outcome {
     }
 }
 
-/// Counts the solutions that rotations fix, on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
-pub(super) fn count_symmetric(
+/// The solutions that rotations fix, and how far they are counted.
+#[derive(Debug)]
+pub(super) struct Symmetric {
     board: Board,
-    stop: &AtomicBool,
-) -> Option<Result<SymmetricCounts, CountError>> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let half_turn = HalfTurn::new(board);
-    let next = AtomicU64::new(0);
-    let go_on = || match stop.load(Ordering::Relaxed) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    let branches = || {
-        let mut sum = 0u64;
-        loop {
-            let branch = next.fetch_add(1, Ordering::Relaxed);
-            if branch >= half_turn.branches() {
-                return Ok(sum);
-            }
-            sum = sum
-                .checked_add(half_turn.branch(branch, &go_on)?)
-                .ok_or(CountError::Overflow)?;
+    next: AtomicU64,
+    /// Branches that are counted.
+    done: AtomicU64,
+}
+
+impl Symmetric {
+    pub(super) fn new(board: Board) -> Self {
+        Self {
+            board,
+            next: AtomicU64::new(0),
+            done: AtomicU64::new(0),
         }
-    };
-    let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread
-                .join()
-                .expect("counting symmetric solutions panicked")
+    }
+
+    /// The part of the branches that is counted, 0 to 1.
+    pub(super) fn part(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / HalfTurn::new(self.board).branches() as f64
+    }
+
+    /// Counts them on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
+    pub(super) fn count(&self, stop: &AtomicBool) -> Option<Result<SymmetricCounts, CountError>> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let half_turn = HalfTurn::new(self.board);
+        let go_on = || match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         };
-        threads.into_iter().map(join).collect()
-    });
-    let sum = parts.into_iter().try_fold(0u64, |sum, part| {
-        sum.checked_add(part?).ok_or(CountError::Overflow)
-    });
-    match sum {
-        Err(CountError::Cancelled) => None,
-        Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
-        Ok(half_turn) => Some(Ok(SymmetricCounts {
-            half_turn,
-            quarter_turn: quarter_turn(board),
-        })),
+        let branches = || {
+            let mut sum = 0u64;
+            loop {
+                let branch = self.next.fetch_add(1, Ordering::Relaxed);
+                if branch >= half_turn.branches() {
+                    return Ok(sum);
+                }
+                sum = sum
+                    .checked_add(half_turn.branch(branch, &go_on)?)
+                    .ok_or(CountError::Overflow)?;
+                self.done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread
+                    .join()
+                    .expect("counting symmetric solutions panicked")
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let sum = parts.into_iter().try_fold(0u64, |sum, part| {
+            sum.checked_add(part?).ok_or(CountError::Overflow)
+        });
+        match sum {
+            Err(CountError::Cancelled) => None,
+            Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
+            Ok(half_turn) => Some(Ok(SymmetricCounts {
+                half_turn,
+                quarter_turn: quarter_turn(self.board),
+            })),
+        }
     }
 }
 
@@ -182,7 +203,7 @@ mod tests {
         let board = Board::new(n).unwrap();
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
         let manifest = new_manifest(&plan, 0, Millis(1));
-        let symmetric = count_symmetric(board, &AtomicBool::new(false));
+        let symmetric = Symmetric::new(board).count(&AtomicBool::new(false));
         let seen: (_, _, &[_]) = (&Fold::new(&manifest, &plan), Evidence::default(), &[]);
         Outcome::new(&manifest, solutions, symmetric.unwrap().unwrap(), seen)
     }
@@ -217,6 +238,6 @@ mod tests {
     #[test]
     fn counting_stops_when_told() {
         let board = Board::new(26).unwrap();
-        assert_eq!(count_symmetric(board, &AtomicBool::new(true)), None);
+        assert_eq!(Symmetric::new(board).count(&AtomicBool::new(true)), None);
     }
 }

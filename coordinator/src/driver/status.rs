@@ -18,8 +18,8 @@ pub struct StatusReport {
     pub status: RunStatus,
     /// Set once the run is counted and checked.
     pub outcome: Option<Outcome>,
-    /// Every task is done; the symmetric solutions are being counted.
-    pub finishing: bool,
+    /// Every task is done, and this part of the symmetric solutions is counted, 0 to 1.
+    pub finishing: Option<f64>,
 }
 
 /// Consecutive journal lines of one run.
@@ -144,7 +144,7 @@ impl Driver {
         Some(StatusReport {
             status: self.scheduler.status(run, self.clock.now())?,
             outcome: self.outcomes.borrow().get(&run).cloned(),
-            finishing: self.finishing.contains(&run),
+            finishing: self.finishing.get(&run).map(|count| count.part()),
         })
     }
 

@@ -5,6 +5,7 @@ mod client;
 mod copy;
 mod dashboard;
 mod fleet;
+mod follow;
 mod museum;
 mod name;
 mod options;
@@ -15,6 +16,7 @@ mod runs;
 mod status;
 mod token;
 mod verify;
+mod watch;
 mod workers;
 
 pub use self::options::Options;
@@ -23,6 +25,8 @@ use self::{
     options::Command,
     runs::Control,
 };
+use worker::terminal::Manner;
+
 use crate::{
     exit::Exit,
     text::{one_line, tell},
@@ -30,7 +34,13 @@ use crate::{
 
 /// Runs the program and says what went wrong, if something did.
 pub async fn main(options: Options) -> Exit {
-    let done = match options.command {
+    let Options {
+        connection,
+        manner,
+        command,
+    } = options;
+    manner.keep();
+    let done = match command {
         // These compute on this thread: Ctrl-C has to end them without being asked for.
         Command::Verify(options) => verify::verify(&options),
         Command::Copy(options) => copy::copy(&options),
@@ -39,7 +49,7 @@ pub async fn main(options: Options) -> Exit {
         Command::Museum(command) => museum::main(&command),
         Command::Plan(options) => plan::plan(&options),
         asking => tokio::select! {
-            done = ask(&options.connection, asking) => done,
+            done = ask(&connection, manner, asking) => done,
             Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         },
     };
@@ -53,9 +63,9 @@ pub async fn main(options: Options) -> Exit {
 }
 
 /// Follows a command that a coordinator answers.
-async fn ask(to: &Connection, command: Command) -> anyhow::Result<Exit> {
+async fn ask(to: &Connection, manner: Manner, command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::Status(options) => status::status(to, &options).await,
+        Command::Status(of) => status::status(to, manner, &of).await,
         Command::Wait(options) => status::wait(to, &options).await,
         Command::Workers(options) => workers::workers(to, &options).await,
         Command::Runs(options) => runs::runs(to, &options).await,

@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use worker::environment::{self, Needs};
+use worker::{
+    environment::{self, Needs},
+    terminal::Manner,
+};
 
 use super::{
     certify::{AuditOptions, CertifyOptions},
@@ -24,6 +27,9 @@ use super::{
 pub struct Options {
     #[command(flatten)]
     pub(super) connection: Connection,
+
+    #[command(flatten)]
+    pub(super) manner: Manner,
 
     #[command(subcommand)]
     pub(super) command: Command,

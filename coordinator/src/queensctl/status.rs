@@ -1,20 +1,16 @@
 //! `queensctl status`: once, or again and again.
 
-use std::{
-    io::{self, IsTerminal as _},
-    time::Duration,
-};
-
 use anyhow::anyhow;
 use clap::Args;
 use common::run::RunId;
-use proto::v1::{self, GetStatusRequest, RunState, WatchStatusRequest};
-use tokio::time::sleep;
-use tonic::{Code, Status, Streaming};
+use proto::v1::{self, GetStatusRequest};
+use worker::terminal::{Manner, note};
 
 use super::{
-    client::{Client, Connection, Unreachable},
+    client::Connection,
+    follow::{News, ended, follow},
     output::print,
+    watch,
 };
 use crate::{
     exit::Exit,
@@ -23,16 +19,14 @@ use crate::{
     text::{stdout_width, tell},
 };
 
-/// Between two attempts of `status --watch` to reach a coordinator that was there before.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// Options of `status`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
     /// The run: the first digits of its name, or last [default: the one served first]
     run: Option<RunName>,
 
-    /// Shows it again whenever it changes, until the run is done
+    /// Shows it as it changes, until the run is done: a screen on a terminal (q leaves it), lines
+    /// elsewhere
     #[arg(long)]
     watch: bool,
 
@@ -54,6 +48,7 @@ pub(super) struct WaitOptions {
 
 pub(super) async fn status(
     connection: &Connection,
+    manner: Manner,
     options: &StatusOptions,
 ) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
@@ -62,8 +57,14 @@ pub(super) async fn status(
         None => None,
     };
     if options.watch {
-        let mut screen = Screen::new(options.json);
-        return follow(connection, (client, run), &mut |status| screen.show(status)).await;
+        if !options.json
+            && let Some(screen) = watch::Screen::open()
+        {
+            let colours = manner.colours(true);
+            return watch::watch(connection, (client, run), screen, colours).await;
+        }
+        let mut lines = Lines::new(options.json);
+        return follow(connection, (client, run), &mut |news| lines.show(news)).await;
     }
     let request = GetStatusRequest { run };
     let status = connection.ask(client.get_status(request)).await?;
@@ -75,13 +76,20 @@ pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyh
     let mut client = connection.connect().await?;
     let run = options.run.find(connection, &mut client).await?;
     let mut told = false;
-    let mut show = |status: &v1::Status| {
-        if ended(status).is_some() {
-            return show_end(status, options.json);
+    let mut show = |news: News| {
+        let status = match news {
+            News::Status(status) => status,
+            News::Lost(line) => {
+                tell(&line);
+                return Ok(());
+            }
+        };
+        if ended(&status).is_some() {
+            return show_end(&status, options.json);
         }
         if !told {
             told = true;
-            tell(&format!(
+            note(&format!(
                 "waiting for run {}: {:.2} % of the work is done",
                 RunId(run),
                 status.fraction_done * 100.0
@@ -103,40 +111,32 @@ fn show_end(status: &v1::Status, json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
+pub(super) fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
     match json {
         true => print(&render::status_json(status)?.to_string()),
         false => print(&render::status_text(status, stdout_width())?),
     }
 }
 
-/// What `--watch` draws on.
-struct Screen {
+/// What `--watch` writes where it cannot draw: a text whenever something happened.
+struct Lines {
     json: bool,
-    /// A terminal shows one text, which changes; a file or a pipe gets one after the other.
-    terminal: bool,
     last: Option<v1::Status>,
-    /// Lines on the terminal that the next text replaces.
-    drawn: usize,
 }
 
-impl Screen {
+impl Lines {
     fn new(json: bool) -> Self {
-        Self {
-            json,
-            terminal: !json && io::stdout().is_terminal(),
-            last: None,
-            drawn: 0,
-        }
+        Self { json, last: None }
     }
 
-    fn show(&mut self, status: &v1::Status) -> anyhow::Result<()> {
-        if self.terminal {
-            return self.redraw(&render::status_text(status, stdout_width())?);
-        }
-        match self.is_news(status) {
-            true => show_status(status, self.json),
-            false => Ok(()),
+    fn show(&mut self, news: News) -> anyhow::Result<()> {
+        match news {
+            News::Status(status) if self.is_news(&status) => show_status(&status, self.json),
+            News::Status(_) => Ok(()),
+            News::Lost(line) => {
+                tell(&line);
+                Ok(())
+            }
         }
     }
 
@@ -146,21 +146,6 @@ impl Screen {
         let news = self.last.as_ref() != Some(&told);
         self.last = Some(told);
         news
-    }
-
-    /// Puts a text where the last one stands. What was on the terminal before stays there.
-    fn redraw(&mut self, text: &str) -> anyhow::Result<()> {
-        let rows = console::Term::stdout().size_checked();
-        // The cursor stays below the last line.
-        let most = rows.map_or(usize::MAX, |(rows, _)| usize::from(rows).saturating_sub(1));
-        let lines: Vec<_> = text.lines().take(most).collect();
-        let back = match self.drawn {
-            0 => String::new(),
-            // Up, and clear from there on.
-            lines => format!("\x1b[{lines}F\x1b[J"),
-        };
-        self.drawn = lines.len();
-        print(&format!("{back}{}", lines.join("\n")))
     }
 }
 
@@ -178,105 +163,31 @@ fn without_clocks(status: &v1::Status) -> v1::Status {
     news
 }
 
-/// Follows a run over restarts of the coordinator until it is over.
-async fn follow(
-    connection: &Connection,
-    (mut client, mut run): (Client, Option<u64>),
-    show: &mut dyn FnMut(&v1::Status) -> anyhow::Result<()>,
-) -> anyhow::Result<Exit> {
-    let mut stream = watch(connection, &mut client, run).await?;
-    loop {
-        let lost = match stream.message().await {
-            Ok(Some(status)) => {
-                show(&status)?;
-                run = status.run.as_ref().map(|run| run.run);
-                match ended(&status) {
-                    Some(exit) => return Ok(exit),
-                    None => continue,
-                }
-            }
-            Ok(None) => Status::unavailable("the coordinator went away"),
-            Err(status) => status,
-        };
-        if !matches!(
-            lost.code(),
-            Code::Unavailable | Code::Unknown | Code::Cancelled
-        ) {
-            return Err(connection.plain(&lost).await);
-        }
-        tell(&format!(
-            "{} does not answer; trying again every second",
-            connection.url()
-        ));
-        stream = loop {
-            sleep(RETRY).await;
-            let again = match connection.connect().await {
-                Ok(mut client) => watch(connection, &mut client, run).await,
-                Err(error) => Err(error),
-            };
-            match again {
-                Err(error) if error.is::<Unreachable>() => {}
-                Err(error) => return Err(error),
-                Ok(stream) => break stream,
-            }
-        };
-    }
-}
-
-async fn watch(
-    connection: &Connection,
-    client: &mut Client,
-    run: Option<u64>,
-) -> anyhow::Result<Streaming<v1::Status>> {
-    let request = WatchStatusRequest {
-        run,
-        interval_ms: 1000,
-    };
-    connection.ask(client.watch_status(request)).await
-}
-
-/// How to exit when nothing more will change.
-fn ended(status: &v1::Status) -> Option<Exit> {
-    let run = status.run.as_ref()?;
-    match run.state() {
-        RunState::Complete => status.result.is_some().then_some(Exit::Success),
-        RunState::Contradicted => status.result.is_some().then_some(Exit::Contradicted),
-        RunState::Disputed => Some(Exit::Contradicted),
-        RunState::Cancelled => Some(Exit::Error),
-        RunState::Running | RunState::Paused | RunState::Unspecified => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_what_happened_is_news() {
-        let mut screen = Screen {
-            json: false,
-            terminal: false,
-            last: None,
-            drawn: 0,
-        };
+        let mut lines = Lines::new(false);
         let mut status = v1::Status {
             tasks_total: 10,
             workers: vec![v1::Worker::default()],
             ..v1::Status::default()
         };
-        assert!(screen.is_news(&status));
+        assert!(lines.is_news(&status));
         status.workers[0].last_seen_ms_ago = 1000;
         status.workers[0].cost_per_second = 5.0;
         status.eta_seconds = Some(3.0);
         status.solutions_per_second = 7.0;
         status.fraction_done = 0.000_01;
-        assert!(!screen.is_news(&status), "time went by");
+        assert!(!lines.is_news(&status), "time went by");
         status.tasks_done = 1;
-        assert!(screen.is_news(&status));
+        assert!(lines.is_news(&status));
         status.workers[0].state = "lost".to_owned();
-        assert!(screen.is_news(&status));
-        assert!(!screen.is_news(&status));
+        assert!(lines.is_news(&status));
+        assert!(!lines.is_news(&status));
         status.fraction_done = 0.01;
-        assert!(screen.is_news(&status));
+        assert!(lines.is_news(&status));
     }
 }

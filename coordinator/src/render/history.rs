@@ -67,6 +67,11 @@ impl History {
         }
     }
 
+    /// In the order of time.
+    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
+        self.points.iter()
+    }
+
     /// Work left divided by how fast it went, over the last `1/n` of the history for several n: the
     /// shortest and the longest, in seconds.
     pub(crate) fn left(&self) -> Option<(f64, f64)> {

@@ -50,8 +50,11 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
     } = report;
     let rechecks = &status.rechecks;
     let reason = match finishing {
-        true => "every task is done; counting the symmetric solutions".to_owned(),
-        false => status.reason.clone(),
+        Some(part) => format!(
+            "every task is done; counting the symmetric solutions: {:.0} %",
+            part * 100.0
+        ),
+        None => status.reason.clone(),
     };
     v1::Status {
         run: Some(manifest(&status.manifest, status.state)),

@@ -17,10 +17,15 @@ use common::{
     plan::{Plan, PlanSpec},
     sync::SyncReply,
 };
-use tokio::{sync::mpsc::UnboundedReceiver, task::JoinSet, time::sleep_until};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, watch},
+    task::JoinSet,
+    time::sleep_until,
+};
 
 use crate::{
     config::Address,
+    glance::Glance,
     machine::{Ended, LeaseKey, Machine, Order},
     pool::{Event, Job, Pool},
     spool::Writer,
@@ -30,6 +35,9 @@ use transport::{Call, CallError, Transport};
 
 /// How often a line tells what the worker is doing.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
+
+/// How often whoever watches is told what the worker is doing.
+const GLANCE_EVERY: Duration = Duration::from_millis(500);
 
 /// What drives the machine.
 pub(crate) struct Link {
@@ -48,6 +56,11 @@ pub(crate) struct Link {
     /// The coordinator's address is known to be one.
     was_answered: bool,
     reported: Instant,
+    /// When the coordinator answered last.
+    answered: Option<Instant>,
+    glances: Option<watch::Sender<Option<Glance>>>,
+    glanced: Instant,
+    stopping: bool,
     /// Draws from 0 to 1.
     jitter: Jitter,
 }
@@ -88,8 +101,18 @@ impl Link {
             spool,
             was_answered: false,
             reported: Instant::now(),
+            answered: None,
+            glances: None,
+            glanced: Instant::now(),
+            stopping: false,
             jitter,
         }
+    }
+
+    /// The same, which tells `glances` what the worker is doing.
+    pub(crate) fn watched(mut self, glances: Option<watch::Sender<Option<Glance>>>) -> Self {
+        self.glances = glances;
+        self
     }
 
     /// Serves until the machine ends, which it does some time after `shutdown`, if not before.
@@ -110,7 +133,6 @@ impl Link {
 
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Ended {
         let mut shutdown = pin!(shutdown);
-        let mut stopping = false;
         let mut call: Option<Call> = None;
         loop {
             let now = Instant::now();
@@ -123,9 +145,10 @@ impl Link {
                 call = self.call(now);
             }
             let until = self.machine.poll_timeout(now);
+            let next_glance = self.next_glance();
             tokio::select! {
-                () = &mut shutdown, if !stopping => {
-                    stopping = true;
+                () = &mut shutdown, if !self.stopping => {
+                    self.stopping = true;
                     self.tell_progress();
                     self.machine.handle_stop(Instant::now());
                 }
@@ -139,8 +162,10 @@ impl Link {
                 }
                 written = written(&mut self.spool) => self.written(written),
                 () = passed(until) => {}
+                () = passed(next_glance) => {}
             }
             self.report();
+            self.glance();
         }
     }
 
@@ -230,6 +255,7 @@ impl Link {
         match result {
             Ok(reply) => {
                 self.was_answered = true;
+                self.answered = Some(now);
                 if self.machine.failures() > 0 {
                     tracing::info!("coordinator {} is there again", self.coordinator);
                 }
@@ -302,6 +328,40 @@ impl Link {
         for (thread, times) in self.pool.times().into_iter().enumerate() {
             tracing::debug!(thread, busy = ?times.busy, idle = ?times.idle, "time of a thread");
         }
+    }
+
+    /// When somebody is to be told again what the worker is doing, if anybody is.
+    fn next_glance(&self) -> Option<Instant> {
+        self.glances.as_ref().map(|_| self.glanced + GLANCE_EVERY)
+    }
+
+    fn glance(&mut self) {
+        let Some(glances) = &self.glances else { return };
+        let now = Instant::now();
+        if now < self.glanced + GLANCE_EVERY {
+            return;
+        }
+        self.glanced = now;
+        let task = |lease: &LeaseKey| {
+            let job = self.jobs.get(lease)?;
+            // A part for people.
+            #[expect(clippy::cast_precision_loss)]
+            let part = job.cost_done() as f64 / job.work.cost.max(1) as f64;
+            Some((job.work.plan.spec().board, job.work.lease.task.task.0, part))
+        };
+        let tasks: Vec<_> = self.begun.iter().filter_map(task).collect();
+        let glance = Glance {
+            threads: self.pool.threads(),
+            waiting: self.jobs.len().saturating_sub(tasks.len()),
+            tasks,
+            counted: self.machine.summary().counted,
+            cores: self.machine.cores(),
+            unacknowledged: self.machine.unacknowledged(),
+            answered: self.answered,
+            failures: self.machine.failures(),
+            draining: self.stopping,
+        };
+        glances.send_replace(Some(glance));
     }
 
     fn add_times(&self, summary: &mut Summary) {

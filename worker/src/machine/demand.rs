@@ -65,6 +65,15 @@ impl Demand {
         }
     }
 
+    /// The speed of all threads in cores of the reference machine; 0 until something was measured.
+    pub(super) fn cores(&self) -> f64 {
+        if self.tasks > 0.0 {
+            self.speed() * f64::from(self.threads) / 1e6
+        } else {
+            0.0
+        }
+    }
+
     /// So many threads count from now on.
     pub(super) fn set_threads(&mut self, threads: u32) {
         self.threads = threads.max(1);
@@ -171,10 +180,12 @@ mod tests {
     fn later_tasks_say_more_of_the_speed_than_earlier_ones() {
         let mut demand = Demand::new(1);
         assert_eq!(demand.speed(), 1e6, "as the reference core");
+        assert_eq!(demand.cores(), 0.0, "not measured");
         demand.note(1_000, Duration::ZERO, NonZeroU16::MIN);
         assert_eq!(demand.speed(), 1e6, "it took no time");
         demand.note(2_000, Duration::from_secs(1), NonZeroU16::MIN);
         assert!((demand.speed() - 2_970.0).abs() < 1e-6);
+        assert!((demand.cores() - 2_970.0e-6).abs() < 1e-9);
         demand.note(2_000, Duration::from_secs(2), NonZeroU16::MIN);
         let (cost, seconds) = (2_970.0 * FADE + 2_000.0, FADE + 2.0);
         assert!((demand.speed() - cost / seconds).abs() < 1e-6);

@@ -175,6 +175,11 @@ impl Machine {
         self.pace.failures()
     }
 
+    /// Its speed, in cores of the reference machine; 0 before anything was measured.
+    pub fn cores(&self) -> f64 {
+        self.demand.cores()
+    }
+
     /// What it has done so far; the threads' times are not its business.
     pub fn summary(&self) -> Summary {
         Summary {

@@ -273,6 +273,11 @@ impl Pool {
         self.shared.queue().waiting.len()
     }
 
+    /// How many threads there are, those that failed their canaries among them.
+    pub(crate) fn threads(&self) -> u32 {
+        self.shared.config.threads
+    }
+
     /// How each thread has spent its time so far.
     pub(crate) fn times(&self) -> Vec<ThreadTimes> {
         let read = |times: &thread::Times| ThreadTimes {
