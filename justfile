@@ -29,6 +29,10 @@ kills:
 flips:
     QUEENS_FLIPS=500 QUEENS_CUTS=200 cargo test -p tests --test flips -- --nocapture
 
+# Take-overs and kills of the database, with coordinators whose runs are in PostgreSQL (needs postgresql-15).
+databases:
+    QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test -p tests --features postgres --test databases -- --nocapture
+
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
     cargo build --release --workspace

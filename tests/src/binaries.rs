@@ -20,6 +20,12 @@ pub struct Binaries {
     pub example: PathBuf,
 }
 
+/// As the test was built.
+const FEATURES: &[&str] = match cfg!(feature = "postgres") {
+    true => &["--features", "coordinator/postgres"],
+    false => &[],
+};
+
 /// Builds the programs in the profile of the running test, next to it: a test may be run alone,
 /// without anything else of the workspace being built before. QUEENS_PROGRAMS names a directory that
 /// holds them already: packaged ones, or those of a long test that goes on while the code changes.
@@ -62,6 +68,7 @@ fn build() -> Binaries {
             "submit-and-follow",
             "--bins",
         ])
+        .args(FEATURES)
         .args([
             "--message-format=json",
             "--profile",

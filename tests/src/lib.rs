@@ -6,6 +6,7 @@ pub mod face;
 pub mod http;
 pub mod load;
 pub mod pki;
+pub mod postgres;
 pub mod process;
 pub mod recorder;
 pub mod sim;

@@ -70,7 +70,7 @@ impl Postgres {
     }
 
     /// Gives a path to the user that the server runs as: it refuses to run as root.
-    fn own(&self, path: &Path) {
+    pub fn own(&self, path: &Path) {
         if is_root() {
             let done = Command::new("chown")
                 .arg("-R")
