@@ -16,7 +16,7 @@ use super::{
     sort::{Lists, Scratch, SortRow},
 };
 use crate::{
-    crew::{self, OnDone},
+    crew::{self, OnDone, Tell},
     frames::hjoin::layout::{
         keys::{KeyMaker, Keys, Typical},
         order::{ByteTables, Order},
@@ -41,8 +41,6 @@ struct Sorter {
     keys: Vec<u64>,
     by_row: ByRow,
     scratch: Scratch,
-    /// The groups whose keys this thread counted.
-    groups: Vec<usize>,
 }
 
 /// Cells up to which their counters stay in the second-level cache, and what is written next to a key is
@@ -136,69 +134,67 @@ impl Sorting {
         (offsets, rests): (&mut [u32], &mut [W]),
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
+        let parts = self.members.len();
         for member in &mut self.members {
             member.scratch.clear(order.0.cells());
-            member.groups.clear();
         }
-        let next = AtomicUsize::new(0);
-        done(crew::run(&mut self.members, on_done, |member, tell| {
-            loop {
-                let group = next.fetch_add(1, Relaxed);
-                if group >= maker.groups() || tell.done(0).is_break() {
-                    break;
-                }
-                member.groups.push(group);
-                member.keys.clear();
-                maker.make(group, &mut member.keys);
-                let Sorter { keys, scratch, .. } = member;
-                dispatch(
-                    kernel,
-                    CountKeys {
-                        order,
-                        keys,
-                        scratch,
-                    },
-                );
-            }
-        }))?;
-        let (offsets, end) = offsets.split_at_mut(order.0.cells());
-        let mut members: Vec<_> = self
-            .members
-            .iter_mut()
-            .map(|own| &mut own.scratch)
-            .collect();
-        let members = &mut members[..];
-        end[0] = dispatch(
-            kernel,
-            AddUp {
-                order,
-                members,
-                offsets,
-            },
-        );
-        let rests = SharedRests::new(rests);
-        done(crew::run(&mut self.members, on_done, |member, tell| {
-            let Sorter {
-                keys,
-                scratch,
-                groups,
-                ..
-            } = member;
-            for &group in &*groups {
-                if tell.done(0).is_break() {
-                    break;
-                }
+        self.by_parts(on_done, |part, keys, scratch, tell| {
+            for group in (part..maker.groups()).step_by(parts) {
                 keys.clear();
                 maker.make(group, keys);
-                dispatch(
-                    kernel,
-                    PutKeys {
-                        order,
-                        keys,
-                        scratch,
-                        rests,
-                    },
-                );
+                let count = CountKeys {
+                    order,
+                    keys,
+                    scratch,
+                };
+                dispatch(kernel, count);
+                tell.done(0)?;
+            }
+            ControlFlow::Continue(())
+        })?;
+        let (offsets, end) = offsets.split_at_mut(order.0.cells());
+        let members = self.members.iter_mut().map(|own| &mut own.scratch);
+        let add_up = AddUp {
+            order,
+            members: &mut members.collect::<Vec<_>>(),
+            offsets,
+        };
+        end[0] = dispatch(kernel, add_up);
+        let rests = SharedRests::new(rests);
+        self.by_parts(on_done, |part, keys, scratch, tell| {
+            for group in (part..maker.groups()).step_by(parts) {
+                keys.clear();
+                maker.make(group, keys);
+                let put = PutKeys {
+                    order,
+                    keys,
+                    scratch,
+                    rests,
+                };
+                dispatch(kernel, put);
+                tell.done(0)?;
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Lets the members do parts of some work, as many as there are members, each with counters of its own:
+    /// who does which does not matter, and one who is not there leaves his to the others.
+    fn by_parts(
+        &mut self,
+        on_done: OnDone<'_>,
+        work: impl Fn(usize, &mut Vec<u64>, &mut Scratch, &mut Tell<'_>) -> ControlFlow<()> + Sync,
+    ) -> ControlFlow<()> {
+        let members = self.members.iter_mut();
+        let (mut keys, scratch): (Vec<_>, Vec<_>) =
+            members.map(|own| (&mut own.keys, &mut own.scratch)).unzip();
+        let parts = Mutex::new(scratch.into_iter().enumerate());
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        done(crew::run(&mut keys, on_done, |keys, tell| {
+            while let Some((part, scratch)) = next() {
+                if work(part, keys, scratch, tell).is_break() {
+                    break;
+                }
             }
         }))
     }

@@ -40,6 +40,10 @@ impl Part {
     pub const MOST_BOUND_KEYS: usize = 1 << 16;
 }
 
+/// By how many times fewer pairs a key-by-key join is worth several threads than one of two grids: a short
+/// list is gone through once for every row of the grid.
+const SPARSE_FACTOR: usize = 1 << 5;
+
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<W> {
     /// The inner parts, by side.
@@ -167,7 +171,7 @@ impl<W: Rest> Buffers<W> {
         }
         let join = SparseJoin::new((layout, side), few, many);
         let steps = f64::from(join.steps());
-        let crew = crew(members.len(), few.len(), many.len());
+        let crew = crew(members.len(), SPARSE_FACTOR * few.len(), many.len());
         let on_done = &mut |done: u64| progress(done as f64 / steps);
         let results = crew::run(&mut members[..crew], on_done, |member, tell| {
             let Member {
