@@ -2,15 +2,12 @@
 //!
 //! `cargo bench -p common --bench hjoin -- 24 --frames 3 --kernel avx512 --repeat 2`
 //!
-//! With `--without all` the best kernel counts every frame with everything and without each mechanism in
-//! turns: the seconds of each, and what the join without it takes of the time of the whole one.
+//! With `--without bands` the best kernel counts every frame with and without bands in turns: the seconds of
+//! each, and what the join without them takes of the time of the whole one.
 
 use std::{collections::HashMap, ops::ControlFlow, sync::OnceLock, time::Instant};
 
-use common::{
-    frames::hjoin::{HJoin, Mechanism},
-    kernel::Kernel,
-};
+use common::{frames::hjoin::HJoin, kernel::Kernel};
 
 /// CPU seconds that this process has used, or, where no such file tells, seconds that have passed.
 fn cpu_seconds() -> f64 {
@@ -49,18 +46,17 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .map_or(default, String::as_str);
     let n: u32 = board.parse::<u32>().expect("an even board") / 2;
-    // A kernel, and what is left out.
+    // A kernel, and whether bands are left out.
     let named = |kernel: &Kernel| value("--kernel").is_none_or(|name| name == kernel.to_string());
-    let mut ways: Vec<(String, Kernel, Option<Mechanism>)> = Kernel::available()
+    let mut ways: Vec<(String, Kernel, bool)> = Kernel::available()
         .into_iter()
         .filter(named)
-        .map(|kernel| (kernel.to_string(), kernel, None))
+        .map(|kernel| (kernel.to_string(), kernel, false))
         .collect();
-    if value("--without").is_some() {
+    if let Some(left_out) = value("--without") {
+        assert_eq!(left_out, "bands", "what may be left out");
         ways.truncate(1);
-        let kernel = ways[0].1;
-        let without = Mechanism::ALL.map(|(name, left)| (format!("no {name}"), kernel, Some(left)));
-        ways.extend(without);
+        ways.push(("no bands".to_owned(), ways[0].1, true));
     }
     let mut seed = number("--seed", 1);
     let mut sums = vec![(0.0, 0); ways.len()];
@@ -77,9 +73,10 @@ fn main() {
         );
         for ((name, kernel, left_out), sum) in ways.iter().zip(&mut sums) {
             let join = HJoin::new(*kernel, 2 * (2 * n - 1), 1);
-            let mut join = match left_out {
-                Some(mechanism) => join.without(*mechanism),
-                None => join,
+            let mut join = if *left_out {
+                join.without_bands()
+            } else {
+                join
             };
             let mut best = f64::INFINITY;
             let mut found = 0;

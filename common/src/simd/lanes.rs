@@ -1,7 +1,5 @@
 //! Vectors of bits: what the join needs from an instruction set.
 
-use super::rest::Rest;
-
 /// A line of the caches.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -16,18 +14,6 @@ impl Line {
         // SAFETY: a line is its words and nothing else, and aligned to more than a word.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), Self::WORDS * lines.len()) }
     }
-}
-
-/// A list to split by one bit, which leaves its keys: the bits above it move down.
-#[derive(Clone, Copy)]
-pub(crate) struct Split<F, T> {
-    pub(crate) keys: *const F,
-    pub(crate) length: usize,
-    pub(crate) bit: u32,
-    /// Where the keys without the bit go.
-    pub(crate) without: *mut T,
-    /// Where the keys with the bit go.
-    pub(crate) with: *mut T,
 }
 
 /// Sixteen keys to divide by a bit, which is taken out and put on top: the bits above it move down.
@@ -54,9 +40,6 @@ pub(crate) trait Lanes: Copy {
 
     /// Whether [`Self::extract`] is one instruction.
     const EXTRACTS: bool = false;
-
-    /// Whether [`Self::split`] is fast.
-    const SPLITS: bool = false;
 
     /// All bits zero.
     fn zero() -> Self;
@@ -118,32 +101,6 @@ pub(crate) trait Lanes: Copy {
     /// Adds one to each 32-bit lane of `counts` whose lane in `self` has no bit in common with that
     /// of `other`.
     fn add_disjoint(self, other: Self, counts: Self) -> Self;
-
-    /// Splits a list, keeping the order, and returns how many keys are without the bit.
-    ///
-    /// # Safety
-    /// `keys` is readable for `length`, `without` writable for as much, and `with` for 64 bytes
-    /// more. `without` may start where `keys` does; else the three do not overlap. The keys without
-    /// the bit fit in a `T`.
-    #[inline(always)]
-    unsafe fn split<F: Rest, T: Rest>(split: Split<F, T>) -> usize {
-        let low = (1 << split.bit) - 1;
-        let mut without = 0;
-        for at in 0..split.length {
-            // SAFETY: the caller vouches for the lists; what is written in place was read before.
-            unsafe {
-                let key = split.keys.add(at).read().bits();
-                let to = if key >> split.bit & 1 == 0 {
-                    without += 1;
-                    split.without.add(without - 1)
-                } else {
-                    split.with.add(at - without)
-                };
-                to.write(T::new(key & low | key >> 1 & !low));
-            }
-        }
-        without
-    }
 
     /// Divides sixteen keys, keeping the order, and returns which of them have the bit.
     ///

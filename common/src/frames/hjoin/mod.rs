@@ -17,7 +17,7 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use self::{
     grid::{
@@ -55,26 +55,6 @@ pub use self::{
 /// Pairs of keys up to which a join is too short for several threads: some milliseconds.
 const PAIRS_OF_ONE: usize = 1 << 32;
 
-/// What makes some joins faster and none different: a benchmark leaves out one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mechanism {
-    /// Large leaves are banded by X3.
-    Bands,
-    /// Lists are split into few cells bit by bit.
-    Split,
-    /// A layout serves some joins of short lists.
-    LayoutCache,
-}
-
-impl Mechanism {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 3] = [
-        ("bands", Self::Bands),
-        ("split", Self::Split),
-        ("layout-cache", Self::LayoutCache),
-    ];
-}
-
 /// Joins lists of keys; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {
@@ -89,10 +69,6 @@ pub struct HJoin {
     rounds: usize,
     layout: KeyLayout,
     chooser: Chooser,
-    /// The layouts chosen for short lists, by about how long these are, and how many joins each served.
-    chosen: HashMap<[u32; 2], (KeyLayout, u32)>,
-    /// [`MOST_USES`], or none.
-    most_uses: u32,
     /// For rests of up to 32 bits.
     short: Buffers<u32>,
     /// For longer rests: keys of many bits in short lists.
@@ -131,8 +107,6 @@ impl HJoin {
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
             chooser: Chooser::default(),
-            chosen: HashMap::new(),
-            most_uses: MOST_USES,
             short: Buffers::new(threads),
             long: Buffers::new(threads),
             typical: Default::default(),
@@ -142,14 +116,11 @@ impl HJoin {
         }
     }
 
-    /// The same join without one of the mechanisms.
+    /// The same join without bands in its large leaves: nothing else changes, so that a benchmark can tell
+    /// what they gain.
     #[must_use]
-    pub fn without(mut self, mechanism: Mechanism) -> Self {
-        match mechanism {
-            Mechanism::Bands => self.limits.join = usize::MAX,
-            Mechanism::Split => self.scratch.never_split(),
-            Mechanism::LayoutCache => self.most_uses = 0,
-        }
+    pub fn without_bands(mut self) -> Self {
+        self.limits.join = usize::MAX;
         self
     }
 
@@ -208,26 +179,6 @@ impl HJoin {
         self.set(side, Part::Inner, keys, progress)
     }
 
-    /// A layout chosen for lists like these before, or chosen now.
-    fn layout_for(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) -> KeyLayout {
-        let lengths = [about(top.number()), about(bottom.number())];
-        if let Some((chosen, uses)) = self.chosen.get_mut(&lengths) {
-            let layout = chosen.with_rest_of(contested);
-            if *uses < self.most_uses && layout.rest_bits() <= 32 {
-                *uses += 1;
-                return layout;
-            }
-        }
-        let [above, below] = &mut self.typical;
-        let both = top.number() + bottom.number();
-        let (top, bottom) = (Typical::new(top, above), Typical::new(bottom, below));
-        let layout = self.chooser.choose(contested, top, bottom, self.limits);
-        if both < SHORT {
-            self.chosen.insert(lengths, (layout, 1));
-        }
-        layout
-    }
-
     /// Sorts lists that are not held in so many rounds from now on, at most [`Self::MOST_ROUNDS`]: while
     /// they are sorted, they take so many times less memory, and are made so many times.
     pub fn set_rounds(&mut self, rounds: usize) {
@@ -273,7 +224,7 @@ impl HJoin {
             scatter::memory_bytes(longer / rounds as u64, rows, threads)
                 + threads * (row / 4 + 8 * rows)
         } else {
-            sort::memory_bytes(longer, 1 << cell_bits)
+            sort::memory_bytes(1 << cell_bits)
         };
         // Of a tile, of both lists, and what is gathered of it for a leaf; in bands, where lists are long.
         let buffers = if rest == 8 { 24 } else { 160 };
@@ -287,7 +238,9 @@ impl DisjointPairs for HJoin {
     fn start(&mut self, contested: u64, top: Keys<'_>, bottom: Keys<'_>) {
         self.short.clear();
         self.long.clear();
-        let layout = self.layout_for(contested, top, bottom);
+        let [above, below] = &mut self.typical;
+        let (top, bottom) = (Typical::new(top, above), Typical::new(bottom, below));
+        let layout = self.chooser.choose(contested, top, bottom, self.limits);
         if layout == self.layout {
             return;
         }
@@ -345,17 +298,3 @@ impl DisjointPairs for HJoin {
         }
     }
 }
-
-/// The same number for lengths that are near each other, two for every power of two.
-fn about(length: usize) -> u32 {
-    let bits = usize::BITS - length.leading_zeros();
-    let is_in_upper_half = bits > 1 && length >> (bits - 2) & 1 == 1;
-    2 * bits + u32::from(is_in_upper_half)
-}
-
-/// Joins of short lists that a layout serves: neighbouring frames look alike, and choosing a layout costs
-/// more than a better one gains. Frames further away do not.
-const MOST_USES: u32 = 8;
-
-/// Keys, of both lists together, up to which lists are short.
-const SHORT: usize = 1 << 15;

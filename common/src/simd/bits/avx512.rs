@@ -5,10 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::{
-    lanes::{Lanes, Line, Sixteen, Split, low_halves},
-    rest::Rest,
-};
+use crate::simd::lanes::{Lanes, Line, Sixteen, low_halves};
 
 /// Implements [`Lanes`] for one width; the intrinsics differ in their names alone.
 macro_rules! lanes {
@@ -29,25 +26,11 @@ macro_rules! lanes {
 
             const LANES: usize = $lanes;
             const EXTRACTS: bool = true;
-            const SPLITS: bool = true;
-
 
             #[inline(always)]
             fn extract(word: u64, mask: u64) -> u64 {
                 // SAFETY: see the module.
                 unsafe { _pext_u64(word, mask) }
-            }
-
-            #[inline(always)]
-            unsafe fn split<F: Rest, T: Rest>(split: Split<F, T>) -> usize {
-                // SAFETY: see the module; the caller vouches for the lists.
-                unsafe {
-                    match (F::WORDS, T::WORDS) {
-                        (1, _) => split_short(cast(split)),
-                        (_, 1) => split_narrow(cast(split)),
-                        (_, _) => split_long(cast(split)),
-                    }
-                }
             }
 
             #[inline(always)]
@@ -240,93 +223,4 @@ unsafe fn divide(sixteen: Sixteen) -> u16 {
         _mm512_storeu_si512(sixteen.with.cast(), with);
     }
     ones
-}
-
-/// The same split, of the types that its words are known to have.
-#[inline(always)]
-fn cast<F, T, G, U>(split: Split<F, T>) -> Split<G, U> {
-    Split {
-        keys: split.keys.cast(),
-        length: split.length,
-        bit: split.bit,
-        without: split.without.cast(),
-        with: split.with.cast(),
-    }
-}
-
-/// Defines a function with the contract of [`Lanes::split`] for one pair of types.
-///
-/// Lanes are packed in a register and stored whole: packing stores are slow on some CPUs. In place,
-/// what is stored of a whole vector ends no later than what was read; of the last, partial one only
-/// its own keys are stored.
-macro_rules! split {
-    (
-        $name:ident($from:ty, $to:ty), $lanes:literal lanes by $mask:ty,
-        $splat:ident, $load:ident, $test:ident, $testn:ident, $srl:ident, $ternary:ident,
-        $narrow:path, $compress:ident, $store:ident, $store_some:ident
-    ) => {
-        /// # Safety
-        /// That of [`Lanes::split`]; and the CPU has the features.
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-        unsafe fn $name(split: Split<$from, $to>) -> usize {
-            let bit = (1 as $from) << split.bit;
-            let (below, bit) = ($splat((bit - 1).cast_signed()), $splat(bit.cast_signed()));
-            let by_one = _mm_cvtsi32_si128(1);
-            let (mut without, mut with) = (0, 0);
-            // The lanes without and with the bit, and their keys.
-            let part = |at: usize, lanes: $mask| {
-                // SAFETY: the caller chooses lanes within the list.
-                let keys = unsafe { $load(lanes, split.keys.add(at).cast()) };
-                let (clear, set) = ($testn(lanes, keys, bit), $test(lanes, keys, bit));
-                // What `below` has is kept, the other bits come from above.
-                let keys = $narrow($ternary::<0xca>(below, keys, $srl(keys, by_one)));
-                ((clear, $compress(clear, keys)), (set, $compress(set, keys)))
-            };
-            let mut at = 0;
-            while at + $lanes <= split.length {
-                // SAFETY: see above.
-                unsafe {
-                    let ((clear, keys), (set, keys_with)) = part(at, <$mask>::MAX);
-                    $store(split.without.add(without).cast(), keys);
-                    $store(split.with.add(with).cast(), keys_with);
-                    without += clear.count_ones() as usize;
-                    with += set.count_ones() as usize;
-                }
-                at += $lanes;
-            }
-            if at < split.length {
-                let ((clear, keys), (_, keys_with)) =
-                    part(at, !(<$mask>::MAX << (split.length - at)));
-                let own = !(<$mask>::MAX << clear.count_ones());
-                // SAFETY: see above.
-                unsafe {
-                    $store_some(split.without.add(without).cast(), own, keys);
-                    $store(split.with.add(with).cast(), keys_with);
-                }
-                without += clear.count_ones() as usize;
-            }
-            without
-        }
-    };
-}
-
-split! {
-    split_long(u64, u64), 8 lanes by u8,
-    _mm512_set1_epi64, _mm512_maskz_loadu_epi64, _mm512_mask_test_epi64_mask,
-    _mm512_mask_testn_epi64_mask, _mm512_srl_epi64, _mm512_ternarylogic_epi64,
-    std::convert::identity, _mm512_maskz_compress_epi64, _mm512_storeu_si512, _mm512_mask_storeu_epi64
-}
-
-split! {
-    split_narrow(u64, u32), 8 lanes by u8,
-    _mm512_set1_epi64, _mm512_maskz_loadu_epi64, _mm512_mask_test_epi64_mask,
-    _mm512_mask_testn_epi64_mask, _mm512_srl_epi64, _mm512_ternarylogic_epi64,
-    _mm512_cvtepi64_epi32, _mm256_maskz_compress_epi32, _mm256_storeu_si256, _mm256_mask_storeu_epi32
-}
-
-split! {
-    split_short(u32, u32), 16 lanes by u16,
-    _mm512_set1_epi32, _mm512_maskz_loadu_epi32, _mm512_mask_test_epi32_mask,
-    _mm512_mask_testn_epi32_mask, _mm512_srl_epi32, _mm512_ternarylogic_epi32,
-    std::convert::identity, _mm512_maskz_compress_epi32, _mm512_storeu_si512, _mm512_mask_storeu_epi32
 }

@@ -8,4 +8,3 @@ pub(crate) mod gather;
 pub(crate) mod scatter;
 pub(crate) mod sort;
 pub(crate) mod sorting;
-pub(crate) mod split;

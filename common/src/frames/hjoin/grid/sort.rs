@@ -5,7 +5,6 @@
 //! its last change to reach memory and come back. So the two halves of a list are gone through side
 //! by side, each with counters of its own.
 
-use super::split;
 use crate::{
     frames::hjoin::layout::order::{ByteTables, Order, extract},
     simd::{Lanes, Line, Rest, Set, Work},
@@ -15,16 +14,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(super) counters: Vec<Counters>,
-    split: split::Scratch,
-    never_splits: bool,
 }
 
 impl Scratch {
-    /// Counts the keys of few cells, too, from now on.
-    pub(crate) fn never_split(&mut self) {
-        self.never_splits = true;
-    }
-
     /// A cleared counter for each of so many cells.
     pub(crate) fn clear(&mut self, cells: usize) {
         cleared(&mut self.counters, cells);
@@ -67,9 +59,9 @@ macro_rules! each {
 }
 pub(crate) use each;
 
-/// The most memory, in bytes, that sorting so many keys into so many cells takes for a while.
-pub(crate) fn memory_bytes(keys: u64, cells: u64) -> u64 {
-    cells * size_of::<Counters>() as u64 + split::memory_bytes(keys)
+/// The most memory, in bytes, that sorting into so many cells takes for a while.
+pub(crate) fn memory_bytes(cells: u64) -> u64 {
+    cells * size_of::<Counters>() as u64
 }
 
 /// Takes keys apart, with the CPU's instruction for it or by tables.
@@ -206,11 +198,6 @@ pub(crate) fn sort<L: Lanes, W: Rest>(
     (offsets, rests): (&mut [u32], &mut [W]),
     scratch: &mut Scratch,
 ) {
-    if L::SPLITS && !scratch.never_splits && split::pays(offsets.len() - 1, keys.len()) {
-        // SAFETY: the kernel that got us here proves the instruction set.
-        unsafe { split::sort::<L, W>(order.0, keys, (offsets, rests), &mut scratch.split) };
-        return;
-    }
     let apart = Apart::new::<L>(order);
     let (end, offsets) = offsets.split_last_mut().expect("one more than cells");
     *end = offset(keys.len());

@@ -30,18 +30,6 @@ impl Order {
         1 << (self.major_bits + self.minor_bits)
     }
 
-    /// The order of what is left of keys when these bits of them are moved together, all that it
-    /// speaks of among them.
-    pub(crate) fn within(self, bits: u64) -> Self {
-        let moved = |mask| extract(mask, bits);
-        Self {
-            rest: moved(self.rest),
-            minor: moved(self.minor),
-            major: moved(self.major),
-            ..self
-        }
-    }
-
     /// The order of words that are [`Self::sorted`] already.
     pub(crate) fn of_sorted(self) -> Self {
         let bits = |number: u32| (1 << number) - 1;

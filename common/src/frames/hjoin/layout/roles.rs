@@ -56,14 +56,6 @@ impl KeyLayout {
         Self { x3, ..self }
     }
 
-    /// The same cells for lists with these contested bits.
-    pub(crate) fn with_rest_of(self, contested: u64) -> Self {
-        Self {
-            contested: contested | self.x1 | self.x2 | self.x3.mask(),
-            ..self
-        }
-    }
-
     /// Bytes for the offsets of one list's cells, at most, when lists have these lengths.
     pub(crate) fn most_offset_bytes(top: usize, bottom: usize) -> u64 {
         4 << most_cell_bits(top, bottom)
