@@ -1,0 +1,138 @@
+//! Taking up what is found on disk, before anybody is served.
+
+use common::run::{RunId, WorkerId};
+
+use super::{
+    Millis, Scheduler,
+    index::{RunIx, TaskIx},
+    run,
+    tasks::{Done, How},
+    worker::unknown_worker,
+};
+use crate::ledger::{Confirmed, Recheck, RunState, TaskRow, TaskState, Vote};
+
+/// A crash may lose the last leases from disk, but not from their workers. Each life of the
+/// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
+/// no epoch names two leases, and takes epochs up to some such leaps ahead for lost ones.
+const EPOCH_LEAP: u64 = 1 << 22;
+
+impl Scheduler {
+    /// How much of a run is counted twice, if that was ever said: before its tasks are restored.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
+        let run = self.by_id[&run];
+        self.runs[run].recheck = recheck;
+    }
+
+    /// How long earlier processes have served a run that was added before, in milliseconds.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_elapsed(&mut self, run: RunId, elapsed_ms: u64) {
+        let run = self.by_id[&run];
+        self.runs[run].served_before_ms = elapsed_ms;
+    }
+
+    /// What is on disk of one task of a run that was added before.
+    ///
+    /// # Panics
+    /// If there is no such run, or the run no such task.
+    pub fn restore_task(&mut self, run: RunId, row: TaskRow) {
+        let run = self.by_id[&run];
+        let task = run::index(row.task);
+        let epoch = row.epoch.0;
+        let failed: Vec<_> = row
+            .failed
+            .into_iter()
+            .map(|worker| self.workers.pinned(worker))
+            .collect();
+        let in_run = &mut self.runs[run];
+        in_run.tasks.raise_epoch(task, epoch);
+        if !failed.is_empty() {
+            in_run.odd.entry(task).or_default().failed = failed;
+        }
+        match row.state {
+            TaskState::Pending => {}
+            TaskState::Leased { worker, .. } => {
+                let live = matches!(in_run.state, RunState::Running | RunState::Paused);
+                let worker = self
+                    .workers
+                    .remember(&unknown_worker(worker), self.config.workers);
+                if let Some(worker) = worker
+                    && live
+                {
+                    self.restore_lease((run, task), worker, epoch);
+                }
+            }
+            TaskState::Done { vote, confirmed } => {
+                self.restore_done((run, task), &vote, confirmed);
+            }
+            TaskState::Quarantined(votes) => self.restore_reports((run, task), &votes),
+            TaskState::Parked => in_run.park(task, self.clock.ticks()),
+        }
+    }
+
+    /// An accepted count that was found on disk.
+    fn restore_done(&mut self, (run, task): (RunIx, TaskIx), vote: &Vote, confirmed: Confirmed) {
+        let worker = self.workers.pinned(vote.worker);
+        self.workers.restore_principal(worker, &vote.principal);
+        let in_run = &mut self.runs[run];
+        let drawn = self
+            .draw
+            .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
+        let done = Done {
+            count: vote.count,
+            worker,
+            how: How::of(vote),
+            confirmed,
+            drawn,
+            accepted_s: 0,
+        };
+        in_run.accept(task, done);
+        if confirmed.elsewhere() {
+            self.workers.standing_mut(worker).agreed();
+            return;
+        }
+        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
+        let unproven = self.unproven.iter().filter(|(by, _)| *by == worker);
+        let mut windows = unproven.map(|(_, window)| window);
+        let doubted = self.workers.standing(worker).faults() > 0
+            || windows.any(|window| window.contains(&vote.accepted_unix_ms));
+        if open && (doubted || (drawn && confirmed == Confirmed::No)) {
+            in_run.seconds.want(task, worker, 0);
+        }
+    }
+
+    /// Everything on disk was given: from now on workers are served. Leases found on disk last for
+    /// the grace period.
+    pub fn restored(&mut self, now: Millis) {
+        let ticks = self.clock.read(now);
+        let waiting: Vec<_> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| !worker.leases.is_empty())
+            .map(|(number, _)| number)
+            .collect();
+        for worker in waiting {
+            self.workers.expect_by(worker, ticks + self.config.grace_ms);
+        }
+        let leap = self.jitter.below(EPOCH_LEAP);
+        for run in 0..self.runs.len() {
+            self.runs[run].tasks.raise_epochs(leap);
+            self.runs[run].lost_epochs = 4 * EPOCH_LEAP;
+            self.announce_if_done(run);
+        }
+    }
+
+    /// Found on disk: counts of this worker were wrong, and if `barred` more than once.
+    pub fn restore_distrust(&mut self, worker: WorkerId, barred: bool) {
+        let worker = self.workers.pinned(worker);
+        let standing = self.workers.standing_mut(worker);
+        match barred {
+            false => standing.restore_doubt(),
+            true => standing.restore_bar(),
+        }
+    }
+}
