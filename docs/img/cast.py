@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Records docs/img/cast.svg: twenty seconds of `queensctl status --watch` on a real run, as an SVG that moves.
+
+    pip install pyte; cargo build --release; docs/img/cast.py [PROGRAMS [N]]
+
+A coordinator and a worker are started from PROGRAMS (target/release), the screen is run on a terminal of
+80 x 24, and what stands there is looked at twice a second. Nothing in it is made up or sped up.
+"""
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyte
+
+HERE = Path(__file__).resolve().parent
+ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 20.0, 0.5
+CELL, LINE = 8.4, 17
+PLAIN = "#d8dee6"
+# By the number of the colour in the terminal's palette: red, green, yellow, blue, cyan.
+COLOURS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
+
+
+def record(command, environment):
+    """What stood on the terminal, every half a second."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvpe(command[0], command, environment)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.ByteStream(screen)
+    seen, begun = [], time.monotonic()
+    while len(seen) * EVERY < SECONDS:
+        until = begun + (len(seen) + 1) * EVERY
+        while (left := until - time.monotonic()) > 0:
+            if select.select([terminal], [], [], left)[0]:
+                try:
+                    part = os.read(terminal, 65536)
+                except OSError:
+                    part = b""
+                if not part:
+                    return seen
+                stream.feed(part)
+        seen.append([[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)])
+    os.write(terminal, b"q")
+    os.waitpid(child, 0)
+    return seen
+
+
+def colour(name):
+    palette = pyte.graphics.FG_BG_256
+    return COLOURS.get(palette.index(name), PLAIN) if name in palette[:16] else PLAIN
+
+
+def row(cells, y):
+    """A row as text of few spans."""
+    spans, start = [], 0
+    style = lambda cell: (colour(cell.fg), cell.bold)
+    for x in range(1, COLUMNS + 1):
+        if x == COLUMNS or style(cells[x]) != style(cells[start]):
+            text = "".join(cell.data for cell in cells[start:x])
+            if text.strip():
+                ink, bold = style(cells[start])
+                text = text.rstrip()
+                weight = ' font-weight="bold"' if bold else ""
+                spans.append(f'<text x="{10 + start * CELL:.1f}" y="{20 + y * LINE}" fill="{ink}"{weight} '
+                             f'textLength="{len(text) * CELL:.1f}">{escape(text)}</text>')
+            start = x
+    return "".join(spans)
+
+
+def draw(seen):
+    width, height = 20 + COLUMNS * CELL, 16 + ROWS * LINE
+    whole = len(seen) * EVERY
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
+           'font-family="ui-monospace,monospace" font-size="14">',
+           "<style>text{white-space:pre}g{visibility:hidden}"]
+    for at in range(len(seen)):
+        low, high = 100 * at / len(seen), 100 * (at + 1) / len(seen)
+        out.append(f"#f{at}{{animation:k{at} {whole}s step-end infinite}}"
+                   f"@keyframes k{at}{{0%{{visibility:{'visible' if at == 0 else 'hidden'}}}"
+                   f"{low:.3f}%{{visibility:visible}}{high:.3f}%{{visibility:hidden}}}}")
+    out.append(f'</style><rect width="100%" height="100%" rx="8" fill="#12161b"/>')
+    for at, cells in enumerate(seen):
+        out.append(f'<g id="f{at}">' + "".join(row(line, y) for y, line in enumerate(cells)) + "</g>")
+    out.append("</svg>")
+    return "\n".join(out) + "\n"
+
+
+def main():
+    programs = Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parent.parent / "target/release").resolve()
+    n = sys.argv[2] if len(sys.argv) > 2 else "21"
+    environment = {**os.environ, "TERM": "xterm-256color", "RUST_LOG": "info"}
+    environment.pop("NO_COLOR", None)
+    with tempfile.TemporaryDirectory() as folder:
+        started = []
+        try:
+            coordinator = subprocess.Popen(
+                [programs / "coordinator", "--n", n, "--listen", "127.0.0.1:0", "--no-http", "--sync-ms", "500",
+                 "--recheck", "0.1", "--data-dir", f"{folder}/data"],
+                stderr=subprocess.PIPE, text=True)
+            started.append(coordinator)
+            url = "http://" + next(re.search(r"listening on ([^ ]+): ", line) for line in coordinator.stderr
+                                   if "listening on" in line)[1]
+            for name in ["node-a", "node-b"]:
+                started.append(subprocess.Popen(
+                    [programs / "worker", "--coordinator", url, "--threads", "1", "--name", name, "--quiet",
+                     "--spool", f"{folder}/{name}"]))
+            seen = record([str(programs / "queensctl"), "--coordinator", url, "status", "--watch"], environment)
+        finally:
+            for child in started:
+                child.kill()
+                child.wait()
+    (HERE / "cast.svg").write_text(draw(seen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
