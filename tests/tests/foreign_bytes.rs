@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 12] = [
+const READERS: [(&str, Reader); 13] = [
     ("certificate", coordinator::certify::foreign::certificate),
     ("counts", coordinator::certify::foreign::counts),
+    ("http_request", coordinator::http::foreign::http_request),
     ("join_string", proto::foreign::join_string),
     ("journal_line", coordinator::store::foreign::journal_line),
     ("operator_messages", proto::foreign::operator_messages),

@@ -149,6 +149,7 @@ const HTTP_TABLE: &[(&str, &str, Access)] = &[
     ("GET", "/assets/{name}", Access::Open),
     ("POST", "/logout", Access::Any),
     ("GET", "/", Access::Viewer),
+    ("GET", "/workers", Access::Viewer),
     ("GET", "/runs/{run}", Access::Viewer),
     ("GET", "/runs/{run}/events", Access::Viewer),
 ];

@@ -106,7 +106,7 @@ pub(super) async fn retry(app: State<App>, run: Path<String>) -> Answer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecheckRequest {
-    recheck: String,
+    pub(super) recheck: String,
 }
 
 pub(super) async fn recheck(

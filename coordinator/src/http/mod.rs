@@ -6,6 +6,8 @@
 
 mod api;
 mod error;
+#[doc(hidden)]
+pub mod foreign;
 mod guard;
 mod live;
 mod map;

@@ -4,7 +4,7 @@
 use axum::{
     Form,
     body::Body,
-    extract::{Path, Request, State},
+    extract::{Path, Query, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{Html, IntoResponse, Redirect, Response},
 };
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::{api, error::Refusal, server::App};
 use crate::{
     doors::{Access, Peer, Principal, Proof, Role},
-    render::{Facts, WORKER_HEADS, message, run_of, state},
+    render::{Facts, SHOWN_WORKERS, WORKER_HEADS, message, run_of, state, worker_rows},
     sched::RunSummary,
     text::thousands,
 };
@@ -148,7 +148,7 @@ async fn show(app: &App, run: RunId, operator: bool) -> Result<Response, Refusal
                         ] { li { span.key data-k=(class) {} (what) } }
                     }
                 }
-                (workers(&facts))
+                (workers_section(&facts))
                 (all_runs(&runs, run, operator))
                 @if operator { (join()) }
             }
@@ -251,25 +251,67 @@ fn result_section(result: &proto::v1::Result) -> Markup {
     }
 }
 
-fn workers(facts: &Facts) -> Markup {
+fn workers_section(facts: &Facts) -> Markup {
     html! {
         section.wide aria-labelledby="workers-h" {
             h2 id="workers-h" { "Workers" }
-            p data-w="workers" { (facts.word("workers")) }
-            div.scroll tabindex="0" role="region" aria-label="Workers" {
-                table id="workers" {
-                    thead { tr {
-                        @for head in WORKER_HEADS {
-                            th scope="col" { (head) }
-                        }
-                    } }
-                    tbody { @for worker in &facts.workers {
-                        tr data-state=(worker[0]) { @for cell in worker { td { (cell) } } }
-                    } }
-                }
+            p { span data-w="workers" { (facts.word("workers")) } "; " a href="/workers" { "all of them" } }
+            (workers_table(&facts.workers))
+        }
+    }
+}
+
+fn workers_table(rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Workers" {
+            table id="workers" {
+                thead { tr { @for head in WORKER_HEADS { th scope="col" { (head) } } } }
+                tbody { @for worker in rows {
+                    tr data-state=(worker[0]) { @for cell in worker { td { (cell) } } }
+                } }
             }
         }
     }
+}
+
+/// Which workers a page shows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FromWorker {
+    /// How many come before the first of them.
+    #[serde(default)]
+    from: usize,
+}
+
+/// All workers, a page at a time: those in trouble first, then the fastest.
+pub(super) async fn workers(
+    State(app): State<App>,
+    Query(FromWorker { from }): Query<FromWorker>,
+) -> Result<Response, Refusal> {
+    let workers: Vec<_> = app.driver.workers().await?;
+    let workers: Vec<_> = workers.iter().map(message::worker).collect();
+    let rows = worker_rows(&workers, from..from.saturating_add(SHOWN_WORKERS));
+    let end = from.saturating_add(rows.len());
+    let body = html! {
+        body {
+            header { h1 { "Workers" } p.sub { a href="/" { "To the run" } } }
+            main {
+                section.wide aria-labelledby="these" {
+                    h2 id="these" {
+                        @if rows.is_empty() { "None" } @else { (from + 1) " to " (end) " of " (workers.len()) }
+                    }
+                    (workers_table(&rows))
+                    p {
+                        @if from > 0 {
+                            a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Those before" } " "
+                        }
+                        @if end < workers.len() { a href=(format!("/workers?from={end}")) { "Those after" } }
+                    }
+                }
+            }
+        }
+    };
+    Ok(page("queens: workers", &body).into_response())
 }
 
 fn all_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> Markup {
@@ -314,7 +356,7 @@ fn join() -> Markup {
 
 /// Whether an address is one that people type, and want to be answered in words.
 pub(super) fn is_page(method: &Method, route: &str) -> bool {
-    *method == Method::GET && matches!(route, "/" | "/runs/{run}")
+    *method == Method::GET && matches!(route, "/" | "/workers" | "/runs/{run}")
 }
 
 /// What somebody is shown who may not see a page.

@@ -236,6 +236,7 @@ fn router(app: &App) -> Router {
         .route("/api/v1/runs/{run}/history", get(api::history))
         .route("/api/v1/join", post(api::join))
         .route("/", get(page::home))
+        .route("/workers", get(page::workers))
         .route("/runs/{run}", get(page::run))
         .route("/runs/{run}/events", get(page::events))
         .route("/login", get(page::login_form).post(page::login))

@@ -1,0 +1,55 @@
+//! What reads requests, as a function that takes any bytes: for fuzzing.
+
+use axum::{
+    Form, Json,
+    body::Body,
+    extract::{FromRequest as _, Query, Request},
+    http::{HeaderMap, HeaderValue, Method, Uri, header},
+};
+
+use super::{
+    api::{OfRun, Part, RecheckRequest},
+    page::{FromWorker, Login, session},
+};
+use crate::{ledger::Recheck, name::RunName};
+
+/// A request whose first line is its address, the second its cookies, and the rest its body: the names,
+/// queries, cookies and bodies that any route reads of it.
+pub fn http_request(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == b'\n');
+    let [address, cookies, body] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let mut headers = HeaderMap::new();
+    if let Ok(cookies) = HeaderValue::from_bytes(cookies) {
+        headers.insert(header::COOKIE, cookies);
+        if let Some(session) = session(&headers) {
+            assert!(!session.contains(';'), "one cookie: {session:?}");
+        }
+    }
+    if let Ok(uri) = Uri::try_from(address) {
+        for segment in uri.path().split('/') {
+            let _ = segment.parse::<RunName>();
+        }
+        // Whatever a query says, it is read or refused.
+        let _ = Query::<OfRun>::try_from_uri(&uri);
+        let _ = Query::<Part>::try_from_uri(&uri);
+        let _ = Query::<FromWorker>::try_from_uri(&uri);
+    }
+    let request = |kind: &'static str| {
+        let mut request = Request::new(Body::from(body.to_vec()));
+        let kind = HeaderValue::from_static(kind);
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        *request.method_mut() = Method::POST;
+        request
+    };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else {
+        return;
+    };
+    runtime.block_on(async {
+        let json = Json::<RecheckRequest>::from_request(request("application/json"), &()).await;
+        if let Ok(Json(read)) = json {
+            let _ = read.recheck.parse::<Recheck>();
+        }
+        let form = request("application/x-www-form-urlencoded");
+        let _ = Form::<Login>::from_request(form, &()).await;
+    });
+}
