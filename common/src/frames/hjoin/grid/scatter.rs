@@ -14,7 +14,8 @@ use crate::{
 
 /// Short enough that the last ones of all rows are little beside a long list.
 const LINES_A_BLOCK: usize = 16;
-const BLOCKS_A_CHUNK: usize = 1 << 10;
+/// 256 KiB: each thread has one that it may not have begun to fill.
+const BLOCKS_A_CHUNK: usize = 1 << 8;
 
 /// The memory of blocks, some at a time.
 type Chunk = Vec<Line>;
