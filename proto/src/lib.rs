@@ -4,12 +4,14 @@
 //! Inbound is `TryFrom` with [`BadMessage`], outbound is `From`. What passes is well-formed; whether
 //! a run, a plan or a task exists is for the receiver to say.
 
+mod call;
 mod convert;
 pub mod door;
 #[doc(hidden)]
 pub mod foreign;
 pub mod limits;
 
+pub use call::CallId;
 pub use convert::{BadMessage, decimal, submitted_key, submitted_spec};
 
 /// The generated code of package `queens.v1`.

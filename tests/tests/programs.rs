@@ -45,6 +45,88 @@ fn keys(value: &Value) -> Vec<&str> {
     object.keys().map(String::as_str).collect()
 }
 
+/// A program is told of the end of a run before the coordinator ends, and the log is JSON, one object a
+/// line, that names calls.
+#[test]
+fn the_end_of_a_run_is_told_to_a_program_and_calls_are_logged_with_their_names() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (program, out) = (dir.path().join("told"), dir.path().join("events"));
+    let script = format!(
+        "#!/bin/sh\necho \"$QUEENS_EVENT $QUEENS_EVENT_N\" >> {0}; cat >> {0}\n",
+        out.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&binaries().coordinator);
+    command
+        .args(["--n", "12", "--local", "--json", "--listen", "127.0.0.1:0"])
+        .args(["--log-format", "json", "--on-event"])
+        .arg(&program)
+        .env("RUST_LOG", "debug")
+        .current_dir(dir.path());
+    // Not by the usual way, which leaves RUST_LOG out.
+    let end = command.output().unwrap();
+    let (stdout, stderr) = (
+        String::from_utf8(end.stdout).unwrap(),
+        String::from_utf8(end.stderr).unwrap(),
+    );
+    assert!(end.status.success(), "{stderr}");
+    let told = fs::read_to_string(&out).unwrap();
+    let (head, line) = told.split_once('\n').unwrap();
+    assert_eq!(head, "completion 12");
+    let event: Value = serde_json::from_str(line).unwrap();
+    let result: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(event["result"], result);
+    assert_eq!(
+        (&event["kind"], &event["run"]),
+        (&Value::from("complete"), &result["run"])
+    );
+    // Worker and coordinator are one process here: each call is there from both sides.
+    let logged: Vec<Value> = stderr
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let answered = |line: &&Value| line["message"] == "answered";
+    let mut calls: Vec<_> = logged
+        .iter()
+        .filter(answered)
+        .map(|line| line["span"]["id"].as_str().unwrap().to_owned())
+        .collect();
+    let all = calls.len();
+    calls.sort();
+    calls.dedup();
+    assert!(
+        all > 0 && all == 2 * calls.len(),
+        "{all} lines of {} calls",
+        calls.len()
+    );
+}
+
+#[test]
+fn a_program_for_events_that_fails_is_told_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = [
+        "--n",
+        "8",
+        "--local",
+        "--on-event",
+        "/does/not/exist",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let end = coordinator(&none, &dir);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stdout.contains("N = 8: 92 solutions"), "{end:#?}");
+    assert!(
+        end.stderr
+            .contains("--on-event: /does/not/exist failed at completion"),
+        "{end:#?}"
+    );
+}
+
 #[test]
 fn the_first_command_of_the_readme() {
     let dir = tempfile::tempdir().unwrap();

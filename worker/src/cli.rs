@@ -16,6 +16,7 @@ use common::{
 use worker::{
     config::{Threads, TimeLimit, duration, time_limit},
     environment::{self, Needs},
+    log::LogFormat,
     memory::MemorySize,
     terminal::Manner,
 };
@@ -116,6 +117,9 @@ pub(crate) struct Serve {
     /// The certificate's key.
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// How log lines look: text, or json for one object a line.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     /// Allow plain text to a coordinator on another machine.
     #[arg(long)]
     pub(crate) insecure: bool,

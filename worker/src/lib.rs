@@ -21,6 +21,7 @@ pub mod estimate;
 mod glance;
 mod host;
 mod link;
+pub mod log;
 pub mod machine;
 pub mod memory;
 mod pool;

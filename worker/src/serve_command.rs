@@ -1,7 +1,7 @@
 //! `worker --join STRING`, `worker --coordinator URL`.
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -11,11 +11,11 @@ use tokio::{
     signal::unix::{Signal as Stream, SignalKind, signal},
     sync::watch,
 };
-use tracing_subscriber::EnvFilter;
 use worker::{
     Glance,
     config::{Address, BadAddress, SpoolChoice, TlsFiles, WorkerConfig, join_string},
-    terminal::{Drawn, LogWriter, Manner},
+    log,
+    terminal::{Drawn, Manner},
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Serve, manner: Manner) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(USAGE, error),
     };
-    start_log(manner);
+    log::start(arguments.log_format, manner);
     if config.coordinator.is_open_to_others() {
         tracing::warn!(
             "--insecure: whoever is between here and {} reads and changes what is said",
@@ -45,19 +45,6 @@ pub(crate) fn run(arguments: &Serve, manner: Manner) -> ExitCode {
         Ok(code) => code,
         Err(error) => fail(1, error),
     }
-}
-
-/// Log lines on standard error, whose loss is no error.
-fn start_log(manner: Manner) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(manner.log_level()));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(manner.colours(io::stderr().is_terminal()))
-        .with_writer(LogWriter)
-        .with_target(false)
-        .log_internal_errors(false)
-        .init();
 }
 
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {

@@ -4,6 +4,7 @@ mod address;
 mod cluster;
 mod data;
 mod door;
+mod events;
 mod farewell;
 mod options;
 mod progress;
@@ -33,6 +34,7 @@ pub use self::{
 use self::{
     address::{Listen, ListenHttp, Reached},
     cluster::Cluster,
+    events::Events,
     farewell::farewell,
     report::{partial_json, print_line},
     signals::Signals,
@@ -147,7 +149,7 @@ async fn serve(
         (None, None) => (None, None),
     };
     let old = match &target {
-        Some(target) => over(&stored, target.run),
+        Some(target) => over(&stored, Some(target.run)),
         None => BTreeSet::new(),
     };
     let mut scheduler = Scheduler::new(config(options), rand::random());
@@ -205,6 +207,10 @@ async fn serve(
     if let Some(kernel) = kernel {
         cluster.start_local(options.local_worker(own, kernel));
     }
+    let events = options
+        .on_event
+        .clone()
+        .map(|program| Events::start(program, cluster.driver.clone(), over(&stored, None)));
     let watched = Watched {
         driver: cluster.driver.clone(),
         target: target.map(|manifest| manifest.run),
@@ -226,6 +232,9 @@ async fn serve(
     if matches!(exit, Ok(Exit::Success | Exit::Contradicted)) {
         farewell(&watched.driver, options.longest_sync()).await;
     }
+    if let Some(events) = events {
+        events.end().await;
+    }
     // Whatever else failed did so because the driver did: its reason is the one to tell.
     cluster.close().await?;
     exit
@@ -241,11 +250,11 @@ fn bind(
     Ok((listener, http))
 }
 
-/// The stored runs that have their results already, without the one asked for.
-fn over(stored: &[StoredRun], asked: RunId) -> BTreeSet<RunId> {
+/// The stored runs that have their results already, without the one asked for, if one is.
+fn over(stored: &[StoredRun], asked: Option<RunId>) -> BTreeSet<RunId> {
     let over = |run: &&StoredRun| matches!(run.state, RunState::Complete | RunState::Contradicted);
     let others = stored.iter().filter(over).map(|run| run.manifest.run);
-    others.filter(|run| *run != asked).collect()
+    others.filter(|run| Some(*run) != asked).collect()
 }
 
 fn config(options: &Options) -> Config {

@@ -16,6 +16,7 @@ use common::{
 use worker::{
     config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, crews, machine},
     environment::{self, Needs},
+    log::LogFormat,
     memory::MemorySize,
     terminal::Manner,
 };
@@ -114,6 +115,15 @@ pub struct Options {
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
+
+    /// A program to run when a run is complete, counts are in dispute, or something is wrong: it is told
+    /// by QUEENS_EVENT, _KIND, _RUN, _N and _TEXT and by a line of JSON on its standard input
+    #[arg(long, value_name = "PROGRAM")]
+    pub on_event: Option<PathBuf>,
+
+    /// How log lines look: text, or json for one object a line
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
 
     /// Speak plain text and let everybody in, whoever reaches the port
     #[arg(long, conflicts_with = "require_token")]

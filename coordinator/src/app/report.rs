@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     checks,
-    driver::{Known, Outcome},
+    driver::{DriverHandle, Known, Outcome, StatusReport, Stopped},
     sched::RunStatus,
     text::{span, thousands},
 };
@@ -31,6 +31,20 @@ pub struct Report {
 }
 
 impl Report {
+    /// Of a run that came to `outcome`; `None` if it was deleted meanwhile.
+    pub(super) async fn of(
+        driver: &DriverHandle,
+        outcome: Outcome,
+    ) -> Result<Option<Self>, Stopped> {
+        let status = driver.status(Some(outcome.run)).await?;
+        Ok(status.map(|StatusReport { status, .. }| Self {
+            board: status.manifest.spec.board,
+            method: status.manifest.spec.layout.method(),
+            tasks: status.tasks.total,
+            outcome,
+        }))
+    }
+
     /// The result, and below it what it proves.
     pub fn text(&self) -> String {
         let checks = self.outcome.checks.iter().map(checks::shown);

@@ -12,7 +12,7 @@ use worker::terminal::{aside, note};
 
 use super::{Report, progress::Progress, report::print_line};
 use crate::{
-    driver::{DriverHandle, Outcome, StatusReport},
+    driver::{DriverHandle, Outcome},
     exit::Exit,
     sched::RunSummary,
     store::RunState,
@@ -95,7 +95,7 @@ impl Watched {
             }
             // A run that was deleted meanwhile has nothing more to say.
             if !old.remove(&outcome.run)
-                && let Some(report) = self.report(outcome.clone()).await?
+                && let Some(report) = Report::of(&self.driver, outcome.clone()).await?
             {
                 aside(|| self.print(&report))?;
                 if !self.exit_when_done {
@@ -105,16 +105,6 @@ impl Watched {
             printed.insert(outcome.run, outcome.clone());
         }
         Ok(())
-    }
-
-    async fn report(&self, outcome: Outcome) -> anyhow::Result<Option<Report>> {
-        let status = self.driver.status(Some(outcome.run)).await?;
-        Ok(status.map(|StatusReport { status, .. }| Report {
-            board: status.manifest.spec.board,
-            method: status.manifest.spec.layout.method(),
-            tasks: status.tasks.total,
-            outcome,
-        }))
     }
 
     fn print(&self, report: &Report) -> anyhow::Result<()> {

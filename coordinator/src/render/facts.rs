@@ -81,7 +81,7 @@ impl Facts {
             words,
             fraction: status.fraction_done,
             belief,
-            alarms: alarms(status),
+            alarms: alarms(status).into_iter().map(|alarm| alarm.text).collect(),
             workers: worker_rows(&status.workers, 0..SHOWN_WORKERS),
             state,
             ended: status.result.is_some(),
@@ -279,14 +279,34 @@ fn workers_line(status: &v1::Status) -> String {
     )
 }
 
-fn alarms(status: &v1::Status) -> Vec<String> {
+/// Something that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Alarm {
+    /// Which: a name for programs.
+    pub(crate) kind: &'static str,
+    /// What is wrong, for people.
+    pub(crate) text: String,
+}
+
+impl Alarm {
+    /// All of a run.
+    pub(crate) fn of(status: &v1::Status) -> Vec<Self> {
+        alarms(status)
+    }
+}
+
+fn alarms(status: &v1::Status) -> Vec<Alarm> {
+    let alarm = |kind, text| Alarm { kind, text };
     let mut alarms = Vec::new();
     if let Some(result) = &status.result {
         let failed = result
             .checks
             .iter()
             .filter(|check| check.outcome == "failed");
-        alarms.extend(failed.map(|check| format!("Check {} failed: {}", check.name, check.reason)));
+        alarms.extend(failed.map(|check| {
+            let text = format!("Check {} failed: {}", check.name, check.reason);
+            alarm("check_failed", text)
+        }));
     }
     let second = status.rechecks.clone().unwrap_or_default();
     if !second.quarantined_tasks.is_empty() {
@@ -296,47 +316,51 @@ fn alarms(status: &v1::Status) -> Vec<String> {
             .take(10)
             .map(u64::to_string)
             .collect();
-        alarms.push(format!(
-            "Contradicting counts of tasks {}",
-            tasks.join(", ")
+        let tasks = tasks.join(", ");
+        alarms.push(alarm(
+            "contested",
+            format!("Contradicting counts of tasks {tasks}"),
         ));
     }
     let state = status.run.as_ref().map(v1::Run::state);
     if status.tasks_parked > 0 && state == Some(v1::RunState::Running) {
-        alarms.push(format!(
-            "{} set aside after failed attempts, to be tried again later",
-            plural(status.tasks_parked, "task")
-        ));
+        let tasks = plural(status.tasks_parked, "task");
+        let text = format!("{tasks} set aside after failed attempts, to be tried again later");
+        alarms.push(alarm("parked", text));
     }
     let named = |state: fn(&v1::Worker) -> bool| {
         let names = status.workers.iter().filter(|worker| state(worker));
         names.map(|worker| worker.name.as_str()).collect::<Vec<_>>()
     };
-    for (names, what) in [
+    for (kind, names, what) in [
         (
+            "failed_threads",
             named(|worker| worker.failed_threads > 0),
             "counted known boards wrong",
         ),
         (
+            "barred",
             named(|worker| worker.state == "barred"),
             "barred: its counts were wrong",
         ),
         (
+            "quiet",
             named(|worker| matches!(worker.state.as_str(), "silent" | "lost")),
             "quiet",
         ),
     ] {
         match names[..] {
             [] => {}
-            [name] => alarms.push(format!("Worker {name}: {what}")),
-            [first, ..] => alarms.push(format!(
-                "{}, such as {first}: {what}",
-                plural(names.len(), "worker")
-            )),
+            [name] => alarms.push(alarm(kind, format!("Worker {name}: {what}"))),
+            [first, ..] => {
+                let workers = plural(names.len(), "worker");
+                let text = format!("{workers}, such as {first}: {what}");
+                alarms.push(alarm(kind, text));
+            }
         }
     }
     if !status.reason.is_empty() {
-        alarms.push(format!("Waiting: {}", status.reason));
+        alarms.push(alarm("waiting", format!("Waiting: {}", status.reason)));
     }
     alarms
 }

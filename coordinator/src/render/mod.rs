@@ -16,7 +16,7 @@ use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub(crate) use self::{
-    facts::{Facts, SHOWN_WORKERS, WORKER_HEADS, reference_value, worker_rows},
+    facts::{Alarm, Facts, SHOWN_WORKERS, WORKER_HEADS, reference_value, worker_rows},
     history::{History, Point},
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},

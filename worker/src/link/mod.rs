@@ -31,7 +31,7 @@ use crate::{
     spool::Writer,
     summary::{Summary, plural},
 };
-use transport::{Call, CallError, Transport};
+use transport::{Call, CallError, LostCall, Transport};
 
 /// How often a line tells what the worker is doing.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -250,7 +250,7 @@ impl Link {
         }
     }
 
-    fn answered(&mut self, result: Result<SyncReply, CallError>) {
+    fn answered(&mut self, result: Result<SyncReply, LostCall>) {
         let now = Instant::now();
         match result {
             Ok(reply) => {
@@ -261,16 +261,17 @@ impl Link {
                 }
                 self.machine.handle_reply(reply, now);
             }
-            Err(error) => {
+            Err(lost) => {
                 let wait = self.machine.handle_lost_call((self.jitter)(), now);
-                self.complain(&error, wait);
+                self.complain(&lost, wait);
             }
         }
     }
 
-    fn complain(&self, error: &CallError, wait: Duration) {
+    fn complain(&self, LostCall { id, error }: &LostCall, wait: Duration) {
         let stranger = matches!(error, CallError::Garbled(_)) && !self.was_answered;
         tracing::warn!(
+            call = %id,
             "coordinator {} {error}{}; attempt {} in {:.1} s; {} held, {} kept",
             self.coordinator,
             if stranger {
@@ -386,7 +387,7 @@ async fn passed(until: Option<Instant>) {
 }
 
 /// The reply to the call on its way; never, where there is none.
-async fn reply(call: &mut Option<Call>) -> Result<SyncReply, CallError> {
+async fn reply(call: &mut Option<Call>) -> Result<SyncReply, LostCall> {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,

@@ -13,12 +13,13 @@ use std::{
 
 use common::sync::{SyncReply, SyncRequest};
 use proto::{
-    BadMessage,
+    BadMessage, CallId,
     door::{Door, explain_tls},
     limits, v1,
     v1::work_queue_client::WorkQueueClient,
 };
-use tonic::{Code, Status, transport::Endpoint};
+use tonic::{Code, Request, Status, transport::Endpoint};
+use tracing::Instrument as _;
 
 use crate::config::Address;
 
@@ -28,7 +29,16 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A call on its way.
-pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, CallError>> + Send>>;
+pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, LostCall>> + Send>>;
+
+/// A call that brought no reply.
+#[derive(Debug)]
+pub(crate) struct LostCall {
+    /// Its name in the coordinator's log.
+    pub(crate) id: CallId,
+    /// Why.
+    pub(crate) error: CallError,
+}
 
 /// Why a call brought no reply. What was sent may have been carried out or not.
 #[derive(Debug, thiserror::Error)]
@@ -87,14 +97,24 @@ impl Transport {
         let number = self.current.load(Ordering::Relaxed) % self.clients.len();
         let mut client = self.clients[number].clone();
         let current = Arc::clone(&self.current);
-        Box::pin(async move {
-            let reply = client.sync(v1::SyncRequest::from(request)).await;
+        let id = CallId(rand::random());
+        let call = async move {
+            let mut message = Request::new(v1::SyncRequest::from(request));
+            id.write(message.metadata_mut());
+            let reply = client.sync(message).await;
             let reply = reply.map_err(|status| failure(&status));
             if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
                 current.store(number + 1, Ordering::Relaxed);
             }
-            Ok(SyncReply::try_from(reply?.into_inner())?)
-        })
+            let reply = reply.and_then(|reply| Ok(SyncReply::try_from(reply.into_inner())?));
+            match &reply {
+                Ok(_) => tracing::debug!("answered"),
+                Err(error) => tracing::debug!("no answer: the coordinator {error}"),
+            }
+            reply.map_err(|error| LostCall { id, error })
+        };
+        // The coordinator's log has it too.
+        Box::pin(call.instrument(tracing::debug_span!("call", %id)))
     }
 }
 
