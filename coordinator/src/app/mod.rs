@@ -41,6 +41,8 @@ use self::{
     storage::Storage,
     watched::Watched,
 };
+#[cfg(feature = "archive")]
+use crate::store::Archiver;
 use crate::{
     certify::public_key,
     descriptors,
@@ -141,6 +143,12 @@ async fn serve(
         mut replaced,
     } = storage;
     let stored = store.runs()?;
+    #[cfg(feature = "archive")]
+    let archiver = options
+        .archive
+        .as_deref()
+        .map(|to| block_in_place(|| Archiver::start(&options.data_dir, to)))
+        .transpose()?;
     let asked = plan.as_ref().map(|plan| options.asked(*plan.spec()));
     let resumed = data::choose(options, asked.as_ref(), &stored)?;
     let (target, created) = match (resumed, plan) {
@@ -237,6 +245,8 @@ async fn serve(
     }
     // Whatever else failed did so because the driver did: its reason is the one to tell.
     cluster.close().await?;
+    #[cfg(feature = "archive")]
+    block_in_place(|| drop(archiver));
     exit
 }
 

@@ -65,6 +65,12 @@ pub struct Options {
     #[arg(long, value_name = "URL|@FILE")]
     pub store: Option<StoreUrl>,
 
+    /// Also copy the data directory to this one, on another disk, as it grows: `queensctl restore`
+    /// brings it back, but for what was kept in the last seconds
+    #[cfg(feature = "archive")]
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    pub archive: Option<PathBuf>,
+
     /// Where workers find the other coordinators of the same --store: goes into join strings
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub peer: Vec<String>,

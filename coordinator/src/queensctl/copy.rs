@@ -1,4 +1,4 @@
-//! `queensctl copy`.
+//! `queensctl copy` and `queensctl restore`.
 
 use anyhow::bail;
 use clap::Args;
@@ -36,5 +36,24 @@ pub(super) fn copy(options: &CopyOptions) -> anyhow::Result<Exit> {
         "copied {} with keys, tokens and secrets; serve them from one place only",
         plural(copied, "run")
     ))?;
+    Ok(Exit::Success)
+}
+
+/// Options of `restore`.
+#[cfg(feature = "archive")]
+#[derive(Clone, Debug, Args)]
+pub(super) struct RestoreOptions {
+    /// The archive, as the coordinator's --archive
+    archive: std::path::PathBuf,
+
+    /// Where to: an empty or new directory
+    dir: std::path::PathBuf,
+}
+
+#[cfg(feature = "archive")]
+pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
+    crate::store::restore(&options.archive, &options.dir)?;
+    let report = crate::store::verify(&options.dir)?;
+    print(&report.to_string())?;
     Ok(Exit::Success)
 }

@@ -44,6 +44,8 @@ pub async fn main(options: Options) -> Exit {
         // These compute on this thread: Ctrl-C has to end them without being asked for.
         Command::Verify(options) => verify::verify(&options),
         Command::Copy(options) => copy::copy(&options),
+        #[cfg(feature = "archive")]
+        Command::Restore(options) => copy::restore(&options),
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
         Command::Museum(command) => museum::main(&command),
@@ -80,6 +82,8 @@ async fn ask(to: &Connection, manner: Manner, command: Command) -> anyhow::Resul
         Command::Export(run) => runs::export(to, &run).await,
         Command::Verify(options) => verify::verify(&options),
         Command::Copy(options) => copy::copy(&options),
+        #[cfg(feature = "archive")]
+        Command::Restore(options) => copy::restore(&options),
         Command::Certify(options) => certify::certify(&options),
         Command::Audit(options) => certify::audit(&options),
         Command::Plan(options) => plan::plan(&options),

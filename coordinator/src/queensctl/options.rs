@@ -7,6 +7,8 @@ use worker::{
     terminal::Manner,
 };
 
+#[cfg(feature = "archive")]
+use super::copy::RestoreOptions;
 use super::{
     certify::{AuditOptions, CertifyOptions},
     client::Connection,
@@ -107,6 +109,9 @@ pub(super) enum Command {
     Verify(VerifyOptions),
     /// Moves all runs, with keys, tokens and secrets, from a data directory into a database or back
     Copy(CopyOptions),
+    /// Makes a data directory of the archive of a coordinator that lost its disk
+    #[cfg(feature = "archive")]
+    Restore(RestoreOptions),
     /// Writes a signed certificate of a whole run: what was counted, by whom, and what was checked
     Certify(CertifyOptions),
     /// Checks a certificate without a coordinator: its signature, its counts, and some of them by

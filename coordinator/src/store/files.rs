@@ -371,8 +371,8 @@ impl Replacement {
 }
 
 /// Writes a file, with its folder, that nobody but this user may read, byte for byte.
-#[cfg(feature = "postgres")]
-pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), StoreError> {
+#[cfg(any(feature = "postgres", feature = "archive"))]
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -385,7 +385,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), StoreError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     descriptors::open(|| options.open(path))
         .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
+            file.write_all(bytes)?;
             file.sync_all()
         })
         .map_err(failed("write", path))?;

@@ -4,6 +4,8 @@
 //! parked tasks) may be lost without changing a total.
 
 mod address;
+#[cfg(feature = "archive")]
+mod archive;
 #[cfg(test)]
 mod conformance;
 mod disk;
@@ -35,6 +37,8 @@ pub use crate::ledger::{
     Vote,
 };
 pub use address::{BadStoreUrl, StoreUrl};
+#[cfg(feature = "archive")]
+pub use archive::{Archiver, restore};
 pub use disk::DiskStore;
 pub use error::StoreError;
 pub use memory::MemoryStore;

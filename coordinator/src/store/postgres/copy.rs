@@ -84,7 +84,7 @@ pub fn copy_to_directory(
     }
     let store = PgStore::open(url, "queensctl copy", waits)?;
     for (name, text) in store.vault()?.all()? {
-        files::write_private(&dir.join(&name), &text)?;
+        files::write_private(&dir.join(&name), text.as_bytes())?;
     }
     let mut trust = TrustLog::open(&layout.trust())?;
     trust.append(store.trust.records())?;

@@ -1,0 +1,377 @@
+//! A copy of a data directory that follows it, elsewhere: whoever loses the disk restores the copy, and
+//! lacks at most what was kept since the last pass.
+//!
+//! Sealed segments go over once. The segment that grows goes over whole in every pass that finds it
+//! longer, under the number that it will be sealed with, so that nothing is there twice whatever a
+//! pass that was cut off leaves behind. Small files are read first and go over last: what they say of
+//! the journal is never more than the copy has. Nothing is ever removed there but segments that were
+//! replaced by their sealed ones.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use futures_util::TryStreamExt as _;
+use object_store::{
+    Error, ObjectStore, ObjectStoreExt as _, local::LocalFileSystem, path::Path as Name,
+};
+use tokio::runtime::{self, Runtime};
+
+use super::{
+    StoreError,
+    files::{self, Layout},
+};
+use crate::descriptors;
+
+/// The time between two passes. What is lost with a disk is what was kept in it, and while the pass
+/// took that ran last.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The journal's segment that grows, as its sealed ones are named.
+const ACTIVE: &str = "journal.jsonl";
+
+/// Whose archive it is: the file that no two data directories have in common.
+const OWNER: &str = "secret";
+
+/// A place for copies.
+struct Archive {
+    objects: LocalFileSystem,
+    runtime: Runtime,
+    place: PathBuf,
+    /// What is there already, and how long it is.
+    there: BTreeMap<String, u64>,
+}
+
+impl Archive {
+    fn open(place: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(place).map_err(files::failed("create", place))?;
+        let failed = |error: Error| cannot("open", place, &error);
+        let objects = LocalFileSystem::new_with_prefix(place).map_err(failed)?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(files::failed("open", place))?;
+        let mut archive = Self {
+            objects: objects.with_fsync(true),
+            runtime,
+            place: place.to_owned(),
+            there: BTreeMap::new(),
+        };
+        archive.there = archive.list()?;
+        Ok(archive)
+    }
+
+    fn list(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let all = self.objects.list(None);
+        let all = all.map_ok(|object| (object.location.to_string(), object.size));
+        let listed = self.runtime.block_on(all.try_collect());
+        listed.map_err(|error| cannot("list", &self.place, &error))
+    }
+
+    fn put(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let length = bytes.len() as u64;
+        let done = self
+            .runtime
+            .block_on(async { self.objects.put(&Name::from(name), bytes.into()).await });
+        done.map_err(|error| cannot("write", &self.place.join(name), &error))?;
+        self.there.insert(name.to_owned(), length);
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.runtime.block_on(async {
+            let found = self.objects.get(&Name::from(name)).await?;
+            found.bytes().await
+        });
+        let bytes = bytes.map_err(|error| cannot("read", &self.place.join(name), &error))?;
+        Ok(bytes.to_vec())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), StoreError> {
+        let gone = self
+            .runtime
+            .block_on(async { self.objects.delete(&Name::from(name)).await });
+        gone.map_err(|error| cannot("remove", &self.place.join(name), &error))?;
+        self.there.remove(name);
+        Ok(())
+    }
+
+    /// Brings the copy up to the directory.
+    fn pass(&mut self, layout: &Layout) -> Result<(), StoreError> {
+        let small = small_files(&layout.dir)?;
+        let dir = layout.runs();
+        for entry in fs::read_dir(&dir).map_err(files::failed("read", &dir))? {
+            let run = entry.map_err(files::failed("read", &dir))?.path();
+            if run.is_dir() && !files::is_deleted(&run) {
+                self.journal(&run, &layout.dir)?;
+            }
+        }
+        for (name, bytes) in small {
+            self.put(&name, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self, run: &Path, dir: &Path) -> Result<(), StoreError> {
+        let active = run.join(ACTIVE);
+        // Read again where it was sealed meanwhile: then it is another one.
+        let (sealed, text) = loop {
+            let before = sealed_segments(run)?;
+            let text = read_if_there(&active)?;
+            if sealed_segments(run)?.len() == before.len() {
+                break (before, text);
+            }
+        };
+        for segment in &sealed {
+            let name = name_of(segment, dir);
+            if !self.there.contains_key(&name)
+                && let Some(bytes) = read_if_there(segment)?
+            {
+                self.put(&name, bytes)?;
+            }
+        }
+        let name = growing(&name_of(run, dir), sealed.len() + 1);
+        if let Some(bytes) = text
+            && self.there.get(&name) != Some(&(bytes.len() as u64))
+        {
+            self.put(&name, bytes)?;
+        }
+        let replaced = growing(&name_of(run, dir), sealed.len());
+        match self.there.contains_key(&replaced) {
+            true => self.remove(&replaced),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What the segment that grows is called until it is sealed.
+fn growing(run: &str, number: usize) -> String {
+    format!("{run}/growing.{number:06}.jsonl")
+}
+
+fn name_of(path: &Path, dir: &Path) -> String {
+    let name = path.strip_prefix(dir).unwrap_or(path);
+    name.to_string_lossy().into_owned()
+}
+
+fn sealed_segments(run: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = fs::read_dir(run).map_err(files::failed("read", run))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(files::failed("read", run))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name
+            .strip_prefix("journal.")
+            .and_then(|name| name.strip_suffix(".jsonl"));
+        if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Everything but the journals, the index and the lock.
+fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(files::failed("read", &folder))? {
+            let path = entry.map_err(files::failed("read", &folder))?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let passed_over = name == "lock"
+                || name.starts_with("db")
+                || name.contains("torn-")
+                || [".tmp", ".new", ".next", ".deleted"]
+                    .iter()
+                    .any(|end| name.ends_with(end))
+                || (name.starts_with("journal.") && name.ends_with(".jsonl"));
+            if passed_over {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some(bytes) = read_if_there(&path)? {
+                found.push((name_of(&path, dir), bytes));
+            }
+        }
+    }
+    // A manifest makes the run, the marker the directory: what they promise is there before.
+    found.sort_by_key(|(name, _)| (name.ends_with("manifest.json"), name == "format.json"));
+    Ok(found)
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match descriptors::open(|| fs::read(path)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(files::failed("read", path)(error)),
+    }
+}
+
+fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
+    files::failed(action, path)(std::io::Error::other(error.to_string()))
+}
+
+/// Follows a data directory until it is dropped.
+pub struct Archiver {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Archiver {
+    /// Copies `dir`, which a coordinator has open, to the directory `place` from now on. The first copy
+    /// is whole when this returns. An archive of another data directory is an error.
+    pub fn start(dir: &Path, place: &Path) -> Result<Self, StoreError> {
+        let layout = Layout::new(dir);
+        let mut archive = Archive::open(place)?;
+        if archive.there.contains_key(OWNER)
+            && Some(archive.get(OWNER)?) != read_if_there(&dir.join(OWNER))?
+        {
+            let what = "it is the archive of another data directory: restore that with \
+                 `queensctl restore`, or give an empty one";
+            return Err(StoreError::damaged(place, None, what));
+        }
+        archive.pass(&layout)?;
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("archive".to_owned())
+            .spawn(move || follow(&mut archive, &layout, &stopped))
+            .map_err(files::failed("follow", dir))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+fn follow(archive: &mut Archive, layout: &Layout, stopped: &mpsc::Receiver<()>) {
+    let mut whole = Instant::now();
+    loop {
+        let last = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
+        let began = Instant::now();
+        match archive.pass(layout) {
+            Ok(()) => whole = began,
+            Err(error) => tracing::warn!(
+                "the archive is {} s behind: {error}",
+                whole.elapsed().as_secs()
+            ),
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+impl Drop for Archiver {
+    /// With a last pass.
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::warn!("the archive was not brought up to its end");
+        }
+    }
+}
+
+/// Makes a data directory of an archive, in a directory that is empty or new.
+pub fn restore(place: &Path, dir: &Path) -> Result<(), StoreError> {
+    let archive = Archive::open(place)?;
+    if !archive.there.contains_key("format.json") {
+        let what = "it is no archive of a coordinator: it has no format.json";
+        return Err(StoreError::damaged(place, None, what));
+    }
+    fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
+    let mut entries = fs::read_dir(dir).map_err(files::failed("read", dir))?;
+    if entries.next().is_some() {
+        let what = "it is not empty: give an empty or a new directory";
+        return Err(StoreError::damaged(dir, None, what));
+    }
+    // The marker last: half a directory is none.
+    let mut names: Vec<_> = archive.there.keys().collect();
+    names.sort_by_key(|name| *name == "format.json");
+    for name in names {
+        if let Some(path) = restored(name, dir, &archive.there) {
+            files::write_private(&path, &archive.get(name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where an object goes; nowhere, if it is a segment whose sealed one is there.
+fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
+    let Some((run, number)) = name.split_once("/growing.") else {
+        return Some(dir.join(name));
+    };
+    match there.contains_key(&format!("{run}/journal.{number}")) {
+        true => None,
+        false => Some(dir.join(run).join(ACTIVE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Change, DiskStore, Store as _,
+            conformance::{lines, manifest, record},
+            verify,
+        },
+        *,
+    };
+
+    #[test]
+    fn a_lost_disk_costs_what_came_after_the_last_pass() {
+        let all = tempfile::tempdir().unwrap();
+        let [data, place, other] = ["data", "archive", "other"].map(|name| all.path().join(name));
+        let mut store = DiskStore::open(&data).unwrap();
+        store.create(&manifest(1)).unwrap();
+        let layout = Layout::new(&data);
+        let mut archive = Archive::open(&place).unwrap();
+        let mut kept = 0;
+        for losses in 0..8 {
+            for task in 0..3 {
+                // A segment for every line or two.
+                store.set_segment_bytes(700);
+                let change = Change::Accepted(record(1, losses * 4 + task, 1, 40));
+                store.apply(&[change]).unwrap();
+                kept += 1;
+            }
+            archive.pass(&layout).unwrap();
+            let after = Change::Accepted(record(1, losses * 4 + 3, 1, 40));
+            store.apply(&[after]).unwrap();
+            let to = all.path().join(format!("restored-{losses}"));
+            restore(&place, &to).unwrap();
+            assert_eq!(verify(&to).unwrap().runs[0].lines, kept);
+            let restored = DiskStore::open(&to).unwrap();
+            assert_eq!(lines(&restored, 1)[..], lines(&store, 1)[..kept as usize]);
+            assert_eq!(restored.secret(), store.secret());
+            kept += 1;
+        }
+        // Another directory's copies do not go there, nor does a restored one lie over another.
+        drop(DiskStore::open(&other).unwrap());
+        let refused = Archiver::start(&other, &place).err().unwrap().to_string();
+        assert!(refused.contains("another data directory"), "{refused}");
+        assert!(restore(&place, &other).is_err());
+        // The last pass is made when it ends.
+        let archiver = Archiver::start(&data, &place).unwrap();
+        store
+            .apply(&[Change::Accepted(record(1, 35, 1, 40))])
+            .unwrap();
+        drop(archiver);
+        let to = all.path().join("restored");
+        restore(&place, &to).unwrap();
+        assert_eq!(verify(&to).unwrap().runs[0].lines, kept + 1);
+    }
+}
