@@ -1,7 +1,6 @@
 //! The programs on a real terminal: what they draw there, and what they leave behind.
 
 use std::{
-    env,
     io::{Read as _, Write},
     num::NonZeroU16,
     path::Path,
@@ -286,8 +285,4 @@ fn counting_draws_a_bar_and_leaves_only_its_result() {
     let (_, text, written) = Terminal::start((24, 200), &script("--quiet"), &[]).end();
     assert!(text.trim().starts_with("N = 16:"), "{text}");
     assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
-    assert!(
-        env::var_os("QUEENS_QUIET").is_none(),
-        "a test of the default"
-    );
 }
