@@ -339,7 +339,7 @@ mod tests {
         store.create(&manifest(1)).unwrap();
         let layout = Layout::new(&data);
         let mut archive = Archive::open(&place).unwrap();
-        let mut kept = 0;
+        let mut kept = 0_usize;
         for losses in 0..8 {
             for task in 0..3 {
                 // A segment for every line or two.
@@ -353,9 +353,9 @@ mod tests {
             store.apply(&[after]).unwrap();
             let to = all.path().join(format!("restored-{losses}"));
             restore(&place, &to).unwrap();
-            assert_eq!(verify(&to).unwrap().runs[0].lines, kept);
+            assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64);
             let restored = DiskStore::open(&to).unwrap();
-            assert_eq!(lines(&restored, 1)[..], lines(&store, 1)[..kept as usize]);
+            assert_eq!(lines(&restored, 1)[..], lines(&store, 1)[..kept]);
             assert_eq!(restored.secret(), store.secret());
             kept += 1;
         }
@@ -372,6 +372,6 @@ mod tests {
         drop(archiver);
         let to = all.path().join("restored");
         restore(&place, &to).unwrap();
-        assert_eq!(verify(&to).unwrap().runs[0].lines, kept + 1);
+        assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64 + 1);
     }
 }
