@@ -38,12 +38,12 @@ fn main() -> Outcome<()> {
     match arguments[..] {
         ["fill", dir, tasks] => fill(Path::new(dir), tasks.parse()?),
         ["load", dir] => load(Path::new(dir)),
-        [] => compare(1_000_000, &std::env::temp_dir()),
-        [tasks] => compare(tasks.parse()?, &std::env::temp_dir()),
         #[cfg(feature = "postgres")]
         [url] if url.starts_with("postgres://") => database(url, 1_000_000),
         #[cfg(feature = "postgres")]
         [url, tasks] if url.starts_with("postgres://") => database(url, tasks.parse()?),
+        [] => compare(1_000_000, &std::env::temp_dir()),
+        [tasks] => compare(tasks.parse()?, &std::env::temp_dir()),
         [tasks, dir] => compare(tasks.parse()?, Path::new(dir)),
         _ => Err("usage: store_bench [TASKS [DIR]]".into()),
     }
