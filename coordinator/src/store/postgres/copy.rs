@@ -15,9 +15,10 @@ use super::{
         recover::{self, FoundRun, Survey},
         trust::{TrustChain, TrustLog},
     },
-    PgStore, PgVault, Step, Table,
+    PgStore, PgVault, Table,
+    group::signed,
     lead::Leader,
-    signed,
+    link::Step,
 };
 use crate::{descriptors, ledger::fold};
 
@@ -89,7 +90,7 @@ pub fn copy_to_directory(
     let mut trust = TrustLog::open(&layout.trust())?;
     trust.append(store.trust.records())?;
     write_durably(&layout.term(), &manifest::encode_term(store.leader.term))?;
-    let runs = super::find_runs(&store.link)?;
+    let runs = super::found::find_runs(&store.link)?;
     let number = runs.len();
     for (found, _) in runs {
         store.give_out(&found, &layout)?;
@@ -144,7 +145,7 @@ impl PgStore {
         let mut steps = Vec::new();
         for name in SECRETS {
             if let Some(text) = recover::read_if_there(&layout.dir.join(name))? {
-                steps.push(super::keep_named(name, &trimmed(text)));
+                steps.push(super::vault::keep_named(name, &trimmed(text)));
             }
         }
         let doors = layout.dir.join("doors");
@@ -158,7 +159,7 @@ impl PgStore {
                     continue;
                 }
                 if let Some(text) = recover::read_if_there(&path)? {
-                    steps.push(super::keep_named(&format!("doors/{name}"), &text));
+                    steps.push(super::vault::keep_named(&format!("doors/{name}"), &text));
                 }
             }
         }
@@ -169,7 +170,7 @@ impl PgStore {
         let records = TrustLog::read_only(&layout.trust())?;
         let (chain, lines) = TrustChain::new().with(&records);
         let numbers: Vec<_> = (1..).take(lines.len()).collect();
-        self.transact(vec![super::put_trust(numbers, lines)])?;
+        self.transact(vec![super::group::put_trust(numbers, lines)])?;
         self.trust = chain;
         Ok(())
     }
@@ -184,7 +185,7 @@ impl PgStore {
             .map_err(files::failed("create", &path))?;
         let mut after = 0;
         loop {
-            let page = found.files.page(after, super::PAGE)?;
+            let page = found.files.page(after, super::pages::PAGE)?;
             let Some((last, _)) = page.last() else { break };
             after = *last;
             let text: String = page

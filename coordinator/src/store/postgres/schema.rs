@@ -13,6 +13,10 @@
 //! queens.trust            what is thought of workers, line by line as on disk
 //! ```
 
+use tokio_postgres::types::ToSql;
+
+use super::{super::StoreError, FENCE, link::Link};
+
 /// The migrations, in order. The first is what coordinators of all versions agree on, so that an
 /// older one that leads and a newer one that waits understand each other.
 pub(super) const MIGRATIONS: [&str; 2] = [LEADERS, RUNS];
@@ -98,3 +102,77 @@ INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
 
 /// Held while the schema is changed, so that two that start together do not both do it.
 pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
+
+/// Brings the tables up to date: makes the migrations of `list` that were not made. With a term, as
+/// the coordinator that leads.
+pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Result<(), StoreError> {
+    let before = link.call(async |session| {
+        let client = &session.client;
+        client.batch_execute("BEGIN").await?;
+        let made = async {
+            client.batch_execute(SCHEMA_LOCK).await?;
+            // Only where it is not there: a user may have the right to use it, and no other.
+            if client
+                .query_one("SELECT to_regclass('queens.schema_version') IS NULL", &[])
+                .await?
+                .get(0)
+            {
+                client.batch_execute(BEGIN_SCHEMA).await?;
+            }
+            let version = "SELECT version FROM queens.schema_version";
+            let before: i64 = client.query_one(version, &[]).await?.get(0);
+            let made = usize::try_from(before).unwrap_or(0);
+            if made < list.len() {
+                if let Some(term) = term {
+                    client.query_one(FENCE, &[&term, &None::<i64>]).await?;
+                }
+                for migration in &list[made..] {
+                    client.batch_execute(migration).await?;
+                }
+                let now = i64::try_from(list.len()).expect("there are a few");
+                let values: [&(dyn ToSql + Sync); 1] = [&now];
+                let set = "UPDATE queens.schema_version SET version = $1";
+                client.execute(set, &values).await?;
+            }
+            let encoding = client
+                .query_one("SHOW server_encoding", &[])
+                .await?
+                .get::<_, String>(0);
+            let fsync = client
+                .query_one("SHOW fsync", &[])
+                .await?
+                .get::<_, String>(0);
+            Ok((before, encoding, fsync == "on"))
+        }
+        .await;
+        let end = match &made {
+            Ok(_) => "COMMIT",
+            Err(_) => "ROLLBACK",
+        };
+        match (made, client.batch_execute(end).await) {
+            (Ok(made), Ok(())) => Ok(made),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        }
+    })?;
+    let Some((before, encoding, fsync)) = before else {
+        return Ok(());
+    };
+    let ours = MIGRATIONS.len() as i64;
+    let failed = |what, advice| Err(link.server.failed(what, advice));
+    if before > ours {
+        let what = format!("its tables have version {before}, this program knows {ours}");
+        return failed(what, "use the release that made them, or a newer one");
+    }
+    if encoding != "UTF8" {
+        let what = format!("its encoding is {encoding}");
+        return failed(what, "create it with ENCODING 'UTF8'");
+    }
+    let place = &link.server.place;
+    if term.is_some() && before > 1 && before < ours {
+        tracing::info!("{place}: its tables had version {before}, and were brought to {ours}");
+    }
+    if term.is_some() && !fsync {
+        tracing::warn!("{place}: fsync is off there: a power cut may lose results");
+    }
+    Ok(())
+}
