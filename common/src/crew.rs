@@ -1,25 +1,41 @@
 //! Several threads at one piece of work.
 //!
-//! Threads live as long as one step of a count, whose work its members divide among themselves; a
-//! step of a millisecond does not notice what starting them takes, and shorter ones are done by the
-//! leader alone. Only the leader, the thread that asked for the count, talks to whoever watches it.
+//! A count is made in steps, and the members of a crew divide the work of each among themselves. The
+//! helpers live as long as their crew and sleep between its steps; work of less than a millisecond is
+//! done by the leader alone. Only the leader, the thread that asked for the count, talks to whoever
+//! watches it.
 
 use std::{
     ops::ControlFlow,
-    panic::resume_unwind,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    thread,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    thread::{self, Thread},
 };
+
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 /// Told how much was done since the call before; `Break` stops the work.
 pub(crate) type OnDone<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-/// What members know of each other.
-#[derive(Debug, Default)]
+/// Threads that work together: the one that asks for a step, which leads it, and helpers.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    size: usize,
+    /// None where the leader works alone.
+    helpers: Option<ThreadPool>,
+}
+
+/// What members know of each other in one step.
+#[derive(Debug)]
 struct Signals {
     stop: AtomicBool,
     /// What helpers did that the leader has not told yet.
     done: AtomicU64,
+    /// Helpers that have not ended yet.
+    helping: AtomicUsize,
+    leader: Thread,
 }
 
 /// Through which a member says what it did, and learns whether to go on.
@@ -39,6 +55,8 @@ impl Tell<'_> {
             }
         } else {
             self.signals.done.fetch_add(amount, Relaxed);
+            // It may have nothing left to do but to tell what others did.
+            self.signals.leader.unpark();
         }
         if self.signals.stop.load(Relaxed) {
             ControlFlow::Break(())
@@ -59,48 +77,126 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Lets every member do `work` with what is its own, the first of them on this thread, and returns
-/// what each made of it; `Break` if `on_done` did. The members take their parts from something
-/// shared: a thread that cannot be started is not missed.
-///
-/// # Panics
-/// As a member did, once all have ended.
-pub(crate) fn run<S: Send, R: Send>(
-    members: &mut [S],
-    on_done: OnDone<'_>,
-    work: impl Fn(&mut S, &mut Tell<'_>) -> R + Sync,
-) -> ControlFlow<(), Vec<R>> {
-    let signals = Signals::default();
-    let (leader, helpers) = members.split_first_mut().expect("a crew has a leader");
-    let results = thread::scope(|scope| {
-        let (work, signals) = (&work, &signals);
-        let start = |member| {
-            let help = move || {
-                let _guard = StopOnPanic(signals);
-                let on_done = None;
-                work(member, &mut Tell { signals, on_done })
+/// Says that a helper has ended, however it did.
+struct Helps<'a>(&'a Signals);
+
+impl Drop for Helps<'_> {
+    fn drop(&mut self) {
+        self.0.helping.fetch_sub(1, Relaxed);
+        self.0.leader.unpark();
+    }
+}
+
+impl Crew {
+    /// A crew of so many threads, or of as many as the system has for it: work is never given to
+    /// members by number, so that one that is missing is not missed.
+    pub(crate) fn new(size: usize) -> Self {
+        let pool = |helpers| {
+            let name = |helper| format!("crew-{}", helper + 1);
+            let pool = ThreadPoolBuilder::new().num_threads(helpers);
+            pool.thread_name(name).build().ok()
+        };
+        let helpers = (1..size).rev().find_map(pool);
+        Self { size, helpers }
+    }
+
+    /// How many members there are to be.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Lets every member do `work` with what is its own, the first of them on this thread, and returns
+    /// what each made of it; `Break` if `on_done` did. The members take their parts from something
+    /// shared, and each may find nothing left to do.
+    ///
+    /// # Panics
+    /// As a member did, once all have ended.
+    pub(crate) fn run<S: Send, R: Send>(
+        &self,
+        members: &mut [S],
+        on_done: OnDone<'_>,
+        work: impl Fn(&mut S, &mut Tell<'_>) -> R + Sync,
+    ) -> ControlFlow<(), Vec<R>> {
+        let (leader, others) = members.split_first_mut().expect("a crew has a leader");
+        let signals = Signals {
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            helping: AtomicUsize::new(0),
+            leader: thread::current(),
+        };
+        let mut lead = |on_done: OnDone<'_>| {
+            let _guard = StopOnPanic(&signals);
+            let signals = &signals;
+            let mut tell = Tell {
+                signals,
+                on_done: Some(on_done),
             };
-            thread::Builder::new().spawn_scoped(scope, help).ok()
+            let own = work(leader, &mut tell);
+            // What is left is done by others, but still told here.
+            while signals.helping.load(Relaxed) > 0 {
+                thread::park();
+                let _ = tell.done(0);
+            }
+            own
         };
-        let helpers: Vec<_> = helpers.iter_mut().filter_map(start).collect();
-        let own = {
-            let _guard = StopOnPanic(signals);
-            let on_done: Option<OnDone<'_>> = Some(&mut *on_done);
-            work(leader, &mut Tell { signals, on_done })
-        };
-        let mut results = vec![own];
-        for helper in helpers {
-            match helper.join() {
-                Ok(result) => results.push(result),
-                Err(panic) => resume_unwind(panic),
+        let mut results = Vec::with_capacity(1 + others.len());
+        match &self.helpers {
+            Some(helpers) if !others.is_empty() => {
+                let (work, signals, helped) = (&work, &signals, Mutex::new(Vec::new()));
+                signals.helping.store(others.len(), Relaxed);
+                let own = helpers.in_place_scope(|scope| {
+                    for member in others {
+                        let helped = &helped;
+                        scope.spawn(move |_| {
+                            let _guards = (StopOnPanic(signals), Helps(signals));
+                            let on_done = None;
+                            let result = work(member, &mut Tell { signals, on_done });
+                            let mut helped = helped.lock().unwrap_or_else(PoisonError::into_inner);
+                            helped.push(result);
+                        });
+                    }
+                    lead(&mut *on_done)
+                });
+                results.push(own);
+                results.append(&mut helped.into_inner().unwrap_or_else(PoisonError::into_inner));
+            }
+            _ => {
+                results.push(lead(&mut *on_done));
+                for member in others {
+                    let (signals, on_done) = (&signals, None);
+                    results.push(work(member, &mut Tell { signals, on_done }));
+                }
             }
         }
-        results
-    });
-    if signals.stop.into_inner() || on_done(signals.done.into_inner()).is_break() {
-        return ControlFlow::Break(());
+        if signals.stop.into_inner() || on_done(signals.done.into_inner()).is_break() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(results)
     }
-    ControlFlow::Continue(results)
+
+    /// Lets the members do `work` for all of these, each for the next that nobody has taken. `Break` if
+    /// `on_done` did, or whoever worked.
+    ///
+    /// # Panics
+    /// As a member did, once all have ended.
+    pub(crate) fn share<T>(
+        &self,
+        parts: impl Iterator<Item = T> + Send,
+        on_done: OnDone<'_>,
+        work: impl Fn(T, &mut Tell<'_>) -> ControlFlow<()> + Sync,
+    ) -> ControlFlow<()> {
+        let parts = Mutex::new(parts);
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let done = self.run(&mut vec![(); self.size], on_done, |(), tell| {
+            while let Some(part) = next() {
+                work(part, tell)?;
+            }
+            ControlFlow::Continue(())
+        })?;
+        done.into_iter()
+            .find(ControlFlow::is_break)
+            .unwrap_or(ControlFlow::Continue(()))
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +217,7 @@ mod tests {
                 told += amount;
                 ControlFlow::Continue(())
             };
-            let results = run(&mut members, &mut on_done, |own, tell| {
+            let results = Crew::new(size).run(&mut members, &mut on_done, |own, tell| {
                 together.wait();
                 for _ in 0..1000 {
                     assert!(tell.done(3).is_continue());
@@ -138,7 +234,7 @@ mod tests {
     fn nobody_goes_on_once_the_watch_says_stop() {
         let stop: OnDone<'_> = &mut |_| ControlFlow::Break(());
         let until_told = |_: &mut (), tell: &mut Tell<'_>| while tell.done(1).is_continue() {};
-        assert!(run(&mut [(); 3], stop, until_told).is_break());
+        assert!(Crew::new(3).run(&mut [(); 3], stop, until_told).is_break());
     }
 
     #[test]
@@ -147,7 +243,7 @@ mod tests {
             let mut members = [0, 1, 2];
             let go_on: OnDone<'_> = &mut |_| ControlFlow::Continue(());
             let panic = catch_unwind(AssertUnwindSafe(|| {
-                run(&mut members, go_on, |own, tell| {
+                Crew::new(3).run(&mut members, go_on, |own, tell| {
                     assert!(*own != bad, "member {own}");
                     while tell.done(1).is_continue() {}
                 })

@@ -17,7 +17,10 @@ use super::{
     shelf::Shelf,
     weight::{Share, Shares},
 };
-use crate::count::{CountError, Orientation, Setup, SetupError, Watch};
+use crate::{
+    count::{CountError, Orientation, Setup, SetupError, Watch},
+    crew::Crew,
+};
 
 /// Pairs of half boards that are looked at sooner than the bits of a grid are chosen.
 const PLAIN_PAIRS: usize = 1 << 10;
@@ -40,8 +43,7 @@ pub struct Counter {
     plain_pairs: usize,
     /// Whether the present frame has no more.
     is_plain: bool,
-    /// The threads that count.
-    members: Vec<()>,
+    crew: Arc<Crew>,
 }
 
 impl Counter {
@@ -53,14 +55,15 @@ impl Counter {
             Kind::Even
         };
         let threads = usize::from(setup.threads.get());
+        let crew = Arc::new(Crew::new(threads));
         let key_bits = division.geometry(kind, turned).key_bits();
-        let join = HJoin::new(setup.kernel, key_bits, threads);
+        let join = HJoin::by(crew.clone(), setup.kernel, key_bits);
         let budget = Budget::new(setup.memory_bytes, &division, threads)?;
         Ok(Self {
             turned,
             shelf: Shelf::new(budget.shelf_bytes),
             budget,
-            parts: Parts::new(QJoin::new(setup.kernel)),
+            parts: Parts::new(QJoin::new(setup.kernel), crew.clone()),
             shares: Shares::default(),
             top: HalfBoards::default(),
             bottom: HalfBoards::default(),
@@ -68,7 +71,7 @@ impl Counter {
             plain: PlainJoin::default(),
             plain_pairs: PLAIN_PAIRS,
             is_plain: false,
-            members: vec![(); threads],
+            crew,
             division,
         })
     }
@@ -119,7 +122,9 @@ impl Counter {
             Kind::TypeTwo => self.shares.of_type_two(c, tops, bottoms),
         }
         let geometry = division.geometry(kind, self.turned);
-        self.parts.set(frame, geometry, &division, &mut self.shelf);
+        let on_done = &mut |_| progress.advance(0.0);
+        self.parts
+            .set(frame, geometry, &division, &self.shelf, on_done)?;
         let (tops, bottoms) = self.shares.whole();
         let limits = self.budget.limits((kind, queens));
         let most = limits.most().min(HJoin::SHORT_LIST);
@@ -127,11 +132,9 @@ impl Counter {
             Tops::new(&self.parts, &division),
             Bottoms::new(&self.parts, &division),
         );
-        let on_done = &mut |_| progress.advance(0.0);
-        self.top
-            .begin(tops, most, &above, &mut self.members, on_done)?;
+        self.top.begin(tops, most, &above, &self.crew, on_done)?;
         self.bottom
-            .begin(bottoms, most, &below, &mut self.members, on_done)?;
+            .begin(bottoms, most, &below, &self.crew, on_done)?;
         let (rounds, limit) = limits.rounds(self.top.number().max(self.bottom.number()));
         let pairs = self.top.number().saturating_mul(self.bottom.number());
         self.is_plain = pairs <= self.plain_pairs;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     count::CountError,
-    crew::{self, OnDone},
+    crew::{Crew, OnDone},
 };
 
 /// The half boards of the row sets that a frame asks for.
@@ -36,7 +36,7 @@ pub(crate) struct HalfBoards {
 }
 
 impl HalfBoards {
-    /// Begins a frame that asks for row sets of these ranks. The members of a crew count their boards,
+    /// Begins a frame that asks for row sets of these ranks. The crew counts their boards,
     /// unless these are at most `most`, and held.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl HalfBoards {
         whole: Range<usize>,
         most: usize,
         maker: &impl HalfBoardMaker,
-        members: &mut [()],
+        crew: &Crew,
         on_done: OnDone<'_>,
     ) -> Result<(), CountError> {
         (self.whole, self.limit) = (whole, usize::MAX);
@@ -58,7 +58,7 @@ impl HalfBoards {
             return Ok(());
         }
         let next = AtomicUsize::new(self.whole.start);
-        let counted = crew::run(members, on_done, |(), tell| {
+        let counted = crew.run(&mut vec![(); crew.size()], on_done, |(), tell| {
             let mut counted = Vec::new();
             loop {
                 let rank = next.fetch_add(1, Relaxed);

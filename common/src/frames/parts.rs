@@ -8,15 +8,20 @@ use super::{
     halves::HalfBoardMaker,
     plan::Division,
     qjoin::QJoin,
-    quarter::Quarter,
+    quarter::{Quarter, QuarterMaker, QuarterOf},
     sets::elements,
-    shelf::Shelf,
+    shelf::{Shelf, Source},
+};
+use crate::{
+    count::CountError,
+    crew::{Crew, OnDone},
 };
 
 /// The quarter lists of a frame. Middle queens (type II) belong to the lists of A.
 #[derive(Debug)]
 pub(crate) struct Parts {
     qjoin: QJoin,
+    maker: QuarterMaker,
     /// The frame and the orientation that the lists below are of.
     made_for: Option<(Frame, Geometry)>,
     /// Of A: one list, or one for each row y of the middle-column queen, with it.
@@ -34,10 +39,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// No lists yet.
-    pub(crate) fn new(qjoin: QJoin) -> Self {
+    /// No lists yet; they are made by this crew.
+    pub(crate) fn new(qjoin: QJoin, crew: Arc<Crew>) -> Self {
         Self {
             qjoin,
+            maker: QuarterMaker::new(crew),
             made_for: None,
             p: Vec::new(),
             q: Arc::default(),
@@ -49,38 +55,69 @@ impl Parts {
     }
 
     /// Makes the quarter lists of a frame; those of A stay while A does.
+    ///
+    /// # Errors
+    /// `Cancelled` when `on_done`, which is called now and then, breaks: there are no lists then.
     pub(crate) fn set(
         &mut self,
         frame: Frame,
         geometry: Geometry,
         division: &Division,
-        shelf: &mut Shelf,
-    ) {
+        shelf: &Shelf,
+        on_done: OnDone<'_>,
+    ) -> Result<(), CountError> {
         let sets = division.sets();
         let a = sets.of_size(frame.top_queens())[frame.a];
         let c = sets.of_size(frame.queens)[frame.c];
         let (not_a, not_c) = (division.full() & !a, division.full() & !c);
-        let same_a = |before: &(Frame, Geometry)| {
-            let (before, seen_from) = *before;
+        let same_a = |before: (Frame, Geometry)| {
+            let (before, seen_from) = before;
             seen_from == geometry
                 && Frame {
                     c: frame.c,
                     ..before
                 } == frame
         };
-        if !self.made_for.as_ref().is_some_and(same_a) {
+        let before = self.made_for.take();
+        let source = &mut Source {
+            sets,
+            shelf,
+            maker: &mut self.maker,
+            on_done,
+        };
+        let of = |quadrant, columns| QuarterOf {
+            geometry,
+            quadrant,
+            columns,
+        };
+        if !before.is_some_and(same_a) {
             match frame.kind {
                 Kind::Even | Kind::TypeOne => {
                     self.belows = 1;
-                    shelf.get(sets, geometry, Quadrant::P, a, entry(&mut self.p, 0));
-                    shelf.get(sets, geometry, Quadrant::S, not_a, entry(&mut self.s, 0));
+                    source.get(of(Quadrant::P, a), entry(&mut self.p, 0))?;
+                    source.get(of(Quadrant::S, not_a), entry(&mut self.s, 0))?;
                 }
-                Kind::TypeTwo => self.set_beside_queens(geometry, division, shelf, a),
+                Kind::TypeTwo => {
+                    source.get(of(Quadrant::P, a), &mut self.alone)?;
+                    let n = geometry.side;
+                    for y in 0..n {
+                        let list = own(entry(&mut self.p, y as usize));
+                        list.assign_beside(geometry.key(y, n), &self.alone, self.qjoin);
+                    }
+                    self.belows = 0;
+                    for x in elements(not_a) {
+                        source.get(of(Quadrant::S, not_a & !(1 << x)), &mut self.alone)?;
+                        let list = own(entry(&mut self.s, self.belows));
+                        list.assign_beside(geometry.key(n, x), &self.alone, self.qjoin);
+                        self.belows += 1;
+                    }
+                }
             }
         }
-        shelf.get(sets, geometry, Quadrant::Q, not_c, &mut self.q);
-        shelf.get(sets, geometry, Quadrant::R, c, &mut self.r);
+        source.get(of(Quadrant::Q, not_c), &mut self.q)?;
+        source.get(of(Quadrant::R, c), &mut self.r)?;
         self.made_for = Some((frame, geometry));
+        Ok(())
     }
 
     /// The bits of a half board's key that half boards of both halves may have: all others decide
@@ -96,29 +133,6 @@ impl Parts {
         let below = any(&self.s[..self.belows]) | self.r.attacked();
         above & below & geometry.key_mask()
     }
-
-    fn set_beside_queens(
-        &mut self,
-        geometry: Geometry,
-        division: &Division,
-        shelf: &mut Shelf,
-        a: u32,
-    ) {
-        let (sets, n) = (division.sets(), geometry.side);
-        shelf.get(sets, geometry, Quadrant::P, a, &mut self.alone);
-        for y in 0..n {
-            let list = own(entry(&mut self.p, y as usize));
-            list.assign_beside(geometry.key(y, n), &self.alone, self.qjoin);
-        }
-        self.belows = 0;
-        for x in elements(division.full() & !a) {
-            let columns = division.full() & !a & !(1 << x);
-            shelf.get(sets, geometry, Quadrant::S, columns, &mut self.alone);
-            let list = own(entry(&mut self.s, self.belows));
-            list.assign_beside(geometry.key(n, x), &self.alone, self.qjoin);
-            self.belows += 1;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +146,7 @@ impl Parts {
 
     /// These lists with all middle queens left out but those in column x and row y.
     pub(super) fn with_middle_queens(&self, x: u32, y: u32, a: u32) -> Self {
-        let mut only = Self::new(self.qjoin);
+        let mut only = Self::new(self.qjoin, Arc::new(Crew::new(1)));
         only.made_for = self.made_for;
         (only.q, only.r) = (self.q.clone(), self.r.clone());
         let odd_one = self

@@ -1,9 +1,15 @@
 //! Quarter lists: all placements of queens in given columns of a quadrant.
 
+use std::{ops::ControlFlow, sync::Arc};
+
 use super::{
     geometry::{Geometry, Quadrant},
     qjoin::QJoin,
     sets::{Sets, elements},
+};
+use crate::{
+    crew::{Crew, OnDone},
+    simd::SharedWords,
 };
 
 /// The quarter boards of one column set in one quadrant: their keys, grouped by row set.
@@ -61,25 +67,53 @@ impl Quarter {
     }
 }
 
-/// Enumerates quarter boards; keeps its buffers.
-#[derive(Debug)]
-pub(crate) struct QuarterMaker {
-    geometry: Geometry,
-    /// The key of row i, column j at 16 j + i.
-    squares: Box<[u64; 256]>,
-    /// (row set, key) as they are found, if they are not too many.
-    found: Vec<(u32, u64)>,
+/// Which list: that of `columns` in one quadrant of a geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QuarterOf {
+    pub(crate) geometry: Geometry,
+    pub(crate) quadrant: Quadrant,
+    /// With one queen in each of them, none elsewhere.
+    pub(crate) columns: u32,
 }
 
-/// The most boards to note as they are found, 16 bytes each: more of them are counted first and then
-/// found again, which takes twice as long and no memory.
+/// Enumerates quarter boards by a crew; keeps its buffers.
+#[derive(Debug)]
+pub(crate) struct QuarterMaker {
+    crew: Arc<Crew>,
+    /// For lists that are made before a helper wakes up.
+    leader: Crew,
+    /// The key of row i, column j at 16 j + i.
+    squares: Box<[u64; 256]>,
+    parts: Vec<Part>,
+}
+
+/// The boards of a list with the same first queen.
+#[derive(Debug, Default)]
+struct Part {
+    start: Attacked,
+    /// How many they are.
+    all: usize,
+    /// How many have each row set, by rank; then where the next of them goes.
+    places: Vec<u32>,
+    /// (rank of the row set, key) as they are found, if they are not too many.
+    found: Vec<(u32, u64)>,
+    /// The bits that any of them has.
+    attacked: u64,
+}
+
+/// The most boards of a list to note as they are found, 16 bytes each: more of them are counted first
+/// and then found again, which takes twice as long and no memory.
 const MOST_FOUND: usize = 1 << 20;
 
 /// The most memory, in bytes, that making a list takes beside it.
 pub(crate) const MAKER_BYTES: u64 = 2 * (MOST_FOUND * size_of::<(u32, u64)>()) as u64;
 
+/// Ways to put queens into different rows from which on a list takes a crew's while: about a tenth of them
+/// are boards, of which a thread finds a hundred million a second.
+const SHARED_WAYS: u64 = 1 << 20;
+
 /// Rows and diagonals attacked so far, seen from the column to fill next, and the key so far.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Attacked {
     rows: u32,
     up: u32,
@@ -88,86 +122,177 @@ struct Attacked {
 }
 
 impl QuarterMaker {
-    /// For one quadrant of `geometry`.
-    pub(crate) fn new(geometry: Geometry, quadrant: Quadrant) -> Self {
-        let mut squares = Box::new([0; 256]);
-        for j in 0..geometry.side {
-            for i in 0..geometry.side {
-                squares[(16 * j + i) as usize] = geometry.quadrant_key(quadrant, i, j);
-            }
-        }
+    /// Working with this crew.
+    pub(crate) fn new(crew: Arc<Crew>) -> Self {
         Self {
-            geometry,
-            squares,
-            found: Vec::new(),
+            crew,
+            leader: Crew::new(1),
+            squares: Box::new([0; 256]),
+            parts: Vec::new(),
         }
     }
 
-    /// Replaces `out` by the quarter boards with one queen in each of `columns` and none elsewhere.
-    pub(crate) fn make(&mut self, sets: &Sets, columns: u32, out: &mut Quarter) {
-        self.found.clear();
-        let mut steps = [Step {
-            distance: 0,
-            column: 0,
-            allowed: 0,
-        }; 17];
-        let mut before = None;
-        let mut count = 0;
-        for column in elements(columns) {
-            steps[count] = Step {
-                distance: before.map_or(0, |before| column - before),
-                column,
-                allowed: self.geometry.allowed_rows(column),
-            };
-            before = Some(column);
-            count += 1;
+    /// Replaces `out` by the boards of a list; `Break` when `on_done`, which is called now and then,
+    /// breaks: some of them are missing then.
+    pub(crate) fn make(
+        &mut self,
+        sets: &Sets,
+        of: QuarterOf,
+        out: &mut Quarter,
+        on_done: OnDone<'_>,
+    ) -> ControlFlow<()> {
+        let QuarterOf {
+            geometry,
+            quadrant,
+            columns,
+        } = of;
+        for j in 0..geometry.side {
+            for i in 0..geometry.side {
+                self.squares[(16 * j + i) as usize] = geometry.quadrant_key(quadrant, i, j);
+            }
         }
-        let start = Attacked {
-            rows: 0,
-            up: 0,
-            down: 0,
-            key: 0,
+        let queens = columns.count_ones();
+        let ways: u64 = (0..queens).map(|k| u64::from(geometry.side - k)).product();
+        let crew = if ways < SHARED_WAYS {
+            &self.leader
+        } else {
+            &self.crew
         };
-        let steps = &steps[..count];
+        let steps = steps(geometry, columns);
+        let (steps, squares) = (&steps[..], &*self.squares);
+        let number = first_queens(squares, steps, &mut self.parts);
+        let (parts, steps) = (
+            &mut self.parts[..number],
+            steps.get(1..).unwrap_or_default(),
+        );
+        let most_found = MOST_FOUND / number.max(1);
+        crew.share(parts.iter_mut(), on_done, |part, tell| {
+            part.find(squares, steps, sets, queens, most_found);
+            tell.done(0)
+        })?;
         let Quarter {
             starts,
             keys,
             attacked,
         } = out;
         starts.clear();
-        starts.resize(sets.count(columns.count_ones()) + 1, 0);
-        let (squares, found) = (&self.squares, &mut self.found);
-        let mut all = 0;
-        descend(squares, steps, start, &mut |rows, key| {
-            starts[sets.rank(rows)] += 1;
-            if all < MOST_FOUND {
-                found.push((rows, key));
-            }
-            all += 1;
-        });
+        starts.resize(sets.count(queens) + 1, 0);
         let mut sum = 0;
-        for start in starts.iter_mut() {
-            sum += *start;
+        for (rank, start) in starts.iter_mut().enumerate() {
             *start = sum;
+            for part in parts.iter_mut() {
+                if let Some(place) = part.places.get_mut(rank) {
+                    sum += std::mem::replace(place, sum);
+                }
+            }
         }
-        // Filled from each group's end, so that the starts end up where they belong.
+        *attacked = parts.iter().fold(0, |any, part| any | part.attacked);
         keys.clear();
-        keys.reserve_exact(all);
-        keys.resize(all, 0);
-        *attacked = 0;
-        let mut put = |rows, key| {
-            let place = &mut starts[sets.rank(rows)];
-            *place -= 1;
-            keys[*place as usize] = key;
-            *attacked |= key;
-        };
-        if all <= MOST_FOUND {
-            found.iter().for_each(|&(rows, key)| put(rows, key));
+        if keys.capacity() < sum as usize {
+            // Cleared by the system, for whoever writes there first.
+            *keys = vec![0; sum as usize];
         } else {
-            found.clear();
-            descend(squares, steps, start, &mut put);
+            keys.resize(sum as usize, 0);
+        }
+        let keys = SharedWords::new(keys);
+        crew.share(parts.iter_mut(), on_done, |part, tell| {
+            part.put(squares, steps, sets, keys);
+            tell.done(0)
+        })
+    }
+}
+
+/// The columns to fill, in their order.
+fn steps(geometry: Geometry, columns: u32) -> Vec<Step> {
+    let mut before = None;
+    let step = |column| Step {
+        distance: before.replace(column).map_or(0, |before| column - before),
+        column,
+        allowed: geometry.allowed_rows(column),
+    };
+    elements(columns).map(step).collect()
+}
+
+/// Begins a part for every row that the first queen may take, or one for none; returns how many there
+/// are. Those behind them keep their buffers.
+fn first_queens(squares: &[u64; 256], steps: &[Step], parts: &mut Vec<Part>) -> usize {
+    let mut starts = Vec::new();
+    match steps.first() {
+        Some(first) => starts.extend(elements(first.allowed).map(|row| Attacked {
+            rows: 1 << row,
+            up: 1 << row,
+            down: 1 << row,
+            key: squares[(16 * first.column + row) as usize],
+        })),
+        None => starts.push(Attacked::default()),
+    }
+    if parts.len() < starts.len() {
+        parts.resize_with(starts.len(), Part::default);
+    }
+    for (part, start) in parts.iter_mut().zip(&starts) {
+        part.start = *start;
+    }
+    starts.len()
+}
+
+impl Part {
+    /// Counts the boards by row set, and notes them if they are at most so many.
+    fn find(
+        &mut self,
+        squares: &[u64; 256],
+        steps: &[Step],
+        sets: &Sets,
+        queens: u32,
+        most_found: usize,
+    ) {
+        let Self {
+            start,
+            all,
+            places,
+            found,
+            attacked,
+        } = self;
+        (*all, *attacked) = (0, 0);
+        found.clear();
+        places.clear();
+        places.resize(sets.count(queens), 0);
+        descend(squares, steps, *start, &mut |rows, key| {
+            let rank = sets.rank(rows);
+            places[rank] += 1;
+            if *all < most_found {
+                found.push((narrow(rank), key));
+            }
+            *all += 1;
+            *attacked |= key;
+        });
+    }
+
+    /// Puts every board that was counted where it goes.
+    fn put(
+        &mut self,
+        squares: &[u64; 256],
+        steps: &[Step],
+        sets: &Sets,
+        keys: SharedWords<'_, u64>,
+    ) {
+        let places = &mut self.places;
+        let mut put = |rank: usize, key| {
+            keys.put(places[rank] as usize, key);
+            places[rank] += 1;
+        };
+        if self.all == self.found.len() {
+            self.found
+                .iter()
+                .for_each(|&(rank, key)| put(rank as usize, key));
+        } else {
+            let put = &mut |rows, key| put(sets.rank(rows), key);
+            descend(squares, steps, self.start, put);
         }
     }
+}
+
+fn narrow(rank: usize) -> u32 {
+    u32::try_from(rank).expect("ranks have 16 bits")
 }
 
 /// The bits that any of `keys` has.
@@ -253,10 +378,16 @@ mod tests {
                 side: 6,
                 turned: kind == Kind::TypeTwo,
             };
-            let mut maker = QuarterMaker::new(geometry, quadrant);
+            let mut maker = QuarterMaker::new(Arc::new(Crew::new(2)));
             let mut quarter = Quarter::default();
             for columns in 0..1 << 6 {
-                maker.make(&sets, columns, &mut quarter);
+                let of = QuarterOf {
+                    geometry,
+                    quadrant,
+                    columns,
+                };
+                let go_on: OnDone<'_> = &mut |_| ControlFlow::Continue(());
+                assert!(maker.make(&sets, of, &mut quarter, go_on).is_continue());
                 let mut found = Vec::new();
                 for (rank, &rows) in sets.of_size(columns.count_ones()).iter().enumerate() {
                     found.extend(quarter.rows(rank).iter().map(|&key| (rows, key)));
@@ -269,6 +400,48 @@ mod tests {
                     "{geometry:?}, {quadrant:?}, columns {columns:b}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn crews_of_every_size_make_the_same_lists() {
+        let geometry = Geometry {
+            kind: Kind::Even,
+            side: 13,
+            turned: false,
+        };
+        let sets = Sets::new(13);
+        // Noted as they are found, and too many for that.
+        for columns in [0b1_0110_0101_0100, 0b1_0111_0101_0110] {
+            let of = QuarterOf {
+                geometry,
+                quadrant: Quadrant::Q,
+                columns,
+            };
+            let [one, three] = [1, 3].map(|threads| {
+                let mut maker = QuarterMaker::new(Arc::new(Crew::new(threads)));
+                let (mut quarter, mut calls) = (Quarter::default(), 0);
+                let mut go_on = |_| {
+                    calls += 1;
+                    ControlFlow::Continue(())
+                };
+                assert!(
+                    maker
+                        .make(&sets, of, &mut quarter, &mut go_on)
+                        .is_continue()
+                );
+                assert!(calls > 2, "told of it as it goes");
+                let go_on: OnDone<'_> = &mut |_| ControlFlow::Break(());
+                assert!(
+                    maker
+                        .make(&sets, of, &mut Quarter::default(), go_on)
+                        .is_break()
+                );
+                quarter
+            });
+            assert!(one.keys.len() > 10_000);
+            assert_eq!((one.starts, one.keys), (three.starts, three.keys));
+            assert_eq!(one.attacked, three.attacked);
         }
     }
 }

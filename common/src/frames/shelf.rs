@@ -1,19 +1,25 @@
 //! Quarter lists kept from one frame to the next.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
     geometry::{Geometry, Quadrant},
-    quarter::{Quarter, QuarterMaker},
+    quarter::{Quarter, QuarterMaker, QuarterOf},
     sets::Sets,
 };
+use crate::{count::CountError, crew::OnDone};
 
-/// The quarter lists made so far, as many as a budget holds.
+/// The quarter lists made so far, as many as a budget holds, for all who count.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    compartments: Vec<Compartment>,
     budget_bytes: u64,
-    held_bytes: u64,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    compartments: Vec<Compartment>,
+    bytes: u64,
 }
 
 /// The lists of one quadrant, by column set.
@@ -21,7 +27,6 @@ pub(crate) struct Shelf {
 struct Compartment {
     geometry: Geometry,
     quadrant: Quadrant,
-    maker: QuarterMaker,
     lists: Vec<Option<Arc<Quarter>>>,
 }
 
@@ -29,54 +34,76 @@ impl Shelf {
     /// An empty shelf.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         Self {
-            compartments: Vec::new(),
             budget_bytes,
-            held_bytes: 0,
+            kept: Mutex::default(),
         }
     }
 
-    /// Replaces `list` by the boards of `quadrant` with one queen in each of `columns`.
-    pub(crate) fn get(
-        &mut self,
-        sets: &Sets,
-        geometry: Geometry,
-        quadrant: Quadrant,
-        columns: u32,
-        list: &mut Arc<Quarter>,
-    ) {
-        let known = (geometry, quadrant);
-        let found = self
-            .compartments
-            .iter()
-            .position(|c| (c.geometry, c.quadrant) == known);
-        let at = found.unwrap_or_else(|| {
-            let maker = QuarterMaker::new(geometry, quadrant);
-            let lists = vec![None; 1 << geometry.side];
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Where a list is kept.
+    fn place(&mut self, of: QuarterOf) -> &mut Option<Arc<Quarter>> {
+        let QuarterOf {
+            geometry,
+            quadrant,
+            columns,
+        } = of;
+        let is_it = |c: &Compartment| (c.geometry, c.quadrant) == (geometry, quadrant);
+        let at = self.compartments.iter().position(is_it);
+        let at = at.unwrap_or_else(|| {
             self.compartments.push(Compartment {
                 geometry,
                 quadrant,
-                maker,
-                lists,
+                lists: vec![None; 1 << geometry.side],
             });
             self.compartments.len() - 1
         });
-        let Compartment { maker, lists, .. } = &mut self.compartments[at];
-        let place = &mut lists[columns as usize];
-        if let Some(kept) = place {
+        &mut self.compartments[at].lists[columns as usize]
+    }
+}
+
+/// Where quarter lists come from: the shelf, or else they are made.
+pub(crate) struct Source<'a> {
+    pub(crate) sets: &'a Sets,
+    pub(crate) shelf: &'a Shelf,
+    pub(crate) maker: &'a mut QuarterMaker,
+    /// Called now and then as lists are made.
+    pub(crate) on_done: OnDone<'a>,
+}
+
+impl Source<'_> {
+    /// Replaces `list` by the one that is wanted;
+    ///
+    /// # Errors
+    /// `Cancelled` if `on_done` broke.
+    pub(crate) fn get(&mut self, of: QuarterOf, list: &mut Arc<Quarter>) -> Result<(), CountError> {
+        if let Some(kept) = self.shelf.kept().place(of) {
             list.clone_from(kept);
-            return;
+            return Ok(());
         }
         // A list of its own is made in place, a kept one is left to the shelf.
         if Arc::get_mut(list).is_none() {
             *list = Arc::default();
         }
         let made = Arc::get_mut(list).expect("made just now or owned alone");
-        maker.make(sets, columns, made);
-        let bytes = made.held_bytes();
-        if self.held_bytes + bytes <= self.budget_bytes {
-            self.held_bytes += bytes;
-            made.shrink();
-            *place = Some(list.clone());
+        if self
+            .maker
+            .make(self.sets, of, made, self.on_done)
+            .is_break()
+        {
+            return Err(CountError::Cancelled);
         }
+        let bytes = made.held_bytes();
+        let mut kept = self.shelf.kept();
+        if kept.bytes + bytes <= self.shelf.budget_bytes && kept.place(of).is_none() {
+            kept.bytes += bytes;
+            made.shrink();
+            *kept.place(of) = Some(list.clone());
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! paper takes them, each with all row sets B and D and without the weights that let a run leave most
 //! frames out.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use super::{
     frame::Frame,
@@ -13,10 +13,12 @@ use super::{
     parts::{Bottoms, Parts, Tops},
     plan::Division,
     qjoin::QJoin,
-    shelf::Shelf,
+    quarter::{QuarterMaker, QuarterOf},
+    shelf::{Shelf, Source},
 };
 use crate::{
     board::Board,
+    crew::{Crew, OnDone},
     kernel::Kernel,
     method::Layout,
     plan::{BadSpec, PlanSpec},
@@ -168,6 +170,14 @@ impl Survey {
         let geometry = division.geometry(group.kind, false);
         let full = division.full();
         let mut lists = Lists::default();
+        let crew = Arc::new(Crew::new(1));
+        let go_on: OnDone<'_> = &mut |_| ControlFlow::Continue(());
+        let mut source = Source {
+            sets,
+            shelf,
+            maker: &mut QuarterMaker::new(crew.clone()),
+            on_done: go_on,
+        };
         let quadrants = [Quadrant::P, Quadrant::Q, Quadrant::R, Quadrant::S];
         for ((count, quadrant), columns) in
             lists
@@ -177,12 +187,19 @@ impl Survey {
                 .zip([a, full & !c, c, full & !a])
         {
             let mut list = Arc::default();
-            shelf.get(sets, geometry, quadrant, columns, &mut list);
+            let of = QuarterOf {
+                geometry,
+                quadrant,
+                columns,
+            };
+            source.get(of, &mut list).expect("nobody cancels");
             let ranks = 0..sets.count(columns.count_ones());
             *count = ranks.map(|rank| list.rows(rank).len() as f64).sum();
         }
-        let mut parts = Parts::new(QJoin::new(Kernel::best()));
-        parts.set(frame, geometry, division, shelf);
+        let mut parts = Parts::new(QJoin::new(Kernel::best()), crew);
+        parts
+            .set(frame, geometry, division, shelf, go_on)
+            .expect("nobody cancels");
         let tops = Tops::new(&parts, division);
         let bottoms = Bottoms::new(&parts, division);
         let (top_ranks, bottom_ranks) = (sets.count(group.top_queens), sets.count(group.queens));

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     board::Board,
     count::{CountError, Counter, Orientation, Setup, SetupError, Unwatched, Watch},
+    crew::{Crew, OnDone},
     kernel::Kernel,
     known::known_counts,
     method::Layout,
@@ -47,12 +48,17 @@ fn reference(n: u8) -> Vec<Line> {
         .collect()
 }
 
+/// Quarter lists that one thread makes.
+fn parts_of_one() -> Parts {
+    Parts::new(QJoin::new(Kernel::best()), Arc::new(Crew::new(1)))
+}
+
 /// The unweighted number of solutions of each frame that has any, type II frames by (x, y).
 fn frames_of(n: u8, kind: Kind, turned: bool) -> BTreeMap<(u32, u32, u32, u32), u64> {
     let plan = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
     let division = Division::new(&plan).unwrap();
     let (sets, geometry) = (division.sets(), division.geometry(kind, turned));
-    let mut shelf = Shelf::new(1 << 20);
+    let shelf = Shelf::new(1 << 20);
     let mut found = BTreeMap::new();
     let side = u32::from(n) / 2;
     for queens in 0..=side {
@@ -65,8 +71,11 @@ fn frames_of(n: u8, kind: Kind, turned: bool) -> BTreeMap<(u32, u32, u32, u32), 
             .flat_map(|a| ranks(sets.count(queens)).map(move |c| (a, c)));
         for (a, c) in pairs {
             let frame = Frame { kind, queens, a, c };
-            let mut parts = Parts::new(QJoin::new(Kernel::best()));
-            parts.set(frame, geometry, &division, &mut shelf);
+            let mut parts = parts_of_one();
+            let go_on: OnDone<'_> = &mut |_| ControlFlow::Continue(());
+            parts
+                .set(frame, geometry, &division, &shelf, go_on)
+                .unwrap();
             let (columns_a, columns_c) = (sets.of_size(top_queens)[a], sets.of_size(queens)[c]);
             let middles = match kind {
                 Kind::Even => vec![(0, 0)],
@@ -178,10 +187,12 @@ fn quarter_lists_are_no_longer_than_estimated() {
                 if (frame.kind, frame.queens) != class {
                     continue;
                 }
-                let (mut parts, mut shelf) =
-                    (Parts::new(QJoin::new(Kernel::best())), Shelf::new(0));
+                let (mut parts, shelf) = (parts_of_one(), Shelf::new(0));
                 let geometry = division.geometry(frame.kind, false);
-                parts.set(frame, geometry, &division, &mut shelf);
+                let go_on: OnDone<'_> = &mut |_| ControlFlow::Continue(());
+                parts
+                    .set(frame, geometry, &division, &shelf, go_on)
+                    .unwrap();
                 most = most.max(parts.held_bytes());
             }
             assert!(

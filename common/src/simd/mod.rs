@@ -31,7 +31,7 @@ use crate::kernel::{Kernel, KernelName};
 pub(crate) use self::{
     lanes::{Lanes, Line, Sixteen},
     pairs::{PAIRS_SLACK, Pairs},
-    rest::Rest,
+    rest::{Rest, SharedWords},
     rotate::{Rotation, rotated},
     states::States,
 };

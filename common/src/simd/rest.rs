@@ -1,6 +1,9 @@
 //! Words of 32 or 64 bits.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::{
+    marker::PhantomData,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 /// The rest bits of a key: four bytes where they suffice, eight otherwise.
 pub(crate) trait Rest: Copy + Default + Send + Sync {
@@ -75,5 +78,43 @@ impl Rest for u64 {
     unsafe fn store_shared(self, to: *mut Self) {
         // SAFETY: the caller vouches for the place.
         unsafe { AtomicU64::from_ptr(to) }.store(self, Relaxed);
+    }
+}
+
+/// Words that several threads write, each in places of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedWords<'a, W> {
+    words: *mut W,
+    length: usize,
+    lives: PhantomData<&'a mut [W]>,
+}
+
+// SAFETY: words are only written, and only by atomic stores.
+unsafe impl<W: Send> Sync for SharedWords<'_, W> {}
+
+// SAFETY: as above.
+unsafe impl<W: Send> Send for SharedWords<'_, W> {}
+
+impl<'a, W: Rest> SharedWords<'a, W> {
+    /// These words, of which nobody reads any as long as they are shared.
+    pub(crate) fn new(words: &'a mut [W]) -> Self {
+        let (length, words) = (words.len(), words.as_mut_ptr());
+        let lives = PhantomData;
+        Self {
+            words,
+            length,
+            lives,
+        }
+    }
+
+    /// Replaces the word in this place.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    pub(crate) fn put(self, at: usize, word: W) {
+        assert!(at < self.length);
+        // SAFETY: there are so many words, and nobody reads them.
+        unsafe { word.store_shared(self.words.add(at)) };
     }
 }

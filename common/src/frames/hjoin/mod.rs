@@ -17,7 +17,7 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 use self::{
     grid::{
@@ -37,6 +37,7 @@ use self::{
 };
 use crate::{
     count::CountError,
+    crew::Crew,
     kernel::{Kernel, KernelName},
 };
 
@@ -97,6 +98,11 @@ impl HJoin {
     /// A join on `threads` threads of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is
     /// the one that is set in both lists most often, and so on downwards.
     pub fn new(kernel: Kernel, key_bits: u32, threads: usize) -> Self {
+        Self::by(Arc::new(Crew::new(threads)), kernel, key_bits)
+    }
+
+    /// The same by a crew that does other work as well.
+    pub(crate) fn by(crew: Arc<Crew>, kernel: Kernel, key_bits: u32) -> Self {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
         Self {
             kernel,
@@ -107,11 +113,11 @@ impl HJoin {
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
             chooser: Chooser::default(),
-            short: Buffers::new(threads),
-            long: Buffers::new(threads),
+            short: Buffers::new(crew.clone()),
+            long: Buffers::new(crew.clone()),
             typical: Default::default(),
             scratch: Scratch::default(),
-            sorting: Sorting::new(threads),
+            sorting: Sorting::new(crew),
             apart: Default::default(),
         }
     }
@@ -127,7 +133,7 @@ impl HJoin {
     /// The number of pairs (u in `top`, v in `bottom`) with `u & v == 0`.
     ///
     /// ```
-    /// use std::ops::ControlFlow;
+    /// use std::{ops::ControlFlow, sync::Arc};
     ///
     /// use common::{frames::hjoin::HJoin, kernel::Kernel};
     ///

@@ -43,10 +43,10 @@ impl<W: Rest> Grid<W> {
     fn room(&mut self, order: Order, keys: usize) -> (&mut [u32], &mut [W]) {
         self.offsets.resize(order.cells() + 1, 0);
         if self.rests.len() < keys + SLACK {
-            // Not twice as much as is needed, and nothing to copy.
-            self.rests.clear();
-            self.rests.reserve_exact(keys + SLACK);
-            self.rests.resize(keys + SLACK, W::default());
+            // Not twice as much as is needed, nothing to copy, and cleared by the system page by page,
+            // for whoever writes there first.
+            self.rests = Vec::new();
+            self.rests = vec![W::default(); keys + SLACK];
         }
         (&mut self.offsets, &mut self.rests)
     }

@@ -2,12 +2,10 @@
 //! cell, and once it is known where those of every cell and member go, makes the same groups again and
 //! puts them there.
 
-use std::marker::PhantomData;
-
 use super::sort::{Apart, Places, Scratch, add_up, each};
 use crate::{
     frames::hjoin::layout::order::{ByteTables, Order},
-    simd::{Rest, Set, Work},
+    simd::{Rest, Set, SharedWords, Work},
 };
 
 /// Counting some keys of a list that several members count together.
@@ -53,35 +51,12 @@ impl Work for AddUp<'_, '_> {
     }
 }
 
-/// Rests that several members write, each in places of its own.
-#[derive(Clone, Copy)]
-pub(crate) struct SharedRests<'a, W> {
-    rests: *mut W,
-    length: usize,
-    lives: PhantomData<&'a mut [W]>,
-}
-
-// SAFETY: rests are only written, and only by atomic stores.
-unsafe impl<W: Send> Sync for SharedRests<'_, W> {}
-
-impl<'a, W: Rest> SharedRests<'a, W> {
-    pub(crate) fn new(rests: &'a mut [W]) -> Self {
-        let (length, rests) = (rests.len(), rests.as_mut_ptr());
-        let lives = PhantomData;
-        Self {
-            rests,
-            length,
-            lives,
-        }
-    }
-}
-
 /// Putting keys that were counted before where they go.
 pub(crate) struct PutKeys<'a, W> {
     pub(crate) order: (Order, &'a ByteTables),
     pub(crate) keys: &'a [u64],
     pub(crate) scratch: &'a mut Scratch,
-    pub(crate) rests: SharedRests<'a, W>,
+    pub(crate) rests: SharedWords<'a, W>,
 }
 
 impl<W: Rest> Work for PutKeys<'_, W> {
@@ -99,14 +74,8 @@ impl<W: Rest> Work for PutKeys<'_, W> {
             let place = unsafe { counters.get_unchecked_mut(apart.place::<S::Bits>(key, places)) };
             let at = place[half] as usize;
             place[half] += 1;
-            // Whoever made the keys may not have made the same ones again.
-            assert!(at < self.rests.length);
-            // SAFETY: there are so many rests, and nobody reads them.
-            unsafe {
-                apart
-                    .rest::<S::Bits, W>(key)
-                    .store_shared(self.rests.rests.add(at));
-            }
+            // Whoever made the keys may not have made the same ones again: places are checked.
+            self.rests.put(at, apart.rest::<S::Bits, W>(key));
         });
     }
 }

@@ -5,29 +5,30 @@
 use std::{
     ops::ControlFlow,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use super::{
-    count::{AddUp, CountKeys, PutKeys, SharedRests},
+    count::{AddUp, CountKeys, PutKeys},
     scatter::{self, ByRow, Scatter, Spare},
     sort::{Lists, Scratch, SortRow},
 };
 use crate::{
-    crew::{self, OnDone, Tell},
+    crew::{Crew, OnDone, Tell},
     frames::hjoin::layout::{
         keys::{KeyMaker, Keys, Typical},
         order::{ByteTables, Order},
     },
     kernel::Kernel,
-    simd::{Rest, dispatch},
+    simd::{Rest, SharedWords, dispatch},
 };
 
 /// What sorting a long list takes beside it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sorting {
+    crew: Arc<Crew>,
     spare: Spare,
     /// [`FEW_CELLS`], or none in tests.
     few_cells: usize,
@@ -59,11 +60,12 @@ impl Sorting {
         self.few_cells = 0;
     }
 
-    /// On so many threads.
-    pub(crate) fn new(threads: usize) -> Self {
+    /// By this crew.
+    pub(crate) fn new(crew: Arc<Crew>) -> Self {
         let (spare, mut members) = (Spare::default(), Vec::new());
-        members.resize_with(threads, Sorter::default);
+        members.resize_with(crew.size(), Sorter::default);
         Self {
+            crew,
             spare,
             few_cells: FEW_CELLS,
             members,
@@ -160,7 +162,7 @@ impl Sorting {
             offsets,
         };
         end[0] = dispatch(kernel, add_up);
-        let rests = SharedRests::new(rests);
+        let rests = SharedWords::new(rests);
         self.by_parts(on_done, |part, keys, scratch, tell| {
             for group in (part..maker.groups()).step_by(parts) {
                 keys.clear();
@@ -190,7 +192,7 @@ impl Sorting {
             members.map(|own| (&mut own.keys, &mut own.scratch)).unzip();
         let parts = Mutex::new(scratch.into_iter().enumerate());
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        done(crew::run(&mut keys, on_done, |keys, tell| {
+        done(self.crew.run(&mut keys, on_done, |keys, tell| {
             while let Some((part, scratch)) = next() {
                 if work(part, keys, scratch, tell).is_break() {
                     break;
@@ -212,7 +214,7 @@ impl Sorting {
             member.by_row.clear(rows);
         }
         let (next, spare) = (AtomicUsize::new(0), &self.spare);
-        let scattered = crew::run(&mut self.members, on_done, |member, tell| {
+        let scattered = self.crew.run(&mut self.members, on_done, |member, tell| {
             loop {
                 let group = next.fetch_add(1, Relaxed);
                 if group >= maker.groups() || tell.done(0).is_break() {
@@ -258,7 +260,7 @@ impl Sorting {
         });
         let jobs = Mutex::new(jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let sorted = crew::run(&mut members, on_done, |scratch, tell| {
+        let sorted = self.crew.run(&mut members, on_done, |scratch, tell| {
             let mut keys = Vec::new();
             while let Some((row, start, offsets, rests)) = next() {
                 keys.clear();

@@ -1,6 +1,6 @@
 //! The parts of both halves, and joining one of each.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 use super::{
     progress::OnProgress,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     count::CountError,
-    crew,
+    crew::Crew,
     frames::hjoin::{
         grid::{cells::Grid, gather::Buffer, sort::Scratch, sorting::Sorting},
         layout::{
@@ -44,8 +44,9 @@ impl Part {
 /// list is gone through once for every row of the grid.
 const SPARSE_FACTOR: usize = 1 << 5;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Buffers<W> {
+    crew: Arc<Crew>,
     /// The inner parts, by side.
     grids: [Grid<W>; 2],
     /// The parts on a bound, by side.
@@ -62,10 +63,11 @@ struct Member<W> {
 }
 
 impl<W: Rest> Buffers<W> {
-    pub(crate) fn new(threads: usize) -> Self {
+    pub(crate) fn new(crew: Arc<Crew>) -> Self {
         let mut members = Vec::new();
-        members.resize_with(threads, Member::default);
+        members.resize_with(crew.size(), Member::default);
         Self {
+            crew,
             grids: Default::default(),
             bounds: Default::default(),
             members,
@@ -122,7 +124,7 @@ impl<W: Rest> Buffers<W> {
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
         // As many members as lists of these lengths are worth.
-        let crew = |members: usize, top: usize, bottom: usize| {
+        let worth = |members: usize, top: usize, bottom: usize| {
             let is_short = top.saturating_mul(bottom) <= pairs_of_one;
             if is_short { 1 } else { members }
         };
@@ -135,23 +137,25 @@ impl<W: Rest> Buffers<W> {
             (Part::Inner, Part::Inner) => {
                 let walk = Walk::new((layout, limits), top, bottom);
                 let steps = walk.steps() as f64;
-                let crew = crew(members.len(), top.len(), bottom.len());
+                let size = worth(members.len(), top.len(), bottom.len());
                 let on_done = &mut |done: u64| progress(done as f64 / steps);
-                let results = crew::run(&mut members[..crew], on_done, |member, tell| {
-                    let Member {
-                        gathered, tables, ..
-                    } = member;
-                    let walk = &walk;
-                    dispatch(
-                        kernel,
-                        WalkTiles {
-                            walk,
-                            gathered,
-                            tables,
-                            tell,
-                        },
-                    )
-                });
+                let results = self
+                    .crew
+                    .run(&mut members[..size], on_done, |member, tell| {
+                        let Member {
+                            gathered, tables, ..
+                        } = member;
+                        let walk = &walk;
+                        dispatch(
+                            kernel,
+                            WalkTiles {
+                                walk,
+                                gathered,
+                                tables,
+                                tell,
+                            },
+                        )
+                    });
                 return sum(results);
             }
             (Part::Bound, Part::Bound) => {
@@ -171,25 +175,27 @@ impl<W: Rest> Buffers<W> {
         }
         let join = SparseJoin::new((layout, side), few, many);
         let steps = f64::from(join.steps());
-        let crew = crew(members.len(), SPARSE_FACTOR * few.len(), many.len());
+        let size = worth(members.len(), SPARSE_FACTOR * few.len(), many.len());
         let on_done = &mut |done: u64| progress(done as f64 / steps);
-        let results = crew::run(&mut members[..crew], on_done, |member, tell| {
-            let Member {
-                candidates: gathered,
-                tables,
-                ..
-            } = member;
-            let join = &join;
-            dispatch(
-                kernel,
-                SparseRows {
-                    join,
-                    gathered,
+        let results = self
+            .crew
+            .run(&mut members[..size], on_done, |member, tell| {
+                let Member {
+                    candidates: gathered,
                     tables,
-                    tell,
-                },
-            )
-        });
+                    ..
+                } = member;
+                let join = &join;
+                dispatch(
+                    kernel,
+                    SparseRows {
+                        join,
+                        gathered,
+                        tables,
+                        tell,
+                    },
+                )
+            });
         sum(results)
     }
 }
