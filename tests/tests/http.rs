@@ -152,6 +152,12 @@ fn a_finished_run_is_told_in_the_same_way() {
         Some(r#"{"recheck":"all"}"#),
     );
     assert_eq!(answer.code, 200, "{answer:#?}");
+    let metrics = house.get("/metrics").body;
+    let synced = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("queens_store_sync_seconds_count "));
+    let synced: u64 = synced.expect("a count of syncs").parse().unwrap();
+    assert!(synced > 0, "its counts are on the disk: {metrics}");
 }
 
 #[test]
@@ -286,6 +292,9 @@ fn metrics_are_what_monitoring_reads() {
         "queens_run_progress_ratio",
         "queens_workers",
         "queens_http_requests",
+        "queens_store_sync_seconds",
+        "queens_data_disk_free_bytes",
+        "queens_data_disk_size_bytes",
     ] {
         assert!(
             parsed.families.contains_key(name),

@@ -50,7 +50,7 @@ use crate::{
     driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
-    http::Http,
+    http::{self, Http},
     sched::{Command, Config, RunStatus, Scheduler},
     store::{RunManifest, RunState, StoreError, StoredRun},
     text::{method_name, one_line, plural, tell, thousands},
@@ -142,6 +142,10 @@ async fn serve(
         signing_key,
         mut replaced,
     } = storage;
+    let kept = http::StorageHealth {
+        sync_times: store.sync_times(),
+        directory: options.store.is_none().then(|| options.data_dir.clone()),
+    };
     let stored = store.runs()?;
     #[cfg(feature = "archive")]
     let archiver = options
@@ -206,7 +210,8 @@ async fn serve(
     if let (Some(listener), Some(reached), Some(dashboard)) = (http, http_reached, dashboard) {
         tell(&format!("  dashboard at {}", dashboard.url));
         let names = vec![reached.host().to_owned()];
-        let http = Http::new(cluster.driver.clone(), clock, gate, (&dashboard, names));
+        let driver = cluster.driver.clone();
+        let http = Http::new(driver, clock, kept, gate, (&dashboard, names));
         cluster.start_http(http, listener);
     }
     if !paste.is_empty() {

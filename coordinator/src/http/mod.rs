@@ -15,8 +15,10 @@ mod metrics;
 mod page;
 mod server;
 mod sessions;
+mod storage;
 
 pub use server::{Dashboard, Http, HttpError};
+pub use storage::StorageHealth;
 
 #[cfg(test)]
 mod tests {

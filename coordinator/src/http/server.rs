@@ -20,7 +20,10 @@ use tokio_stream::StreamExt as _;
 use tonic::transport::server::Connected as _;
 use tower::Service as _;
 
-use super::{api, error::Refusal, guard, live::Live, metrics, page, sessions::Sessions};
+use super::{
+    api, error::Refusal, guard, live::Live, metrics, page, sessions::Sessions,
+    storage::StorageHealth,
+};
 use crate::{
     descriptors,
     doors::{Accounts, Connections, Gate, Guest, Incoming, Limits, Peer},
@@ -87,6 +90,7 @@ pub(super) struct AppParts {
     pub(super) requests: metrics::Requests,
     pub(super) sessions: Arc<Sessions>,
     pub(super) live: Live,
+    pub(super) storage: StorageHealth,
 }
 
 /// Where the pages are, for those who ask over gRPC.
@@ -127,11 +131,12 @@ impl Http {
         })
     }
 
-    /// A face that asks `driver`, for those whom `gate` admits; other machines know this one by
-    /// `names`.
+    /// A face that asks `driver`, which keeps its counts in `storage`, for those whom `gate` admits;
+    /// other machines know this one by `names`.
     pub fn new(
         driver: DriverHandle,
         clock: Clock,
+        storage: StorageHealth,
         gate: Gate,
         (dashboard, names): (&Dashboard, Vec<String>),
     ) -> Self {
@@ -145,6 +150,7 @@ impl Http {
             accounts: Accounts::new(Limits::default()),
             names,
             requests: metrics::Requests::default(),
+            storage,
         };
         Self { app: Arc::new(app) }
     }

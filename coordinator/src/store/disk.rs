@@ -15,7 +15,7 @@ use common::{
 
 use super::{
     Change, Fold, JournalCursor, JournalEntry, Recheck, RunManifest, RunState, Store, StoreError,
-    StoredRun, SymmetricCounts, TaskRow, TrustRecord,
+    StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     files::{self, Layout, Lock, Replacement, RunFiles, Secret},
     journal::{Journal, Next, Reader},
     manifest::{self, SavedState},
@@ -44,6 +44,7 @@ pub struct DiskStore {
     trust: TrustLog,
     secret: Secret,
     term: u64,
+    sync_times: SyncTimes,
     /// The first write error: what the disk holds since is unknown, so nothing more is kept.
     poison: Option<String>,
     /// Released after everything else is closed.
@@ -105,6 +106,7 @@ impl DiskStore {
             trust: TrustLog::open(&layout.trust())?,
             secret: layout.keep_secret()?,
             term: layout.next_term()?,
+            sync_times: SyncTimes::default(),
             layout,
             rows,
             runs,
@@ -166,12 +168,13 @@ impl DiskStore {
                 plan,
                 journal,
             } = self.run_mut(*run)?;
-            journal.append(entries.iter().copied(), plan, fence)?;
+            let synced = journal.append(entries.iter().copied(), plan, fence)?;
             let mut elapsed = Elapsed::of(&stored.manifest);
             for entry in entries {
                 elapsed.see(entry.record());
             }
             stored.elapsed_ms = stored.elapsed_ms.max(elapsed.ms());
+            self.sync_times.saw(synced);
         }
         let mut untouched = by_run.is_empty();
         if !staged.trust.is_empty() {
@@ -352,6 +355,10 @@ impl Store for DiskStore {
 
     fn term(&self) -> u64 {
         self.term
+    }
+
+    fn sync_times(&self) -> SyncTimes {
+        self.sync_times.clone()
     }
 
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {

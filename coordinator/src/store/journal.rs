@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use common::{
@@ -164,7 +165,7 @@ impl Journal {
         self.medium = medium;
     }
 
-    /// Appends lines and makes them durable with one `fdatasync`. After an error none of them is
+    /// Appends lines and makes them durable with one `fdatasync`; returns how long that took. After an error none of them is
     /// promised, and the journal must not be appended to again: what the disk holds is unknown
     /// until it is read anew.
     pub(crate) fn append<'a>(
@@ -172,7 +173,7 @@ impl Journal {
         entries: impl IntoIterator<Item = &'a JournalEntry>,
         plan: &Plan,
         fence: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Duration, StoreError> {
         let mut end = self.end;
         let mut text = String::new();
         for entry in entries {
@@ -194,22 +195,22 @@ impl Journal {
         }
         end.bytes += text.len() as u64;
         end.fence = fence;
-        let written = self
-            .medium
-            .append(text.as_bytes())
-            .and_then(|()| self.medium.sync());
-        if let Err(error) = written {
+        let written = self.medium.append(text.as_bytes()).and_then(|()| {
+            let began = Instant::now();
+            self.medium.sync().map(|()| began.elapsed())
+        });
+        let synced = written.map_err(|error| {
             // What was written in part must not be taken for a promise after a restart. Where
             // even this fails, the restart cuts the torn line and keeps whole ones: they are true.
             let _ = self
                 .medium
                 .cut(self.end.bytes - self.sealed.1)
                 .and_then(|()| self.medium.sync());
-            return Err(files::failed("write", &self.path)(error));
-        }
+            files::failed("write", &self.path)(error)
+        })?;
         self.end = end;
         self.seal_if_full();
-        Ok(())
+        Ok(synced)
     }
 
     /// Begins a new segment. What was appended is kept in any case, so an error is told and tried

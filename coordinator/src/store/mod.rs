@@ -25,6 +25,7 @@ mod recover;
 mod rows;
 mod segments;
 mod stage;
+mod sync_times;
 mod trust;
 mod verify;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use memory::MemoryStore;
 pub use postgres::{
     Leader, PgStore, PgVault, copy_to_database, copy_to_directory, verify_database,
 };
+pub use sync_times::SyncTimes;
 pub use verify::{
     Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
     verify, verify_run,
@@ -77,6 +79,11 @@ pub trait Store: Send {
 
     /// The coordinator's term: higher at every start than at all before.
     fn term(&self) -> u64;
+
+    /// How long groups took to become durable; nothing is told of a store without a disk.
+    fn sync_times(&self) -> SyncTimes {
+        SyncTimes::default()
+    }
 
     /// Keeps the symmetric solutions of a run's board.
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError>;

@@ -25,7 +25,7 @@ mod schema;
 mod server;
 mod vault;
 
-use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc, time::Instant};
 
 use common::{
     plan::{Plan, TaskId},
@@ -50,7 +50,7 @@ use self::{
 };
 use super::{
     Change, Fold, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    SymmetricCounts, TaskRow, TrustRecord,
+    SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     files::Secret,
     journal::End,
     line::Line,
@@ -73,6 +73,7 @@ pub struct PgStore {
     term: i64,
     /// Of the last transaction that was kept.
     commits: i64,
+    sync_times: SyncTimes,
     runs: HashMap<RunId, PgRun>,
     trust: TrustChain,
     secret: Secret,
@@ -110,6 +111,7 @@ impl PgStore {
             leader,
             term,
             commits,
+            sync_times: SyncTimes::default(),
             runs: HashMap::new(),
             trust: TrustChain::new(),
             secret: vault.secret("secret")?,
@@ -248,9 +250,11 @@ impl PgStore {
             vec![Box::new(self.term), Box::new(Some(commit))],
         )];
         all.extend(steps);
+        let began = Instant::now();
         self.link
             .lock()
             .call(async |session| session.transact(&all).await)?;
+        self.sync_times.saw(began.elapsed());
         self.commits = commit;
         Ok(())
     }
@@ -350,6 +354,10 @@ impl Store for PgStore {
 
     fn term(&self) -> u64 {
         self.leader.term
+    }
+
+    fn sync_times(&self) -> SyncTimes {
+        self.sync_times.clone()
     }
 
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
