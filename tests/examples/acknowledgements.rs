@@ -1,5 +1,6 @@
 //! Durable acknowledgements a second: through the driver, and through gRPC on loopback; with `--tls`
-//! with and without TLS and tokens, in turn.
+//! with and without TLS and tokens, in turn. A token's calls are limited (`doors::limits`), so each
+//! worker has a token of its own there.
 //!
 //! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS] [DIR]`
 
@@ -99,11 +100,11 @@ async fn measure(
         grants_per_sync: batch,
         ..Config::default()
     };
-    let (face, door) = serve(Box::new(store), (config, through), dir.path())?;
+    let (face, doors) = serve(Box::new(store), (config, through, workers), dir.path())?;
     face.create(&plan_of(TASKS)).await?;
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
-    for number in 0..workers {
+    for (number, door) in (0..).zip(&doors) {
         let way = match through {
             Through::Driver => Way::Driver(face.driver.clone()),
             Through::Grpc | Through::Tls => {
@@ -136,29 +137,32 @@ async fn measure(
     face.stop().await
 }
 
-/// The server, and the way to it.
+/// The server, and each worker's way to it.
 fn serve(
     store: Box<DiskStore>,
-    (config, through): (Config, Through),
+    (config, through, workers): (Config, Through, u32),
     dir: &Path,
-) -> anyhow::Result<(Face, DoorWay)> {
+) -> anyhow::Result<(Face, Vec<DoorWay>)> {
     if through != Through::Tls {
         let face = Face::start(store, config)?;
         let way = DoorWay::Plain(format!("http://{}", face.address).parse()?);
-        return Ok((face, way));
+        return Ok((face, vec![way; workers as usize]));
     }
     install_crypto();
-    let mut join = None;
+    let mut doors = Vec::new();
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let face = Face::behind(store, config, loopback, |address| {
         let keys = Keys::open(Vault::of(dir), vec![address.to_string()], Clock::start())?;
-        join = keys.join(Role::Worker)?;
+        for number in 0..workers {
+            let join = keys.create((Role::Worker, &format!("worker-{number}")), None)?;
+            doors.push(DoorWay::Joined(join));
+        }
         Ok(Gate::Guarded {
             locks: Locks::Tokens(Arc::new(keys)),
             require_token: true,
         })
     })?;
-    Ok((face, DoorWay::Joined(join.context("a join string")?)))
+    Ok((face, doors))
 }
 
 /// How many results were accepted, and how long each call took.

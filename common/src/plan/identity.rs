@@ -85,7 +85,9 @@ impl FromStr for PlanHash {
 
 impl fmt::Display for PlanHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let (high, low) = self.0.split_at(16);
+        let number = |half: &[u8]| u128::from_be_bytes(half.try_into().expect("16 bytes"));
+        write!(f, "{:032x}{:032x}", number(high), number(low))
     }
 }
 

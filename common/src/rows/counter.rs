@@ -58,7 +58,7 @@ struct Batch {
 
 /// What counting takes, in bytes.
 pub(crate) fn memory_bytes() -> u64 {
-    Stacks::new().bytes() + (MOST_ROOTS * size_of::<Root>()) as u64
+    Stacks::BYTES + (MOST_ROOTS * size_of::<Root>()) as u64
 }
 
 impl Counter {

@@ -69,6 +69,12 @@ impl Stack {
 }
 
 impl Stacks {
+    /// How many there are: enough for the largest board.
+    const NUMBER: usize = Board::MAX as usize;
+
+    /// How much memory they take.
+    pub(super) const BYTES: u64 = (Self::NUMBER * size_of::<Stack>()) as u64;
+
     /// Stacks for the largest board.
     pub(super) fn new() -> Self {
         let zero = [0; ROOM];
@@ -79,12 +85,7 @@ impl Stacks {
             free: zero,
             len: 0,
         };
-        Self(vec![stack; usize::from(Board::MAX)].into())
-    }
-
-    /// How much memory they take.
-    pub(super) fn bytes(&self) -> u64 {
-        size_of_val(&*self.0) as u64
+        Self(vec![stack; Self::NUMBER].into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! One run: its tasks, what waits, what is out, what is odd.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU16,
 };
@@ -51,7 +52,7 @@ pub(super) struct Odd {
 pub(super) struct Run {
     pub(super) manifest: RunManifest,
     pub(super) plan: Plan,
-    needs: PlanNeeds,
+    least_memory: LeastMemory,
     pub(super) state: RunState,
     pub(super) tasks: TaskTable,
     /// How far above a task's highest known epoch there may be leases that a crash lost.
@@ -91,6 +92,31 @@ pub(super) struct Run {
     pub(super) announced: bool,
 }
 
+/// The least memory with which so many threads can count tasks of a run. It is asked for at every
+/// grant, and for frames it is sought over all their classes: so it is kept, by the number of threads.
+#[derive(Debug)]
+struct LeastMemory {
+    needs: PlanNeeds,
+    known: RefCell<BTreeMap<NonZeroU16, u64>>,
+}
+
+impl LeastMemory {
+    fn of_plan(plan: &Plan) -> Self {
+        Self {
+            needs: PlanNeeds::new(plan),
+            known: RefCell::default(),
+        }
+    }
+
+    /// In bytes.
+    fn of(&self, threads: NonZeroU16) -> u64 {
+        let mut known = self.known.borrow_mut();
+        *known
+            .entry(threads)
+            .or_insert_with(|| self.needs.least_bytes(threads))
+    }
+}
+
 /// What all threads of a worker may hold together, in bytes.
 pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
     worker
@@ -103,7 +129,7 @@ impl Run {
         let tasks = TaskTable::new(&plan);
         Self {
             manifest,
-            needs: PlanNeeds::new(&plan),
+            least_memory: LeastMemory::of_plan(&plan),
             plan,
             state,
             tasks,
@@ -142,7 +168,7 @@ impl Run {
     pub(super) fn lacks_memory(&self, worker: &WorkerInfo) -> Option<u64> {
         let threads = u16::try_from(worker.threads).unwrap_or(u16::MAX);
         let threads = NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN);
-        let least = self.needs.least_bytes(threads);
+        let least = self.least_memory.of(threads);
         (memory_bytes(worker) < least).then_some(least)
     }
 

@@ -34,6 +34,8 @@ struct Slot {
     proofs_kept: u64,
     /// The name of the token that it came with, if it came with one.
     token: Option<Arc<str>>,
+    /// The two in one, as every record of it says.
+    principal: Principal,
     standing: Standing,
 }
 
@@ -76,6 +78,7 @@ impl Workers {
             pinned: false,
             machine: 0,
             token: None,
+            principal: Principal::new(0, None),
             proofs_kept: 0,
             standing: Standing::default(),
         };
@@ -187,9 +190,8 @@ impl Workers {
     /// Takes a worker's word on which machine it runs, and whose token it came with.
     pub(super) fn calls_from(&mut self, worker: WorkerIx, machine: u64, token: Option<&Arc<str>>) {
         self.set_machine(worker, machine);
-        let slot = &mut self.slots[worker as usize];
-        if slot.token.as_ref() != token {
-            slot.token = token.cloned();
+        if self.slots[worker as usize].token.as_ref() != token {
+            self.set_token(worker, token.cloned());
         }
     }
 
@@ -198,14 +200,22 @@ impl Workers {
         if let Some(machine) = principal.machine() {
             self.set_machine(worker, machine);
         }
-        self.slots[worker as usize].token = principal.token().map(Arc::from);
+        self.set_token(worker, principal.token().map(Arc::from));
+    }
+
+    fn set_token(&mut self, worker: WorkerIx, token: Option<Arc<str>>) {
+        let slot = &mut self.slots[worker as usize];
+        slot.principal = Principal::new(slot.machine, token.as_deref());
+        slot.token = token;
     }
 
     fn set_machine(&mut self, worker: WorkerIx, machine: u64) {
-        let before = std::mem::replace(&mut self.slots[worker as usize].machine, machine);
+        let slot = &mut self.slots[worker as usize];
+        let before = std::mem::replace(&mut slot.machine, machine);
         if before == machine {
             return;
         }
+        slot.principal = Principal::new(machine, slot.token.as_deref());
         if let Some(others) = self.by_machine.get_mut(&before) {
             others.retain(|&other| other != worker);
             if others.is_empty() {
@@ -267,8 +277,7 @@ impl Workers {
 
     /// On whose word a worker counts: its machine's, since identities cost nothing, and its token's.
     pub(super) fn principal(&self, worker: WorkerIx) -> Principal {
-        let slot = &self.slots[worker as usize];
-        Principal::new(slot.machine, slot.token.as_deref())
+        self.slots[worker as usize].principal.clone()
     }
 
     /// A worker's name for people; empty if it has none, or was forgotten.

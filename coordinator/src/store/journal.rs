@@ -175,7 +175,7 @@ impl Journal {
         fence: u64,
     ) -> Result<Duration, StoreError> {
         let mut end = self.end;
-        let mut text = String::new();
+        let mut text = Vec::new();
         for entry in entries {
             end.lines += 1;
             let line = Line {
@@ -185,17 +185,17 @@ impl Journal {
                     units: plan.task_units(entry.record().task),
                     fence,
                 }),
-                entry: entry.clone(),
+                entry,
                 prev: end.head,
             };
-            let line = line.encode();
-            end.head = Link::after(line.as_bytes());
-            text.push_str(&line);
-            text.push('\n');
+            let start = text.len();
+            line.encode_onto(&mut text);
+            end.head = Link::after(&text[start..]);
+            text.push(b'\n');
         }
         end.bytes += text.len() as u64;
         end.fence = fence;
-        let written = self.medium.append(text.as_bytes()).and_then(|()| {
+        let written = self.medium.append(&text).and_then(|()| {
             let began = Instant::now();
             self.medium.sync().map(|()| began.elapsed())
         });

@@ -6,7 +6,7 @@
 //! a test; changing it raises [`super::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`,
 //! `principal` and `elapsed_ms`; a journal may begin with such.
 
-use std::ops::Range;
+use std::{borrow::Borrow, io::Write as _, ops::Range};
 
 use common::{count::Orientation, plan::PlanHash, run::Epoch};
 use serde::{Deserialize, Serialize};
@@ -80,12 +80,12 @@ enum Kind {
 
 /// A line as read: what it says, and what it claims to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct Line<E = JournalEntry> {
     pub(crate) sequence: u64,
     pub(crate) plan: PlanHash,
     /// `None` in a line of format 1, which says neither this nor the record's principal and time.
     pub(crate) stamp: Option<Stamp>,
-    pub(crate) entry: JournalEntry,
+    pub(crate) entry: E,
     pub(crate) prev: Link,
 }
 
@@ -102,10 +102,18 @@ const CRC_KEY: &str = r#","crc":""#;
 /// Length of the key, eight digits and `"}`.
 const CRC_TAIL: usize = CRC_KEY.len() + 8 + 2;
 
-impl Line {
+impl<E: Borrow<JournalEntry>> Line<E> {
     /// The text of the line, without a line end.
     pub(crate) fn encode(&self) -> String {
-        let (kind, record) = match &self.entry {
+        let mut text = Vec::with_capacity(MAX_LINE_BYTES / 4);
+        self.encode_onto(&mut text);
+        String::from_utf8(text).expect("JSON is UTF-8")
+    }
+
+    /// The same at the end of `text`.
+    pub(crate) fn encode_onto(&self, text: &mut Vec<u8>) {
+        let start = text.len();
+        let (kind, record) = match self.entry.borrow() {
             JournalEntry::Accepted(record) => (Kind::Accepted, record),
             JournalEntry::Confirmed(record) => (Kind::Confirmed, record),
             JournalEntry::Quarantined(record) => (Kind::Quarantined, record),
@@ -132,14 +140,15 @@ impl Line {
             prev: &self.prev.to_string(),
             _crc: "",
         };
-        let mut text = serde_json::to_string(&fields).expect("strings and numbers become JSON");
+        serde_json::to_writer(&mut *text, &fields).expect("strings and numbers become JSON");
         text.pop();
-        let crc = crc32fast::hash(text.as_bytes());
-        text.push_str(CRC_KEY);
-        text.push_str(&format!("{crc:08x}\"}}"));
-        text
+        let crc = crc32fast::hash(&text[start..]);
+        text.extend_from_slice(CRC_KEY.as_bytes());
+        write!(text, "{crc:08x}\"}}").expect("memory can be written");
     }
+}
 
+impl Line {
     /// Reads a line without its end, and checks its check sum, not its place in the chain.
     pub(crate) fn decode(text: &[u8]) -> Result<Self, BadLine> {
         let malformed = |why: &str| BadLine::Malformed(why.to_owned());
