@@ -1,78 +1,68 @@
-//! Counting frames.
+//! Counting ranges of frames by a crew: together, or each member another frame.
 
 use std::{
     ops::{ControlFlow, Range},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use super::{
-    frame::Frame,
-    geometry::Kind,
-    halves::HalfBoards,
-    hjoin::{DisjointPairs, HJoin, PlainJoin, Side},
     memory::Budget,
-    parts::{Bottoms, Parts, Tops},
+    one::{Common, FrameCounter},
     plan::Division,
-    qjoin::QJoin,
+    progress::Progress,
     shelf::Shelf,
-    weight::{Share, Shares},
+    split::{Split, split},
 };
 use crate::{
-    count::{CountError, Orientation, Setup, SetupError, Watch},
-    crew::Crew,
+    count::{CountError, Setup, SetupError, Watch},
+    crew::{Crew, OnDone},
 };
 
-/// Pairs of half boards that are looked at sooner than the bits of a grid are chosen.
-const PLAIN_PAIRS: usize = 1 << 10;
-
-/// Counts frames, one at a time.
+/// Counts frames; keeps its buffers.
 #[derive(Debug)]
 pub struct Counter {
-    division: Arc<Division>,
-    turned: bool,
+    common: Common,
     budget: Budget,
     shelf: Shelf,
-    parts: Parts,
-    shares: Shares,
-    top: HalfBoards,
-    bottom: HalfBoards,
-    join: HJoin,
-    /// For the shortest lists.
-    plain: PlainJoin,
-    /// The most pairs of half boards in a frame that are looked at one by one.
-    plain_pairs: usize,
-    /// Whether the present frame has no more.
-    is_plain: bool,
     crew: Arc<Crew>,
+    /// Counts frames by the whole crew, unless `alone` has the memory.
+    together: Option<FrameCounter>,
+    /// One for each member, or none.
+    alone: Vec<FrameCounter>,
 }
 
 impl Counter {
     pub(crate) fn new(division: Arc<Division>, setup: &Setup) -> Result<Self, SetupError> {
-        let turned = setup.orientation == Orientation::Turned;
-        let kind = if division.is_odd() {
-            Kind::TypeTwo
-        } else {
-            Kind::Even
-        };
         let threads = usize::from(setup.threads.get());
-        let crew = Arc::new(Crew::new(threads));
-        let key_bits = division.geometry(kind, turned).key_bits();
-        let join = HJoin::by(crew.clone(), setup.kernel, key_bits);
         let budget = Budget::new(setup.memory_bytes, &division, threads)?;
-        Ok(Self {
-            turned,
+        let mut counter = Self {
+            common: Common {
+                division,
+                kernel: setup.kernel,
+                orientation: setup.orientation,
+            },
             shelf: Shelf::new(budget.shelf_bytes),
             budget,
-            parts: Parts::new(QJoin::new(setup.kernel), crew.clone()),
-            shares: Shares::default(),
-            top: HalfBoards::default(),
-            bottom: HalfBoards::default(),
-            join,
-            plain: PlainJoin::default(),
-            plain_pairs: PLAIN_PAIRS,
-            is_plain: false,
-            crew,
-            division,
+            crew: Arc::new(Crew::new(threads)),
+            together: None,
+            alone: Vec::new(),
+        };
+        counter.together();
+        Ok(counter)
+    }
+
+    /// What counts frames by the whole crew.
+    fn together(&mut self) -> &mut FrameCounter {
+        self.alone = Vec::new();
+        self.together.get_or_insert_with(|| {
+            FrameCounter::new(
+                &self.common,
+                self.crew.clone(),
+                self.budget.together.clone(),
+            )
         })
     }
 
@@ -81,194 +71,87 @@ impl Counter {
         units: Range<u64>,
         watch: &dyn Watch,
     ) -> Result<u64, CountError> {
-        let division = self.division.clone();
-        let mut sum = 0u64;
-        for unit in units {
-            let mut progress = Progress::new(watch, division.unit_cost(unit));
-            let count = self.frame(division.frame(unit), &mut progress)?;
+        let Split { together, alone } = split(
+            &self.common.division,
+            units,
+            self.crew.size(),
+            self.budget.alone.as_deref(),
+        );
+        let mut sum = 0_u64;
+        for unit in together {
+            let on_done = &mut |news| watch.advance(news);
+            self.together();
+            let Self {
+                common,
+                shelf,
+                together,
+                ..
+            } = self;
+            let together = together.as_mut().expect("made just now");
+            let count = count_unit(together, &common.division, shelf, unit, on_done)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
-            progress.finish()?;
+        }
+        if !alone.is_empty() {
+            let count = self.each_alone(&alone, watch)?;
+            sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
         }
         Ok(sum)
+    }
+
+    /// Counts these units, every member the next one that nobody has taken.
+    fn each_alone(&mut self, units: &[u64], watch: &dyn Watch) -> Result<u64, CountError> {
+        self.together = None;
+        let limits = self.budget.alone.as_ref().expect("some units fit");
+        let common = &self.common;
+        self.alone.resize_with(self.crew.size(), || {
+            FrameCounter::new(common, Arc::new(Crew::new(1)), limits.clone())
+        });
+        let (next, shelf) = (AtomicUsize::new(0), &self.shelf);
+        let on_done = &mut |news| watch.advance(news);
+        let counts = self.crew.run(&mut self.alone, on_done, |counter, tell| {
+            let mut sum = 0_u64;
+            while let Some(&unit) = units.get(next.fetch_add(1, Relaxed)) {
+                let on_done = &mut |news| tell.done(news);
+                let count = count_unit(counter, &common.division, shelf, unit, on_done)?;
+                sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
+            }
+            Ok(sum)
+        });
+        let ControlFlow::Continue(counts) = counts else {
+            return Err(CountError::Cancelled);
+        };
+        counts.into_iter().try_fold(0_u64, |sum, count| {
+            sum.checked_add(count?).ok_or(CountError::Overflow)
+        })
     }
 
     /// Joins in pieces of about so many keys, short lists on all threads as well.
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
-        self.budget.set_limit(limit);
-        self.plain_pairs = 0;
-        self.join.share_short_joins();
+        let limits = self.budget.with_limit(limit);
+        self.budget.alone = None;
+        self.together().set_limits(limits);
     }
 
-    /// From now on small frames are joined by everything that large ones are: in pieces of about so
-    /// many keys, made as they are sorted, and in leaves with this many bits of X3.
+    /// From now on small frames are joined by everything that large ones are: by the whole crew, in
+    /// pieces of about so many keys, made as they are sorted, and in leaves with this many bits of X3.
     pub(crate) fn lower_limits(&mut self, keys: usize, x3_bits: usize) {
-        self.budget.set_limit(keys);
-        self.plain_pairs = 0;
-        self.join.lower_limits(x3_bits);
-    }
-
-    /// The weighted count of one frame.
-    fn frame(&mut self, frame: Frame, progress: &mut Progress<'_>) -> Result<u64, CountError> {
-        let division = self.division.clone();
-        let Frame { kind, queens, a, c } = frame;
-        let sets = division.sets();
-        let (tops, bottoms) = (sets.count(frame.top_queens()), sets.count(queens));
-        match kind {
-            Kind::Even | Kind::TypeOne => {
-                self.shares
-                    .of_equal_sizes(a, c, tops, 2 * queens == division.side());
-            }
-            Kind::TypeTwo => self.shares.of_type_two(c, tops, bottoms),
-        }
-        let geometry = division.geometry(kind, self.turned);
-        let on_done = &mut |_| progress.advance(0.0);
-        self.parts
-            .set(frame, geometry, &division, &self.shelf, on_done)?;
-        let (tops, bottoms) = self.shares.whole();
-        let limits = self.budget.limits((kind, queens));
-        let most = limits.most().min(HJoin::SHORT_LIST);
-        let (above, below) = (
-            Tops::new(&self.parts, &division),
-            Bottoms::new(&self.parts, &division),
-        );
-        self.top.begin(tops, most, &above, &self.crew, on_done)?;
-        self.bottom
-            .begin(bottoms, most, &below, &self.crew, on_done)?;
-        let (rounds, limit) = limits.rounds(self.top.number().max(self.bottom.number()));
-        let pairs = self.top.number().saturating_mul(self.bottom.number());
-        self.is_plain = pairs <= self.plain_pairs;
-        self.join.set_rounds(rounds);
-        self.top.set_limit(limit);
-        self.bottom.set_limit(limit);
-        let all_pairs: f64 = self.shares.iter().map(Share::pairs).sum();
-        let mut sum = 0i128;
-        for at in 0..self.shares.len() {
-            let share = self.shares.get(at).clone();
-            progress.share = share.pairs() / all_pairs;
-            let count = self.share(&share, progress)?;
-            sum += i128::from(share.weight) * i128::from(count);
-        }
-        u64::try_from(sum).map_err(|_| CountError::Overflow)
-    }
-
-    /// The pairs of half boards of `share` that fit, joined in pieces that the memory holds.
-    fn share(&mut self, share: &Share, progress: &mut Progress<'_>) -> Result<u64, CountError> {
-        let mut count = 0u64;
-        let mut bottoms = share.bottom.clone();
-        while !bottoms.is_empty() {
-            let bottom = self.bottom.piece(&bottoms);
-            bottoms.start = bottom.end;
-            let mut tops = share.top.clone();
-            while !tops.is_empty() {
-                let top = self.top.piece(&tops);
-                tops.start = top.end;
-                progress.piece = top.len() as f64 * bottom.len() as f64 / share.pairs();
-                let more = self.piece(&top, &bottom, progress)?;
-                count = count.checked_add(more).ok_or(CountError::Overflow)?;
-            }
-        }
-        Ok(count)
-    }
-
-    /// The pairs of half boards with row sets of these ranks that fit.
-    fn piece(
-        &mut self,
-        tops: &Range<usize>,
-        bottoms: &Range<usize>,
-        progress: &mut Progress<'_>,
-    ) -> Result<u64, CountError> {
-        let Self {
-            parts,
-            join,
-            plain,
-            is_plain,
-            top,
-            bottom,
-            turned,
-            division,
-            ..
-        } = self;
-        let join: &mut dyn DisjointPairs = if *is_plain { plain } else { join };
-        let (above, below) = (Tops::new(parts, division), Bottoms::new(parts, division));
-        let told = &mut |done| progress.advance(done);
-        // After a half turn the lower half is on top.
-        if top.is_unsorted() && bottom.is_unsorted() {
-            top.with_keys(tops, &above, |tops| {
-                bottom.with_keys(bottoms, &below, |bottoms| {
-                    if *turned {
-                        join.start(parts.contested(), bottoms, tops);
-                    } else {
-                        join.start(parts.contested(), tops, bottoms);
-                    }
-                });
-            });
-        }
-        let (side, other) = if *turned {
-            (Side::Bottom, Side::Top)
-        } else {
-            (Side::Top, Side::Bottom)
-        };
-        let top = top.sort(tops, &above, |part, keys| join.set(side, part, keys, told))?;
-        let bottom = bottom.sort(bottoms, &below, |part, keys| {
-            join.set(other, part, keys, told)
-        })?;
-        if *turned {
-            join.join(bottom, top, told)
-        } else {
-            join.join(top, bottom, told)
-        }
+        let limits = self.budget.with_limit(keys);
+        self.budget.alone = None;
+        self.together().lower_limits(limits, x3_bits);
     }
 }
 
-/// Tells the watch of the work done within a frame.
-struct Progress<'a> {
-    watch: &'a dyn Watch,
-    /// Of the frame.
-    cost: u64,
-    /// How much of it the watch knows of.
-    told: u64,
-    /// How much of the frame is done, 0 … 1.
-    done: f64,
-    /// How much of the frame the present share is.
-    share: f64,
-    /// How much of the share the present piece is.
-    piece: f64,
-}
-
-impl<'a> Progress<'a> {
-    fn new(watch: &'a dyn Watch, cost: u64) -> Self {
-        Self {
-            watch,
-            cost,
-            told: 0,
-            done: 0.0,
-            share: 0.0,
-            piece: 0.0,
-        }
-    }
-
-    /// `done` of the present piece was done since the call before.
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
-    fn advance(&mut self, done: f64) -> ControlFlow<()> {
-        self.done += self.share * self.piece * done;
-        let due = ((self.done * self.cost as f64) as u64).clamp(self.told, self.cost);
-        let news = due - self.told;
-        self.told = due;
-        self.watch.advance(news)
-    }
-
-    /// The frame is done.
-    fn finish(&mut self) -> Result<(), CountError> {
-        let rest = self.cost - self.told;
-        self.told = self.cost;
-        match self.watch.advance(rest) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(CountError::Cancelled),
-        }
-    }
+/// The weighted count of one unit.
+fn count_unit(
+    counter: &mut FrameCounter,
+    division: &Division,
+    shelf: &Shelf,
+    unit: u64,
+    on_done: OnDone<'_>,
+) -> Result<u64, CountError> {
+    let mut progress = Progress::new(on_done, division.unit_cost(unit));
+    let count = counter.count(division.frame(unit), shelf, &mut progress)?;
+    progress.finish()?;
+    Ok(count)
 }

@@ -1,5 +1,7 @@
 //! How a crew's memory budget is divided.
 
+use std::sync::Arc;
+
 use super::{
     geometry::Kind,
     hjoin::HJoin,
@@ -12,8 +14,25 @@ use crate::{count::SetupError, crews::Needs};
 pub(super) struct Budget {
     /// Quarter lists kept for later frames, in bytes.
     pub(super) shelf_bytes: u64,
-    /// By class of frames.
-    limits: Vec<((Kind, u32), Limits)>,
+    /// For frames that the crew counts together.
+    pub(super) together: Arc<LimitsByClass>,
+    /// For frames that its members count alone, each in its part of the memory, if that is enough.
+    pub(super) alone: Option<Arc<LimitsByClass>>,
+}
+
+/// What limits the pieces of frames, by class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LimitsByClass(Vec<((Kind, u32), Limits)>);
+
+impl LimitsByClass {
+    /// Those of frames of `class`.
+    ///
+    /// # Panics
+    /// If the board has none.
+    pub(super) fn of(&self, class: (Kind, u32)) -> Limits {
+        let known = self.0.iter().find(|known| known.0 == class);
+        known.expect("every class has its share").1
+    }
 }
 
 /// The most half boards of one half to join at a time, or one row set's more, for every number of
@@ -30,6 +49,11 @@ impl Limits {
         let mut all = ROUNDS.into_iter().zip(self.0);
         let most = (ROUNDS[ROUNDS.len() - 1], self.0[ROUNDS.len() - 1]);
         all.find(|&(_, limit)| boards <= limit).unwrap_or(most)
+    }
+
+    /// The most that are sorted in one round.
+    pub(super) fn in_one_round(self) -> usize {
+        self.0[0]
     }
 
     /// The most with any number of rounds.
@@ -63,24 +87,23 @@ impl Budget {
             .min(spare)
             .max((given - least) / LEAST_SHELF_PART);
         let left = given - shelf_bytes;
-        let limits = |need: &Need| (need.class, need.limits(left, threads));
+        let limits = |bytes, threads| {
+            let limits = |need: &Need| (need.class, need.limits(bytes, threads));
+            Arc::new(LimitsByClass(needs.classes.iter().map(limits).collect()))
+        };
+        let part = left / threads as u64;
         Ok(Self {
             shelf_bytes,
-            limits: needs.classes.iter().map(limits).collect(),
+            together: limits(left, threads),
+            alone: (threads > 1 && part >= needs.of(1).least).then(|| limits(part, 1)),
         })
     }
 
-    /// Gives every class this limit.
-    pub(super) fn set_limit(&mut self, limit: usize) {
-        for (_, limits) in &mut self.limits {
-            *limits = Limits([limit; ROUNDS.len()]);
-        }
-    }
-
-    /// What limits the pieces of frames of `class`.
-    pub(super) fn limits(&self, class: (Kind, u32)) -> Limits {
-        let known = self.limits.iter().find(|known| known.0 == class);
-        known.expect("every class has its share").1
+    /// The same limit for every class.
+    pub(super) fn with_limit(&self, limit: usize) -> LimitsByClass {
+        let limits = Limits([limit; ROUNDS.len()]);
+        let classes = self.together.0.iter();
+        LimitsByClass(classes.map(|&(class, _)| (class, limits)).collect())
     }
 }
 
@@ -192,7 +215,10 @@ mod tests {
             let smallest = Budget::new(least, &division, 1).unwrap();
             let larger = Budget::new(10 * least, &division, 1).unwrap();
             for class in division.classes() {
-                let (few, many) = (smallest.limits(class).most(), larger.limits(class).most());
+                let (few, many) = (
+                    smallest.together.of(class).most(),
+                    larger.together.of(class).most(),
+                );
                 assert!(LEAST_KEYS <= few && few < many, "N = {n}, {class:?}");
             }
         }

@@ -17,12 +17,15 @@ mod geometry;
 mod halves;
 pub mod hjoin;
 mod memory;
+mod one;
 mod parts;
 mod plan;
+mod progress;
 mod qjoin;
 mod quarter;
 mod sets;
 mod shelf;
+mod split;
 mod survey;
 mod weight;
 

@@ -187,6 +187,13 @@ impl Division {
         whole(self.costs.of(row, c, &self.sets))
     }
 
+    /// Half boards of either half of a unit, at most, as estimated.
+    pub(super) fn unit_keys(&self, unit: u64) -> usize {
+        let (row, c) = self.row_and_c(unit);
+        let (top, bottom) = self.costs.lengths(row, c, &self.sets);
+        usize::try_from(whole(top.max(bottom))).unwrap_or(usize::MAX)
+    }
+
     /// The frame with this index.
     pub(crate) fn frame(&self, unit: u64) -> Frame {
         let (row, c) = self.row_and_c(unit);

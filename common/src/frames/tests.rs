@@ -263,14 +263,20 @@ impl Watch for StopAt {
 #[test]
 fn cost_is_told_and_counting_stops_when_asked() {
     let plan = Plan::new(PlanSpec::new(Board::new(14).unwrap(), Layout::Frames)).unwrap();
-    let orientation = Orientation::Upright;
-    let setup = Setup {
-        kernel: Kernel::best(),
-        threads: NonZeroU16::MIN,
-        memory_bytes: 1 << 24,
-        orientation,
-    };
-    let mut counter = Counter::new(&plan, &setup).unwrap();
+    // In little memory the members of a crew count all frames together.
+    for (threads, memory_bytes) in [(1, 1 << 24), (2, 1 << 25), (3, 1 << 30)] {
+        let setup = Setup {
+            kernel: Kernel::best(),
+            threads: NonZeroU16::new(threads).unwrap(),
+            memory_bytes,
+            orientation: Orientation::Upright,
+        };
+        stops_when_asked(&plan, &setup);
+    }
+}
+
+fn stops_when_asked(plan: &Plan, setup: &Setup) {
+    let mut counter = Counter::new(plan, setup).unwrap();
     let units = 0..plan.units();
     let never = StopAt {
         cost: u64::MAX,
