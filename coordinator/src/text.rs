@@ -81,6 +81,15 @@ pub(crate) fn date(unix_ms: u64) -> String {
     }
 }
 
+/// A time of day in UTC, with its date.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
+    match time::OffsetDateTime::from_unix_timestamp(seconds) {
+        Ok(at) => format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
+        Err(_) => "never".to_owned(),
+    }
+}
+
 /// What fits a terminal that nobody made wider.
 pub(crate) const WIDTH: usize = 80;
 

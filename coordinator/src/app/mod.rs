@@ -47,7 +47,7 @@ use crate::{
     certify::public_key,
     descriptors,
     doors::{Gate, Locks, Role},
-    driver::{Clock, Driver, DriverHandle, Submission, new_manifest},
+    driver::{Clock, Driver, DriverHandle, Serving, Submission, new_manifest},
     exit::Exit,
     grpc::Server,
     http::{self, Http},
@@ -122,7 +122,7 @@ async fn serve(
     let (mut listener, mut http_listener) = bind(listen, http)?;
     let clock = Clock::start();
     let storage = match &options.store {
-        None => Storage::directory(&options.data_dir)?,
+        None => Storage::directory(&options.data_dir, clock.now())?,
         Some(url) => {
             // Nobody is to knock in vain while it waits.
             drop((listener, http_listener));
@@ -140,6 +140,7 @@ async fn serve(
         store,
         vault,
         signing_key,
+        leader,
         mut replaced,
     } = storage;
     let kept = http::StorageHealth {
@@ -150,9 +151,13 @@ async fn serve(
     #[cfg(feature = "archive")]
     let archiver = options
         .archive
-        .as_deref()
+        .as_ref()
         .map(|to| block_in_place(|| Archiver::start(&options.data_dir, to)))
         .transpose()?;
+    #[cfg(feature = "archive")]
+    let copied = archiver.as_ref().map(Archiver::copied);
+    #[cfg(not(feature = "archive"))]
+    let copied = None;
     let asked = plan.as_ref().map(|plan| options.asked(*plan.spec()));
     let resumed = data::choose(options, asked.as_ref(), &stored)?;
     let (target, created) = match (resumed, plan) {
@@ -170,6 +175,7 @@ async fn serve(
     }
     // It reads the whole store here, and a database in a way that no async task may.
     let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
+    let driver = driver.of(Serving { leader, copied });
     if let (Some(manifest), Some(plan)) = (&target, created) {
         let submission = Submission {
             manifest: manifest.clone(),

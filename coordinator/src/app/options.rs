@@ -3,6 +3,8 @@
 use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use super::{address::Advertised, data::Asked};
+#[cfg(feature = "archive")]
+use crate::store::ArchivePlace;
 use crate::{ledger::Recheck, store::StoreUrl};
 use clap::Parser;
 use common::{
@@ -65,11 +67,12 @@ pub struct Options {
     #[arg(long, value_name = "URL|@FILE")]
     pub store: Option<StoreUrl>,
 
-    /// Also copy the data directory to this one, on another disk, as it grows: `queensctl restore`
-    /// brings it back, but for what was kept in the last seconds
+    /// Also copy the data directory to this one, on another disk, or to a bucket, as it grows:
+    /// `queensctl restore` brings it back, but for what was kept in the last seconds. A bucket's keys
+    /// are read from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT
     #[cfg(feature = "archive")]
-    #[arg(long, value_name = "DIR", conflicts_with = "store")]
-    pub archive: Option<PathBuf>,
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", conflicts_with = "store")]
+    pub archive: Option<ArchivePlace>,
 
     /// Where workers find the other coordinators of the same --store: goes into join strings
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]

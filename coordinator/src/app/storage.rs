@@ -5,9 +5,12 @@ use std::{path::Path, sync::Arc};
 
 use tokio::sync::watch;
 
+use worker::config::host_name;
+
 use crate::{
     doors::Vault,
-    store::{DiskStore, Store, StoreError, StoreUrl, signing_key},
+    sched::Millis,
+    store::{DiskStore, Leader, Store, StoreError, StoreUrl, signing_key},
 };
 
 /// All of it, opened.
@@ -16,6 +19,7 @@ pub(super) struct Storage {
     pub(super) vault: Vault,
     /// What certificates are signed with.
     pub(super) signing_key: [u8; 32],
+    pub(super) leader: Leader,
     pub(super) replaced: Replaced,
 }
 
@@ -35,11 +39,22 @@ impl Replaced {
     }
 }
 
+/// By what name others are told of this process.
+fn own_name() -> String {
+    format!("{} (process {})", host_name().trim(), std::process::id())
+}
+
 impl Storage {
     /// In a data directory.
-    pub(super) fn directory(dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn directory(dir: &Path, now: Millis) -> Result<Self, StoreError> {
+        let store = DiskStore::open(dir)?;
         Ok(Self {
-            store: Box::new(DiskStore::open(dir)?),
+            leader: Leader {
+                name: own_name(),
+                term: store.term(),
+                since_unix_ms: now.0,
+            },
+            store: Box::new(store),
             vault: Vault::of(dir),
             signing_key: signing_key(dir)?,
             replaced: Replaced(None),
@@ -66,13 +81,12 @@ mod database {
     use std::{sync::Arc, thread};
 
     use tokio::sync::oneshot;
-    use worker::config::host_name;
 
-    use super::{Replaced, Storage};
+    use super::{Replaced, Storage, own_name};
     use crate::{
         doors::{Cabinet, Vault},
         store::{Leader, PgStore, PgVault, StoreError, StoreUrl},
-        text::{date, tell},
+        text::{moment, tell},
     };
 
     /// On a thread of its own: it blocks, for days where it stands by, and a process that is told to
@@ -80,14 +94,13 @@ mod database {
     pub(super) async fn open(url: &StoreUrl) -> anyhow::Result<Storage> {
         let secret = url.reveal(std::env::args())?;
         let place = url.to_string();
-        let name = format!("{} (process {})", host_name().trim(), std::process::id());
         let (done, opened) = oneshot::channel();
         thread::Builder::new()
             .name("standby".to_owned())
             .spawn(move || {
                 let waits = &mut |leader: &Leader| waits(&place, leader);
                 // Nobody waits for it any more when the process is on its way out.
-                let _ = done.send(storage(&secret, &name, waits));
+                let _ = done.send(storage(&secret, &own_name(), waits));
             })?;
         Ok(opened.await??)
     }
@@ -96,7 +109,7 @@ mod database {
         tell(&format!(
             "standing by: {} leads {place} since {} (term {}); this one takes over when it is silent",
             leader.name,
-            date(leader.since_unix_ms),
+            moment(leader.since_unix_ms),
             leader.term
         ));
     }
@@ -110,6 +123,7 @@ mod database {
         let vault = store.vault()?;
         Ok(Storage {
             signing_key: vault.drawn("signing-key")?,
+            leader: store.leader().clone(),
             replaced: Replaced(Some(store.replaced())),
             vault: Vault::in_cabinet(Arc::new(InDatabase(vault))),
             store: Box::new(store),

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     sched::{Command, ControlError, RunSummary, TaskMap, TaskView, WorkerStatus},
-    store::{JournalCursor, StoreError, SymmetricCounts},
+    store::{Copied, JournalCursor, Leader, StoreError, SymmetricCounts},
 };
 
 /// A request with the way back for its answer.
@@ -118,12 +118,22 @@ pub enum TrustError {
     },
 }
 
+/// Who serves the runs, and how safe they are with it.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// This coordinator.
+    pub leader: Leader,
+    /// Up to when its data directory is in its archive, if it has one.
+    pub copied: Option<Copied>,
+}
+
 /// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
     requests: mpsc::Sender<Request>,
     changed: watch::Receiver<u64>,
     outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
+    serving: Option<Arc<Serving>>,
 }
 
 impl DriverHandle {
@@ -136,7 +146,19 @@ impl DriverHandle {
             requests,
             changed,
             outcomes,
+            serving: None,
         }
+    }
+
+    /// With that of who serves, which every status then tells.
+    pub fn of(mut self, serving: Serving) -> Self {
+        self.serving = Some(Arc::new(serving));
+        self
+    }
+
+    /// Who serves, where that was said.
+    pub fn serving(&self) -> Option<&Serving> {
+        self.serving.as_deref()
     }
 
     /// One call of a worker, for which the token of this name vouches, if there is one.
@@ -173,7 +195,11 @@ impl DriverHandle {
 
     /// The status of a run; of the one served first if none is named. `None` if there is none.
     pub async fn status(&self, run: Option<RunId>) -> Result<Option<StatusReport>, Stopped> {
-        self.ask(|reply| Request::Status(run, reply)).await
+        let report = self.ask(|reply| Request::Status(run, reply)).await?;
+        Ok(report.map(|report| StatusReport {
+            serving: self.serving.clone(),
+            ..report
+        }))
     }
 
     /// Every run, in the order in which they are served.

@@ -33,7 +33,7 @@ use tokio::{
 
 pub use self::{
     clock::Clock,
-    handle::{DriverHandle, RequestError, Stopped, TrustError},
+    handle::{DriverHandle, RequestError, Serving, Stopped, TrustError},
     outcome::{Known, Outcome},
     status::{JournalPage, StatusReport},
     submit::{Submission, SubmitError},

@@ -1,10 +1,13 @@
 //! What the driver tells operators.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use common::{plan::Plan, run::RunId};
 
-use super::{Driver, DriverError, Outcome, RequestError, handle::TrustError};
+use super::{
+    Driver, DriverError, Outcome, RequestError,
+    handle::{Serving, TrustError},
+};
 use crate::{
     ledger::{Change, Recheck},
     sched::{Command, ControlError, RunStatus, RunSummary},
@@ -20,6 +23,8 @@ pub struct StatusReport {
     pub outcome: Option<Outcome>,
     /// Every task is done, and this part of the symmetric solutions is counted, 0 to 1.
     pub finishing: Option<f64>,
+    /// Who serves the run, where that was said.
+    pub serving: Option<Arc<Serving>>,
 }
 
 /// Consecutive journal lines of one run.
@@ -145,6 +150,7 @@ impl Driver {
             status: self.scheduler.status(run, self.clock.now())?,
             outcome: self.outcomes.borrow().get(&run).cloned(),
             finishing: self.finishing.get(&run).map(|count| count.part()),
+            serving: None,
         })
     }
 

@@ -22,6 +22,7 @@ use proto::v1;
 
 use super::{error::Refusal, server::App};
 use crate::{
+    driver::Serving,
     render,
     sched::{WorkerState, WorkerStatus},
     store::RunState,
@@ -104,6 +105,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
     }
     tell_runs(&mut registry, &told);
     tell_workers(&mut registry, &app.driver.workers().await?);
+    if let Some(serving) = app.driver.serving() {
+        tell_serving(&mut registry, serving);
+    }
     registry.register(
         "http_requests",
         "Requests answered over HTTP",
@@ -261,6 +265,36 @@ fn tell_workers(registry: &mut Registry, workers: &[WorkerStatus]) {
             "Time since any worker called; absent before the first call",
             Unit::Seconds,
             since,
+        );
+    }
+}
+
+fn tell_serving(registry: &mut Registry, serving: &Serving) {
+    let leader = Info::new([("name", serving.leader.name.clone())]);
+    registry.register(
+        "leader",
+        "The coordinator that leads, which is this one",
+        leader,
+    );
+    let term = Gauge::<i64>::default();
+    term.set(signed(serving.leader.term));
+    registry.register("leader_term", "Its term: higher than any before", term);
+    let since = Gauge::<f64, AtomicU64>::default();
+    since.set(Duration::from_millis(serving.leader.since_unix_ms).as_secs_f64());
+    registry.register_with_unit(
+        "leader_since_timestamp",
+        "When it began to lead, since 1970",
+        Unit::Seconds,
+        since,
+    );
+    if let Some(copied) = &serving.copied {
+        let behind = Gauge::<f64, AtomicU64>::default();
+        behind.set(copied.behind().as_secs_f64());
+        registry.register_with_unit(
+            "archive_behind",
+            "Age of the oldest result that may be lacking in the archive; absent without one",
+            Unit::Seconds,
+            behind,
         );
     }
 }

@@ -153,6 +153,7 @@ async fn show(app: &App, run: RunId, operator: bool) -> Result<Response, Refusal
                 @if operator { (join()) }
             }
             footer {
+                p data-w="led-by" { (facts.word("led-by")) }
                 a href="/api/v1/openapi.json" { "JSON interface" } " · "
                 a href="/metrics" { "metrics" }
                 form method="post" action="/logout" { button type="submit" { "Log out" } }

@@ -44,7 +44,8 @@ pub(super) fn copy(options: &CopyOptions) -> anyhow::Result<Exit> {
 #[derive(Clone, Debug, Args)]
 pub(super) struct RestoreOptions {
     /// The archive, as the coordinator's --archive
-    archive: std::path::PathBuf,
+    #[arg(value_name = "DIR|s3://BUCKET/PREFIX")]
+    archive: crate::store::ArchivePlace,
 
     /// Where to: an empty or new directory
     dir: std::path::PathBuf,

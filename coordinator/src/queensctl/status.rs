@@ -154,6 +154,9 @@ fn without_clocks(status: &v1::Status) -> v1::Status {
     let mut news = status.clone();
     news.eta_seconds = None;
     news.solutions_per_second = 0.0;
+    if let Some(coordinator) = &mut news.coordinator {
+        coordinator.archive_behind_ms = None;
+    }
     // As it is shown.
     news.fraction_done = (news.fraction_done * 1e4).round();
     for worker in &mut news.workers {
@@ -173,12 +176,14 @@ mod tests {
         let mut status = v1::Status {
             tasks_total: 10,
             workers: vec![v1::Worker::default()],
+            coordinator: Some(v1::Coordinator::default()),
             ..v1::Status::default()
         };
         assert!(lines.is_news(&status));
         status.workers[0].last_seen_ms_ago = 1000;
         status.workers[0].cost_per_second = 5.0;
         status.eta_seconds = Some(3.0);
+        status.coordinator.as_mut().unwrap().archive_behind_ms = Some(4000);
         status.solutions_per_second = 7.0;
         status.fraction_done = 0.000_01;
         assert!(!lines.is_news(&status), "time went by");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{History, kernel, run_of, state};
 use crate::{
     checks::most_wrong,
-    text::{age, plural, span, thousands},
+    text::{age, moment, plural, span, thousands},
 };
 
 /// Workers in a page: those that somebody should look at come first.
@@ -77,6 +77,7 @@ impl Facts {
         words.insert("belief", words_of_belief);
         words.insert("rechecks", rechecks(status));
         words.insert("workers", workers_line(status));
+        words.insert("led-by", led_by(status));
         Self {
             words,
             fraction: status.fraction_done,
@@ -137,19 +138,16 @@ fn ends(status: &v1::Status, history: &History, now_ms: u64) -> String {
         "in {} to {}: {} to {}",
         span(low),
         span(high),
-        moment(now_ms, low),
-        moment(now_ms, high)
+        from_now(now_ms, low),
+        from_now(now_ms, high)
     )
 }
 
-/// A time of day in UTC, with its date.
-fn moment(now_ms: u64, seconds: f64) -> String {
-    #[expect(clippy::cast_possible_truncation)]
-    let at = (now_ms / 1000) as i64 + seconds.min(1e11) as i64;
-    match time::OffsetDateTime::from_unix_timestamp(at) {
-        Ok(at) => format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
-        Err(_) => "never".to_owned(),
-    }
+/// So many seconds from now.
+fn from_now(now_ms: u64, seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let later = (seconds.clamp(0.0, 1e11) * 1e3) as u64;
+    moment(now_ms.saturating_add(later))
 }
 
 fn estimate(status: &v1::Status) -> String {
@@ -279,6 +277,26 @@ fn workers_line(status: &v1::Status) -> String {
     )
 }
 
+/// An archive is late once a pass after the usual one has not ended well either.
+const LATE_ARCHIVE_MS: u64 = 30_000;
+
+fn led_by(status: &v1::Status) -> String {
+    let Some(coordinator) = &status.coordinator else {
+        return String::new();
+    };
+    let archive = match coordinator.archive_behind_ms {
+        None => "",
+        Some(0..LATE_ARCHIVE_MS) => ", its archive follows",
+        Some(_) => ", its archive is late",
+    };
+    format!(
+        "Led by {} since {}, in term {}{archive}",
+        coordinator.name,
+        moment(coordinator.since_unix_ms),
+        coordinator.term
+    )
+}
+
 /// Something that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alarm {
@@ -358,6 +376,16 @@ fn alarms(status: &v1::Status) -> Vec<Alarm> {
                 alarms.push(alarm(kind, text));
             }
         }
+    }
+    let behind = status
+        .coordinator
+        .as_ref()
+        .and_then(|coordinator| coordinator.archive_behind_ms);
+    if let Some(ms) = behind
+        && ms >= LATE_ARCHIVE_MS
+    {
+        let text = format!("The archive is {} behind", age(ms as f64 / 1e3));
+        alarms.push(alarm("archive_late", text));
     }
     if !status.reason.is_empty() {
         alarms.push(alarm("waiting", format!("Waiting: {}", status.reason)));

@@ -8,9 +8,9 @@ use proto::v1;
 
 use crate::{
     checks::Check,
-    driver::{Outcome, StatusReport},
+    driver::{Outcome, Serving, StatusReport},
     sched::{RunSummary, WorkerStatus},
-    store::{JournalEntry, RunManifest, RunState},
+    store::{Copied, JournalEntry, RunManifest, RunState},
 };
 
 /// Workers named in one message: more might not fit it.
@@ -47,6 +47,7 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
         status,
         outcome,
         finishing,
+        serving,
     } = report;
     let rechecks = &status.rechecks;
     let reason = match finishing {
@@ -83,6 +84,18 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
         reason,
         tasks_confirmed: rechecks.confirmed,
         tasks_compared: rechecks.compared,
+        coordinator: serving.as_deref().map(coordinator),
+    }
+}
+
+fn coordinator(serving: &Serving) -> v1::Coordinator {
+    let behind = serving.copied.as_ref().map(Copied::behind);
+    v1::Coordinator {
+        name: serving.leader.name.clone(),
+        since_unix_ms: serving.leader.since_unix_ms,
+        term: serving.leader.term,
+        archive_behind_ms: behind
+            .map(|behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 

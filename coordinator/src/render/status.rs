@@ -5,7 +5,7 @@ use proto::{decimal, v1};
 use serde_json::{Value, json};
 
 use super::{run_of, worker_json, workers_table};
-use crate::text::{labelled, method_name, span, thousands};
+use crate::text::{age, labelled, method_name, moment, span, thousands};
 
 /// Some lines about a run and its workers; those within `width`.
 pub(crate) fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
@@ -85,7 +85,23 @@ fn run_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
     if !status.reason.is_empty() {
         lines.push(labelled("waiting:", &status.reason));
     }
+    if let Some(coordinator) = &status.coordinator {
+        lines.push(labelled("led by:", &led_by(coordinator)));
+    }
     Ok(lines)
+}
+
+fn led_by(coordinator: &v1::Coordinator) -> String {
+    let archive = match coordinator.archive_behind_ms {
+        Some(ms) => format!("; its archive is {} behind", age(ms as f64 / 1e3)),
+        None => String::new(),
+    };
+    format!(
+        "{} since {}, in term {}{archive}",
+        coordinator.name,
+        moment(coordinator.since_unix_ms),
+        coordinator.term
+    )
 }
 
 /// What is known before a run is complete.
@@ -180,6 +196,12 @@ pub(crate) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
             "quarantined_tasks": rechecks.quarantined_tasks,
         },
         "reason": status.reason,
+        "coordinator": status.coordinator.as_ref().map(|coordinator| json!({
+            "name": coordinator.name,
+            "since_unix_ms": coordinator.since_unix_ms,
+            "term": coordinator.term,
+            "archive_behind_ms": coordinator.archive_behind_ms,
+        })),
         "result": status.result.as_ref().map(result_json),
     }))
 }
@@ -243,6 +265,12 @@ mod tests {
                 ..v1::Rechecks::default()
             }),
             reason: "every worker that could count this ".repeat(7),
+            coordinator: Some(v1::Coordinator {
+                name: "queens-coordinator-7.cluster.local (process 4194304)".to_owned(),
+                since_unix_ms: u64::MAX,
+                term: u64::MAX,
+                archive_behind_ms: Some(u64::MAX),
+            }),
             ..v1::Status::default()
         };
         let text = status_text(&status, Some(WIDTH)).unwrap();

@@ -8,6 +8,7 @@ mod address;
 mod archive;
 #[cfg(test)]
 mod conformance;
+mod copied;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
@@ -16,6 +17,7 @@ mod files;
 #[doc(hidden)]
 pub mod foreign;
 mod journal;
+mod leader;
 mod line;
 mod manifest;
 mod memory;
@@ -39,14 +41,14 @@ pub use crate::ledger::{
 };
 pub use address::{BadStoreUrl, StoreUrl};
 #[cfg(feature = "archive")]
-pub use archive::{Archiver, restore};
+pub use archive::{ArchivePlace, Archiver, restore};
+pub use copied::Copied;
 pub use disk::DiskStore;
 pub use error::StoreError;
+pub use leader::Leader;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{
-    Leader, PgStore, PgVault, copy_to_database, copy_to_directory, verify_database,
-};
+pub use postgres::{PgStore, PgVault, copy_to_database, copy_to_directory, verify_database};
 pub use sync_times::SyncTimes;
 pub use verify::{
     Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,

@@ -8,7 +8,7 @@ use common::run::RunId;
 
 use super::{
     super::{
-        StoreError,
+        Leader, StoreError,
         files::{self, Layout, Lock, Reading, write_durably},
         journal::{End, Next, Reader, Source as _},
         manifest,
@@ -17,7 +17,6 @@ use super::{
     },
     PgStore, PgVault, Table,
     group::signed,
-    lead::Leader,
     link::Step,
 };
 use crate::{descriptors, ledger::fold};

@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    super::StoreError,
+    super::{Leader, StoreError},
     link::{Link, Server},
 };
 
@@ -29,17 +29,6 @@ const SILENCE: Duration = Duration::from_secs(6);
 
 /// How often one that waits looks.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Who leads, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leader {
-    /// The machine and the process.
-    pub name: String,
-    /// Its term.
-    pub term: u64,
-    /// Since when, in milliseconds since 1970 by the database's clock.
-    pub since_unix_ms: u64,
-}
 
 /// What a term began with.
 pub(super) struct Begun {

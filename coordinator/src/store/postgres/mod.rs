@@ -37,7 +37,6 @@ pub(super) use self::pages::Table;
 pub use self::{
     copy::{copy_to_database, copy_to_directory},
     found::verify_database,
-    lead::Leader,
     vault::PgVault,
 };
 use self::{
@@ -49,8 +48,8 @@ use self::{
     schema::migrate,
 };
 use super::{
-    Change, Fold, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
-    SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
+    Change, Fold, JournalCursor, JournalEntry, Leader, RunManifest, RunState, Store, StoreError,
+    StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     files::Secret,
     journal::End,
     line::Line,

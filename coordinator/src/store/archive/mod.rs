@@ -7,24 +7,30 @@
 //! the journal is never more than the copy has. Nothing is ever removed there but segments that were
 //! replaced by their sealed ones.
 
+mod place;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use futures_util::TryStreamExt as _;
-use object_store::{
-    Error, ObjectStore, ObjectStoreExt as _, local::LocalFileSystem, path::Path as Name,
-};
+use object_store::{Error, ObjectStore, ObjectStoreExt as _, path::Path as Name};
 use tokio::runtime::{self, Runtime};
 
+pub use self::place::ArchivePlace;
 use super::{
-    StoreError,
+    Copied, StoreError,
     files::{self, Layout},
 };
 use crate::descriptors;
@@ -41,27 +47,30 @@ const OWNER: &str = "secret";
 
 /// A place for copies.
 struct Archive {
-    objects: LocalFileSystem,
+    objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
+    /// As errors name it.
     place: PathBuf,
     /// What is there already, and how long it is.
     there: BTreeMap<String, u64>,
+    /// The small files as they were put there.
+    small: BTreeMap<String, Vec<u8>>,
 }
 
 impl Archive {
-    fn open(place: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(place).map_err(files::failed("create", place))?;
-        let failed = |error: Error| cannot("open", place, &error);
-        let objects = LocalFileSystem::new_with_prefix(place).map_err(failed)?;
+    fn open(place: &ArchivePlace) -> Result<Self, StoreError> {
+        let objects = place.open()?;
+        let place = place.path();
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(files::failed("open", place))?;
+            .map_err(files::failed("open", &place))?;
         let mut archive = Self {
-            objects: objects.with_fsync(true),
+            objects,
             runtime,
-            place: place.to_owned(),
+            place,
             there: BTreeMap::new(),
+            small: BTreeMap::new(),
         };
         archive.there = archive.list()?;
         Ok(archive)
@@ -113,7 +122,10 @@ impl Archive {
             }
         }
         for (name, bytes) in small {
-            self.put(&name, bytes)?;
+            if self.small.get(&name) != Some(&bytes) {
+                self.put(&name, bytes.clone())?;
+                self.small.insert(name, bytes);
+            }
         }
         Ok(())
     }
@@ -227,12 +239,13 @@ fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
 pub struct Archiver {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    copied: Copied,
 }
 
 impl Archiver {
-    /// Copies `dir`, which a coordinator has open, to the directory `place` from now on. The first copy
+    /// Copies `dir`, which a coordinator has open, to `place` from now on. The first copy
     /// is whole when this returns. An archive of another data directory is an error.
-    pub fn start(dir: &Path, place: &Path) -> Result<Self, StoreError> {
+    pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
         let layout = Layout::new(dir);
         let mut archive = Archive::open(place)?;
         if archive.there.contains_key(OWNER)
@@ -240,31 +253,38 @@ impl Archiver {
         {
             let what = "it is the archive of another data directory: restore that with \
                  `queensctl restore`, or give an empty one";
-            return Err(StoreError::damaged(place, None, what));
+            return Err(StoreError::damaged(&archive.place, None, what));
         }
+        let copied = Copied::up_to(Instant::now());
         archive.pass(&layout)?;
         let (stop, stopped) = mpsc::channel();
+        let moves = copied.clone();
         let thread = thread::Builder::new()
             .name("archive".to_owned())
-            .spawn(move || follow(&mut archive, &layout, &stopped))
+            .spawn(move || follow(&mut archive, &layout, &stopped, &moves))
             .map_err(files::failed("follow", dir))?;
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
+            copied,
         })
+    }
+
+    /// How far the archive is behind, as it goes on.
+    pub fn copied(&self) -> Copied {
+        self.copied.clone()
     }
 }
 
-fn follow(archive: &mut Archive, layout: &Layout, stopped: &mpsc::Receiver<()>) {
-    let mut whole = Instant::now();
+fn follow(archive: &mut Archive, layout: &Layout, stopped: &mpsc::Receiver<()>, copied: &Copied) {
     loop {
         let last = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
         let began = Instant::now();
         match archive.pass(layout) {
-            Ok(()) => whole = began,
+            Ok(()) => copied.moves(began),
             Err(error) => tracing::warn!(
                 "the archive is {} s behind: {error}",
-                whole.elapsed().as_secs()
+                copied.behind().as_secs()
             ),
         }
         if last {
@@ -286,11 +306,11 @@ impl Drop for Archiver {
 }
 
 /// Makes a data directory of an archive, in a directory that is empty or new.
-pub fn restore(place: &Path, dir: &Path) -> Result<(), StoreError> {
+pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     let archive = Archive::open(place)?;
     if !archive.there.contains_key("format.json") {
         let what = "it is no archive of a coordinator: it has no format.json";
-        return Err(StoreError::damaged(place, None, what));
+        return Err(StoreError::damaged(&archive.place, None, what));
     }
     fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
     let mut entries = fs::read_dir(dir).map_err(files::failed("read", dir))?;
@@ -317,61 +337,5 @@ fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<Pat
     match there.contains_key(&format!("{run}/journal.{number}")) {
         true => None,
         false => Some(dir.join(run).join(ACTIVE)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        super::{
-            Change, DiskStore, Store as _,
-            conformance::{lines, manifest, record},
-            verify,
-        },
-        *,
-    };
-
-    #[test]
-    fn a_lost_disk_costs_what_came_after_the_last_pass() {
-        let all = tempfile::tempdir().unwrap();
-        let [data, place, other] = ["data", "archive", "other"].map(|name| all.path().join(name));
-        let mut store = DiskStore::open(&data).unwrap();
-        store.create(&manifest(1)).unwrap();
-        let layout = Layout::new(&data);
-        let mut archive = Archive::open(&place).unwrap();
-        let mut kept = 0_usize;
-        for losses in 0..8 {
-            for task in 0..3 {
-                // A segment for every line or two.
-                store.set_segment_bytes(700);
-                let change = Change::Accepted(record(1, losses * 4 + task, 1, 40));
-                store.apply(&[change]).unwrap();
-                kept += 1;
-            }
-            archive.pass(&layout).unwrap();
-            let after = Change::Accepted(record(1, losses * 4 + 3, 1, 40));
-            store.apply(&[after]).unwrap();
-            let to = all.path().join(format!("restored-{losses}"));
-            restore(&place, &to).unwrap();
-            assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64);
-            let restored = DiskStore::open(&to).unwrap();
-            assert_eq!(lines(&restored, 1)[..], lines(&store, 1)[..kept]);
-            assert_eq!(restored.secret(), store.secret());
-            kept += 1;
-        }
-        // Another directory's copies do not go there, nor does a restored one lie over another.
-        drop(DiskStore::open(&other).unwrap());
-        let refused = Archiver::start(&other, &place).err().unwrap().to_string();
-        assert!(refused.contains("another data directory"), "{refused}");
-        assert!(restore(&place, &other).is_err());
-        // The last pass is made when it ends.
-        let archiver = Archiver::start(&data, &place).unwrap();
-        store
-            .apply(&[Change::Accepted(record(1, 35, 1, 40))])
-            .unwrap();
-        drop(archiver);
-        let to = all.path().join("restored");
-        restore(&place, &to).unwrap();
-        assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64 + 1);
     }
 }

@@ -1,0 +1,83 @@
+//! Where an archive is: a directory, or a bucket of an object store that speaks S3.
+
+use std::{convert::Infallible, fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
+
+use object_store::{
+    ClientConfigKey, ObjectStore, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    local::LocalFileSystem,
+    prefix::PrefixStore,
+};
+use tokio_rustls::rustls::crypto::ring;
+
+use super::super::{StoreError, files};
+
+/// How a bucket is told from a directory.
+const SCHEME: &str = "s3://";
+
+/// What was given as `--archive`: a directory, or `s3://BUCKET/PREFIX`.
+///
+/// Who may use a bucket, and where it is, says the environment, as for other programs: at least
+/// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_REGION`; `AWS_ENDPOINT` for a store that is
+/// not Amazon's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivePlace(String);
+
+impl FromStr for ArchivePlace {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ArchivePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ArchivePlace {
+    /// As errors name it.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(&self.0)
+    }
+
+    /// The place with nothing read of it yet; a directory is made.
+    pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        let failed = |error| super::cannot("open", &self.path(), &error);
+        let Some(bucket) = self.0.strip_prefix(SCHEME) else {
+            let path = self.path();
+            fs::create_dir_all(&path).map_err(files::failed("create", &path))?;
+            let objects = LocalFileSystem::new_with_prefix(&path).map_err(failed)?;
+            return Ok(Arc::new(objects.with_fsync(true)));
+        };
+        let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
+        if bucket.is_empty() {
+            let what = "it names no bucket: give s3://BUCKET/PREFIX";
+            return Err(StoreError::damaged(&self.path(), None, what));
+        }
+        // What the process counts on elsewhere too; who comes second finds it there.
+        let _ = ring::default_provider().install_default();
+        let client = |key, value: &str| (AmazonS3ConfigKey::Client(key), value.to_owned());
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            // A pass that fails is made again anyway, and nobody waits longer than that at the end.
+            .with_retry(RetryConfig {
+                max_retries: 3,
+                retry_timeout: std::time::Duration::from_secs(30),
+                ..RetryConfig::default()
+            });
+        for (key, value) in [
+            client(ClientConfigKey::ConnectTimeout, "5 seconds"),
+            client(ClientConfigKey::Timeout, "60 seconds"),
+        ] {
+            builder = builder.with_config(key, value);
+        }
+        let objects = builder.build().map_err(failed)?;
+        Ok(match prefix.trim_end_matches('/') {
+            "" => Arc::new(objects),
+            prefix => Arc::new(PrefixStore::new(objects, prefix)),
+        })
+    }
+}
