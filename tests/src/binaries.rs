@@ -21,9 +21,11 @@ pub struct Binaries {
 }
 
 /// As the test was built.
-const FEATURES: &[&str] = match cfg!(feature = "postgres") {
-    true => &["--features", "coordinator/postgres"],
-    false => &[],
+const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
+    (true, true) => &["--features", "coordinator/postgres,coordinator/archive"],
+    (true, false) => &["--features", "coordinator/postgres"],
+    (false, true) => &["--features", "coordinator/archive"],
+    (false, false) => &[],
 };
 
 /// Builds the programs in the profile of the running test, next to it: a test may be run alone,

@@ -1,6 +1,9 @@
 //! A way to a coordinator that writes down what it acknowledges.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use proto::v1::{
     Acknowledgement, SyncRequest, SyncResponse,
@@ -18,7 +21,7 @@ use tonic::{
 pub struct Recorder {
     /// Where workers find it.
     pub url: String,
-    acknowledged: Arc<Mutex<Vec<Acknowledgement>>>,
+    acknowledged: Arc<Mutex<Vec<(Instant, Acknowledgement)>>>,
 }
 
 impl Recorder {
@@ -44,13 +47,21 @@ impl Recorder {
 
     /// Every acknowledgement that left the coordinator until now, in order.
     pub fn acknowledged(&self) -> Vec<Acknowledgement> {
+        let recorded = self.recorded().into_iter();
+        recorded
+            .map(|(_, acknowledgement)| acknowledgement)
+            .collect()
+    }
+
+    /// The same, with the time of each.
+    pub fn recorded(&self) -> Vec<(Instant, Acknowledgement)> {
         self.acknowledged.lock().expect("no call panics").clone()
     }
 }
 
 struct Passing {
     client: WorkQueueClient<Channel>,
-    acknowledged: Arc<Mutex<Vec<Acknowledgement>>>,
+    acknowledged: Arc<Mutex<Vec<(Instant, Acknowledgement)>>>,
 }
 
 #[tonic::async_trait]
@@ -58,10 +69,12 @@ impl WorkQueue for Passing {
     async fn sync(&self, request: Request<SyncRequest>) -> Result<Response<SyncResponse>, Status> {
         let reply = self.client.clone().sync(request.into_inner()).await?;
         let reply = reply.into_inner();
+        let now = Instant::now();
+        let told = reply.acknowledgements.iter().cloned();
         self.acknowledged
             .lock()
             .expect("no call panics")
-            .extend(reply.acknowledgements.iter().cloned());
+            .extend(told.map(|acknowledgement| (now, acknowledgement)));
         Ok(Response::new(reply))
     }
 }

@@ -1,7 +1,7 @@
 //! The same suite as for the other stores, and what is the database's own: the fence, damage,
 //! migrations, and every way in which it can be away.
 
-use std::cell::Cell;
+use std::{cell::Cell, fs};
 
 use common::run::RunId;
 
@@ -269,4 +269,64 @@ fn what_only_a_person_can_mend_is_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     drop(open(&good));
+}
+
+/// An authority, and what a server shows that is called `name`: certificate and key.
+fn certified(name: &str) -> (String, String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(params, key);
+    let own_key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    let own = params.signed_by(&own_key, &issuer).unwrap();
+    (authority, own.pem(), own_key.serialize_pem())
+}
+
+#[test]
+fn a_server_is_believed_by_its_certificate_only() {
+    let Some(mut server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    server.database("queens");
+    let files = tempfile::tempdir().unwrap();
+    let at = |name: &str| files.path().join(name);
+    let (authority, certificate, key) = certified("localhost");
+    for (name, text) in [("server.crt", &certificate), ("server.key", &key)] {
+        super::super::files::write_private(&at(name), text.as_bytes()).unwrap();
+    }
+    fs::write(at("authority.pem"), authority).unwrap();
+    fs::write(at("other.pem"), certified("localhost").0).unwrap();
+    server.own(files.path());
+    for (setting, value) in [
+        ("ssl_cert_file", at("server.crt").display().to_string()),
+        ("ssl_key_file", at("server.key").display().to_string()),
+        ("ssl", "on".to_owned()),
+    ] {
+        let done = format!("ALTER SYSTEM SET {setting} = '{value}'");
+        server.ask("postgres", &done);
+    }
+    server.kill();
+    server.restart();
+    let url = |host: &str, roots: &str| {
+        let plain = server.tcp_url("queens", server.port());
+        let roots = at(roots);
+        let named = plain.replace("127.0.0.1", host);
+        format!("{named}?sslmode=require&sslrootcert={}", roots.display())
+    };
+    let mut store = open(&url("localhost", "authority.pem"));
+    store.create(&manifest(1)).unwrap();
+    store.apply(&[accepted(1)]).unwrap();
+    let how = "SELECT DISTINCT ssl, version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+         WHERE application_name = 'queens coordinator'";
+    assert_eq!(server.ask("queens", how), "t|TLSv1.3");
+    drop(store);
+    // Another authority's, and another name than the certificate's.
+    for (host, roots) in [("localhost", "other.pem"), ("127.0.0.1", "authority.pem")] {
+        let opened = PgStore::open(&url(host, roots), "test", &mut |_| {});
+        let said = opened.err().unwrap().to_string();
+        assert!(said.contains("certificate"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
