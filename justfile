@@ -33,6 +33,10 @@ flips:
 databases:
     QUEENS_TAKEOVERS=50 QUEENS_DATABASE_KILLS=200 cargo test -p tests --features postgres --test databases -- --nocapture
 
+# Disks that are lost under a coordinator whose archive follows.
+disk-losses:
+    QUEENS_DISK_LOSSES=50 cargo test -p tests --features archive --test archive -- --nocapture
+
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
     cargo build --release --workspace

@@ -4,6 +4,8 @@
 // `println!` and `eprintln!` panic where a pipe is closed or a disk is full.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(any(feature = "archive", feature = "postgres"))]
+mod apart;
 pub mod app;
 pub mod certify;
 pub mod checks;

@@ -202,21 +202,25 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     let lines = || server.ask("queens", "SELECT count(*) FROM queens.lines");
     let grows = |from: String| until("nothing is kept", || lines() != from);
 
-    // On a disk, which an archive follows; its worker's string names both places.
+    let string_of = |process: &Process| {
+        let line = process.stderr_line("queens1-");
+        let join = line.split("QUEENS_JOIN=").nth(1).expect("a join string");
+        join.split(' ').next().expect("a join string").to_owned()
+    };
+
+    // On a disk, which an archive follows.
     let data = at("data");
-    let mut command = coordinator(ports[0], &["--require-token", "--peer", &peers[1]]);
+    let mut command = coordinator(ports[0], &["--require-token"]);
     command.arg("--data-dir").arg(&data);
     command.arg("--archive").arg(at("archive"));
     let on_disk = Process::start("the coordinator", &mut command);
-    let line = on_disk.stderr_line("queens1-");
-    let join = line.split("QUEENS_JOIN=").nth(1).expect("a join string");
-    let join = join.split(' ').next().expect("a join string").to_owned();
-    let slow = slow_worker(&at("slow"), ["--join", &join]);
-    until("nothing is kept", || !accepted(&data).is_empty());
+    let slow = slow_worker(&at("slow"), ["--join", &string_of(&on_disk)]);
+    until("too little is kept", || accepted(&data).len() > 200);
     on_disk.signal("INT");
     let end = on_disk.end();
     assert_eq!(end.code, Some(130), "{end:#?}");
     let on_disk = accepted(&data);
+    drop(slow);
 
     // In a database, with another coordinator that stands by.
     queensctl(&["copy", data.to_str().unwrap(), &database]);
@@ -227,7 +231,9 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
         Process::start("the coordinator", command.env("QUEENS_STORE", &url))
     };
     let leader = in_database(0);
-    leader.stderr_line("listening on");
+    // Its string names both places.
+    let join = string_of(&leader);
+    let slow = slow_worker(&at("slow"), ["--join", &join]);
     let standby = in_database(1);
     standby.stderr_line("standing by");
     grows(lines());

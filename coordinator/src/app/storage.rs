@@ -84,6 +84,7 @@ mod database {
 
     use super::{Replaced, Storage, own_name};
     use crate::{
+        apart::apart,
         doors::{Cabinet, Vault},
         store::{Leader, PgStore, PgVault, StoreError, StoreUrl},
         text::{moment, tell},
@@ -132,14 +133,6 @@ mod database {
 
     /// Keys and tokens in the database.
     struct InDatabase(PgVault);
-
-    /// On a thread without async tasks.
-    fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|scope| {
-            let done = scope.spawn(work).join();
-            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
 
     /// Under names as in the folder of a data directory.
     fn named(name: &str) -> String {

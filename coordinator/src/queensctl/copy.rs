@@ -7,6 +7,8 @@ use super::{
     output::print,
     place::{Place, database},
 };
+#[cfg(feature = "archive")]
+use crate::{apart::apart, store};
 use crate::{exit::Exit, text::plural};
 
 /// Options of `copy`.
@@ -45,7 +47,7 @@ pub(super) fn copy(options: &CopyOptions) -> anyhow::Result<Exit> {
 pub(super) struct RestoreOptions {
     /// The archive, as the coordinator's --archive
     #[arg(value_name = "DIR|s3://BUCKET/PREFIX")]
-    archive: crate::store::ArchivePlace,
+    archive: store::ArchivePlace,
 
     /// Where to: an empty or new directory
     dir: std::path::PathBuf,
@@ -53,8 +55,8 @@ pub(super) struct RestoreOptions {
 
 #[cfg(feature = "archive")]
 pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
-    crate::store::restore(&options.archive, &options.dir)?;
-    let report = crate::store::verify(&options.dir)?;
+    apart(|| store::restore(&options.archive, &options.dir))?;
+    let report = store::verify(&options.dir)?;
     print(&report.to_string())?;
     Ok(Exit::Success)
 }

@@ -54,9 +54,10 @@ pub(super) mod database {
 /// What is done with databases.
 #[cfg(feature = "postgres")]
 pub(super) mod database {
-    use std::{path::Path, thread};
+    use std::path::Path;
 
     use crate::{
+        apart::apart,
         store::{self, BadStoreUrl, Leader, StoreError, StoreUrl, VerifyError, VerifyReport},
         text::tell,
     };
@@ -87,13 +88,5 @@ pub(super) mod database {
             "waiting: {} leads there; stop its coordinators first (Ctrl-C gives this up)",
             leader.name
         ));
-    }
-
-    /// On a thread without async tasks.
-    fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|scope| {
-            let done = scope.spawn(work).join();
-            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
     }
 }
