@@ -24,10 +24,10 @@
 use std::{fmt, num::NonZeroU16};
 
 use crate::{
-    count::SetupError,
     frames,
     plan::{Division, Plan},
     rows,
+    setup::{Needs, SetupError},
 };
 
 /// What counts, all together.
@@ -124,14 +124,6 @@ impl fmt::Display for Crews {
             }
         }
     }
-}
-
-/// What a crew needs for the tasks of a plan, in bytes.
-pub(crate) struct Needs {
-    /// The smallest budget that works.
-    pub(crate) least: u64,
-    /// With this much, the lists of typical tasks need not be cut into pieces.
-    pub(crate) whole: u64,
 }
 
 /// The memory that crews need for the tasks of one plan.

@@ -1,11 +1,11 @@
 //! Solutions in lexicographic order: all of them, or the K-th alone.
 
-use super::Solution;
+use super::solution::Solution;
 use crate::{
     board::Board,
-    count::{CountError, Watch},
     kernel::Kernel,
     rows,
+    setup::{CountError, Watch},
 };
 
 /// All solutions of a board, by the columns of row 0, 1, … in lexicographic order.

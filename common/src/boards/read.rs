@@ -6,7 +6,7 @@
 //! picture, a line of numbers is the columns of row 1, 2, …, from 0 if there is a 0, else from 1;
 //! and names such as `a1 e2` are squares, rows counted from the top.
 
-use super::{Flaw, Solution, Square, solution::check};
+use super::solution::{Flaw, Solution, Square, check};
 
 /// A square board with queens on it, which may attack each other.
 #[derive(Clone, Debug, PartialEq, Eq)]

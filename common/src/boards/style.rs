@@ -5,7 +5,7 @@ use std::{
     str::FromStr,
 };
 
-use super::Solution;
+use super::solution::Solution;
 use crate::method::UnknownName;
 
 /// A way to write a board down, each known from a text on the puzzle.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Solution;
+use super::solution::Solution;
 
 /// A queen's outline in a square of side 1, clockwise from the left of its foot: (right, down).
 pub const CROWN: [(f32, f32); 16] = [

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Solution;
+use super::solution::Solution;
 
 /// What the images of [`Solution::images`] are, in this order.
 pub const IMAGES: [&str; 8] = [

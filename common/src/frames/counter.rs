@@ -17,8 +17,8 @@ use super::{
     split::{Split, split},
 };
 use crate::{
-    count::{CountError, Setup, SetupError, Watch},
     crew::{Crew, OnDone},
+    setup::{CountError, Setup, SetupError, Watch},
 };
 
 /// Counts frames; keeps its buffers.

@@ -13,8 +13,8 @@ use super::{
     qjoin::QJoin,
 };
 use crate::{
-    count::CountError,
     crew::{Crew, OnDone},
+    setup::CountError,
 };
 
 /// The half boards of the row sets that a frame asks for.

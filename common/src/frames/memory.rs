@@ -7,7 +7,7 @@ use super::{
     hjoin::HJoin,
     plan::{Division, Typical},
 };
-use crate::{count::SetupError, crews::Needs};
+use crate::{setup::Needs, setup::SetupError};
 
 /// What a crew may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

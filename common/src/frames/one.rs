@@ -16,9 +16,9 @@ use super::{
     weight::{Share, Shares},
 };
 use crate::{
-    count::{CountError, Orientation},
     crew::Crew,
     kernel::Kernel,
+    setup::{CountError, Orientation},
 };
 
 /// Pairs of half boards that are looked at sooner than the bits of a grid are chosen.

@@ -13,8 +13,8 @@ use super::{
     shelf::{Shelf, Source},
 };
 use crate::{
-    count::CountError,
     crew::{Crew, OnDone},
+    setup::CountError,
 };
 
 /// The quarter lists of a frame. Middle queens (type II) belong to the lists of A.

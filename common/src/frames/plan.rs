@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     board::Board,
-    plan::{BadSpec, Plan, PlanSpec, TaskId},
+    plan::spec::{BadSpec, MAX_TASKS, PlanSpec, TaskId},
 };
 
 /// The smallest board that this method divides.
@@ -266,7 +266,7 @@ impl Division {
             if parts > 1.0 {
                 open.close(self.end_of(at), &mut tasks);
             }
-            if tasks.len() as u64 > Plan::MAX_TASKS {
+            if tasks.len() as u64 > MAX_TASKS {
                 let PlanSpec {
                     board,
                     layout,
@@ -395,7 +395,7 @@ fn rows(board: Board, sets: &Sets) -> (Vec<FramesOfA>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::Layout;
+    use crate::{method::Layout, plan::Plan};
     use proptest::prelude::*;
     use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::{count::CountError, crew::OnDone};
+use crate::{crew::OnDone, setup::CountError};
 
 /// Tells of the work done within a frame.
 pub(super) struct Progress<'a> {

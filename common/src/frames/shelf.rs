@@ -7,7 +7,7 @@ use super::{
     quarter::{Quarter, QuarterMaker, QuarterOf},
     sets::Sets,
 };
-use crate::{count::CountError, crew::OnDone};
+use crate::{crew::OnDone, setup::CountError};
 
 /// The quarter lists made so far, as many as a budget holds, for all who count.
 #[derive(Debug)]

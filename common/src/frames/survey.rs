@@ -21,7 +21,7 @@ use crate::{
     crew::{Crew, OnDone},
     kernel::Kernel,
     method::Layout,
-    plan::{BadSpec, PlanSpec},
+    plan::spec::{BadSpec, PlanSpec},
 };
 
 /// The frames of a board, and means of their lists.

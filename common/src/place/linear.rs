@@ -1,6 +1,6 @@
 //! The linear-time search with a counter for each diagonal.
 
-use super::is_solvable;
+use super::solvable::is_solvable;
 use crate::boards::Solution;
 
 /// A solution found, and what it took.

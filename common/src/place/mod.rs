@@ -8,15 +8,12 @@
 //! Random numbers come from the caller: `random_below(k)` must answer a uniform one in `0..k`.
 
 mod linear;
+mod solvable;
 mod sweeps;
 
 pub use linear::{Placed, linear};
+pub use solvable::is_solvable;
 pub use sweeps::{Figure, Swept, sweeps};
-
-/// Whether a board of this side has a solution: all but 2 and 3 have.
-pub const fn is_solvable(n: u32) -> bool {
-    !matches!(n, 0 | 2 | 3)
-}
 
 #[cfg(test)]
 mod tests {

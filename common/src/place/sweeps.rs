@@ -1,6 +1,6 @@
 //! Sweeps over all pairs of queens, exchanging columns wherever that leaves fewer conflicts.
 
-use super::is_solvable;
+use super::solvable::is_solvable;
 use crate::boards::Solution;
 
 /// Which of the two procedures.

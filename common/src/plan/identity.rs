@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use sha2::{Digest, Sha256};
 
-use super::PlanSpec;
+use super::spec::PlanSpec;
 use crate::method::Layout;
 
 /// SHA-256 of a plan's spec and of the version of the rules it is divided by.

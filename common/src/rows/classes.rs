@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     board::Board,
-    count::{CountError, Orientation, Setup, Watch},
     kernel::Kernel,
     method::Layout,
-    plan::PlanSpec,
+    plan::spec::PlanSpec,
+    setup::{CountError, Orientation, Setup, Watch},
     tally::Classes,
 };
 

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     board::Board,
-    count::{CountError, Orientation, Setup, SetupError, Watch},
     kernel::Kernel,
+    setup::{CountError, Orientation, Setup, SetupError, Watch},
 };
 
 /// Counts units on one thread.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     board::Board,
     method::Layout,
-    plan::{BadSpec, PlanSpec, TaskId},
+    plan::spec::{BadSpec, PlanSpec, TaskId},
 };
 
 /// The queens that a group of units has in common.

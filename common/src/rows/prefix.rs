@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     board::Board,
-    count::{CountError, Watch},
     kernel::Kernel,
+    setup::{CountError, Watch},
 };
 
 /// The number of solutions whose first rows have their queens in these columns: 0 where two of them

@@ -1,6 +1,6 @@
 //! Backtracking that compares each new queen with all before it.
 
-use super::{Columns, Count, Patience, Stop};
+use super::patience::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Queens row by row, each checked against those above as it is placed: "attack scan" of

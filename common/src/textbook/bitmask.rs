@@ -1,6 +1,6 @@
 //! Columns and diagonals as bits, shifted from row to row.
 
-use super::{Count, Patience, Stop};
+use super::patience::{Count, Patience, Stop};
 use crate::board::Board;
 
 /// Unused columns and attacked diagonals as masks: "bitmask recursion" of

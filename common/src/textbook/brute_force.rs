@@ -1,6 +1,6 @@
 //! Every way to put one queen in each row.
 
-use super::{Columns, Count, Patience, Stop};
+use super::patience::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// All N^N placements with one queen a row, each checked when all queens stand: the brute force

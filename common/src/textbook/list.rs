@@ -1,6 +1,6 @@
 //! The list comprehension of functional languages.
 
-use super::{Count, Patience, Stop};
+use super::patience::{Count, Patience, Stop};
 use crate::board::Board;
 
 /// A list of columns, the latest queen first, that shares its tail with all lists made from it.

@@ -12,6 +12,7 @@ mod bitmask;
 mod bounds;
 mod brute_force;
 mod list;
+mod patience;
 mod permutations;
 mod placement_flags;
 mod swapping;
@@ -21,12 +22,10 @@ pub use bitmask::bitmask_recursion;
 pub use bounds::{BOUNDS, Bound};
 pub use brute_force::brute_force;
 pub use list::{list_comprehension, list_comprehension_order};
+pub use patience::{Count, Stop};
 pub use permutations::{all_permutations, next_permutation};
 pub use placement_flags::{placement_flags, placement_flags_loop};
 pub use swapping::swapped_permutation;
-
-/// Asked many times a second whether to give up.
-pub type Stop<'a> = dyn Fn() -> bool + 'a;
 
 /// One rung of the ladder.
 #[derive(Clone, Debug)]
@@ -41,15 +40,6 @@ pub struct Textbook {
     pub visits: Visits,
     /// Counts all solutions; `None` if told to stop.
     pub count: fn(Board, &Stop<'_>) -> Option<Count>,
-}
-
-/// What a technique found, and how much it looked at for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// The solutions.
-    pub solutions: u64,
-    /// What was visited: see [`Textbook::visits`].
-    pub visited: u64,
 }
 
 /// What a technique visits.
@@ -129,46 +119,6 @@ pub const LADDER: [Textbook; 9] = [
         count: bitmask_recursion,
     },
 ];
-
-/// How often to ask whether to stop: asking may cost more than a visit.
-const ASK_EVERY: u64 = 1 << 16;
-
-/// Counts visits, and asks to stop once in a while.
-struct Patience<'a> {
-    stop: &'a Stop<'a>,
-    visited: u64,
-    ask_at: u64,
-}
-
-impl<'a> Patience<'a> {
-    fn new(stop: &'a Stop<'a>) -> Self {
-        Self {
-            stop,
-            visited: 0,
-            ask_at: ASK_EVERY,
-        }
-    }
-
-    /// `None` when told to stop.
-    fn visit(&mut self, count: u64) -> Option<()> {
-        self.visited += count;
-        if self.visited < self.ask_at {
-            return Some(());
-        }
-        self.ask_at = self.visited + ASK_EVERY;
-        (!(self.stop)()).then_some(())
-    }
-
-    fn count(&self, solutions: u64) -> Count {
-        Count {
-            solutions,
-            visited: self.visited,
-        }
-    }
-}
-
-/// For each row the column of its queen, or whatever a technique keeps there meanwhile.
-type Columns = [u8; Board::MAX as usize];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Every permutation of the columns, checked when it is complete.
 
-use super::{Columns, Count, Patience, Stop};
+use super::patience::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Permutations by recursion, each checked when all queens stand: "permutations with a final check"

@@ -1,6 +1,6 @@
 //! Backtracking with a flag for each column and each diagonal.
 
-use super::{Columns, Count, Patience, Stop};
+use super::patience::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// Which lines hold a queen.

@@ -1,6 +1,6 @@
 //! Permutations by swapping, cut short by the diagonals.
 
-use super::{Columns, Count, Patience, Stop};
+use super::patience::{Columns, Count, Patience, Stop};
 use crate::board::Board;
 
 /// A permutation grown by swapping unused columns into place, with an array for each direction of

@@ -36,9 +36,9 @@ use self::{
     },
 };
 use crate::{
-    count::CountError,
     crew::Crew,
     kernel::{Kernel, KernelName},
+    setup::CountError,
 };
 
 #[cfg(test)]

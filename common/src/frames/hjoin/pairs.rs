@@ -4,7 +4,7 @@ use super::{
     join::{parts::Part, progress::OnProgress},
     layout::{keys::Keys, roles::Side},
 };
-use crate::count::CountError;
+use crate::setup::CountError;
 
 /// Counts the disjoint pairs of two halves' keys.
 ///

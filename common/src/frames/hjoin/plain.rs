@@ -5,7 +5,7 @@ use super::{
     layout::{keys::Keys, roles::Side},
     pairs::DisjointPairs,
 };
-use crate::count::CountError;
+use crate::setup::CountError;
 
 /// Looks at every pair of keys: faster for the shortest lists, and what other joins are tested against.
 ///

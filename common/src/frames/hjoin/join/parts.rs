@@ -8,7 +8,6 @@ use super::{
     walk::{Gathered, Walk, WalkTiles},
 };
 use crate::{
-    count::CountError,
     crew::Crew,
     frames::hjoin::{
         grid::{cells::Grid, gather::Buffer, sort::Scratch, sorting::Sorting},
@@ -21,6 +20,7 @@ use crate::{
         leaf::sliced::Tables,
     },
     kernel::Kernel,
+    setup::CountError,
     simd::{Rest, Set, Work, dispatch},
 };
 

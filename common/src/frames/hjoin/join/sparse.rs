@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::progress::{OnProgress, PAIRS_A_CALL};
 use crate::{
-    count::CountError,
     crew::Tell,
     frames::hjoin::{
         grid::{
@@ -20,6 +19,7 @@ use crate::{
         },
         leaf::sliced::{Tables, Tally},
     },
+    setup::CountError,
     simd::{Lanes, Rest, Set, Work},
 };
 

@@ -7,7 +7,6 @@ use std::{
 
 use super::progress::PAIRS_A_CALL;
 use crate::{
-    count::CountError,
     crew::Tell,
     frames::hjoin::{
         grid::{
@@ -21,6 +20,7 @@ use crate::{
         },
         leaf::sliced::{Tables, Tally},
     },
+    setup::CountError,
     simd::{Rest, Set, Work},
 };
 
