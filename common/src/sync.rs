@@ -20,10 +20,12 @@ pub struct SyncRequest {
     pub partials: Vec<Partial>,
     /// How much more work there is room for, in seconds of all the worker's threads.
     pub seconds_wanted: f64,
-    /// The worker is stopping; leases it no longer holds are released, not failed.
+    /// The worker is stopping or pauses; leases it no longer holds are released, not failed.
     pub draining: bool,
     /// What the canaries of its counting threads came to.
     pub failed_canaries: FailedCanaries,
+    /// Why it counts nothing for the time being, for people; empty while it does.
+    pub paused: String,
 }
 
 /// What came of canaries, and the counting threads that failed theirs: they counted what is known, and
@@ -90,6 +92,8 @@ pub struct SyncReply {
     pub reason: String,
     /// No run is running or paused: no work will come before one is submitted.
     pub all_runs_over: bool,
+    /// An operator wants this process to stop in good order.
+    pub drain: bool,
 }
 
 /// The answer to one partial: the worker may drop it, whatever the verdict.

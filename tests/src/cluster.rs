@@ -110,13 +110,23 @@ impl Cluster {
     }
 
     fn start_worker(&self, url: &str, name: &str, more: &[&str]) -> Process {
-        let mut command = Command::new(&binaries().worker);
-        command
-            .args(["--coordinator", url, "--memory", "1GiB"])
-            .args(["--name", name, "--spool"])
-            .arg(self.dir.path().join(name))
-            .args(more);
+        let spool = self.dir.path().join(name);
+        let spool = spool.to_str().expect("a plain path");
+        let mut command = command(url, name, &[&["--spool", spool], more].concat());
         Process::start(name, &mut command)
+    }
+
+    /// The command line of a worker with one thread and the portable kernel; `more` names its spool.
+    pub fn worker_command(&self, name: &str, more: &[&str]) -> Command {
+        let slow = ["--threads", "1", "--kernel", "scalar"];
+        command(&self.url(), name, &[&slow, more].concat())
+    }
+
+    /// `worker stop` for the worker with this spool, to its end.
+    pub fn worker_stop(&self, spool: &str) -> End {
+        let mut command = Command::new(&binaries().worker);
+        command.args(["stop", "--spool", spool]);
+        Process::run("worker stop", &mut command)
     }
 
     /// The status of the run, as soon as `wanted` holds for it.
@@ -167,6 +177,15 @@ impl Cluster {
         found.sort();
         found
     }
+}
+
+fn command(url: &str, name: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(&binaries().worker);
+    command
+        .args(["--coordinator", url, "--memory", "1GiB"])
+        .args(["--name", name])
+        .args(more);
+    command
 }
 
 fn collect(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {

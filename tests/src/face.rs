@@ -151,6 +151,7 @@ impl HandWorker {
             seconds_wanted,
             draining: false,
             failed_canaries: Default::default(),
+            paused: String::new(),
         }
     }
 

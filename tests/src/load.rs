@@ -46,6 +46,7 @@ impl IdleWorker {
             seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
             draining: false,
             failed_canaries: Default::default(),
+            paused: String::new(),
         }
     }
 
@@ -58,6 +59,7 @@ impl IdleWorker {
             seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
             draining: false,
             failed_canaries: Default::default(),
+            paused: String::new(),
         }
     }
 

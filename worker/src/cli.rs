@@ -18,6 +18,7 @@ use worker::{
     environment::{self, Needs},
     log::LogFormat,
     memory::MemorySize,
+    rules::{Hours, Rules},
     terminal::Manner,
 };
 
@@ -73,6 +74,9 @@ pub(crate) enum Command {
         after_help = "Example: worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250"
     )]
     Estimate(Estimate),
+    /// Stop the workers that run on this machine, in good order, and wait until they have: those with a
+    /// spool directory in the usual place, or one of them.
+    Stop(Stop),
     /// Print the instruction sets that this CPU counts with, one a line, best first.
     Kernels,
 }
@@ -89,6 +93,8 @@ pub(crate) struct Serve {
     pub(crate) coordinator: Option<String>,
     #[command(flatten)]
     pub(crate) resources: Resources,
+    #[command(flatten)]
+    pub(crate) manners: Manners,
     /// The join string that the coordinator prints, or @FILE with it; better as QUEENS_JOIN:
     /// everybody on this machine can read command lines.
     #[arg(long, value_name = "STRING|@FILE")]
@@ -152,6 +158,48 @@ impl Resources {
     }
 }
 
+/// How a worker behaves on a machine that has other things to do.
+#[derive(Debug, Args)]
+pub(crate) struct Manners {
+    /// Take the processor and the disk only when nobody else wants them: nice 19, and on Linux
+    /// SCHED_IDLE and the disk's idle class.
+    #[arg(long)]
+    pub(crate) idle_priority: bool,
+    /// Count at these hours alone, by local time, such as 19:00-07:00 or 12:00-13:00,19:00-07:00.
+    #[arg(long, value_name = "HOURS")]
+    pub(crate) between: Option<Hours>,
+    /// Count nothing while the machine runs on battery.
+    #[arg(long)]
+    pub(crate) pause_on_battery: bool,
+    /// Count nothing while other programs use more than so many cores.
+    #[arg(long, value_name = "CORES", allow_hyphen_values = true, value_parser = cores)]
+    pub(crate) pause_on_load: Option<f64>,
+    /// Where Linux tells of power supplies.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) power_supplies: Option<PathBuf>,
+}
+
+impl Manners {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            between: self.between.clone(),
+            spare_battery: self.pause_on_battery,
+            others: self.pause_on_load,
+            power_supplies: self.power_supplies.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// The one with this spool directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    pub(crate) spool: Option<PathBuf>,
+    /// The one of this name.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Count {
     /// The board's side, 1 to 32.
@@ -209,6 +257,13 @@ fn watts(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|watts: &f64| *watts > 0.0 && watts.is_finite())
         .ok_or_else(|| "watts are a number above 0, such as 250".to_owned())
+}
+
+fn cores(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|cores: &f64| *cores > 0.0 && cores.is_finite())
+        .ok_or_else(|| "cores are a number above 0, such as 1.5".to_owned())
 }
 
 fn kernel(text: &str) -> Result<Kernel, String> {

@@ -17,7 +17,7 @@ use proto::door::{BadJoin, BadTlsFile, Certified, Identity, JoinString, TrustedC
 use tokio::sync::watch;
 use tonic::transport::Uri;
 
-use crate::{glance::Glance, memory::MemorySize};
+use crate::{glance::Glance, memory::MemorySize, rules::Rules};
 
 /// Everything that [`crate::run`] needs to know.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct WorkerConfig {
     /// A worker that has counted ends once every run is over and it has had nothing to do for so
     /// long; `None`: it waits for ever.
     pub idle_timeout: Option<Duration>,
+    /// When the machine may count.
+    pub rules: Rules,
     /// Who is told now and then what the worker is doing.
     pub glances: Option<watch::Sender<Option<Glance>>>,
 }
@@ -134,6 +136,7 @@ impl WorkerConfig {
             id: None,
             drain_limit: DRAIN_LIMIT,
             idle_timeout: None,
+            rules: Rules::default(),
             glances: None,
         }
     }

@@ -24,6 +24,7 @@ use tokio::runtime;
 use worker::{
     config::{TooLittleMemory, crews, machine},
     count::{CountConfig, Counted, count},
+    signals::Signals,
     terminal::note,
 };
 
@@ -32,7 +33,6 @@ use crate::{
     cli::Count,
     progress::{Progress, step},
     say::{fail, print, tell},
-    serve_command::Signals,
 };
 
 /// The total contradicts a check.

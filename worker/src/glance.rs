@@ -31,6 +31,8 @@ pub struct Glance {
     pub failures: u32,
     /// It is stopping.
     pub draining: bool,
+    /// Why it counts nothing for the time being.
+    pub paused: Option<String>,
 }
 
 impl Glance {
@@ -57,6 +59,7 @@ impl fmt::Display for At<'_> {
             answered,
             failures,
             draining,
+            paused,
         } = self.glance;
         let crews = tasks.len() as u64;
         write!(
@@ -73,6 +76,9 @@ impl fmt::Display for At<'_> {
         }
         if *draining {
             write!(f, ", stopping")?;
+        }
+        if let Some(why) = paused {
+            write!(f, ", pauses: {why}")?;
         }
         match (failures, answered) {
             (0, Some(at)) => {
@@ -112,6 +118,7 @@ mod tests {
             answered: Some(now),
             failures: 0,
             draining: false,
+            paused: None,
         };
         let later = now + Duration::from_secs(7);
         assert_eq!(
@@ -127,6 +134,9 @@ mod tests {
             line.starts_with("16 threads in 0 crews, no task, stopping | no answer, 2 attempts |"),
             "{line}"
         );
+        glance.paused = Some("on battery".to_owned());
+        let line = glance.line(now);
+        assert!(line.contains(", pauses: on battery | no"), "{line}");
         (glance.failures, glance.answered) = (0, None);
         assert!(glance.line(now).contains("| connecting |"));
     }

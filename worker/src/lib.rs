@@ -25,6 +25,9 @@ pub mod log;
 pub mod machine;
 pub mod memory;
 mod pool;
+pub mod priority;
+pub mod rules;
+pub mod signals;
 mod spool;
 mod summary;
 pub mod terminal;
@@ -37,18 +40,19 @@ use common::{
     run::{SessionId, WorkerId},
     sync::WorkerInfo,
 };
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::{mpsc::unbounded_channel, watch};
 
 pub use glance::Glance;
-pub use spool::SpoolError;
 #[doc(hidden)]
 pub use spool::foreign;
+pub use spool::{SpoolError, stop};
 pub use summary::Summary;
 
 use config::{TooLittleMemory, WorkerConfig};
 use link::{End, Link};
 use machine::{Ended, Machine, Settings};
 use pool::{Pool, PoolConfig};
+use rules::Watchman;
 use spool::Writer;
 
 /// Why a worker ended otherwise than by a planned stop.
@@ -143,6 +147,9 @@ pub async fn run(
         threads: config.threads.get(),
         error,
     };
+    let directory = spool
+        .as_ref()
+        .map(|(spool, _)| spool.directory().to_owned());
     let spool = spool.map(|(spool, _)| Writer::start(spool)).transpose();
     let spool = spool.map_err(threads)?;
     let (sender, events) = unbounded_channel();
@@ -164,17 +171,30 @@ pub async fn run(
         rand::random,
     )
     .watched(config.glances);
+    let shutdown = async {
+        tokio::select! {
+            () = shutdown => {}
+            () = stop::asked(directory) => {}
+        }
+    };
+    let (pauses, paused) = watch::channel(None);
+    let mut watchman = Watchman::new(config.rules, pauses);
     let End {
         ended,
         summary,
         lost,
-    } = link.run(shutdown).await;
+    } = tokio::select! {
+        end = link.pausing(paused).run(shutdown) => end,
+        never = watchman.watch() => never,
+    };
     tracing::info!("stopped: {summary}");
     match (ended, lost) {
         (Ended::Faulty { panics }, _) => Err(WorkerError::Faulty { panics, summary }),
         (Ended::Unproven, _) => Err(WorkerError::Unproven { summary }),
-        (Ended::Told | Ended::Idle, 0) => Ok(summary),
-        (Ended::Told | Ended::Idle, results) => Err(WorkerError::Lost { results, summary }),
+        (Ended::Told | Ended::Drained | Ended::Idle, 0) => Ok(summary),
+        (Ended::Told | Ended::Drained | Ended::Idle, results) => {
+            Err(WorkerError::Lost { results, summary })
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod estimate_command;
 mod progress;
 mod say;
 mod serve_command;
+mod stop_command;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Count(arguments)) => count_command::run(&arguments),
         Some(Command::Estimate(arguments)) => estimate_command::run(&arguments),
         Some(Command::Kernels) => kernels(),
+        Some(Command::Stop(arguments)) => stop_command::run(&arguments),
         None => serve_command::run(&serve, manner),
     }
 }

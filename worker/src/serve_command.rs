@@ -1,20 +1,17 @@
 //! `worker --join STRING`, `worker --coordinator URL`.
 
 use std::{
-    io,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    signal::unix::{Signal as Stream, SignalKind, signal},
-    sync::watch,
-};
+use tokio::sync::watch;
 use worker::{
     Glance,
     config::{Address, BadAddress, SpoolChoice, TlsFiles, WorkerConfig, join_string},
-    log,
+    log, priority,
+    signals::{Signal, Signals},
     terminal::{Drawn, Manner},
 };
 
@@ -30,6 +27,12 @@ pub(crate) fn run(arguments: &Serve, manner: Manner) -> ExitCode {
         Err(error) => return fail(USAGE, error),
     };
     log::start(arguments.log_format, manner);
+    if arguments.manners.idle_priority {
+        // Before there are other threads, which inherit it.
+        for refused in priority::lower() {
+            tracing::warn!("--idle-priority: {refused}");
+        }
+    }
     if config.coordinator.is_open_to_others() {
         tracing::warn!(
             "--insecure: whoever is between here and {} reads and changes what is said",
@@ -69,6 +72,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
             .clone()
             .map_or(SpoolChoice::Usual, SpoolChoice::Directory),
         idle_timeout: arguments.idle_timeout.0,
+        rules: arguments.manners.rules(),
         ..WorkerConfig::new(coordinator)
     };
     config.check_memory().map_err(|error| error.to_string())?;
@@ -153,52 +157,5 @@ async fn after(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Signals so close together are one: `timeout` and some shells send theirs to the process and then
-/// to its group.
-const TOGETHER: Duration = Duration::from_millis(300);
-
-/// What tells a worker to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// SIGINT, from Ctrl-C.
-    Interrupt,
-    /// SIGTERM, from a service manager.
-    Terminate,
-}
-
-/// SIGINT and SIGTERM, in the order they come.
-pub(crate) struct Signals {
-    interrupt: Stream,
-    terminate: Stream,
-}
-
-impl Signals {
-    /// From now on, neither signal ends the process by itself.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The next one that is not the same word twice.
-    pub(crate) async fn next_apart(&mut self) -> Signal {
-        let before = Instant::now();
-        loop {
-            let signal = self.next().await;
-            if before.elapsed() >= TOGETHER {
-                return signal;
-            }
-        }
-    }
-
-    pub(crate) async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
-        }
     }
 }

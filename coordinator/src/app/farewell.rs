@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::options::LOCAL_WORKER;
 use crate::{
-    driver::DriverHandle,
+    driver::{DriverHandle, LOCAL_WORKER},
     sched::{RunSummary, WorkerState, WorkerStatus},
     store::RunState,
     text::{plural, tell},
@@ -55,6 +54,9 @@ fn is_open(run: &RunSummary) -> bool {
 }
 
 fn waits_in_vain(worker: &WorkerStatus) -> bool {
-    let calls = matches!(worker.state, WorkerState::Working | WorkerState::Idle);
+    let calls = matches!(
+        worker.state,
+        WorkerState::Working | WorkerState::Idle | WorkerState::Paused
+    );
     calls && !worker.knows_the_end && worker.info.id != LOCAL_WORKER
 }

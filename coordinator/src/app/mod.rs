@@ -22,7 +22,7 @@ use tokio::{
     task::{block_in_place, spawn_blocking},
     time::timeout,
 };
-use worker::config::Address;
+use worker::{config::Address, signals::Signals};
 
 pub(crate) use self::options::task_cost;
 pub use self::{
@@ -37,7 +37,6 @@ use self::{
     events::Events,
     farewell::farewell,
     report::{partial_json, print_line},
-    signals::Signals,
     storage::Storage,
     watched::Watched,
 };
@@ -128,7 +127,7 @@ async fn serve(
             drop((listener, http_listener));
             let opened = tokio::select! {
                 opened = Storage::database(url) => opened?,
-                () = signals.next() => return Ok(Exit::Interrupted),
+                _ = signals.next() => return Ok(Exit::Interrupted),
             };
             (listener, http_listener) = bind(listen, http)?;
             opened
@@ -239,12 +238,12 @@ async fn serve(
     };
     let exit = tokio::select! {
         exit = watched.until_done() => exit,
-        () = signals.next() => Ok(Exit::Interrupted),
+        _ = signals.next() => Ok(Exit::Interrupted),
         // Before what the driver says of it.
         by = replaced.by() => Err(StoreError::Replaced { by }.into()),
         error = cluster.failed() => Err(error),
     };
-    signals.next_one_exits();
+    signals::next_one_exits(signals);
     if matches!(exit, Ok(Exit::Interrupted)) {
         interrupted(options, &watched).await?;
     }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 use super::{address::Advertised, data::Asked};
 #[cfg(feature = "archive")]
 use crate::store::ArchivePlace;
-use crate::{ledger::Recheck, store::StoreUrl};
+use crate::{driver::LOCAL_WORKER, ledger::Recheck, store::StoreUrl};
 use clap::Parser;
 use common::{
     board::Board,
@@ -13,7 +13,6 @@ use common::{
     crews::Machine,
     kernel::{Kernel, MissingKernel},
     plan::{BadSpec, Plan, PlanSpec},
-    run::WorkerId,
 };
 use worker::{
     config::{Address, SpoolChoice, Threads, TooLittleMemory, WorkerConfig, crews, machine},
@@ -26,10 +25,6 @@ use worker::{
 /// The worker in this process may finish what it counts for so long once it is told to stop: people
 /// wait for it.
 const LOCAL_DRAIN: Duration = Duration::from_secs(2);
-
-/// The worker in this process, the same after every start: the leases that it lost when the process
-/// was killed are then its own again at once. A data directory has one such worker at a time.
-pub(super) const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
 /// Counts the solutions of the N-Queens problem with every worker that connects: splits the board
 /// into tasks, keeps every result on disk, and resumes where it stopped.

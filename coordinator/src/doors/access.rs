@@ -97,6 +97,7 @@ const TABLE: &[(&str, Access)] = &[
     ("/queens.v1.Runs/Retry", Access::Operator),
     ("/queens.v1.Runs/Recheck", Access::Operator),
     ("/queens.v1.Runs/Trust", Access::Operator),
+    ("/queens.v1.Runs/Drain", Access::Operator),
     ("/queens.v1.Runs/Delete", Access::Operator),
     ("/queens.v1.Tokens/Create", Access::Operator),
     ("/queens.v1.Tokens/List", Access::Operator),

@@ -39,6 +39,8 @@ pub(super) enum Request {
     ),
     /// A worker's name, or the start of its identity.
     Trust(String, oneshot::Sender<Result<String, RequestError>>),
+    /// The same.
+    Drain(String, oneshot::Sender<Result<String, RequestError>>),
     Delete(RunId, oneshot::Sender<Result<RunSummary, RequestError>>),
     Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
     Runs(oneshot::Sender<Vec<RunSummary>>),
@@ -64,6 +66,7 @@ impl Request {
             | Self::Submit(..)
             | Self::Control(..)
             | Self::Trust(..)
+            | Self::Drain(..)
             | Self::Delete(..)
             | Self::Finished(..)
             | Self::Stop => true,
@@ -94,17 +97,17 @@ pub enum RequestError {
     /// The run that is asked for is not started.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The worker that is to be trusted cannot be told.
+    /// The worker that is meant cannot be told, or cannot follow.
     #[error(transparent)]
-    Trust(#[from] TrustError),
+    Worker(#[from] WorkerError),
     /// The store cannot read or keep what the request needs.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A name that means no worker, or several.
+/// A name that means no worker, or several, or one that cannot follow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TrustError {
+pub enum WorkerError {
     /// Nobody has it.
     #[error("there is no worker '{0}'; `queensctl workers` names them")]
     NoSuchWorker(String),
@@ -116,6 +119,12 @@ pub enum TrustError {
         /// How many have it.
         workers: usize,
     },
+    /// It has left or is lost, or has not called since the coordinator started.
+    #[error("{0} is not there to be told; `queensctl workers` says who is")]
+    Gone(String),
+    /// It ends with its coordinator, and its coordinator with it.
+    #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
+    Local,
 }
 
 /// Who serves the runs, and how safe they are with it.
@@ -191,6 +200,11 @@ impl DriverHandle {
     /// Trusts a worker again, by its name or the start of its identity; returns both.
     pub async fn trust(&self, name: String) -> Result<String, RequestError> {
         self.ask(|reply| Request::Trust(name, reply)).await?
+    }
+
+    /// Has a worker stop in good order, by its name or the start of its identity; returns both.
+    pub async fn drain(&self, name: String) -> Result<String, RequestError> {
+        self.ask(|reply| Request::Drain(name, reply)).await?
     }
 
     /// The status of a run; of the one served first if none is named. `None` if there is none.

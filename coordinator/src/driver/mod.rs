@@ -24,7 +24,12 @@ use std::{
     time::Duration,
 };
 
-use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
+use common::{
+    count::CountError,
+    plan::Plan,
+    run::{RunId, WorkerId},
+    tally::BadTally,
+};
 use tokio::{
     runtime::{self, Runtime},
     sync::{mpsc, oneshot, watch},
@@ -33,7 +38,7 @@ use tokio::{
 
 pub use self::{
     clock::Clock,
-    handle::{DriverHandle, RequestError, Serving, Stopped, TrustError},
+    handle::{DriverHandle, RequestError, Serving, Stopped, WorkerError},
     outcome::{Known, Outcome},
     status::{JournalPage, StatusReport},
     submit::{Submission, SubmitError},
@@ -316,6 +321,10 @@ impl Driver {
                 let answer = self.trust(&name);
                 self.reply(reply, answer);
             }
+            Request::Drain(name, reply) => {
+                let answer = self.drain(&name);
+                self.reply(reply, answer);
+            }
             Request::Delete(run, reply) => {
                 let answer = self.delete(run);
                 self.reply(reply, answer);
@@ -355,6 +364,10 @@ impl Driver {
         self.replies.push(Box::new(move || drop(way.send(answer))));
     }
 }
+
+/// The worker in the coordinator's own process, the same after every start: the leases that it lost when the process
+/// was killed are then its own again at once. A data directory has one such worker at a time.
+pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
 /// A new run of `plan` with a name drawn at random.
 pub fn new_manifest(plan: &Plan, priority: i32, now: Millis) -> RunManifest {

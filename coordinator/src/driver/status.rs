@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
-use common::{plan::Plan, run::RunId};
+use common::{
+    plan::Plan,
+    run::{RunId, WorkerId},
+};
 
 use super::{
-    Driver, DriverError, Outcome, RequestError,
-    handle::{Serving, TrustError},
+    Driver, DriverError, LOCAL_WORKER, Outcome, RequestError,
+    handle::{Serving, WorkerError},
 };
 use crate::{
     ledger::{Change, Recheck},
@@ -93,29 +96,33 @@ impl Driver {
 
     /// Trusts a worker again, by its name or the start of its identity. Returns its name and identity.
     pub(super) fn trust(&mut self, name: &str) -> Result<String, RequestError> {
-        let live = self.scheduler.workers(self.clock.now());
-        let live = live
-            .into_iter()
-            .map(|worker| (worker.info.id, worker.info.name));
         let kept = self.store.trust()?;
         let kept = kept.into_iter().map(|record| (record.worker, record.name));
-        let found: BTreeMap<_, _> = kept
-            .chain(live)
-            .filter(|(id, known)| known == name || id.to_string().starts_with(name))
-            .collect();
-        let mut found = found.into_iter();
-        match (found.next(), found.len()) {
-            (Some((id, known)), 0) => {
-                self.scheduler.trust(id);
-                Ok(format!("{known} ({id})"))
-            }
-            (None, _) => Err(TrustError::NoSuchWorker(name.to_owned()).into()),
-            (Some(_), more) => Err(TrustError::Ambiguous {
-                name: name.to_owned(),
-                workers: more + 1,
-            }
-            .into()),
+        let (id, known) = named(name, kept.chain(self.known_workers()))?;
+        self.scheduler.trust(id);
+        Ok(format!("{known} ({id})"))
+    }
+
+    /// Has a worker stop in good order, by its name or the start of its identity. Returns its name and
+    /// identity.
+    pub(super) fn drain(&mut self, name: &str) -> Result<String, RequestError> {
+        let (id, known) = named(name, self.known_workers())?;
+        let shown = format!("{known} ({id})");
+        if id == LOCAL_WORKER {
+            return Err(WorkerError::Local.into());
         }
+        match self.scheduler.drain(id) {
+            true => Ok(shown),
+            false => Err(WorkerError::Gone(shown).into()),
+        }
+    }
+
+    /// Identities and names of the workers that have called.
+    fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
+        let workers = self.scheduler.workers(self.clock.now());
+        workers
+            .into_iter()
+            .map(|worker| (worker.info.id, worker.info.name))
     }
 
     /// Removes a run that is over.
@@ -186,5 +193,24 @@ impl Driver {
             lines,
             next: full.then_some(next),
         }))
+    }
+}
+
+/// The one worker of this name, or whose identity begins so.
+fn named(
+    name: &str,
+    workers: impl Iterator<Item = (WorkerId, String)>,
+) -> Result<(WorkerId, String), WorkerError> {
+    let found: BTreeMap<_, _> = workers
+        .filter(|(id, known)| known == name || id.to_string().starts_with(name))
+        .collect();
+    let mut found = found.into_iter();
+    match (found.next(), found.len()) {
+        (Some(worker), 0) => Ok(worker),
+        (None, _) => Err(WorkerError::NoSuchWorker(name.to_owned())),
+        (Some(_), more) => Err(WorkerError::Ambiguous {
+            name: name.to_owned(),
+            workers: more + 1,
+        }),
     }
 }

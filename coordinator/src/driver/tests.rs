@@ -62,6 +62,7 @@ impl Bench {
             partials,
             seconds_wanted: 1000.0,
             draining: false,
+            paused: String::new(),
             failed_canaries: self.canaries,
         };
         let (reply, answer) = oneshot::channel();

@@ -11,7 +11,7 @@ pub use server::{ServeError, Server, bind};
 use tonic::Status;
 
 use crate::{
-    driver::{RequestError, Stopped, SubmitError, TrustError},
+    driver::{RequestError, Stopped, SubmitError, WorkerError},
     sched::ControlError,
     store::StoreError,
 };
@@ -54,10 +54,12 @@ impl From<RequestError> for Status {
             RequestError::Stopped(error) => error.into(),
             RequestError::Control(error) => error.into(),
             RequestError::Submit(error) => error.into(),
-            RequestError::Trust(TrustError::NoSuchWorker(_)) => Self::not_found(error.to_string()),
-            RequestError::Trust(TrustError::Ambiguous { .. }) => {
-                Self::failed_precondition(error.to_string())
+            RequestError::Worker(WorkerError::NoSuchWorker(_)) => {
+                Self::not_found(error.to_string())
             }
+            RequestError::Worker(
+                WorkerError::Ambiguous { .. } | WorkerError::Gone(_) | WorkerError::Local,
+            ) => Self::failed_precondition(error.to_string()),
             RequestError::Store(error) => error.into(),
         }
     }

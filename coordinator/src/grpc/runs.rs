@@ -162,6 +162,14 @@ impl Runs for RunsService {
         Ok(Response::new(v1::TrustResponse { worker }))
     }
 
+    async fn drain(
+        &self,
+        request: Request<v1::DrainRequest>,
+    ) -> Result<Response<v1::DrainResponse>, Status> {
+        let worker = self.driver.drain(request.into_inner().worker).await?;
+        Ok(Response::new(v1::DrainResponse { worker }))
+    }
+
     async fn dashboard(
         &self,
         request: Request<v1::DashboardRequest>,

@@ -1,7 +1,7 @@
 //! The commands about workers.
 
 use clap::{Args, Subcommand};
-use proto::v1::{TrustRequest, WorkersRequest};
+use proto::v1::{DrainRequest, TrustRequest, WorkersRequest};
 
 use super::{client::Connection, output::print};
 use crate::{exit::Exit, render, text::stdout_width};
@@ -24,18 +24,21 @@ pub(super) struct WorkersOptions {
 enum WorkersCommand {
     /// Vouches for a worker whose counts were wrong, after a repair: it gets work again, and its
     /// counts are believed
-    Trust(TrustOptions),
+    Trust(Named),
+    /// Stops a worker in good order: it takes nothing more, finishes what takes a few seconds, gives the
+    /// rest back, hands in what it has counted, and ends. Started again, it counts again
+    Drain(Named),
 }
 
-/// Options of `workers trust`.
+/// Which worker is meant.
 #[derive(Clone, Debug, Args)]
-struct TrustOptions {
+struct Named {
     /// The worker's name, or the start of its identity
     #[arg(value_name = "NAME")]
     worker: String,
 }
 
-async fn trust(connection: &Connection, options: &TrustOptions) -> anyhow::Result<Exit> {
+async fn trust(connection: &Connection, options: &Named) -> anyhow::Result<Exit> {
     let mut client = connection.connect().await?;
     let request = TrustRequest {
         worker: options.worker.clone(),
@@ -45,12 +48,27 @@ async fn trust(connection: &Connection, options: &TrustOptions) -> anyhow::Resul
     Ok(Exit::Success)
 }
 
+async fn drain(connection: &Connection, options: &Named) -> anyhow::Result<Exit> {
+    let mut client = connection.connect().await?;
+    let request = DrainRequest {
+        worker: options.worker.clone(),
+    };
+    let told = connection.ask(client.drain(request)).await?;
+    print(&format!(
+        "{} gets no more work; it hands in what it has and ends, and counts again once it is started again",
+        told.worker
+    ))?;
+    Ok(Exit::Success)
+}
+
 pub(super) async fn workers(
     connection: &Connection,
     options: &WorkersOptions,
 ) -> anyhow::Result<Exit> {
-    if let Some(WorkersCommand::Trust(options)) = &options.command {
-        return trust(connection, options).await;
+    match &options.command {
+        Some(WorkersCommand::Trust(options)) => return trust(connection, options).await,
+        Some(WorkersCommand::Drain(options)) => return drain(connection, options).await,
+        None => {}
     }
     let mut client = connection.connect().await?;
     let workers = connection

@@ -152,6 +152,7 @@ pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
         cost_per_second: worker.cost_per_second,
         failed_threads: worker.failed_threads,
         crews: worker.crews,
+        paused: worker.paused.clone(),
     }
 }
 

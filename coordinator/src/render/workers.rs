@@ -22,6 +22,7 @@ pub(crate) fn worker_json(worker: &v1::Worker) -> Value {
         "cost_per_second": worker.cost_per_second,
         "failed_threads": worker.failed_threads,
         "crews": worker.crews,
+        "paused": worker.paused,
     })
 }
 
@@ -57,7 +58,16 @@ pub(crate) fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> Str
     let table = table(&columns, &rows, width);
     let legend = "KERNEL x threads; SPEED in cores of the reference machine";
     let (failed, versions) = (failed_threads(workers), other_versions(workers));
-    format!("{table}\n{legend}{failed}{versions}")
+    let paused = paused(workers);
+    format!("{table}\n{legend}{failed}{paused}{versions}")
+}
+
+/// A line for every worker that pauses, with its reason.
+fn paused(workers: &[v1::Worker]) -> String {
+    let paused = workers.iter().filter(|worker| worker.state == "paused");
+    paused
+        .map(|worker| format!("\n{} pauses: {}", worker.name, worker.paused))
+        .collect()
 }
 
 /// A line for every worker with threads that cannot be trusted.
@@ -123,6 +133,7 @@ mod tests {
             cost_per_second: 127.25e6,
             failed_threads: 0,
             crews: 4,
+            paused: String::new(),
         }
     }
 
@@ -147,6 +158,15 @@ mod tests {
         }
         assert!(workers_table(&workers, None).contains(names[1]));
         assert!(!table.contains("versions"));
+    }
+
+    #[test]
+    fn who_pauses_says_why() {
+        let mut workers = [worker("a"), worker("b")];
+        workers[1].state = "paused".to_owned();
+        workers[1].paused = "on battery".to_owned();
+        let table = workers_table(&workers, None);
+        assert!(table.ends_with("\nb pauses: on battery"), "{table}");
     }
 
     #[test]

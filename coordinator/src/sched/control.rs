@@ -184,6 +184,19 @@ impl Scheduler {
         self.note_trust(worker, Trust::Trusted, "an operator vouches for it");
     }
 
+    /// Has this process of a worker stop in good order: it is told at its next call, and gets nothing more.
+    /// Whether it is there to be told. Not kept: a coordinator that starts anew knows nothing of it.
+    pub fn drain(&mut self, worker: WorkerId) -> bool {
+        match self.workers.find_live(worker) {
+            Some(known) => {
+                known.told_to_drain = true;
+                known.draining = true;
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Ends every lease of a cancelled run, in memory: on disk the state says enough.
     fn drop_leases(&mut self, run: RunIx) {
         let tasks: Vec<_> = self.runs[run].holders.keys().copied().collect();

@@ -70,7 +70,8 @@ impl Scheduler {
     /// Grants a worker as much as it wants and should have.
     pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
         let barred = self.workers.standing(worker).is_barred();
-        let wants = request.seconds_wanted > 0.0 && !request.draining && !barred;
+        let stops = request.draining || self.workers.get(worker).told_to_drain;
+        let wants = request.seconds_wanted > 0.0 && !stops && !barred;
         if !wants {
             return;
         }

@@ -243,8 +243,10 @@ impl Scheduler {
         };
         let known = self.workers.get_mut(worker);
         known.seen = self.clock.ticks();
-        known.draining = request.draining;
+        known.draining = request.draining || known.told_to_drain;
+        known.paused.clone_from(&request.paused);
         known.left = false;
+        reply.drain = known.told_to_drain;
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
         self.take_canaries(worker, request);
@@ -252,7 +254,8 @@ impl Scheduler {
         self.grant(worker, request, &mut reply);
         self.pace(worker, request, &mut reply);
         let all_taken = reply.acknowledgements.len() == request.partials.len();
-        if request.draining && all_taken && self.workers.get(worker).leases.is_empty() {
+        let leaves = request.draining && request.paused.is_empty();
+        if leaves && all_taken && self.workers.get(worker).leases.is_empty() {
             self.workers.leave(worker);
         }
         reply

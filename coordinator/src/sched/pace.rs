@@ -75,6 +75,12 @@ impl Scheduler {
         if self.workers.standing(worker).is_barred() {
             return self.why_barred(worker).to_string();
         }
+        if known.told_to_drain {
+            return "an operator has this worker stop: start it again to have it count".to_owned();
+        }
+        if !known.paused.is_empty() {
+            return format!("the worker pauses: {}", known.paused);
+        }
         if request.draining {
             return "the worker is draining".to_owned();
         }

@@ -103,6 +103,8 @@ pub enum WorkerState {
     Idle,
     /// It has not called when it was told to, and its leases still last.
     Silent,
+    /// It counts nothing for the time being, and says why.
+    Paused,
     /// It is stopping.
     Draining,
     /// It has stopped and holds nothing more.
@@ -117,10 +119,11 @@ pub enum WorkerState {
 
 impl WorkerState {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Working,
         Self::Idle,
         Self::Silent,
+        Self::Paused,
         Self::Draining,
         Self::Left,
         Self::Awaited,
@@ -134,6 +137,7 @@ impl WorkerState {
             Self::Working => "working",
             Self::Idle => "idle",
             Self::Silent => "silent",
+            Self::Paused => "paused",
             Self::Draining => "draining",
             Self::Left => "left",
             Self::Awaited => "awaited",
@@ -158,6 +162,8 @@ pub struct WorkerStatus {
     pub leases: u64,
     /// Tasks that it was counting when it called last, each by a crew of its threads.
     pub crews: u32,
+    /// Why it counts nothing for the time being; empty while it does.
+    pub paused: String,
     /// Tasks it finished since the coordinator started.
     pub tasks_done: u64,
     /// Time since its last call, in milliseconds.
@@ -298,6 +304,8 @@ impl Scheduler {
             WorkerState::Awaited
         } else if silent_from <= now {
             WorkerState::Silent
+        } else if !worker.paused.is_empty() && !worker.told_to_drain {
+            WorkerState::Paused
         } else if worker.draining {
             WorkerState::Draining
         } else if worker.leases.is_empty() {
@@ -316,6 +324,7 @@ impl Scheduler {
             knows_the_end: worker.knows_the_end,
             leases: worker.leases.len() as u64,
             crews: worker.crews,
+            paused: worker.paused.clone(),
             tasks_done: worker.tasks_done,
             last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
             cost_per_second: worker.cost_per_second().unwrap_or(0.0),

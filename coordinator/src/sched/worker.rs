@@ -68,6 +68,10 @@ pub(super) struct Worker {
     pub(super) session: Option<SessionId>,
     past_sessions: VecDeque<SessionId>,
     pub(super) draining: bool,
+    /// An operator wants this process to stop.
+    pub(super) told_to_drain: bool,
+    /// Why it counts nothing for the time being; empty while it does.
+    pub(super) paused: String,
     /// It has drained and holds nothing more.
     pub(super) left: bool,
     /// When it was told to call again.
@@ -121,6 +125,8 @@ impl Worker {
             session: None,
             past_sessions: VecDeque::new(),
             draining: false,
+            told_to_drain: false,
+            paused: String::new(),
             left: false,
             due: 0,
             leases: BTreeMap::new(),
@@ -158,6 +164,8 @@ impl Worker {
                 }
                 // Another process, with threads of its own.
                 self.failed_threads = 0;
+                // Whoever starts it again wants it to count.
+                self.told_to_drain = false;
                 Greeting::Restarted
             }
             Some(_) | None => Greeting::Known,

@@ -332,6 +332,13 @@ impl Workers {
         self.slots[worker as usize].worker.as_deref_mut()
     }
 
+    /// The worker of this name, if it calls.
+    pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        let worker = *self.by_id.get(&id)?;
+        self.find_mut(worker)
+            .filter(|known| known.deadline.is_some() && known.session.is_some())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {
         (0..).zip(&self.slots).filter_map(|(number, slot)| {
             let worker = slot.worker.as_deref()?;
@@ -356,7 +363,11 @@ impl Workers {
 
     pub(super) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
         let known = self.get_mut(worker);
-        let threads = u64::from(known.info.threads);
+        // Threads that pause do no part of the work.
+        let threads = match known.paused.is_empty() {
+            true => u64::from(known.info.threads),
+            false => 0,
+        };
         let before = known.deadline.replace(deadline);
         let threads_before = std::mem::replace(&mut known.live_threads, threads);
         let forget_at = known.forget_at.take();

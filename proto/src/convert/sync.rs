@@ -38,6 +38,7 @@ impl TryFrom<v1::SyncRequest> for SyncRequest {
                     passed: failed.passed,
                 },
             ),
+            paused: text("paused", limits::REASON_BYTES, request.paused)?,
         })
     }
 }
@@ -58,6 +59,7 @@ impl From<SyncRequest> for v1::SyncRequest {
                     passed: request.failed_canaries.passed,
                 },
             ),
+            paused: one_line(&request.paused, limits::REASON_BYTES),
         }
     }
 }
@@ -171,6 +173,7 @@ impl TryFrom<v1::SyncResponse> for SyncReply {
             lease_ms: interval_ms("lease_ms", reply.lease_ms)?,
             reason: text("reason", limits::REASON_BYTES, reply.reason)?,
             all_runs_over: reply.all_runs_over,
+            drain: reply.drain,
         })
     }
 }
@@ -185,6 +188,7 @@ impl From<SyncReply> for v1::SyncResponse {
             lease_ms: reply.lease_ms.min(limits::INTERVAL_MS),
             reason: one_line(&reply.reason, limits::REASON_BYTES),
             all_runs_over: reply.all_runs_over,
+            drain: reply.drain,
         }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Link {
     answered: Option<Instant>,
     glances: Option<watch::Sender<Option<Glance>>>,
     glanced: Instant,
+    /// Why counting is to pause, if it is; nobody says where that never happens.
+    pauses: Option<watch::Receiver<Option<String>>>,
     stopping: bool,
     /// Draws from 0 to 1.
     jitter: Jitter,
@@ -104,6 +106,7 @@ impl Link {
             answered: None,
             glances: None,
             glanced: Instant::now(),
+            pauses: None,
             stopping: false,
             jitter,
         }
@@ -112,6 +115,12 @@ impl Link {
     /// The same, which tells `glances` what the worker is doing.
     pub(crate) fn watched(mut self, glances: Option<watch::Sender<Option<Glance>>>) -> Self {
         self.glances = glances;
+        self
+    }
+
+    /// The same, which pauses when it is told why.
+    pub(crate) fn pausing(mut self, pauses: watch::Receiver<Option<String>>) -> Self {
+        self.pauses = Some(pauses);
         self
     }
 
@@ -134,6 +143,7 @@ impl Link {
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Ended {
         let mut shutdown = pin!(shutdown);
         let mut call: Option<Call> = None;
+        self.pause();
         loop {
             let now = Instant::now();
             self.machine.handle_timeout(now);
@@ -161,11 +171,21 @@ impl Link {
                     self.machine.handle_plan(spec, made, Instant::now());
                 }
                 written = written(&mut self.spool) => self.written(written),
+                () = changed(&mut self.pauses) => self.pause(),
                 () = passed(until) => {}
                 () = passed(next_glance) => {}
             }
             self.report();
             self.glance();
+        }
+    }
+
+    /// Pauses, or goes on, as it is told to.
+    fn pause(&mut self) {
+        if let Some(pauses) = &mut self.pauses {
+            let why = pauses.borrow_and_update().clone();
+            self.tell_progress();
+            self.machine.handle_pause(why, Instant::now());
         }
     }
 
@@ -361,6 +381,7 @@ impl Link {
             answered: self.answered,
             failures: self.machine.failures(),
             draining: self.stopping,
+            paused: self.machine.paused().map(str::to_owned),
         };
         glances.send_replace(Some(glance));
     }
@@ -377,6 +398,16 @@ fn make_plan(spec: PlanSpec) -> Result<Plan, String> {
     let made = catch_unwind(|| Plan::new(spec));
     made.map_err(|_| "making the plan panicked: this is a fault of the program".to_owned())?
         .map_err(|bad| bad.to_string())
+}
+
+/// Something else is said of pauses; never, where nobody says anything.
+async fn changed(pauses: &mut Option<watch::Receiver<Option<String>>>) {
+    if let Some(told) = pauses
+        && told.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn passed(until: Option<Instant>) {

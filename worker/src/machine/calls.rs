@@ -38,7 +38,7 @@ impl Machine {
         let is_full = self.held() + self.outbox.len() > limits::HELD - limits::GRANTS;
         // What a plan costs nobody knows before it is made.
         let waits = !self.awaiting.is_empty();
-        self.drain.is_none() && !is_full && !waits && !self.is_refusing(now)
+        self.drain.is_none() && self.pause.is_none() && !is_full && !waits && !self.is_refusing(now)
     }
 
     pub(super) fn is_refusing(&self, now: Instant) -> bool {
@@ -71,8 +71,9 @@ impl Machine {
             held,
             partials,
             seconds_wanted,
-            draining: self.drain.is_some(),
+            draining: self.drain.is_some() || self.pause.is_some(),
             failed_canaries: self.canaries.report(now),
+            paused: self.paused().unwrap_or_default().to_owned(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ended, leases::Held};
+use super::{Ended, patience::Patience};
 
 /// Between two calls that get on.
 const AGAIN: Duration = Duration::from_millis(25);
@@ -16,6 +16,7 @@ pub(super) struct Drain {
     why: Ended,
     since: Instant,
     limit: Duration,
+    patience: Patience,
     /// When the next call is due.
     due: Instant,
     heard: Heard,
@@ -39,37 +40,21 @@ impl Drain {
             why,
             since,
             limit,
+            patience: Patience::new(since, limit),
             due: since,
             heard: Heard::Nothing,
             may_leave: false,
         }
     }
 
-    /// What was begun has so long to be finished.
-    fn grace(&self) -> Duration {
-        self.limit * 2 / 5
-    }
-
-    /// When everything that is still counted is given up.
-    pub(super) fn patience_ends(&self) -> Instant {
-        self.since + self.grace()
+    /// For what was begun.
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// When the worker leaves, whatever it has not handed in.
     pub(super) fn ends(&self) -> Instant {
         self.since + self.limit
-    }
-
-    /// Whether work that was begun will outlast the grace, at this speed: cost counted in a second
-    /// of one thread.
-    pub(super) fn is_hopeless(&self, held: &Held, speed: f64) -> bool {
-        let grace = self.grace();
-        #[allow(clippy::cast_precision_loss)] // An estimate.
-        let left = held.cost_left() as f64 / speed;
-        // What has run for long and tells of no progress may be anywhere.
-        let begun = held.begun.unwrap_or(self.since);
-        let stuck = held.cost_done == 0 && self.since.saturating_duration_since(begun) > grace;
-        left > grace.as_secs_f64() || stuck
     }
 
     /// The inventory has changed.
@@ -111,16 +96,9 @@ impl Drain {
 
 #[cfg(test)]
 mod tests {
-    use common::plan::Plan;
-
     use super::*;
-    use crate::{
-        machine::Work,
-        testing::{plan, work},
-    };
 
     const LIMIT: Duration = Duration::from_secs(25);
-    const COST: u64 = 1_000;
 
     fn drain(now: Instant) -> Drain {
         Drain::new(Ended::Told, now, LIMIT)
@@ -180,33 +158,5 @@ mod tests {
         assert_eq!(drain.ends(), now + LIMIT);
         drain.unanswered(now, true);
         assert_eq!(drain.end(now, false), Some(Ended::Told));
-    }
-
-    fn held(plan: &Plan, now: Instant, for_seconds: u64, cost_done: u64) -> Held {
-        Held {
-            work: Work {
-                cost: COST,
-                ..work(plan, 0)
-            },
-            begun: Some(now - Duration::from_secs(for_seconds)),
-            cost_done,
-        }
-    }
-
-    #[test]
-    fn what_outlasts_the_grace_is_hopeless() {
-        let now = Instant::now() + Duration::from_secs(1_000);
-        let plan = plan(12);
-        let drain = drain(now);
-        assert_eq!(drain.patience_ends(), now + Duration::from_secs(10));
-        // With nothing done, it takes just over and just under ten seconds.
-        let seconds = |seconds: f64| COST as f64 / seconds;
-        assert!(drain.is_hopeless(&held(&plan, now, 1, 0), seconds(10.5)));
-        assert!(!drain.is_hopeless(&held(&plan, now, 1, 0), seconds(9.5)));
-        assert!(!drain.is_hopeless(&held(&plan, now, 1, COST / 2), seconds(10.5)));
-        // It should have been done long ago, and says nothing.
-        assert!(!drain.is_hopeless(&held(&plan, now, 10, 0), seconds(1.0)));
-        assert!(drain.is_hopeless(&held(&plan, now, 11, 0), seconds(1.0)));
-        assert!(!drain.is_hopeless(&held(&plan, now, 11, 1), seconds(1.0)));
     }
 }

@@ -24,6 +24,8 @@ mod lease;
 mod leases;
 mod outbox;
 mod pace;
+mod patience;
+mod pause;
 mod plans;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,8 @@ use self::{
     leases::{Held, Leases},
     outbox::Outbox,
     pace::Pace,
+    patience::Patience,
+    pause::Pause,
     plans::Plans,
 };
 use crate::summary::{Summary, plural};
@@ -86,6 +90,8 @@ pub enum Order {
 pub enum Ended {
     /// It was told to.
     Told,
+    /// An operator wants it to, by way of the coordinator.
+    Drained,
     /// Every run is over, and nothing was to do for the idle timeout.
     Idle,
     /// No counting thread is left that counts right.
@@ -120,6 +126,7 @@ pub struct Machine {
     panics: u32,
     said_idle: Option<Instant>,
     drain: Option<Drain>,
+    pause: Option<Pause>,
     orders: VecDeque<Order>,
     summary: Summary,
 }
@@ -150,6 +157,7 @@ impl Machine {
             panics: 0,
             said_idle: None,
             drain: None,
+            pause: None,
             orders: VecDeque::new(),
             summary: Summary::default(),
         }
@@ -291,8 +299,14 @@ impl Machine {
         self.demand.set_period(self.pace.period());
         let open = !reply.grants.is_empty() || self.has_news();
         let progress = self.outbox.len() <= unacknowledged / 2;
+        if reply.drain && self.drain.is_none() {
+            tracing::info!("an operator has this worker stop: started again, it counts again");
+            self.stop(Ended::Drained, now);
+        }
         match &mut self.drain {
             Some(drain) => drain.answered(now, open, progress),
+            // Granted before the coordinator knew: absent from the next inventory, it is released.
+            None if self.pause.is_some() => self.given_up |= !reply.grants.is_empty(),
             None => reply
                 .grants
                 .into_iter()
@@ -321,10 +335,46 @@ impl Machine {
         self.stop(Ended::Told, now);
     }
 
+    /// Counting is to pause, for this reason, or to go on. What is not nearly done is given back.
+    pub fn handle_pause(&mut self, why: Option<String>, now: Instant) {
+        if self.drain.is_some() || self.paused() == why.as_deref() {
+            return;
+        }
+        // The coordinator hears of it at once.
+        self.given_up = true;
+        match (why, &mut self.pause) {
+            (Some(why), Some(pause)) => pause.go_on(why),
+            (Some(why), None) => {
+                tracing::info!("counting pauses: {why}");
+                let pause = Pause::new(why, now, self.drain_limit);
+                self.give_back(pause.patience());
+                self.pause = Some(pause);
+            }
+            (None, _) => {
+                tracing::info!("counting goes on");
+                self.pause = None;
+            }
+        }
+    }
+
+    /// Why nothing is counted for the time being, if so.
+    pub fn paused(&self) -> Option<&str> {
+        self.pause.as_ref().map(Pause::why)
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let impatient = |patience: Patience| now >= patience.ends();
+        if self
+            .pause
+            .as_ref()
+            .map(Pause::patience)
+            .is_some_and(impatient)
+        {
+            self.give_up_where(|_| true);
+        }
         match &self.drain {
-            Some(drain) if now >= drain.patience_ends() => self.give_up_where(|_| true),
+            Some(drain) if impatient(drain.patience()) => self.give_up_where(|_| true),
             Some(_) => {}
             None => {
                 if self.idle_until(now).is_some_and(|until| until <= now) {
@@ -372,13 +422,16 @@ impl Machine {
     /// When something is to be done next, if nothing else happens.
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         let drain = self.drain.as_ref();
+        let later = |at: &Instant| now < *at;
         let times = [
             self.call_at(now),
             self.outbox.write_at(),
             self.refusing_until.filter(|until| now < *until),
-            drain
-                .map(Drain::patience_ends)
-                .filter(|patience| now < *patience),
+            drain.map(|drain| drain.patience().ends()).filter(later),
+            self.pause
+                .as_ref()
+                .map(|pause| pause.patience().ends())
+                .filter(later),
             drain.map(Drain::ends),
             self.idle_until(now),
         ];
@@ -468,17 +521,23 @@ impl Machine {
             return;
         }
         let drain = Drain::new(why, now, self.drain_limit);
-        let speed = self.demand.speed();
-        self.given_up |= !self.awaiting.is_empty();
-        self.summary.abandoned += self.awaiting.len() as u64;
-        self.awaiting.clear();
-        self.give_up_where(|held| held.begun.is_none() || drain.is_hopeless(held, speed));
+        self.give_back(drain.patience());
         self.drain = Some(drain);
+        self.pause = None;
         tracing::info!(
             "stopping with {} under way and {} to hand in",
             plural(self.leases.len() as u64, "task"),
             plural(self.outbox.len() as u64, "result")
         );
+    }
+
+    /// Gives back what nobody began, and what would not be done while there is patience.
+    fn give_back(&mut self, patience: Patience) {
+        let speed = self.demand.speed();
+        self.given_up |= !self.awaiting.is_empty();
+        self.summary.abandoned += self.awaiting.len() as u64;
+        self.awaiting.clear();
+        self.give_up_where(|held| held.begun.is_none() || patience.is_hopeless(held, speed));
     }
 
     /// Says at most once a while why there is nothing to do.

@@ -3,12 +3,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `lock` | nothing; locked as long as the process lives |
+//! | `stop` | nothing; made by whoever asks the worker to stop |
 //! | `worker-id` | the worker's identity, 32 hexadecimal digits |
 //! | `outbox.jsonl` | finished partials and acknowledgements, see [`line`] |
 
 #[doc(hidden)]
 pub mod foreign;
 mod line;
+pub mod stop;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -67,6 +69,9 @@ pub(crate) struct Spool {
 /// A file is rewritten without its dead lines once there are this many, and more than live ones.
 const COMPACT_AFTER: usize = 4096;
 
+/// The file that a living worker has locked.
+const LOCK: &str = "lock";
+
 /// Where the usual spool directories lie.
 fn usual_base() -> PathBuf {
     std::env::var_os("XDG_STATE_HOME")
@@ -92,9 +97,14 @@ pub(crate) fn open(
     }
 }
 
+/// What the directory of a worker of this name is called.
+fn directory_name(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_")
+}
+
 /// The first directory of `name`, `name-2`, … below `base` that no other worker has.
 fn open_free(base: &Path, name: &str, new_id: WorkerId) -> Result<(Spool, u32), SpoolError> {
-    let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
+    let name = directory_name(name);
     let mut number = 1;
     loop {
         let directory = match number {
@@ -117,11 +127,12 @@ impl Spool {
             error,
         };
         fs::create_dir_all(directory).map_err(unusable)?;
-        let lock = File::create(directory.join("lock")).map_err(unusable)?;
+        let lock = File::create(directory.join(LOCK)).map_err(unusable)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => SpoolError::InUse(directory.to_owned()),
             TryLockError::Error(error) => unusable(error),
         })?;
+        stop::clear(directory).map_err(unusable)?;
         let worker = identity(directory, new_id).map_err(unusable)?;
         let mut spool = Self {
             directory: directory.to_owned(),

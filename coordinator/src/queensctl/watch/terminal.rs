@@ -8,8 +8,8 @@ use std::{
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Frame};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_stream::StreamExt as _;
+use worker::signals::Signals;
 
 /// What somebody at the terminal wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(in crate::queensctl) struct Screen {
     terminal: DefaultTerminal,
     events: Option<EventStream>,
     /// A service manager, or whoever closes the terminal.
-    terminated: Option<Signal>,
+    terminated: Option<Signals>,
 }
 
 impl Screen {
@@ -50,7 +50,7 @@ impl Screen {
         Some(Self {
             terminal,
             events: Some(EventStream::new()),
-            terminated: signal(SignalKind::terminate()).ok(),
+            terminated: Signals::new().ok(),
         })
     }
 
@@ -96,10 +96,10 @@ async fn next(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
     }
 }
 
-async fn received(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
+async fn received(signals: &mut Option<Signals>) {
+    match signals {
+        Some(signals) => {
+            signals.next().await;
         }
         None => future::pending().await,
     }

@@ -197,6 +197,7 @@ impl Puppet {
             seconds_wanted: self.wants,
             draining: false,
             failed_canaries: FailedCanaries::default(),
+            paused: String::new(),
         }
     }
 

@@ -151,3 +151,68 @@ fn threads_that_failed_their_canaries_are_shown() {
     scheduler.sync(&request, Millis(0));
     assert_eq!(scheduler.workers(Millis(0))[0].failed_threads, 2);
 }
+
+#[test]
+fn a_pause_counts_against_nobody() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.started = true;
+    let mut now = 0;
+    // As often as a laptop's cable comes and goes: more often than any task may fail.
+    for _ in 0..20 {
+        worker.sync(&mut scheduler, now);
+        assert!(!worker.held.is_empty(), "it gets work after every pause");
+        worker.sync(&mut scheduler, now + 1_000);
+        worker.held.clear();
+        let pause = SyncRequest {
+            draining: true,
+            paused: "on battery".to_owned(),
+            seconds_wanted: 0.0,
+            ..worker.request()
+        };
+        let reply = scheduler.sync(&pause, Millis(now + 2_000));
+        assert_eq!(reply.reason, "the worker pauses: on battery");
+        assert_eq!(
+            state(&mut scheduler, now + 2_000),
+            Some(WorkerState::Paused)
+        );
+        now += 10_000;
+    }
+    let shown = &scheduler.workers(Millis(now))[0];
+    assert_eq!((shown.leases, shown.paused.as_str()), (0, "on battery"));
+    let status = scheduler.status(RUN, Millis(now)).unwrap();
+    assert_eq!((status.tasks.leased, status.tasks.parked), (0, 0));
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn whom_an_operator_has_stop_is_told_until_it_starts_again() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    let name = worker.info.id;
+    assert!(!scheduler.drain(name), "nobody knows it");
+    worker.sync(&mut scheduler, 0);
+    assert!(scheduler.drain(name));
+    assert_eq!(state(&mut scheduler, 500), Some(WorkerState::Draining));
+    let granted = worker.held.len();
+    for call in 1..3 {
+        // One that does not know the word goes on with what it has, and gets no more.
+        worker.wants = 1e6;
+        let reply = worker.sync(&mut scheduler, call * 1_000);
+        assert!(reply.drain && reply.grants.is_empty(), "{reply:?}");
+        assert!(reply.reason.contains("operator"), "{}", reply.reason);
+        assert_eq!(worker.held.len(), granted);
+    }
+    worker.held.clear();
+    let last = SyncRequest {
+        draining: true,
+        ..worker.request()
+    };
+    scheduler.sync(&last, Millis(3_000));
+    assert_eq!(state(&mut scheduler, 3_000), Some(WorkerState::Left));
+    assert!(!scheduler.drain(name), "it has left");
+    worker.info.session = SessionId(77);
+    let reply = worker.sync(&mut scheduler, 4_000);
+    assert!(!reply.drain && !reply.grants.is_empty(), "{reply:?}");
+    scheduler.audit().unwrap();
+}

@@ -90,8 +90,9 @@ prop_compose! {
         draining in any::<bool>(),
         failed_canaries in (any::<u32>(), any::<u64>(), any::<u64>())
             .prop_map(|(threads, unproven_ms, passed)| FailedCanaries { threads, unproven_ms, passed }),
+        paused in any_reason(),
     ) -> SyncRequest {
-        SyncRequest { worker, held, partials, seconds_wanted, draining, failed_canaries }
+        SyncRequest { worker, held, partials, seconds_wanted, draining, failed_canaries, paused }
     }
 }
 
@@ -159,9 +160,18 @@ prop_compose! {
         ),
         next_sync_ms in 0..=limits::INTERVAL_MS,
         lease_ms in 0..=limits::INTERVAL_MS,
-        (reason, all_runs_over) in (any_reason(), any::<bool>()),
+        (reason, all_runs_over, drain) in (any_reason(), any::<bool>(), any::<bool>()),
     ) -> SyncReply {
-        SyncReply { acknowledgements, grants, revoked, next_sync_ms, lease_ms, reason, all_runs_over }
+        SyncReply {
+            acknowledgements,
+            grants,
+            revoked,
+            next_sync_ms,
+            lease_ms,
+            reason,
+            all_runs_over,
+            drain,
+        }
     }
 }
 
@@ -246,6 +256,7 @@ fn sample_request() -> SyncRequest {
             unproven_ms: u64::MAX,
             passed: u64::MAX,
         },
+        paused: "p".repeat(limits::REASON_BYTES),
     }
 }
 
@@ -287,6 +298,7 @@ fn full_messages_fit_the_limit() {
         lease_ms: limits::INTERVAL_MS,
         reason,
         all_runs_over: true,
+        drain: true,
     };
     let size = v1::SyncResponse::from(reply).encoded_len();
     assert!(size <= limits::MESSAGE_BYTES, "{size}");

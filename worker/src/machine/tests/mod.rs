@@ -1,6 +1,7 @@
 //! The machine as a whole: what it tells, asks for, keeps and gives back.
 
 mod leases;
+mod pauses;
 mod results;
 mod stops;
 
