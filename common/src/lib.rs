@@ -32,6 +32,7 @@ pub mod plan;
 pub mod rows;
 pub mod run;
 pub mod sample;
+pub mod sealed;
 mod setup;
 mod simd;
 pub mod symmetric;

@@ -11,20 +11,65 @@ use super::{
     worker::Purpose,
 };
 
+/// Books that disagree.
+#[derive(Debug, thiserror::Error)]
+pub enum Imbalance {
+    /// A number or a set is not what its members make it.
+    #[error("{what}: {kept} kept, {counted} counted")]
+    Kept {
+        /// Which.
+        what: &'static str,
+        /// As it is kept.
+        kept: String,
+        /// As it was counted anew.
+        counted: String,
+    },
+    /// A task is not where its stage wants it.
+    #[error("task {task} {how}")]
+    Task {
+        /// The task.
+        task: u32,
+        /// In which way.
+        how: &'static str,
+    },
+    /// A worker holds what it should not.
+    #[error("worker {worker} {how}")]
+    Worker {
+        /// Its number in this scheduler.
+        worker: u32,
+        /// In which way.
+        how: &'static str,
+    },
+}
+
+impl Imbalance {
+    fn of(task: TaskIx, how: &'static str) -> Self {
+        Self::Task { task, how }
+    }
+}
+
 impl Scheduler {
     /// Recounts everything that is kept in more than one place; an error names what disagrees.
     /// Takes time in proportion to the number of tasks.
-    pub fn audit(&self) -> Result<(), String> {
+    pub fn audit(&self) -> Result<(), Imbalance> {
         for (number, run) in self.runs.iter().enumerate() {
             audit_stages(run)?;
             self.audit_leases(number)?;
         }
         for (number, worker) in self.workers.iter() {
             if !worker.leases.is_empty() && worker.deadline.is_none() {
-                return Err(format!("worker {number} holds leases without a deadline"));
+                let how = "holds leases without a deadline";
+                return Err(Imbalance::Worker {
+                    worker: number,
+                    how,
+                });
             }
             if worker.leases.len() > self.config.leases_per_worker {
-                return Err(format!("worker {number} holds {}", worker.leases.len()));
+                let how = "holds too many leases";
+                return Err(Imbalance::Worker {
+                    worker: number,
+                    how,
+                });
             }
         }
         let live_threads: u64 = self
@@ -39,7 +84,7 @@ impl Scheduler {
         )
     }
 
-    fn audit_leases(&self, number: RunIx) -> Result<(), String> {
+    fn audit_leases(&self, number: RunIx) -> Result<(), Imbalance> {
         let run = &self.runs[number];
         let mut holders: BTreeMap<TaskIx, BTreeSet<_>> = BTreeMap::new();
         let mut alone = [BTreeSet::new(), BTreeSet::new()];
@@ -54,7 +99,7 @@ impl Scheduler {
                 };
                 equal("stage of a leased task", run.tasks.stage(task), stage)?;
                 if lease.epoch > run.tasks.epoch(task) || lease.epoch == 0 {
-                    return Err(format!("task {task} is leased under {}", lease.epoch));
+                    return Err(Imbalance::of(task, "is leased under no epoch of its own"));
                 }
                 holders.entry(task).or_default().insert(name);
                 cost += lease.cost_done;
@@ -71,7 +116,7 @@ impl Scheduler {
             let in_run: BTreeSet<_> = held_by.iter().copied().collect();
             equal("holders", &in_run, &holders[task])?;
             if held_by.len() > COPIES || in_run.len() != held_by.len() {
-                return Err(format!("task {task} is held by {held_by:?}"));
+                return Err(Imbalance::of(*task, "is held by too many, or twice by one"));
             }
         }
         for &task in &run.contested {
@@ -79,14 +124,14 @@ impl Scheduler {
         }
         for &task in run.seconds.running() {
             if !run.holders.contains_key(&task) {
-                return Err(format!("nobody rechecks task {task}"));
+                return Err(Imbalance::of(task, "is rechecked by nobody"));
             }
         }
         Ok(())
     }
 }
 
-fn audit_stages(run: &Run) -> Result<(), String> {
+fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     let tasks = || 0..TaskIx::try_from(run.tasks.len()).expect("at most MAX_TASKS");
     let stages = [
         Stage::Pending,
@@ -109,7 +154,7 @@ fn audit_stages(run: &Run) -> Result<(), String> {
     }
     let in_stage = |stage, set: &BTreeSet<TaskIx>| {
         let wrong = set.iter().find(|&&task| run.tasks.stage(task) != stage);
-        wrong.map_or(Ok(()), |task| Err(format!("task {task} is not {stage:?}")))
+        wrong.map_or(Ok(()), |&task| Err(Imbalance::of(task, other_than(stage))))
     };
     in_stage(Stage::Pending, &run.returned)?;
     in_stage(Stage::Parked, run.parking.tasks())?;
@@ -119,7 +164,7 @@ fn audit_stages(run: &Run) -> Result<(), String> {
         run.tasks.number(Stage::Parked),
     )?;
     if let Some(task) = run.shaken.difference(&run.returned).next() {
-        return Err(format!("task {task} was taken away and has not come back"));
+        return Err(Imbalance::of(*task, "was taken away and has not come back"));
     }
     in_stage(Stage::Quarantined, &run.quarantined)?;
     in_stage(Stage::Quarantined, &run.contested)?;
@@ -130,8 +175,9 @@ fn audit_stages(run: &Run) -> Result<(), String> {
         let by_first =
             |task: &&TaskIx| run.tasks.done(**task).map(|done| done.worker) == Some(first);
         if let Some(task) = seconds.keys().find(|task| !by_first(task)) {
-            return Err(format!(
-                "task {task} is to be counted again, not as worker {first}'s"
+            return Err(Imbalance::of(
+                *task,
+                "is to be counted again, not as its worker's",
             ));
         }
     }
@@ -146,18 +192,18 @@ fn audit_stages(run: &Run) -> Result<(), String> {
             Stage::Pending => {
                 let comes_up = run.returned.contains(&task) || upcoming.contains(&task);
                 if run.holders.contains_key(&task) || !comes_up {
-                    return Err(format!("pending task {task} is held, or lost"));
+                    return Err(Imbalance::of(task, "is pending, and held or lost"));
                 }
             }
             Stage::Leased => {
                 if !run.holders.contains_key(&task) {
-                    return Err(format!("nobody holds leased task {task}"));
+                    return Err(Imbalance::of(task, "is leased, and nobody holds it"));
                 }
             }
             Stage::Done | Stage::Parked => {}
             Stage::Quarantined => {
                 if !run.contested.contains(&task) && !run.holders.contains_key(&task) {
-                    return Err(format!("nobody decides task {task}"));
+                    return Err(Imbalance::of(task, "is contested, and nobody decides it"));
                 }
             }
         }
@@ -165,10 +211,28 @@ fn audit_stages(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, kept: T, counted: T) -> Result<(), String> {
+fn other_than(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Pending => "is not pending",
+        Stage::Leased => "is not leased",
+        Stage::Done => "is not done",
+        Stage::Parked => "is not parked",
+        Stage::Quarantined => "is not quarantined",
+    }
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(
+    what: &'static str,
+    kept: T,
+    counted: T,
+) -> Result<(), Imbalance> {
     if kept == counted {
         Ok(())
     } else {
-        Err(format!("{what}: {kept:?} kept, {counted:?} counted"))
+        Err(Imbalance::Kept {
+            what,
+            kept: format!("{kept:?}"),
+            counted: format!("{counted:?}"),
+        })
     }
 }

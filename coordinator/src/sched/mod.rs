@@ -53,6 +53,7 @@ use common::{
     sync::{SyncReply, SyncRequest},
 };
 
+pub use audit::Imbalance;
 pub use config::{Config, Millis};
 pub use control::{Command, ControlError};
 pub use map::{MapCell, TaskMap, TaskView};

@@ -131,11 +131,11 @@ impl StoreError {
     }
 
     /// A damaged file that only a copy can mend.
-    pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl Into<String>) -> Self {
+    pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl ToString) -> Self {
         Self::Damaged {
             path: path.to_owned(),
             line,
-            what: what.into(),
+            what: what.to_string(),
             remedy: "restore it from a copy".to_owned(),
         }
     }

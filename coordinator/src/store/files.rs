@@ -28,7 +28,10 @@ use std::{
 
 use common::run::RunId;
 
-use super::{StoreError, manifest};
+use super::{
+    StoreError, manifest,
+    text::{BadText, format_of},
+};
 use crate::descriptors;
 
 const MARKER: &str = "format.json";
@@ -163,8 +166,8 @@ impl Layout {
         }
     }
 
-    fn marker_error(&self, text: &str, what: String) -> StoreError {
-        match manifest::format_of(text) {
+    fn marker_error(&self, text: &str, what: BadText) -> StoreError {
+        match format_of(text) {
             Some(found) if found != manifest::FORMAT => StoreError::FormatVersion {
                 dir: self.dir.clone(),
                 found,

@@ -2,11 +2,9 @@
 //! and panics where a reader is not as it should be: what was read must be written and read again as
 //! the same.
 
-use common::run::RunId;
+use common::{run::RunId, sealed};
 
-use super::{line::Line, manifest, rows, segments, trust};
-
-const CRC_KEY: &[u8] = br#","crc":""#;
+use super::{line::Line, manifest, rows, segments, text, trust};
 
 /// One journal line: as it is, and with the check sum that these bytes would have.
 pub fn journal_line(bytes: &[u8]) {
@@ -16,21 +14,16 @@ pub fn journal_line(bytes: &[u8]) {
         }
     };
     again(bytes);
-    let stated = bytes
-        .windows(CRC_KEY.len())
-        .rposition(|part| part == CRC_KEY);
-    let body = stated.map_or(bytes.strip_suffix(b"}").unwrap_or(bytes), |at| &bytes[..at]);
-    let tail = format!(r#","crc":"{:08x}"}}"#, crc32fast::hash(body));
-    again(&[body, tail.as_bytes()].concat());
+    again(&sealed::resealed(bytes));
 }
 
 /// The small files: a run's manifest, state, symmetric solutions, second counts and seals, the
 /// coordinator's term, the directory's marker. As they are, and with their check hash.
 pub fn small_file(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else {
+    let Ok(given) = std::str::from_utf8(bytes) else {
         return;
     };
-    for text in [text.to_owned(), manifest::resealed(text)] {
+    for text in [given.to_owned(), text::resealed(given)] {
         let run = RunId(1);
         if let Ok(read) = manifest::decode(&text) {
             assert_eq!(manifest::decode(&manifest::encode(&read)), Ok(read));
@@ -68,10 +61,10 @@ pub fn sled_value(bytes: &[u8]) {
 
 /// One line of what is thought of workers: as it is, and with its check hash.
 pub fn trust_line(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else {
+    let Ok(given) = std::str::from_utf8(bytes) else {
         return;
     };
-    for text in [text.to_owned(), manifest::resealed(text)] {
+    for text in [given.to_owned(), text::resealed(given)] {
         if let Ok((seq, prev, record)) = trust::decode(&text) {
             let again = trust::decode(&trust::encode(seq, &record, prev));
             assert_eq!(again, Ok((seq, prev, record)));

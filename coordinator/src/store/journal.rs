@@ -15,7 +15,7 @@ use common::{
 use super::{
     JournalEntry, RunManifest, StoreError,
     files::{self, RunFiles},
-    line::{BadLine, Line, Link, MAX_LINE_BYTES, Stamp},
+    line::{BadLine, Line, Link, MAX_LINE_BYTES, Malformed, Stamp},
     segments::{self, SEGMENT_BYTES, Segments},
 };
 use crate::descriptors;
@@ -395,8 +395,7 @@ impl<R: BufRead> Reader<R> {
             self.input.consume(used);
             self.offset += used as u64;
             if end.is_some() {
-                let why = format!("it has more than {MAX_LINE_BYTES} bytes");
-                return Ok(Next::Bad(BadLine::Malformed(why)));
+                return Ok(Next::Bad(Malformed::TooLong.into()));
             }
         }
     }

@@ -2,17 +2,21 @@
 //!
 //! A line is one JSON object with the fields of [`Fields`] in that order, without spaces:
 //! `prev` is the first 16 bytes of SHA-256 of the line before (of the manifest, for the first
-//! line), `crc` the CRC-32 (IEEE) of all bytes of the line before `,"crc":`. The format is frozen by
-//! a test; changing it raises [`super::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`,
+//! line); `crc` seals it (`common::sealed`). The format is frozen by a test; changing it raises [`super::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`,
 //! `principal` and `elapsed_ms`; a journal may begin with such.
 
-use std::{borrow::Borrow, io::Write as _, ops::Range};
+use std::{borrow::Borrow, ops::Range};
 
-use common::{count::Orientation, plan::PlanHash, run::Epoch};
+use common::{
+    count::Orientation,
+    plan::PlanHash,
+    run::Epoch,
+    sealed::{self, BrokenSeal},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{JournalEntry, Record, RunManifest, manifest};
+use super::{JournalEntry, Record, RunManifest, manifest, text::BadField};
 use crate::ledger::Principal;
 
 /// The most bytes a line has, without its end.
@@ -27,15 +31,33 @@ pub(crate) struct Link([u8; 16]);
 pub(crate) enum BadLine {
     /// Nothing that a journal line could be.
     #[error("it is not a journal line: {0}")]
-    Malformed(String),
+    Malformed(#[from] Malformed),
     /// The bytes are not those that were written.
-    #[error("its check sum is {computed:08x}, the line says {stated}: bytes have changed")]
-    CheckSum {
-        /// Of the bytes there are.
-        computed: u32,
-        /// What the line says.
-        stated: String,
-    },
+    #[error(transparent)]
+    Changed(BrokenSeal),
+}
+
+/// Why something is no journal line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Malformed {
+    /// Longer than any.
+    #[error("it has more than {MAX_LINE_BYTES} bytes")]
+    TooLong,
+    /// No text.
+    #[error("it is not UTF-8")]
+    NoText,
+    /// Without a check sum.
+    #[error(transparent)]
+    Unsealed(BrokenSeal),
+    /// Not the fields of a line.
+    #[error("{0}")]
+    Json(String),
+    /// A field says nothing that it could.
+    #[error(transparent)]
+    Field(#[from] BadField),
+    /// Of neither format.
+    #[error("of units, fence, principal and elapsed_ms some are missing")]
+    HalfStamped,
 }
 
 /// The fields of a line, in their order.
@@ -65,9 +87,6 @@ struct Fields<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     elapsed_ms: Option<u64>,
     prev: &'a str,
-    /// Written after the rest, of which it is the check sum.
-    #[serde(rename = "crc", skip_serializing)]
-    _crc: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -97,10 +116,6 @@ pub(crate) struct Stamp {
     /// The term of the coordinator that wrote the line.
     pub(crate) fence: u64,
 }
-
-const CRC_KEY: &str = r#","crc":""#;
-/// Length of the key, eight digits and `"}`.
-const CRC_TAIL: usize = CRC_KEY.len() + 8 + 2;
 
 impl<E: Borrow<JournalEntry>> Line<E> {
     /// The text of the line, without a line end.
@@ -138,50 +153,30 @@ impl<E: Borrow<JournalEntry>> Line<E> {
             accepted_unix_ms: record.accepted_unix_ms,
             elapsed_ms: stamp.map(|_| record.elapsed_ms),
             prev: &self.prev.to_string(),
-            _crc: "",
         };
         serde_json::to_writer(&mut *text, &fields).expect("strings and numbers become JSON");
-        text.pop();
-        let crc = crc32fast::hash(&text[start..]);
-        text.extend_from_slice(CRC_KEY.as_bytes());
-        write!(text, "{crc:08x}\"}}").expect("memory can be written");
+        sealed::seal(text, start);
     }
 }
 
 impl Line {
     /// Reads a line without its end, and checks its check sum, not its place in the chain.
     pub(crate) fn decode(text: &[u8]) -> Result<Self, BadLine> {
-        let malformed = |why: &str| BadLine::Malformed(why.to_owned());
-        let text = std::str::from_utf8(text).map_err(|_| malformed("it is not UTF-8"))?;
-        let split = text.len().checked_sub(CRC_TAIL);
-        let (body, tail) = split
-            .and_then(|at| text.split_at_checked(at))
-            .ok_or_else(|| malformed("it is too short"))?;
-        let stated = tail
-            .strip_prefix(CRC_KEY)
-            .and_then(|tail| tail.strip_suffix("\"}"))
-            .ok_or_else(|| malformed("it does not end in a check sum"))?;
-        let computed = crc32fast::hash(body.as_bytes());
-        if digits::<8>(stated) != Some(u128::from(computed)) {
-            return Err(BadLine::CheckSum {
-                computed,
-                stated: stated.to_owned(),
-            });
+        if std::str::from_utf8(text).is_err() {
+            return Err(Malformed::NoText.into());
         }
+        let text = sealed::open(text).map_err(|broken| match broken {
+            BrokenSeal::Short | BrokenSeal::Missing => Malformed::Unsealed(broken).into(),
+            BrokenSeal::Changed { .. } => BadLine::Changed(broken),
+        })?;
         let fields: Fields =
-            serde_json::from_str(text).map_err(|error| malformed(&error.to_string()))?;
-        fields.line().map_err(BadLine::Malformed)
+            serde_json::from_slice(&text).map_err(|error| Malformed::Json(error.to_string()))?;
+        Ok(fields.line()?)
     }
 }
 
 impl Fields<'_> {
-    fn line(&self) -> Result<Line, String> {
-        fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
-            field: &str,
-            text: &str,
-        ) -> Result<T, String> {
-            text.parse().map_err(|error| format!("{field}: {error}"))
-        }
+    fn line(&self) -> Result<Line, Malformed> {
         let (stamp, principal, elapsed_ms) = match (
             self.units,
             self.fence,
@@ -193,19 +188,17 @@ impl Fields<'_> {
                 (Some(Stamp { units, fence }), principal, elapsed_ms)
             }
             (None, None, None, None) => (None, self.worker, 0),
-            _ => {
-                return Err("of units, fence, principal and elapsed_ms some are missing".to_owned());
-            }
+            _ => return Err(Malformed::HalfStamped),
         };
         let record = Record {
-            run: parse("run", self.run)?,
+            run: BadField::parse("run", self.run)?,
             task: common::plan::TaskId(self.task),
             epoch: Epoch(self.epoch),
-            count: parse("count", self.count)?,
-            worker: parse("worker", self.worker)?,
+            count: BadField::parse("count", self.count)?,
+            worker: BadField::parse("worker", self.worker)?,
             principal: Principal::kept(principal),
             version: self.version.clone().into_owned(),
-            kernel: parse("kernel", self.kernel)?,
+            kernel: BadField::parse("kernel", self.kernel)?,
             orientation: orientation(self.orientation)?,
             duration_us: self.duration_us,
             accepted_unix_ms: self.accepted_unix_ms,
@@ -213,14 +206,14 @@ impl Fields<'_> {
         };
         Ok(Line {
             sequence: self.seq,
-            plan: parse("plan", self.plan)?,
+            plan: BadField::parse("plan", self.plan)?,
             stamp,
             entry: match self.kind {
                 Kind::Accepted => JournalEntry::Accepted(record),
                 Kind::Confirmed => JournalEntry::Confirmed(record),
                 Kind::Quarantined => JournalEntry::Quarantined(record),
             },
-            prev: parse("prev", self.prev)?,
+            prev: BadField::parse("prev", self.prev)?,
         })
     }
 }
@@ -244,13 +237,18 @@ impl std::fmt::Display for Link {
     }
 }
 
-impl std::str::FromStr for Link {
-    type Err = String;
+/// A text that is no link.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is not 32 hexadecimal digits")]
+pub(crate) struct BadLink(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for Link {
+    type Err = BadLink;
+
+    fn from_str(text: &str) -> Result<Self, BadLink> {
         digits::<32>(text)
             .map(|value| Self(value.to_be_bytes()))
-            .ok_or_else(|| format!("'{text}' is not 32 hexadecimal digits"))
+            .ok_or_else(|| BadLink(text.to_owned()))
     }
 }
 
@@ -267,11 +265,16 @@ const fn orientation_name(orientation: Orientation) -> &'static str {
     }
 }
 
-fn orientation(text: &str) -> Result<Orientation, String> {
+fn orientation(text: &str) -> Result<Orientation, BadField> {
     [Orientation::Upright, Orientation::Turned]
         .into_iter()
         .find(|orientation| orientation_name(*orientation) == text)
-        .ok_or_else(|| format!("orientation: '{text}' is neither upright nor turned"))
+        .ok_or_else(|| {
+            BadField::new(
+                "orientation",
+                format!("'{text}' is neither upright nor turned"),
+            )
+        })
 }
 
 #[cfg(test)]
@@ -344,12 +347,9 @@ mod tests {
         assert_eq!(line.encode(), expected);
         // Half of what is new is neither format.
         let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
-        let body = &body[..body.len() - CRC_TAIL];
-        let half = format!(
-            "{body}{CRC_KEY}{:08x}\"}}",
-            crc32fast::hash(body.as_bytes())
-        );
-        let error = Line::decode(half.as_bytes()).unwrap_err().to_string();
+        let error = Line::decode(&sealed::resealed(body.as_bytes()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("missing"), "{error}");
     }
 
@@ -376,10 +376,11 @@ mod tests {
     #[test]
     fn what_is_no_line_is_refused() {
         let text = line("0.1.0").encode();
-        let body = &text[..text.len() - CRC_TAIL];
+        let body = String::from_utf8(sealed::open(text.as_bytes()).unwrap()).unwrap();
+        let body = body.strip_suffix('}').unwrap();
         let resealed = |body: String| {
-            let crc = crc32fast::hash(body.as_bytes());
-            format!("{body}{CRC_KEY}{crc:08x}\"}}")
+            let text = sealed::resealed(format!("{body}}}").as_bytes());
+            String::from_utf8(text).unwrap()
         };
         assert!(Line::decode(resealed(body.to_owned()).as_bytes()).is_ok());
         let bad = [
@@ -397,6 +398,6 @@ mod tests {
             assert!(matches!(error, BadLine::Malformed(_)), "{bad}: {error}");
         }
         let error = Line::decode(text.replace("1000000", "1000001").as_bytes()).unwrap_err();
-        assert!(matches!(error, BadLine::CheckSum { .. }), "{error}");
+        assert!(matches!(error, BadLine::Changed(_)), "{error}");
     }
 }

@@ -1,9 +1,5 @@
-//! The text of the small files: a run's manifest, a run's state, the data directory's marker. Pure.
-//!
-//! Each is one JSON object with its struct's fields in their order, without spaces, then `check`:
-//! the SHA-256 of all bytes before `,"check":`. Frozen by a test; a change raises [`FORMAT`].
-
-use std::ops::RangeInclusive;
+//! The small files: a run's manifest, a run's state, the data directory's marker. Pure. Their bytes
+//! are frozen by a test; a change raises [`FORMAT`].
 
 use common::{
     board::Board,
@@ -11,18 +7,18 @@ use common::{
     run::{RunId, SubmitKey},
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::{Recheck, RunManifest, RunState, SymmetricCounts, line::Link};
+use super::{
+    Recheck, RunManifest, RunState, SymmetricCounts,
+    line::Link,
+    text::{BadField, BadText, FILE_FORMAT, seal, unseal, unseal_of},
+};
 
 /// The version of the data directory: of everything in it together.
 pub(crate) const FORMAT: u32 = 2;
 
 /// Directories of this version are read too: their journal lines say less.
 pub(crate) const OLDEST_FORMAT: u32 = 1;
-
-/// The version of every small file but the marker, which states [`FORMAT`].
-const FILE_FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,31 +55,24 @@ pub(crate) fn encode(manifest: &RunManifest) -> String {
 }
 
 /// Reads a manifest without its line end; says what is wrong with it otherwise.
-pub(crate) fn decode(text: &str) -> Result<RunManifest, String> {
+pub(crate) fn decode(text: &str) -> Result<RunManifest, BadText> {
     let fields: Fields = unseal(text)?;
     let spec = PlanSpec {
-        board: Board::new(fields.n).map_err(|error| error.to_string())?,
-        layout: fields.layout.parse().map_err(|error| format!("{error}"))?,
+        board: Board::new(fields.n).map_err(|error| BadField::new("n", error))?,
+        layout: BadField::parse("layout", &fields.layout)?,
         task_cost: fields.task_cost,
     };
     Ok(RunManifest {
-        run: fields
-            .run
-            .parse()
-            .map_err(|error| format!("run: {error}"))?,
+        run: BadField::parse("run", &fields.run)?,
         spec,
-        plan: fields
-            .plan
-            .parse()
-            .map_err(|error| format!("plan: {error}"))?,
+        plan: BadField::parse("plan", &fields.plan)?,
         plan_version: fields.plan_version,
         priority: fields.priority,
         created_unix_ms: fields.created_unix_ms,
-        key: fields
-            .key
-            .map(|key| key.parse())
-            .transpose()
-            .map_err(|error| format!("key: {error}"))?,
+        key: match fields.key {
+            Some(key) => Some(BadField::parse("key", &key)?),
+            None => None,
+        },
     })
 }
 
@@ -127,19 +116,25 @@ pub(crate) fn encode_state(run: RunId, saved: &SavedState) -> String {
     })
 }
 
-/// Reads a state file of `run` without its line end.
-pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, String> {
-    let fields: StateFields = unseal(text)?;
-    if fields.run != run.to_string() {
-        return Err(format!("it is of run {}, not {run}", fields.run));
+fn check_run(run: RunId, found: String) -> Result<(), BadText> {
+    match found == run.to_string() {
+        true => Ok(()),
+        false => Err(BadText::OtherRun { found, run }),
     }
+}
+
+/// Reads a state file of `run` without its line end.
+pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, BadText> {
+    let fields: StateFields = unseal(text)?;
+    check_run(run, fields.run)?;
     let state = STATES
         .into_iter()
         .find(|state| state.name() == fields.state);
     Ok(SavedState {
-        state: state.ok_or_else(|| format!("there is no state '{}'", fields.state))?,
+        state: state
+            .ok_or_else(|| BadField::new("state", format!("there is no '{}'", fields.state)))?,
         lines: fields.lines,
-        head: fields.head.parse()?,
+        head: BadField::parse("head", &fields.head)?,
     })
 }
 
@@ -163,15 +158,12 @@ pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
 }
 
 /// Reads the symmetric solutions of `run`.
-pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, String> {
+pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, BadText> {
     let fields: SymmetricFields = unseal(text)?;
-    if fields.run != run.to_string() {
-        return Err(format!("it is of run {}, not {run}", fields.run));
-    }
-    let number = |text: &str| text.parse().map_err(|error| format!("'{text}': {error}"));
+    check_run(run, fields.run)?;
     Ok(SymmetricCounts {
-        half_turn: number(&fields.half_turn)?,
-        quarter_turn: number(&fields.quarter_turn)?,
+        half_turn: BadField::parse("half_turn", &fields.half_turn)?,
+        quarter_turn: BadField::parse("quarter_turn", &fields.quarter_turn)?,
     })
 }
 
@@ -198,11 +190,9 @@ pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
 }
 
 /// Reads how much of `run` is counted twice.
-pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, String> {
+pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, BadText> {
     let fields: RecheckFields = unseal(text)?;
-    if fields.run != run.to_string() {
-        return Err(format!("it is of run {}, not {run}", fields.run));
-    }
+    check_run(run, fields.run)?;
     match fields.recheck.as_str() {
         "auto" => Ok(Recheck::Auto),
         "all" => Ok(Recheck::All),
@@ -211,7 +201,10 @@ pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, String> 
             .ok()
             .filter(|millionths| *millionths <= 1_000_000)
             .map(Recheck::Millionths)
-            .ok_or_else(|| format!("'{millionths}' is no part of the tasks")),
+            .ok_or_else(|| {
+                let why = format!("'{millionths}' is no part of the tasks");
+                BadField::new("recheck", why).into()
+            }),
     }
 }
 
@@ -231,7 +224,7 @@ pub(crate) fn encode_term(term: u64) -> String {
 }
 
 /// Reads the coordinator's term.
-pub(crate) fn decode_term(text: &str) -> Result<u64, String> {
+pub(crate) fn decode_term(text: &str) -> Result<u64, BadText> {
     unseal(text).map(|fields: TermFields| fields.term)
 }
 
@@ -253,77 +246,18 @@ pub(crate) fn marker() -> String {
 }
 
 /// The format that a marker states; what is wrong with it otherwise.
-pub(crate) fn check_marker(text: &str) -> Result<u32, String> {
+pub(crate) fn check_marker(text: &str) -> Result<u32, BadText> {
     let fields: MarkerFields = unseal_of(text, OLDEST_FORMAT..=FORMAT)?;
     if fields.program == PROGRAM {
         Ok(fields.format)
     } else {
-        Err(format!("it is of program '{}'", fields.program))
+        Err(BadText::OtherProgram(fields.program))
     }
-}
-
-/// The format that a text of another version states: all versions have this field in common.
-pub(crate) fn format_of(text: &str) -> Option<u32> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    value.get("format")?.as_u64()?.try_into().ok()
-}
-
-const CHECK_KEY: &str = r#","check":""#;
-
-/// JSON of `fields` with a check hash as its last field.
-pub(super) fn seal(fields: &impl Serialize) -> String {
-    let mut text = serde_json::to_string(fields).expect("strings and numbers become JSON");
-    text.pop();
-    let check = digest(&text);
-    text + CHECK_KEY + &check + "\"}"
-}
-
-/// The fields of a text that [`seal`] made, if no byte has changed.
-pub(super) fn unseal<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    unseal_of(text, FILE_FORMAT..=FILE_FORMAT)
-}
-
-fn unseal_of<T: serde::de::DeserializeOwned>(
-    text: &str,
-    formats: RangeInclusive<u32>,
-) -> Result<T, String> {
-    if let Some(format) = format_of(text).filter(|format| !formats.contains(format)) {
-        return Err(format!(
-            "it has format {format}, this program knows {}",
-            formats.end()
-        ));
-    }
-    let (body, check) = text
-        .rsplit_once(CHECK_KEY)
-        .and_then(|(body, tail)| Some((body, tail.strip_suffix("\"}")?)))
-        .ok_or("it does not end in a check hash")?;
-    let computed = digest(body);
-    if computed != check {
-        return Err(format!(
-            "its check hash is {computed}, it says {check}: bytes have changed"
-        ));
-    }
-    serde_json::from_str(&format!("{body}}}")).map_err(|error| error.to_string())
-}
-
-/// A text whose check hash is right for what it says otherwise.
-pub(super) fn resealed(text: &str) -> String {
-    let body = text
-        .rsplit_once(CHECK_KEY)
-        .map_or(text.strip_suffix('}').unwrap_or(text), |(body, _)| body);
-    format!("{body}{CHECK_KEY}{}\"}}", digest(body))
-}
-
-fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::text::format_of, *};
 
     fn manifest() -> RunManifest {
         RunManifest {
@@ -431,7 +365,16 @@ mod tests {
     fn another_format_is_named() {
         let error = decode(&encode(&manifest()).replace(r#""format":1"#, r#""format":12"#));
         let error = error.unwrap_err();
-        assert!(error.contains("format 12"), "{error}");
+        assert!(
+            matches!(
+                error,
+                BadText::Format {
+                    found: 12,
+                    known: 1
+                }
+            ),
+            "{error}"
+        );
         assert_eq!(format_of("{\"format\":7,\"new\":[]}"), Some(7));
         assert_eq!(format_of("no JSON"), None);
     }

@@ -28,6 +28,7 @@ mod rows;
 mod segments;
 mod stage;
 mod sync_times;
+mod text;
 mod trust;
 mod verify;
 #[cfg(test)]

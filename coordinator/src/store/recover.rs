@@ -5,11 +5,12 @@ use std::{
     collections::HashMap,
     fs,
     io::ErrorKind,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use common::{
-    plan::{Plan, TaskId},
+    plan::{Plan, PlanHash, TaskId},
     run::RunId,
 };
 
@@ -17,7 +18,7 @@ use super::{
     Refusal, RunManifest, StoreError,
     files::{self, Layout, RunFiles},
     journal::{End, Next, Source},
-    line::{Line, Link},
+    line::{BadLine, Line, Link},
     manifest::{self, SavedState},
     rows::{self, BadRows, Rows},
     segments::{self, Seal},
@@ -109,65 +110,136 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, StoreError> {
     }
 }
 
+/// What is wrong with a line where it stands, or with a journal as a whole.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Disorder {
+    /// A line in itself.
+    #[error(transparent)]
+    Line(BadLine),
+    /// Lines before it are gone, or come twice.
+    #[error("its sequence number is {found}, not {expected}")]
+    Sequence {
+        /// What it says.
+        found: u64,
+        /// Its place.
+        expected: u64,
+    },
+    /// It belongs elsewhere.
+    #[error("it is of run {0}")]
+    OtherRun(RunId),
+    /// It belongs elsewhere.
+    #[error("it is of plan {found}, the run's is {ours}")]
+    OtherPlan {
+        /// What it says.
+        found: PlanHash,
+        /// The run's.
+        ours: PlanHash,
+    },
+    /// A coordinator wrote on that another had followed.
+    #[error("it is of term {found}, the line before of term {before}: two coordinators wrote it")]
+    Term {
+        /// What it says.
+        found: u64,
+        /// Of the line before.
+        before: u64,
+    },
+    /// A program of before wrote on.
+    #[error("it has format 1 and follows a line of a later one")]
+    OldFormat,
+    /// It does not follow the line before it.
+    #[error(
+        "it names {named} as the hash before it, which is {head}: it or what precedes it was altered"
+    )]
+    Chain {
+        /// What it says.
+        named: Link,
+        /// Of the line before it.
+        head: Link,
+    },
+    /// The line before a segment's end is not the one that the seal names.
+    #[error("it is not the line with which segment {0} was sealed")]
+    Seal(u64),
+    /// Lines are gone from the journal's end.
+    #[error("it has {lines} whole lines, but had {sealed} when segment {segment} was sealed")]
+    Short {
+        /// That there are.
+        lines: u64,
+        /// That there were.
+        sealed: u64,
+        /// The segment that was sealed then.
+        segment: u64,
+    },
+    /// It says something else of its task than the plan.
+    #[error("it says that task {task} has the units {found:?}, its plan says {ours:?}")]
+    Units {
+        /// The task.
+        task: TaskId,
+        /// What it says.
+        found: Range<u64>,
+        /// The plan's.
+        ours: Range<u64>,
+    },
+    /// It breaks the journal's grammar.
+    #[error(transparent)]
+    Refused(Refusal),
+}
+
 impl<S: Source> FoundRun<S> {
     /// What is wrong with `line` as the one after `end`; the journal's grammar is not its matter.
-    pub(crate) fn check_place(&self, line: &Line, end: &End) -> Result<(), String> {
+    pub(crate) fn check_place(&self, line: &Line, end: &End) -> Result<(), Disorder> {
         let record = line.entry.record();
         if line.sequence != end.lines + 1 {
-            return Err(format!(
-                "its sequence number is {}, not {}",
-                line.sequence,
-                end.lines + 1
-            ));
+            return Err(Disorder::Sequence {
+                found: line.sequence,
+                expected: end.lines + 1,
+            });
         }
         if record.run != self.manifest.run {
-            return Err(format!("it is of run {}", record.run));
+            return Err(Disorder::OtherRun(record.run));
         }
         if line.plan != self.manifest.plan {
-            return Err(format!(
-                "it is of plan {}, the run's is {}",
-                line.plan, self.manifest.plan
-            ));
+            return Err(Disorder::OtherPlan {
+                found: line.plan,
+                ours: self.manifest.plan,
+            });
         }
         if let Some(stamp) = &line.stamp
             && stamp.fence < end.fence
         {
-            return Err(format!(
-                "it is of term {}, the line before of term {}: two coordinators wrote it",
-                stamp.fence, end.fence
-            ));
+            return Err(Disorder::Term {
+                found: stamp.fence,
+                before: end.fence,
+            });
         }
         if line.stamp.is_none() && end.fence > 0 {
-            return Err("it has format 1 and follows a line of a later one".to_owned());
+            return Err(Disorder::OldFormat);
         }
         if line.prev != end.head {
-            return Err(format!(
-                "it names {} as the hash before it, which is {}: it or what precedes it was altered",
-                line.prev, end.head
-            ));
+            return Err(Disorder::Chain {
+                named: line.prev,
+                head: end.head,
+            });
         }
         Ok(())
     }
 
     /// What is wrong with a line that ends at `end` where a segment was sealed.
-    pub(crate) fn check_seals(&self, end: &End) -> Result<(), String> {
+    pub(crate) fn check_seals(&self, end: &End) -> Result<(), Disorder> {
         let here = |seal: &&Seal| seal.lines == end.lines;
         match self.seals.iter().find(here) {
-            Some(seal) if seal.head != end.head => Err(format!(
-                "it is not the line with which segment {} was sealed",
-                seal.segment
-            )),
+            Some(seal) if seal.head != end.head => Err(Disorder::Seal(seal.segment)),
             _ => Ok(()),
         }
     }
 
     /// What is wrong with a journal that ends at `end`, though segments of it were sealed later.
-    pub(crate) fn check_all_seals(&self, end: &End) -> Result<(), String> {
+    pub(crate) fn check_all_seals(&self, end: &End) -> Result<(), Disorder> {
         match self.seals.iter().find(|seal| seal.lines > end.lines) {
-            Some(seal) => Err(format!(
-                "it has {} whole lines, but had {} when segment {} was sealed",
-                end.lines, seal.lines, seal.segment
-            )),
+            Some(seal) => Err(Disorder::Short {
+                lines: end.lines,
+                sealed: seal.lines,
+                segment: seal.segment,
+            }),
             None => Ok(()),
         }
     }
@@ -242,13 +314,12 @@ impl<S: Source> FoundRun<S> {
                 Next::Bad(error) => {
                     let error = bad.get_or_insert(error);
                     if reader.hides_a_line() {
-                        let what = error.to_string();
-                        return Err(damaged_line(&path, end.lines + 1, what).into());
+                        return Err(damaged_line(&path, end.lines + 1, error).into());
                     }
                 }
                 Next::Line(line, text) => {
                     let place = match &bad {
-                        Some(bad) => Err(bad.to_string()),
+                        Some(bad) => Err(Disorder::Line(bad.clone())),
                         None => self.check_place(&line, &end),
                     };
                     place.map_err(|what| damaged_line(&path, end.lines + 1, what))?;
@@ -271,11 +342,11 @@ impl<S: Source> FoundRun<S> {
     }
 }
 
-fn damaged_line(path: &Path, line: u64, what: String) -> StoreError {
+fn damaged_line(path: &Path, line: u64, what: impl ToString) -> StoreError {
     StoreError::Damaged {
         path: path.to_owned(),
         line: Some(line),
-        what,
+        what: what.to_string(),
         remedy:
             "restore the file from a copy, or cut it before this line: the tasks from there on \
                  are counted again"
@@ -462,7 +533,7 @@ impl Survey {
         let mut fold = Fold::new(&found.manifest, plan);
         let end = found.check(|line, after| {
             fold.take(plan, &line.entry, line.sequence)
-                .map_err(|refusal| refusal.to_string())
+                .map_err(Disorder::Refused)
                 .and_then(|()| check_units(plan, line))
                 .map_err(|what| damaged_line(&path, line.sequence, what))?;
             if line.sequence == seen {
@@ -479,7 +550,7 @@ impl Survey {
 }
 
 /// Whether a line that names a task of the plan names that task's units, if it names any.
-pub(crate) fn check_units(plan: &Plan, line: &Line) -> Result<(), String> {
+pub(crate) fn check_units(plan: &Plan, line: &Line) -> Result<(), Disorder> {
     let Some(stamp) = &line.stamp else {
         return Ok(());
     };
@@ -488,10 +559,11 @@ pub(crate) fn check_units(plan: &Plan, line: &Line) -> Result<(), String> {
     if stamp.units == units {
         return Ok(());
     }
-    Err(format!(
-        "it says that task {task} has the units {:?}, its plan says {units:?}",
-        stamp.units
-    ))
+    Err(Disorder::Units {
+        task,
+        found: stamp.units.clone(),
+        ours: units,
+    })
 }
 
 /// Brings lines that the rows have not seen into them.

@@ -14,7 +14,12 @@ use std::{
 use common::run::RunId;
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, files, journal::End, line::Link, manifest};
+use super::{
+    StoreError, files,
+    journal::End,
+    line::Link,
+    text::{self, BadField, BadText},
+};
 use crate::descriptors;
 
 /// About 40,000 lines.
@@ -102,7 +107,7 @@ pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> 
 }
 
 fn encode(run: RunId, segment: u64, end: &End) -> String {
-    manifest::seal(&SealFields {
+    text::seal(&SealFields {
         format: FORMAT,
         run: run.to_string(),
         segment,
@@ -112,18 +117,18 @@ fn encode(run: RunId, segment: u64, end: &End) -> String {
     })
 }
 
-pub(super) fn decode(run: RunId, segment: u64, text: &str) -> Result<Seal, String> {
-    let fields: SealFields = manifest::unseal(text.trim_end())?;
+pub(super) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, BadText> {
+    let fields: SealFields = text::unseal(given.trim_end())?;
     if fields.run != run.to_string() || fields.segment != segment {
-        return Err(format!(
-            "it is of segment {} of run {}",
-            fields.segment, fields.run
-        ));
+        return Err(BadText::OtherSegment {
+            segment: fields.segment,
+            run: fields.run,
+        });
     }
     Ok(Seal {
         segment,
         lines: fields.lines,
-        head: fields.head.parse()?,
+        head: BadField::parse("head", &fields.head)?,
     })
 }
 

@@ -11,7 +11,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, Trust, TrustRecord, files, line::Link, manifest};
+use super::{
+    StoreError, Trust, TrustRecord, files,
+    line::Link,
+    text::{self, BadField, BadText},
+};
 use crate::{descriptors, ledger::Principal};
 
 /// The fields of a line, in their order, without the check hash at its end.
@@ -55,8 +59,9 @@ fn sealed(path: &Path) -> Result<Option<(u64, Link)>, StoreError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(files::failed("read", &path)(error)),
     };
-    let read = manifest::unseal(String::from_utf8_lossy(&text).trim_end());
-    let read = read.and_then(|fields: SealFields| Ok((fields.lines, fields.head.parse()?)));
+    let read = text::unseal(String::from_utf8_lossy(&text).trim_end());
+    let read = read
+        .and_then(|fields: SealFields| Ok((fields.lines, BadField::parse("head", &fields.head)?)));
     match read {
         Ok(seal) => Ok(Some(seal)),
         Err(what) => {
@@ -172,10 +177,34 @@ impl TrustLog {
             head: self.chain.head.to_string(),
         };
         let seal = self.path.with_extension("seal");
-        if let Err(error) = files::write_durably(&seal, &manifest::seal(&fields)) {
+        if let Err(error) = files::write_durably(&seal, &text::seal(&fields)) {
             tracing::warn!("{error}");
         }
     }
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadTrust {
+    /// In itself.
+    #[error(transparent)]
+    Text(#[from] BadText),
+    /// Lines before it are gone, or come twice.
+    #[error("its sequence number is {found}, not {expected}")]
+    Sequence {
+        /// What it says.
+        found: u64,
+        /// Its place.
+        expected: u64,
+    },
+    /// It does not follow the line before it.
+    #[error("it names {named} as the hash before it, which is {head}")]
+    Chain {
+        /// What it says.
+        named: Link,
+        /// Of the line before it.
+        head: Link,
+    },
 }
 
 impl TrustChain {
@@ -205,16 +234,17 @@ impl TrustChain {
     }
 
     /// Takes the next line, which is the `number`-th; says what is wrong with it otherwise.
-    pub(super) fn take(&mut self, line: &str, number: u64) -> Result<(), String> {
+    pub(super) fn take(&mut self, line: &str, number: u64) -> Result<(), BadTrust> {
         let (seq, prev, record) = decode(line)?;
         if seq != number {
-            return Err(format!("its sequence number is {seq}, not {number}"));
+            return Err(BadTrust::Sequence {
+                found: seq,
+                expected: number,
+            });
         }
         if prev != self.head {
-            return Err(format!(
-                "it names {prev} as the hash before it, which is {}",
-                self.head
-            ));
+            let head = self.head;
+            return Err(BadTrust::Chain { named: prev, head });
         }
         self.head = Link::after(line.as_bytes());
         self.records.push(record);
@@ -222,13 +252,13 @@ impl TrustChain {
     }
 }
 
-fn damaged(path: &Path, line: Option<u64>, what: String) -> StoreError {
+fn damaged(path: &Path, line: Option<u64>, what: impl ToString) -> StoreError {
     let remedy =
         "restore it and trust.seal from a copy, or remove both: every worker is trusted then";
     StoreError::Damaged {
         path: path.to_owned(),
         line,
-        what,
+        what: what.to_string(),
         remedy: remedy.to_owned(),
     }
 }
@@ -244,7 +274,7 @@ pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
         Trust::Unproven { from_unix_ms } => (Some(from_unix_ms), None),
         Trust::Proven { proofs } => (None, Some(proofs)),
     };
-    manifest::seal(&Fields {
+    text::seal(&Fields {
         format: FORMAT,
         seq,
         trust: record.trust.name().to_owned(),
@@ -260,8 +290,8 @@ pub(super) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
     })
 }
 
-pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
-    let fields: Fields = manifest::unseal(line)?;
+pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), BadText> {
+    let fields: Fields = text::unseal(line)?;
     let thought = [
         Some(Trust::Doubted),
         Some(Trust::Barred),
@@ -275,9 +305,12 @@ pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
         .into_iter()
         .flatten()
         .find(|trust| trust.name() == fields.trust)
-        .ok_or_else(|| format!("'{}' is nothing that is thought of a worker", fields.trust))?;
+        .ok_or_else(|| {
+            let why = format!("'{}' is nothing that is thought of a worker", fields.trust);
+            BadField::new("trust", why)
+        })?;
     let record = TrustRecord {
-        worker: fields.worker.parse().map_err(|bad| format!("{bad}"))?,
+        worker: BadField::parse("worker", &fields.worker)?,
         principal: Principal::kept(&fields.principal),
         name: fields.name,
         trust,
@@ -285,7 +318,7 @@ pub(super) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), String> {
         reason: fields.reason,
         since_unix_ms: fields.since_unix_ms,
     };
-    Ok((fields.seq, fields.prev.parse()?, record))
+    Ok((fields.seq, BadField::parse("prev", &fields.prev)?, record))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::{
     journal::{End, Next, Source},
     line::{Line, Link},
     manifest,
-    recover::{self, FoundRun},
+    recover::{self, Disorder, FoundRun},
     trust::TrustLog,
 };
 use crate::{
@@ -285,9 +285,10 @@ impl<'a, S: Source> Audit<'a, S> {
         })
     }
 
-    fn flaw(&mut self, line: Option<u64>, what: String) {
+    fn flaw(&mut self, line: Option<u64>, what: impl ToString) {
         if self.flaws.len() < MAX_FLAWS {
             let path = self.found.files.name();
+            let what = what.to_string();
             self.flaws.push(Flaw { path, line, what });
         }
     }
@@ -356,10 +357,10 @@ impl<'a, S: Source> Audit<'a, S> {
         self.saved_head = self.saved_head.or(saved_head);
     }
 
-    fn settle(&mut self, line: &Line) -> Result<(), String> {
+    fn settle(&mut self, line: &Line) -> Result<(), Disorder> {
         self.fold
             .take(&self.plan, &line.entry, line.sequence)
-            .map_err(|refusal| refusal.to_string())
+            .map_err(Disorder::Refused)
             .and_then(|()| recover::check_units(&self.plan, line))
     }
 

@@ -1,7 +1,6 @@
 //! The lines of the spool file.
 //!
-//! One JSON object a line, its last member a CRC-32 (IEEE, 8 hexadecimal digits) over every byte of
-//! the line before the comma that the member follows:
+//! One sealed JSON object a line (`common::sealed`):
 //!
 //! ```text
 //! {"finished":{"run":"…","plan":"…","task":7,"epoch":3,"count":"…","kernel":"avx512",
@@ -14,6 +13,7 @@ use common::{
     count::Orientation,
     plan::TaskId,
     run::{Epoch, Partial, TaskRef},
+    sealed,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,9 +65,6 @@ enum StoredOrientation {
     Turned,
 }
 
-/// `,"crc":"` + 8 digits + `"}`
-const CRC_BYTES: usize = 18;
-
 impl Line {
     /// Appends the line, with its line end.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
@@ -94,18 +91,13 @@ impl Line {
             }),
         };
         serde_json::to_writer(&mut *to, &stored).expect("strings and numbers into memory");
-        assert_eq!(to.pop(), Some(b'}'));
-        let crc = crc32fast::hash(&to[start..]);
-        to.extend_from_slice(format!(",\"crc\":\"{crc:08x}\"}}\n").as_bytes());
+        sealed::seal(to, start);
+        to.push(b'\n');
     }
 
     /// Reads a line given without its line end; `None` unless every byte of it is right.
     pub(crate) fn read(line: &[u8]) -> Option<Self> {
-        let (body, tail) = line.split_at(line.len().checked_sub(CRC_BYTES)?);
-        if tail != format!(",\"crc\":\"{:08x}\"}}", crc32fast::hash(body)).as_bytes() {
-            return None;
-        }
-        let stored = serde_json::from_slice(&[body, b"}"].concat()).ok()?;
+        let stored = serde_json::from_slice(&sealed::open(line).ok()?).ok()?;
         Some(match stored {
             Stored::Finished(partial) => Self::Finished(Partial {
                 task: task_ref(&partial.run, &partial.plan, partial.task)?,
