@@ -161,6 +161,88 @@ fn a_finished_run_is_told_in_the_same_way() {
 }
 
 #[test]
+fn a_run_is_submitted_as_over_grpc() {
+    let house = House::start(&[]);
+    let api = house.get("/api/v1/openapi.json").json();
+    let submit = |body: &Value| house.post("/api/v1/runs", &[], Some(&body.to_string()));
+    let route = "/api/v1/runs";
+    let wish = json!({
+        "n": 16, "method": "rows", "prefix": "border", "task_cost": 100_000, "priority": 3,
+        "recheck": "0.5", "again": false, "key": "nightly:7",
+    });
+    // Each field that is described is taken, and no other.
+    let described = &api["paths"][route]["post"]["requestBody"]["content"]["application/json"];
+    let wrong = misfits(&api, &described["schema"], &wish, "wish");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let fields = described["schema"]["properties"].as_object().unwrap();
+    assert_eq!(fields.len(), wish.as_object().unwrap().len());
+    let first = submit(&wish);
+    as_described(&api, "post", route, &first);
+    let started = first.json();
+    assert_eq!(
+        (&started["n"], &started["state"]),
+        (&json!(16), &json!("running"))
+    );
+    assert_eq!(started, house.queensctl(&["runs", "--json"]));
+    assert_eq!(submit(&wish).json()["run"], started["run"], "the same key");
+    // What the gRPC face says of such wishes, in its words.
+    let mut command = Command::new(&binaries().queensctl);
+    command.args(["--coordinator", &house.grpc, "submit", "--n", "16"]);
+    command.args(["--method", "rows", "--prefix", "border"]);
+    let twice = Process::run("queensctl", &mut command).stderr;
+    let there = submit(&json!({ "n": 16, "method": "rows", "prefix": "border" }));
+    refused(&there, 409, "is there already");
+    let said = there.json()["error"]["message"].clone();
+    assert!(twice.contains(said.as_str().unwrap()), "{said} in {twice}");
+    let other_use = json!({ "n": 17, "key": "nightly:7" });
+    refused(&submit(&other_use), 400, "give another key");
+    for (wish, part) in [
+        (json!({ "n": 33 }), "n: "),
+        (json!({ "n": 18, "method": "guess" }), "method: "),
+        (json!({ "n": 18, "prefix": "middle" }), "prefix: "),
+        (
+            json!({ "n": 18, "method": "frames", "prefix": "border" }),
+            "method: ",
+        ),
+        (json!({ "n": 18, "task_cost": 0 }), "task_cost: "),
+        (
+            json!({ "n": 20, "method": "rows", "task_cost": 1 }),
+            "tasks",
+        ),
+        (json!({ "n": 18, "recheck": "2" }), "recheck: "),
+        (json!({ "n": 18, "key": "a b" }), "key"),
+    ] {
+        refused(&submit(&wish), 400, part);
+    }
+    refused(&submit(&json!({ "n": 18, "m": 1 })), 422, "m");
+    assert_eq!(house.get(route).json()["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn all_workers_are_on_pages_of_fifty() {
+    let house = House::start(&["--n", "10"]);
+    let empty = house.get("/workers");
+    assert_eq!((empty.code, empty.body.contains("None")), (200, true));
+    let spool = tempfile::tempdir().unwrap();
+    let mut worker = Command::new(&binaries().worker);
+    worker
+        .args(["--coordinator", &house.grpc, "--threads", "1"])
+        .args(["--name", "<b>bench & co</b>", "--spool"])
+        .arg(spool.path());
+    let _worker = Process::start("the worker", &mut worker);
+    house.coordinator.stdout_line("N = 10: 724 solutions");
+    let shown = house.get("/workers").body;
+    assert!(shown.contains("1 to 1 of 1"), "{shown}");
+    assert!(
+        shown.contains("&lt;b&gt;bench &amp; co&lt;/b&gt;") && !shown.contains("<b>"),
+        "a name is text, never markup: {shown}"
+    );
+    assert!(shown.contains("Crews"), "{shown}");
+    assert!(house.get("/workers?from=1").body.contains("None"));
+    assert_eq!(house.get("/workers?from=x").code, 400);
+}
+
+#[test]
 fn bad_requests_are_told_what_is_wrong() {
     let house = House::start(&["--n", "14"]);
     refused(&house.get("/api/v1/nothing"), 404, "openapi.json");
@@ -254,6 +336,9 @@ fn tokens_open_what_their_role_may() {
     }
     let cancel = "/api/v1/runs/last/cancel";
     refused(&ask("POST", cancel, Some(&viewer)), 403, "viewer's");
+    for bearer in [&viewer, &worker] {
+        refused(&ask("POST", "/api/v1/runs", Some(bearer)), 403, "'s");
+    }
     assert_eq!(
         ask("POST", cancel, Some(&operator)).json()["state"],
         "cancelled"

@@ -132,6 +132,7 @@ const HTTP_TABLE: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/status", Access::Viewer),
     ("GET", "/api/v1/workers", Access::Viewer),
     ("GET", "/api/v1/runs", Access::Viewer),
+    ("POST", "/api/v1/runs", Access::Operator),
     ("GET", "/api/v1/runs/{run}", Access::Viewer),
     ("DELETE", "/api/v1/runs/{run}", Access::Operator),
     ("POST", "/api/v1/runs/{run}/pause", Access::Operator),

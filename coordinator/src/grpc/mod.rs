@@ -6,6 +6,7 @@ mod tokens;
 mod watch;
 mod work_queue;
 
+pub(crate) use runs::submitted;
 pub use server::{ServeError, Server, bind};
 
 use tonic::Status;

@@ -15,7 +15,7 @@ use crate::{
     http::Dashboard,
     ledger::{BadRecheck, Recheck},
     render::{Statuses, message},
-    sched::{Command, ControlError},
+    sched::{Command, ControlError, RunSummary},
     store::{JournalCursor, RunManifest},
 };
 
@@ -51,35 +51,7 @@ impl Runs for RunsService {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::Run>, Status> {
-        let v1::SubmitRequest {
-            spec,
-            priority,
-            again,
-            idempotency_key,
-            recheck,
-        } = request.into_inner();
-        let spec = proto::submitted_spec(spec)?;
-        let recheck = match recheck.as_str() {
-            "" => Recheck::default(),
-            text => asked_recheck(text)?,
-        };
-        let key = proto::submitted_key(&idempotency_key)?;
-        // Enumerating the units of a large board takes a while: not on an async thread.
-        let plan = spawn_blocking(move || Plan::new(spec))
-            .await
-            .map_err(|error| Status::internal(error.to_string()))?
-            .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
-        let manifest = RunManifest {
-            key,
-            ..new_manifest(&plan, priority, self.clock.now())
-        };
-        let submission = Submission {
-            manifest,
-            plan,
-            again,
-            recheck,
-        };
-        let run = self.driver.submit(submission).await?;
+        let run = submitted(&self.driver, self.clock, request.into_inner()).await?;
         Ok(Response::new(message::run(&run)))
     }
 
@@ -258,6 +230,44 @@ impl RunsService {
         let run = self.driver.control(run, command).await?;
         Ok(Response::new(message::run(&run)))
     }
+}
+
+/// Starts the run that is asked for, or finds the one that the same request has started: one way for
+/// both faces.
+pub(crate) async fn submitted(
+    driver: &DriverHandle,
+    clock: Clock,
+    request: v1::SubmitRequest,
+) -> Result<RunSummary, Status> {
+    let v1::SubmitRequest {
+        spec,
+        priority,
+        again,
+        idempotency_key,
+        recheck,
+    } = request;
+    let spec = proto::submitted_spec(spec)?;
+    let recheck = match recheck.as_str() {
+        "" => Recheck::default(),
+        text => asked_recheck(text)?,
+    };
+    let key = proto::submitted_key(&idempotency_key)?;
+    // Enumerating the units of a large board takes a while: not on an async thread.
+    let plan = spawn_blocking(move || Plan::new(spec))
+        .await
+        .map_err(|error| Status::internal(error.to_string()))?
+        .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
+    let manifest = RunManifest {
+        key,
+        ..new_manifest(&plan, priority, clock.now())
+    };
+    let submission = Submission {
+        manifest,
+        plan,
+        again,
+        recheck,
+    };
+    Ok(driver.submit(submission).await?)
 }
 
 fn no_such_run(run: RunId) -> Status {

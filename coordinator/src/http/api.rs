@@ -134,7 +134,7 @@ async fn control(State(app): State<App>, Path(name): Path<String>, command: Comm
     Ok(Json(summary(&run)))
 }
 
-fn summary(run: &RunSummary) -> Value {
+pub(super) fn summary(run: &RunSummary) -> Value {
     run_json(&message::run(run))
 }
 

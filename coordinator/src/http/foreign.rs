@@ -10,6 +10,7 @@ use axum::{
 use super::{
     api::{OfRun, Part, RecheckRequest},
     page::{FromWorker, Login, session},
+    submit::SubmitBody,
 };
 use crate::{ledger::Recheck, name::RunName};
 
@@ -48,6 +49,14 @@ pub fn http_request(bytes: &[u8]) {
         let json = Json::<RecheckRequest>::from_request(request("application/json"), &()).await;
         if let Ok(Json(read)) = json {
             let _ = read.recheck.parse::<Recheck>();
+        }
+        let json = Json::<SubmitBody>::from_request(request("application/json"), &()).await;
+        if let Ok(Json(read)) = json
+            && let Ok(message) = read.message()
+        {
+            let _ = proto::submitted_spec(message.spec);
+            let _ = proto::submitted_key(&message.idempotency_key);
+            let _ = message.recheck.parse::<Recheck>();
         }
         let form = request("application/x-www-form-urlencoded");
         let _ = Form::<Login>::from_request(form, &()).await;

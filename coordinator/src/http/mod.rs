@@ -16,6 +16,7 @@ mod page;
 mod server;
 mod sessions;
 mod storage;
+mod submit;
 
 pub use server::{Dashboard, Http, HttpError};
 pub use storage::StorageHealth;

@@ -22,7 +22,7 @@ use tower::Service as _;
 
 use super::{
     api, error::Refusal, guard, live::Live, metrics, page, sessions::Sessions,
-    storage::StorageHealth,
+    storage::StorageHealth, submit,
 };
 use crate::{
     descriptors,
@@ -82,6 +82,7 @@ pub(super) type App = Arc<AppParts>;
 
 pub(super) struct AppParts {
     pub(super) driver: DriverHandle,
+    pub(super) clock: Clock,
     pub(super) statuses: Statuses,
     pub(super) gate: Gate,
     pub(super) accounts: Arc<Accounts>,
@@ -146,6 +147,7 @@ impl Http {
             sessions: dashboard.sessions.clone(),
             statuses,
             driver,
+            clock,
             gate,
             accounts: Accounts::new(Limits::default()),
             names,
@@ -230,7 +232,7 @@ fn router(app: &App) -> Router {
         .route("/api/v1/openapi.json", get(api::description))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/workers", get(api::workers))
-        .route("/api/v1/runs", get(api::runs))
+        .route("/api/v1/runs", get(api::runs).post(submit::submit))
         .route("/api/v1/runs/{run}", get(api::run).delete(api::delete))
         .route("/api/v1/runs/{run}/pause", post(api::pause))
         .route("/api/v1/runs/{run}/resume", post(api::resume))
