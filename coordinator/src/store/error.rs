@@ -81,10 +81,10 @@ pub enum StoreError {
     /// sled cannot read or write rows. A restart makes them again from the journals.
     #[error("the database of tasks failed: {0}; start again: it is made anew from the journals")]
     Database(String),
-    /// A database server cannot, or what it holds is not for this program.
+    /// A database server or an archive cannot, or what it holds is not for this program.
     #[error("{place}: {what}; {advice}")]
     Server {
-        /// Which one, without its password.
+        /// Which one, without a password.
         place: String,
         /// What is wrong.
         what: String,

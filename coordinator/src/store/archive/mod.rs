@@ -247,13 +247,15 @@ impl Archiver {
     /// is whole when this returns. An archive of another data directory is an error.
     pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
         let layout = Layout::new(dir);
+        place.make()?;
+        place.beside(dir)?;
         let mut archive = Archive::open(place)?;
         if archive.there.contains_key(OWNER)
             && Some(archive.get(OWNER)?) != read_if_there(&dir.join(OWNER))?
         {
-            let what = "it is the archive of another data directory: restore that with \
-                 `queensctl restore`, or give an empty one";
-            return Err(StoreError::damaged(&archive.place, None, what));
+            let what = format!("it is not the archive of {}", dir.display());
+            let advice = "restore it with `queensctl restore`, or give an empty or a new one";
+            return Err(place.unfit(what, advice));
         }
         let copied = Copied::up_to(Instant::now());
         archive.pass(&layout)?;
@@ -309,14 +311,17 @@ impl Drop for Archiver {
 pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     let archive = Archive::open(place)?;
     if !archive.there.contains_key("format.json") {
-        let what = "it is no archive of a coordinator: it has no format.json";
-        return Err(StoreError::damaged(&archive.place, None, what));
+        let what = "it is no archive of a coordinator, or not a whole one: it has no format.json";
+        return Err(place.unfit(what.to_owned(), "check the path"));
     }
     fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
     let mut entries = fs::read_dir(dir).map_err(files::failed("read", dir))?;
     if entries.next().is_some() {
-        let what = "it is not empty: give an empty or a new directory";
-        return Err(StoreError::damaged(dir, None, what));
+        return Err(StoreError::Server {
+            place: dir.display().to_string(),
+            what: "it is not empty".to_owned(),
+            advice: "give an empty or a new directory",
+        });
     }
     // The marker last: half a directory is none.
     let mut names: Vec<_> = archive.there.keys().collect();

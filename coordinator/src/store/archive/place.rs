@@ -1,6 +1,12 @@
 //! Where an archive is: a directory, or a bucket of an object store that speaks S3.
 
-use std::{convert::Infallible, fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
+use std::{
+    convert::Infallible,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
 
 use object_store::{
     ClientConfigKey, ObjectStore, RetryConfig,
@@ -43,19 +49,48 @@ impl ArchivePlace {
         PathBuf::from(&self.0)
     }
 
-    /// The place with nothing read of it yet; a directory is made.
+    /// Why it is not the one that is meant.
+    pub(super) fn unfit(&self, what: String, advice: &'static str) -> StoreError {
+        StoreError::Server {
+            place: self.0.clone(),
+            what,
+            advice,
+        }
+    }
+
+    /// Makes a directory that is not there yet.
+    pub(super) fn make(&self) -> Result<(), StoreError> {
+        if self.0.starts_with(SCHEME) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.0).map_err(files::failed("create", &self.path()))
+    }
+
+    /// An error where one of a directory and this place lies in the other: copies would be copied.
+    pub(super) fn beside(&self, dir: &Path) -> Result<(), StoreError> {
+        let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
+            // A bucket.
+            return Ok(());
+        };
+        if place.starts_with(&dir) || dir.starts_with(&place) {
+            let what = format!("it and {} lie in one another", dir.display());
+            return Err(self.unfit(what, "give a directory on another disk"));
+        }
+        Ok(())
+    }
+
+    /// The place with nothing read of it yet.
     pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>, StoreError> {
         let failed = |error| super::cannot("open", &self.path(), &error);
         let Some(bucket) = self.0.strip_prefix(SCHEME) else {
             let path = self.path();
-            fs::create_dir_all(&path).map_err(files::failed("create", &path))?;
             let objects = LocalFileSystem::new_with_prefix(&path).map_err(failed)?;
             return Ok(Arc::new(objects.with_fsync(true)));
         };
         let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
         if bucket.is_empty() {
-            let what = "it names no bucket: give s3://BUCKET/PREFIX";
-            return Err(StoreError::damaged(&self.path(), None, what));
+            let what = "it names no bucket".to_owned();
+            return Err(self.unfit(what, "give s3://BUCKET/PREFIX"));
         }
         install_crypto();
         let client = |key, value: &str| (AmazonS3ConfigKey::Client(key), value.to_owned());

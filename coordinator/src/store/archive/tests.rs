@@ -15,6 +15,7 @@ fn follows_and_restores(place: &ArchivePlace) {
     let mut store = DiskStore::open(&data).unwrap();
     store.create(&manifest(1)).unwrap();
     let layout = Layout::new(&data);
+    place.make().unwrap();
     let mut archive = Archive::open(place).unwrap();
     let mut kept = 0_usize;
     for losses in 0..8 {
@@ -39,7 +40,7 @@ fn follows_and_restores(place: &ArchivePlace) {
     // Another directory's copies do not go there, nor does a restored one lie over another.
     drop(DiskStore::open(&other).unwrap());
     let refused = Archiver::start(&other, place).err().unwrap().to_string();
-    assert!(refused.contains("another data directory"), "{refused}");
+    assert!(refused.contains("it is not the archive of"), "{refused}");
     assert!(restore(place, &other).is_err());
     // The last pass is made when it ends.
     let archiver = Archiver::start(&data, place).unwrap();
@@ -83,7 +84,17 @@ fn a_place_that_cannot_be_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
+    let data = dir.path().join("data");
+    drop(DiskStore::open(&data).unwrap());
+    for lies_in in [dir.path(), &data.join("archive")] {
+        let said = Archiver::start(&data, &place(lies_in.to_str().unwrap()));
+        let said = said.err().unwrap().to_string();
+        assert!(said.contains("lie in one another"), "{said}");
+    }
     let within = file.join("archive");
-    let said = restore(&place(within.to_str().unwrap()), Path::new("x")).unwrap_err();
-    assert!(said.to_string().contains("create"), "{said}");
+    let within = place(within.to_str().unwrap());
+    let said = Archiver::start(&data, &within).err().unwrap().to_string();
+    assert!(said.contains("create"), "{said}");
+    let said = restore(&within, Path::new("x")).unwrap_err().to_string();
+    assert!(said.contains("cannot open"), "{said}");
 }
