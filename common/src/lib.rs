@@ -39,3 +39,5 @@ pub mod symmetric;
 pub mod sync;
 pub mod tally;
 pub mod textbook;
+#[doc(hidden)]
+pub mod truth;

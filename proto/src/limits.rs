@@ -22,6 +22,14 @@ pub const VERSION_BYTES: usize = 64;
 /// The most bytes of a reason for people; longer ones are cut before they are sent.
 pub const REASON_BYTES: usize = 256;
 
+/// The most bytes of one reply that revocations may take, with as many acknowledgements and grants as a
+/// reply may hold beside them; [`REVOCATION_FRAME_BYTES`] and its reason each. The worker names what it
+/// still holds in its next call, and is told of the rest then.
+pub const REVOCATION_BYTES: usize = 2 << 20;
+
+/// The most bytes of one revocation, without its reason.
+pub const REVOCATION_FRAME_BYTES: usize = 80;
+
 /// The most threads that one worker may count on.
 pub const THREADS: u32 = 4096;
 

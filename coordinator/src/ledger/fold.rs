@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The most bytes of a worker's version that are kept: it comes from outside.
-pub(crate) const MAX_VERSION_BYTES: usize = 64;
+pub(crate) const MAX_VERSION_BYTES: usize = proto::limits::VERSION_BYTES;
 
 /// What is kept of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,33 +97,33 @@ impl Scheduler {
                     Purpose::Recheck => Stage::Done,
                     Purpose::Decide => Stage::Quarantined,
                 };
-                equal("stage of a leased task", run.tasks.stage(task), stage)?;
-                if lease.epoch > run.tasks.epoch(task) || lease.epoch == 0 {
+                equal("stage of a leased task", run.tasks().stage(task), stage)?;
+                if lease.epoch > run.tasks().epoch(task) || lease.epoch == 0 {
                     return Err(Imbalance::of(task, "is leased under no epoch of its own"));
                 }
                 holders.entry(task).or_default().insert(name);
                 cost += lease.cost_done;
-                let copies = run.holders.get(&task).map_or(0, Vec::len);
+                let copies = run.holders_of(task).len();
                 if copies == 1 && lease.purpose != Purpose::Decide {
                     alone[usize::from(lease.started)].insert((lease.granted, task));
                 }
             }
         }
-        equal("cost under way", run.cost_under_way, cost)?;
-        equal("tasks held by one worker", &run.alone, &alone)?;
-        equal("leased tasks", run.holders.len(), holders.len())?;
-        for (task, held_by) in &run.holders {
+        equal("cost under way", run.cost_under_way(), cost)?;
+        equal("tasks held by one worker", run.alone(), &alone)?;
+        equal("leased tasks", run.held().len(), holders.len())?;
+        for (task, held_by) in run.held() {
             let in_run: BTreeSet<_> = held_by.iter().copied().collect();
             equal("holders", &in_run, &holders[task])?;
             if held_by.len() > COPIES || in_run.len() != held_by.len() {
                 return Err(Imbalance::of(*task, "is held by too many, or twice by one"));
             }
         }
-        for &task in &run.contested {
-            equal("holders of a contested task", run.holders.get(&task), None)?;
+        for &task in run.contested() {
+            equal("holders of a contested task", run.is_held(task), false)?;
         }
-        for &task in run.seconds.running() {
-            if !run.holders.contains_key(&task) {
+        for &task in run.seconds().running() {
+            if !run.is_held(task) {
                 return Err(Imbalance::of(task, "is rechecked by nobody"));
             }
         }
@@ -132,7 +132,7 @@ impl Scheduler {
 }
 
 fn audit_stages(run: &Run) -> Result<(), Imbalance> {
-    let tasks = || 0..TaskIx::try_from(run.tasks.len()).expect("at most MAX_TASKS");
+    let tasks = || 0..TaskIx::try_from(run.tasks().len()).expect("at most MAX_TASKS");
     let stages = [
         Stage::Pending,
         Stage::Leased,
@@ -142,38 +142,38 @@ fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     ];
     for stage in stages {
         let members: Vec<_> = tasks()
-            .filter(|&task| run.tasks.stage(task) == stage)
+            .filter(|&task| run.tasks().stage(task) == stage)
             .collect();
         let cost: u64 = members.iter().map(|&task| run.cost(task)).sum();
         equal(
             "tasks of a stage",
-            run.tasks.number(stage),
+            run.tasks().number(stage),
             members.len() as u64,
         )?;
-        equal("cost of a stage", run.tasks.cost(stage), cost)?;
+        equal("cost of a stage", run.tasks().cost(stage), cost)?;
     }
     let in_stage = |stage, set: &BTreeSet<TaskIx>| {
-        let wrong = set.iter().find(|&&task| run.tasks.stage(task) != stage);
+        let wrong = set.iter().find(|&&task| run.tasks().stage(task) != stage);
         wrong.map_or(Ok(()), |&task| Err(Imbalance::of(task, other_than(stage))))
     };
-    in_stage(Stage::Pending, &run.returned)?;
-    in_stage(Stage::Parked, run.parking.tasks())?;
+    in_stage(Stage::Pending, run.returned())?;
+    in_stage(Stage::Parked, run.parking().tasks())?;
     equal(
         "parked tasks",
-        run.parking.tasks().len() as u64,
-        run.tasks.number(Stage::Parked),
+        run.parking().tasks().len() as u64,
+        run.tasks().number(Stage::Parked),
     )?;
-    if let Some(task) = run.shaken.difference(&run.returned).next() {
+    if let Some(task) = run.shaken().difference(run.returned()).next() {
         return Err(Imbalance::of(*task, "was taken away and has not come back"));
     }
-    in_stage(Stage::Quarantined, &run.quarantined)?;
-    in_stage(Stage::Quarantined, &run.contested)?;
-    in_stage(Stage::Done, run.seconds.running())?;
+    in_stage(Stage::Quarantined, run.quarantined())?;
+    in_stage(Stage::Quarantined, run.contested())?;
+    in_stage(Stage::Done, run.seconds().running())?;
     let mut waiting = 0;
-    for (first, seconds) in run.seconds.waiting() {
+    for (first, seconds) in run.seconds().waiting() {
         waiting += seconds.len();
         let by_first =
-            |task: &&TaskIx| run.tasks.done(**task).map(|done| done.worker) == Some(first);
+            |task: &&TaskIx| run.tasks().done(**task).map(|done| done.worker) == Some(first);
         if let Some(task) = seconds.keys().find(|task| !by_first(task)) {
             return Err(Imbalance::of(
                 *task,
@@ -183,26 +183,26 @@ fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     }
     equal(
         "second counts that wait",
-        run.seconds.number_waiting(),
+        run.seconds().number_waiting(),
         waiting,
     )?;
     let upcoming: BTreeSet<_> = run.upcoming().collect();
     for task in tasks() {
-        match run.tasks.stage(task) {
+        match run.tasks().stage(task) {
             Stage::Pending => {
-                let comes_up = run.returned.contains(&task) || upcoming.contains(&task);
-                if run.holders.contains_key(&task) || !comes_up {
+                let comes_up = run.returned().contains(&task) || upcoming.contains(&task);
+                if run.is_held(task) || !comes_up {
                     return Err(Imbalance::of(task, "is pending, and held or lost"));
                 }
             }
             Stage::Leased => {
-                if !run.holders.contains_key(&task) {
+                if !run.is_held(task) {
                     return Err(Imbalance::of(task, "is leased, and nobody holds it"));
                 }
             }
             Stage::Done | Stage::Parked => {}
             Stage::Quarantined => {
-                if !run.contested.contains(&task) && !run.holders.contains_key(&task) {
+                if !run.contested().contains(&task) && !run.is_held(task) {
                     return Err(Imbalance::of(task, "is contested, and nobody decides it"));
                 }
             }

@@ -51,7 +51,7 @@ impl Scheduler {
         );
         self.note_trust(worker, Trust::Unproven { from_unix_ms }, &reason);
         for run in 0..self.runs.len() {
-            if self.runs[run].state != RunState::Cancelled {
+            if self.runs[run].state() != RunState::Cancelled {
                 self.count_again(run, |done| {
                     done.worker == worker
                         && !done.confirmed.elsewhere()

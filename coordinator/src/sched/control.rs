@@ -4,10 +4,8 @@ use common::run::{RunId, WorkerId};
 
 use super::{
     Millis, Scheduler,
-    clock::Ticks,
     index::{RunIx, TaskIx},
-    run::{self, Run},
-    tasks::Stage,
+    run::{Before, Run},
 };
 use crate::ledger::{Change, Recheck, RunState, Trust};
 
@@ -48,10 +46,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub(super) struct Undo {
     run: RunIx,
-    state: RunState,
-    recheck: Recheck,
-    announced: bool,
-    stuck_since: Option<Ticks>,
+    before: Before,
     /// Tasks that the command drew.
     drawn: Vec<TaskIx>,
     /// Tasks whose second count it asked for.
@@ -69,13 +64,10 @@ impl Scheduler {
         self.advance(now);
         let &number = self.by_id.get(&run).ok_or(ControlError::NoSuchRun(run))?;
         let in_run = &self.runs[number];
-        let before = in_run.state;
+        let before = in_run.state();
         self.undo = Some(Undo {
             run: number,
-            state: before,
-            recheck: in_run.recheck,
-            announced: in_run.announced,
-            stuck_since: in_run.stuck_since,
+            before: in_run.before(),
             drawn: Vec::new(),
             wanted: Vec::new(),
         });
@@ -94,7 +86,7 @@ impl Scheduler {
                         return Err(ControlError::Over(run));
                     }
                 }
-                return Ok(self.runs[number].state);
+                return Ok(self.runs[number].state());
             }
         }
         let after = match command {
@@ -110,10 +102,7 @@ impl Scheduler {
                 before
             }
         };
-        if after != before {
-            self.runs[number].state = after;
-            self.changes.push_back(Change::State { run, state: after });
-        }
+        self.changes.extend(self.runs[number].change_to(after));
         if after == RunState::Cancelled {
             self.drop_leases(number);
         }
@@ -123,57 +112,30 @@ impl Scheduler {
     /// The owner could not keep what the last command changed: the run is what it was before. Leases
     /// that ended are not given back; their workers name them again.
     pub fn take_back(&mut self) {
-        let Some(before) = self.undo.take() else {
+        let Some(undo) = self.undo.take() else {
             return;
         };
-        let run = &mut self.runs[before.run];
-        run.state = before.state;
-        run.recheck = before.recheck;
-        run.announced = before.announced;
-        run.stuck_since = before.stuck_since;
-        for task in before.drawn {
-            run.tasks.draw(task, false);
-        }
-        for task in before.wanted {
-            if let Some(done) = run.tasks.done(task) {
-                run.seconds.forget(task, done.worker);
-            }
-        }
+        let run = &mut self.runs[undo.run];
+        run.go_back(undo.before);
+        run.undraw(&undo.drawn, &undo.wanted);
     }
 
     fn unpark(&mut self, run: RunIx) {
-        for task in self.runs[run].parking.free_all() {
-            if let Some(odd) = self.runs[run].odd.get_mut(&task) {
-                odd.failed.clear();
-            }
+        for task in self.runs[run].free_parked() {
             self.let_out(run, task);
-        }
-        for odd in self.runs[run].odd.values_mut() {
-            odd.tried.clear();
         }
     }
 
     /// Another part of a run is counted twice.
     fn recheck_from_now_on(&mut self, run: RunIx, recheck: Recheck) {
-        let in_run = &mut self.runs[run];
-        in_run.recheck = recheck;
-        let name = in_run.manifest.run;
+        let name = self.runs[run].manifest().run;
         self.changes
             .push_back(Change::Recheck { run: name, recheck });
-        let mut drawn = Vec::new();
-        for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-            let done = in_run.tasks.done(task);
-            if done.is_some_and(|done| !done.drawn)
-                && self.draw.chosen(name, run::id(task), recheck)
-            {
-                in_run.tasks.draw(task, true);
-                drawn.push(task);
-            }
-        }
+        let drawn = self.runs[run].draw_by(recheck, &self.draw);
         let wanted = self.count_again(run, |done| done.drawn && !done.confirmed.elsewhere());
-        if let Some(before) = &mut self.undo {
-            before.drawn = drawn;
-            before.wanted = wanted;
+        if let Some(undo) = &mut self.undo {
+            undo.drawn = drawn;
+            undo.wanted = wanted;
         }
     }
 
@@ -199,12 +161,10 @@ impl Scheduler {
 
     /// Ends every lease of a cancelled run, in memory: on disk the state says enough.
     fn drop_leases(&mut self, run: RunIx) {
-        let tasks: Vec<_> = self.runs[run].holders.keys().copied().collect();
+        let tasks: Vec<_> = self.runs[run].held().keys().copied().collect();
         for task in tasks {
             self.remove_all(run, task);
-            if self.runs[run].tasks.stage(task) == Stage::Leased {
-                self.runs[run].enter(task, Stage::Pending);
-            }
+            self.runs[run].drop_leased(task);
         }
     }
 
@@ -217,6 +177,6 @@ impl Scheduler {
         self.order.retain(|other| *other != number);
         self.finished.retain(|other| *other != run);
         // Its number stays taken: leases and workers name runs by it.
-        self.runs[number] = Run::husk(self.runs[number].manifest.clone());
+        self.runs[number] = Run::husk(self.runs[number].manifest().clone());
     }
 }

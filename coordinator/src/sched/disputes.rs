@@ -5,11 +5,10 @@ use super::{
     clock::Ticks,
     grants::SCAN,
     index::{RunIx, TaskIx, WorkerIx},
-    run::Run,
-    tasks::{Done, Stage},
+    tasks::Done,
     trust::KNOWN,
 };
-use crate::ledger::{Change, RunState};
+use crate::ledger::RunState;
 
 /// How long a run waits for somebody who can decide, once nothing else is left to do.
 const PATIENCE_MS: Ticks = 60_000;
@@ -21,30 +20,23 @@ impl Scheduler {
         for number in 0..self.runs.len() {
             let run = &self.runs[number];
             let live = self.workers.live() > 0;
-            let waits = matches!(run.state, RunState::Running | RunState::Disputed);
-            if !waits || !has_disputes_alone(run) || !live {
-                self.runs[number].stuck_since = None;
+            let waits = matches!(run.state(), RunState::Running | RunState::Disputed);
+            if !waits || !run.has_disputes_alone() || !live {
+                self.runs[number].unstick();
                 continue;
             }
-            let since = *self.runs[number].stuck_since.get_or_insert(now);
+            let since = self.runs[number].stuck_since(now);
             if now < since + PATIENCE_MS {
                 continue;
             }
-            self.runs[number].stuck_since = None;
+            self.runs[number].unstick();
             if self.may_be_decided(number) || self.examine(number) {
                 continue;
             }
-            let run = &mut self.runs[number];
-            if run.state == RunState::Disputed {
-                continue;
+            if let Some(change) = self.runs[number].dispute() {
+                self.finished.push_back(self.runs[number].manifest().run);
+                self.changes.push_back(change);
             }
-            run.state = RunState::Disputed;
-            run.announced = true;
-            self.finished.push_back(run.manifest.run);
-            self.changes.push_back(Change::State {
-                run: run.manifest.run,
-                state: RunState::Disputed,
-            });
         }
     }
 
@@ -52,7 +44,7 @@ impl Scheduler {
     /// the many are known. They become so as everybody does, by counts that others agree with: they are
     /// given some that the known ones have made. Whether there was something to give them.
     fn examine(&mut self, run: RunIx) -> bool {
-        let contested = self.runs[run].contested.iter().take(SCAN);
+        let contested = self.runs[run].contested().iter().take(SCAN);
         let pairs = contested.filter_map(|&task| self.unknown_against_known(run, task));
         let Some((unknown, known)) = pairs.into_iter().next() else {
             return false;
@@ -66,8 +58,8 @@ impl Scheduler {
                     .any(|&by| self.workers.same_machine(by, done.worker))
         };
         let now = self.clock.ticks();
-        let tasks = 0..TaskIx::try_from(self.runs[run].tasks.len()).expect("at most MAX_TASKS");
-        let done = tasks.filter_map(|task| Some((task, self.runs[run].tasks.done(task)?)));
+        let tasks = self.runs[run].all_tasks();
+        let done = tasks.filter_map(|task| Some((task, self.runs[run].tasks().done(task)?)));
         let mut given: Vec<_> = done.filter(|(_, done)| by_known(done)).collect();
         // Those on which two machines agree come first: who contradicts them is most likely wrong.
         given.sort_by_key(|(_, done)| std::cmp::Reverse(done.confirmed));
@@ -79,8 +71,8 @@ impl Scheduler {
             self.reopen(run);
         }
         let in_run = &mut self.runs[run];
-        for (task, done) in given {
-            in_run.seconds.want(task, done.worker, now);
+        for (task, _) in given {
+            in_run.want_second(task, now);
         }
         true
     }
@@ -121,20 +113,11 @@ impl Scheduler {
     /// Whether a worker that is there could decide a contested task.
     fn may_be_decided(&self, run: RunIx) -> bool {
         let now = self.clock.ticks();
-        self.runs[run].contested.iter().any(|&task| {
+        self.runs[run].contested().iter().any(|&task| {
             let mut live = self.workers.live_ones();
             live.any(|worker| {
                 !self.workers.get(worker).declines(run, now) && self.may_decide(run, task, worker)
             })
         })
     }
-}
-
-/// Nothing of the run is left to count but contested tasks, and nobody counts those.
-fn has_disputes_alone(run: &Run) -> bool {
-    let contested = run.contested.len() as u64;
-    contested > 0
-        && contested == run.tasks.number(Stage::Quarantined)
-        && run.tasks.number(Stage::Done) + contested == run.tasks.len()
-        && run.seconds.number() == 0
 }

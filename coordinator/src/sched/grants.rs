@@ -157,7 +157,9 @@ impl Scheduler {
 
     fn cost_of(&self, task: common::run::TaskRef) -> f64 {
         let run = self.by_id.get(&task.run);
-        run.map_or(0.0, |&run| self.runs[run].plan.task_cost(task.task) as f64)
+        run.map_or(0.0, |&run| {
+            self.runs[run].plan().task_cost(task.task) as f64
+        })
     }
 
     /// Narrows a budget towards the end of a run, so that all workers finish together: at most half
@@ -168,7 +170,7 @@ impl Scheduler {
         }
         let known = self.workers.get(worker);
         let threads = known.info.threads.max(1);
-        let tasks = &self.runs[run].tasks;
+        let tasks = &self.runs[run].tasks();
         let pending = tasks.cost(Stage::Pending) as f64;
         let idle_threads = (threads as usize).saturating_sub(known.leases.len());
         let singles = pending < SINGLES_FRACTION * tasks.cost_of_all() as f64;
@@ -206,9 +208,12 @@ impl Scheduler {
     /// turned then says nothing of whether it is a second count.
     fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
         let in_run = &self.runs[run];
-        let epoch = in_run.tasks.epoch(task);
+        let epoch = in_run.tasks().epoch(task);
         let alone = self.workers.elsewhere(worker).next().is_none();
-        let turned = !alone && self.draw.turned(in_run.manifest.run, run::id(task), epoch);
+        let turned = !alone
+            && self
+                .draw
+                .turned(in_run.manifest().run, run::id(task), epoch);
         Choice {
             task,
             purpose: Purpose::Count,
@@ -223,8 +228,9 @@ impl Scheduler {
     /// away and vanished.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
-        let shaken = |task| in_run.shaken.contains(task) || in_run.failed(*task).contains(&worker);
-        let mut returned = in_run.returned.iter().take(SCAN);
+        let shaken =
+            |task| in_run.shaken().contains(task) || in_run.failed(*task).contains(&worker);
+        let mut returned = in_run.returned().iter().take(SCAN);
         returned.find(|task| again || !shaken(task)).copied()
     }
 
@@ -241,7 +247,7 @@ impl Scheduler {
                 let Some(task) = self.choose_straggler(run, worker) else {
                     break;
                 };
-                let choice = match self.runs[run].tasks.stage(task) {
+                let choice = match self.runs[run].tasks().stage(task) {
                     Stage::Done => self.second(run, task),
                     Stage::Pending | Stage::Leased | Stage::Parked | Stage::Quarantined => {
                         self.count(run, worker, task)
@@ -261,10 +267,10 @@ impl Scheduler {
         let now = self.clock.ticks();
         let before = now.checked_sub(BACKUP_AFTER_MS)?;
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
-        let [waiting, begun] = &in_run.alone;
+        let [waiting, begun] = in_run.alone();
         let suits = |&&(_, task): &&(u64, TaskIx)| {
             let key: LeaseKey = (run, task);
-            let first = in_run.tasks.done(task).map(|done| done.worker);
+            let first = in_run.tasks().done(task).map(|done| done.worker);
             !self.workers.get(worker).leases.contains_key(&key)
                 && !in_run.failed(task).contains(&worker)
                 && first.is_none_or(|first| !self.workers.same_machine(first, worker))

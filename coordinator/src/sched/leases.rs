@@ -5,6 +5,7 @@ use common::{
     run::{Epoch, TaskRef},
     sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
 };
+use proto::limits;
 
 use super::{
     Scheduler,
@@ -51,14 +52,6 @@ const GRANTS_UNSEEN: u8 = 5;
 /// of a lease: it cannot count it, or will not.
 pub(super) const DECLINES: u32 = 3;
 
-/// Bytes of one reply that revocations may take: with as many acknowledgements and grants as a reply
-/// may hold they fit a message. The worker names what it still holds in its next call, and is told
-/// of the rest then.
-const REVOCATION_BYTES: usize = 2 << 20;
-
-/// The most bytes of one revocation on the wire, without its reason.
-const REVOCATION_FRAME_BYTES: usize = 80;
-
 impl Scheduler {
     /// Leases a task, and returns what the worker is told.
     pub(super) fn lease(
@@ -68,7 +61,7 @@ impl Scheduler {
         purpose: Purpose,
         orientation: Orientation,
     ) -> Grant {
-        let epoch = self.runs[run].tasks.epoch(task).saturating_add(1);
+        let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
         let lease = Lease {
             epoch,
             purpose,
@@ -89,30 +82,17 @@ impl Scheduler {
     fn install(&mut self, (run, task): LeaseKey, worker: WorkerIx, lease: Lease) {
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {
-            run: self.runs[run].manifest.run,
+            run: self.runs[run].manifest().run,
             task: run::id(task),
             worker: self.workers.id(worker),
             epoch: Epoch(lease.epoch),
             until_unix_ms: self.clock.wall(until).0,
         };
-        let in_run = &mut self.runs[run];
-        in_run.tasks.raise_epoch(task, lease.epoch);
-        in_run.rate.begin(self.clock.ticks());
-        match lease.purpose {
-            Purpose::Count => {
-                if in_run.tasks.stage(task) != Stage::Leased {
-                    in_run.enter(task, Stage::Leased);
-                }
-            }
-            Purpose::Recheck => {
-                let done = in_run.tasks.done(task).expect("rechecked tasks are done");
-                in_run.seconds.begin(task, done.worker);
-            }
-            Purpose::Decide => drop(in_run.contested.remove(&task)),
-        }
+        let now = self.clock.ticks();
+        self.runs[run].begin(task, (lease.epoch, lease.purpose), now);
         self.changes.push_back(change);
         self.unindex_alone(run, task);
-        self.runs[run].holders.entry(task).or_default().push(worker);
+        self.runs[run].add_holder(task, worker);
         self.workers
             .get_mut(worker)
             .leases
@@ -127,7 +107,7 @@ impl Scheduler {
         Grant {
             task: run.task_ref(task),
             epoch: Epoch(lease.epoch),
-            spec: run.manifest.spec,
+            spec: run.manifest().spec,
             orientation: if lease.turned {
                 Orientation::Turned
             } else {
@@ -139,7 +119,7 @@ impl Scheduler {
     /// The one holder of a leased task, if it has no other. Leases that decide a dispute get no backup
     /// copies: whoever could say something new is asked at once.
     fn single_holder(&self, run: RunIx, task: TaskIx) -> Option<&Lease> {
-        let [worker] = self.runs[run].holders.get(&task)?[..] else {
+        let &[worker] = self.runs[run].holders_of(task) else {
             return None;
         };
         let lease = self.workers.get(worker).leases.get(&(run, task))?;
@@ -148,15 +128,15 @@ impl Scheduler {
 
     fn unindex_alone(&mut self, run: RunIx, task: TaskIx) {
         if let Some(lease) = self.single_holder(run, task) {
-            let (begun, granted) = (usize::from(lease.started), lease.granted);
-            self.runs[run].alone[begun].remove(&(granted, task));
+            let since = (lease.granted, lease.started);
+            self.runs[run].unindex_alone(task, since);
         }
     }
 
     fn index_alone(&mut self, run: RunIx, task: TaskIx) {
         if let Some(lease) = self.single_holder(run, task) {
-            let (begun, granted) = (usize::from(lease.started), lease.granted);
-            self.runs[run].alone[begun].insert((granted, task));
+            let since = (lease.granted, lease.started);
+            self.runs[run].index_alone(task, since);
         }
     }
 
@@ -164,29 +144,17 @@ impl Scheduler {
     fn remove(&mut self, worker: WorkerIx, (run, task): LeaseKey) -> Option<Lease> {
         self.unindex_alone(run, task);
         let lease = self.workers.find_mut(worker)?.leases.remove(&(run, task))?;
-        let in_run = &mut self.runs[run];
-        in_run.cost_under_way = in_run.cost_under_way.saturating_sub(lease.cost_done);
-        if let Some(holders) = in_run.holders.get_mut(&task) {
-            holders.retain(|&holder| holder != worker);
-            if holders.is_empty() {
-                in_run.holders.remove(&task);
-            }
-        }
+        self.runs[run].drop_holder(task, worker, lease.cost_done);
         self.index_alone(run, task);
         Some(lease)
     }
 
     /// Every lease of a task ends because the task is decided.
     pub(super) fn remove_all(&mut self, run: RunIx, task: TaskIx) {
-        let holders = self.runs[run]
-            .holders
-            .get(&task)
-            .cloned()
-            .unwrap_or_default();
-        for holder in holders {
+        for holder in self.runs[run].holders_of(task).to_vec() {
             self.remove(holder, (run, task));
         }
-        self.runs[run].seconds.end(task);
+        self.runs[run].end_seconds(task);
     }
 
     /// A lease ends without a result.
@@ -195,30 +163,21 @@ impl Scheduler {
         let Some(lease) = self.remove(worker, key) else {
             return;
         };
-        let in_run = &mut self.runs[run];
-        let held_by_others = in_run.holders.contains_key(&task);
         match lease.purpose {
-            Purpose::Count => {
-                self.end_attempt(worker, key, lease.epoch, end);
-            }
+            Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
             Purpose::Recheck => {
                 let now = self.clock.ticks();
-                if !held_by_others
-                    && in_run.seconds.end(task)
-                    && let Some(done) = in_run.tasks.done(task)
-                {
-                    in_run.seconds.want(task, done.worker, now);
-                }
+                self.runs[run].give_up_second(task, now);
             }
             // One worker at a time decides, for as long as the task is quarantined.
-            Purpose::Decide => drop(in_run.contested.insert(task)),
+            Purpose::Decide => self.runs[run].contest(task),
         }
     }
 
     fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseKey, epoch: u64, end: End) {
         let name = self.workers.id(worker);
         let in_run = &mut self.runs[run];
-        let (run_id, task_id) = (in_run.manifest.run, run::id(task));
+        let (run_id, task_id) = (in_run.manifest().run, run::id(task));
         let epoch = Epoch(epoch);
         match end {
             End::Released | End::Vanished => self.changes.push_back(Change::Released {
@@ -228,7 +187,7 @@ impl Scheduler {
             }),
             End::Failed => {
                 self.workers.pin(worker);
-                in_run.odd.entry(task).or_default().failed.push(worker);
+                in_run.note_failed(task, worker);
                 self.changes.push_back(Change::Expired {
                     run: run_id,
                     task: task_id,
@@ -237,7 +196,7 @@ impl Scheduler {
                 });
             }
         }
-        if in_run.holders.contains_key(&task) || in_run.tasks.stage(task) != Stage::Leased {
+        if in_run.is_held(task) || in_run.tasks().stage(task) != Stage::Leased {
             return;
         }
         if end == End::Failed && too_often(in_run.failed(task)) {
@@ -247,10 +206,7 @@ impl Scheduler {
                 task: task_id,
             });
         } else {
-            in_run.enter(task, Stage::Pending);
-            if end == End::Vanished {
-                in_run.shaken.insert(task);
-            }
+            in_run.come_back(task, end == End::Vanished);
         }
     }
 
@@ -285,11 +241,11 @@ impl Scheduler {
         known.round += 1;
         let under_way = request.held.iter().filter(|held| held.started).count();
         known.crews = u32::try_from(under_way).unwrap_or(u32::MAX);
-        let mut bytes = REVOCATION_BYTES;
+        let mut bytes = limits::REVOCATION_BYTES;
         for held in &request.held {
             if let Err(rejection) = self.renew(worker, held) {
                 let reason = rejection.to_string();
-                let size = REVOCATION_FRAME_BYTES + reason.len();
+                let size = limits::REVOCATION_FRAME_BYTES + reason.len();
                 let Some(left) = bytes.checked_sub(size) else {
                     continue;
                 };
@@ -349,7 +305,7 @@ impl Scheduler {
         let Some(&run) = self.by_id.get(&task.run) else {
             return Err(Rejection::NoSuchRun(task.run));
         };
-        let ours = self.runs[run].manifest.plan;
+        let ours = self.runs[run].manifest().plan;
         if task.plan != ours {
             return Err(Rejection::OtherPlan {
                 run: task.run,
@@ -357,10 +313,10 @@ impl Scheduler {
                 theirs: task.plan,
             });
         }
-        if task.task.0 >= self.runs[run].tasks.len() {
+        if task.task.0 >= self.runs[run].tasks().len() {
             return Err(Rejection::NoSuchTask {
                 run: task.run,
-                last: self.runs[run].tasks.len() - 1,
+                last: self.runs[run].tasks().len() - 1,
                 task: task.task.0,
             });
         }
@@ -369,8 +325,7 @@ impl Scheduler {
 
     /// The epoch as it was issued for the task, or what is wrong with it.
     pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u64, Rejection> {
-        let in_run = &self.runs[run];
-        let highest = in_run.tasks.epoch(task).saturating_add(in_run.lost_epochs);
+        let highest = self.runs[run].highest_epoch(task);
         if (1..=highest).contains(&epoch.0) {
             return Ok(epoch.0);
         }
@@ -397,8 +352,7 @@ impl Scheduler {
         lease.round = round;
         lease.seen = true;
         lease.started |= held.started;
-        let in_run = &mut self.runs[run];
-        in_run.cost_under_way = in_run.cost_under_way.saturating_sub(before) + cost_done;
+        self.runs[run].progress(before, cost_done);
         self.index_alone(run, task);
         Ok(())
     }
@@ -418,15 +372,15 @@ impl Scheduler {
             return Err(Rejection::TooManyLeases);
         }
         let in_run = &self.runs[run];
-        match in_run.state {
+        match in_run.state() {
             RunState::Running | RunState::Paused => {}
             RunState::Cancelled => return Err(Rejection::RunCancelled),
             RunState::Complete | RunState::Contradicted | RunState::Disputed => {
                 return Err(Rejection::RunOver);
             }
         }
-        let copies = in_run.holders.get(&task).map_or(0, Vec::len);
-        match in_run.tasks.stage(task) {
+        let copies = in_run.holders_of(task).len();
+        match in_run.tasks().stage(task) {
             Stage::Pending => {}
             Stage::Leased if held.started && copies < COPIES => {}
             Stage::Leased => return Err(Rejection::LeasedElsewhere),

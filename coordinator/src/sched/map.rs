@@ -61,7 +61,7 @@ impl Scheduler {
     /// every task of the range.
     pub fn task_map(&self, run: RunId, wanted: Range<u64>, cells: u64) -> Option<TaskMap> {
         let run = &self.runs[*self.by_id.get(&run)?];
-        let end = wanted.end.min(run.tasks.len());
+        let end = wanted.end.min(run.tasks().len());
         let tasks = wanted.start.min(end)..end;
         let per_cell = (tasks.end - tasks.start).div_ceil(cells.max(1)).max(1);
         let mut map = Vec::new();
@@ -86,18 +86,18 @@ impl Scheduler {
     /// One task of a run; `None` if there is no such run or task.
     pub fn task_view(&self, run: RunId, task: TaskId) -> Option<TaskView> {
         let run = &self.runs[*self.by_id.get(&run)?];
-        if !run.plan.contains(task) {
+        if !run.plan().contains(task) {
             return None;
         }
         let at = run::index(task);
-        let done = run.tasks.done(at);
+        let done = run.tasks().done(at);
         let name = |worker| self.workers.get(worker).info.name.clone();
-        let holders = run.holders.get(&at).into_iter().flatten().copied();
+        let holders = run.holders_of(at).iter().copied();
         let whose = done.map(|done| done.worker).into_iter().chain(holders);
         let confirmed = done.is_some_and(|done| done.confirmed != Confirmed::No);
         Some(TaskView {
             task,
-            state: match run.tasks.stage(at) {
+            state: match run.tasks().stage(at) {
                 Stage::Pending => "waiting",
                 Stage::Leased => "leased",
                 Stage::Done if confirmed => "confirmed",
@@ -105,7 +105,7 @@ impl Scheduler {
                 Stage::Parked => "parked",
                 Stage::Quarantined => "contested",
             },
-            units: run.plan.task_units(task),
+            units: run.plan().task_units(task),
             cost: run.cost(at),
             count: done.map(|done| done.count),
             workers: whose.map(name).collect(),
@@ -117,10 +117,10 @@ impl Scheduler {
 
 impl MapCell {
     fn add(&mut self, run: &run::Run, task: u32) {
-        let number = match run.tasks.stage(task) {
+        let number = match run.tasks().stage(task) {
             Stage::Pending => &mut self.waiting,
             Stage::Leased => &mut self.leased,
-            Stage::Done if run.tasks.is_confirmed(task) => &mut self.confirmed,
+            Stage::Done if run.tasks().is_confirmed(task) => &mut self.confirmed,
             Stage::Done => &mut self.done,
             Stage::Parked => &mut self.parked,
             Stage::Quarantined => &mut self.contested,

@@ -64,7 +64,6 @@ use self::{
     control::Undo,
     index::{RunIx, TaskIx, WorkerIx},
     run::Run,
-    tasks::Stage,
     worker::Greeting,
     workers::Workers,
 };
@@ -138,12 +137,12 @@ impl Scheduler {
         let before = self.by_id.insert(manifest.run, number);
         assert_eq!(before, None, "run {} is there already", manifest.run);
         let mut new = Run::new(manifest.clone(), plan, state);
-        new.served_since = self.clock.ticks();
+        new.serve_from(self.clock.ticks());
         self.runs.push(new);
         self.order.push(number);
         let (runs, preferred) = (&self.runs, self.preferred);
         self.order.sort_by_key(|&run| {
-            let manifest = &runs[run].manifest;
+            let manifest = runs[run].manifest();
             let waits = preferred != Some(manifest.run);
             let age = (manifest.created_unix_ms, run);
             (std::cmp::Reverse(manifest.priority), waits, age)
@@ -166,21 +165,21 @@ impl Scheduler {
 
     /// Whether a task was drawn by lot to be counted twice.
     pub fn is_drawn(&self, run: RunId, task: TaskId) -> bool {
-        let recheck = self.by_id.get(&run).map(|&run| self.runs[run].recheck);
+        let recheck = self.by_id.get(&run).map(|&run| self.runs[run].recheck());
         recheck.is_some_and(|recheck| self.draw.chosen(run, task, recheck))
     }
 
     /// How much of a run is counted twice.
     pub fn recheck(&self, run: RunId) -> Option<Recheck> {
-        self.by_id.get(&run).map(|&run| self.runs[run].recheck)
+        self.by_id.get(&run).map(|&run| self.runs[run].recheck())
     }
 
     /// A parked task is pending again.
     fn let_out(&mut self, run: RunIx, task: TaskIx) {
         let in_run = &mut self.runs[run];
-        in_run.enter(task, Stage::Pending);
+        in_run.let_out(task);
         self.changes.push_back(Change::Unparked {
-            run: in_run.manifest.run,
+            run: in_run.manifest().run,
             task: run::id(task),
         });
     }
@@ -190,8 +189,8 @@ impl Scheduler {
     fn try_parked(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             let in_run = &mut self.runs[run];
-            if in_run.state == RunState::Running
-                && let Some(task) = in_run.parking.next_trial(now)
+            if in_run.state() == RunState::Running
+                && let Some(task) = in_run.next_trial(now)
             {
                 self.let_out(run, task);
             }
@@ -279,8 +278,10 @@ impl Scheduler {
         let running = self
             .runs
             .iter()
-            .filter(|run| run.state == RunState::Running);
-        let trial = running.filter_map(|run| run.parking.next_trial_at()).min();
+            .filter(|run| run.state() == RunState::Running);
+        let trial = running
+            .filter_map(|run| run.parking().next_trial_at())
+            .min();
         let first = self
             .workers
             .next_deadline()
@@ -301,7 +302,8 @@ impl Scheduler {
     pub fn poll_finished(&mut self) -> Option<RunId> {
         while let Some(run) = self.finished.pop_front() {
             let in_run = &self.runs[self.by_id[&run]];
-            if in_run.announced && (in_run.all_done() || in_run.state == RunState::Disputed) {
+            if in_run.is_announced() && (in_run.all_done() || in_run.state() == RunState::Disputed)
+            {
                 return Some(run);
             }
         }
@@ -312,18 +314,7 @@ impl Scheduler {
     /// the run's state, which changes only if the run still has all its counts.
     pub fn conclude(&mut self, run: RunId, agrees: bool) -> Option<RunState> {
         let in_run = &mut self.runs[*self.by_id.get(&run)?];
-        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
-        if open && in_run.announced && in_run.all_done() {
-            in_run.state = if agrees {
-                RunState::Complete
-            } else {
-                RunState::Contradicted
-            };
-            self.changes.push_back(Change::State {
-                run,
-                state: in_run.state,
-            });
-        }
-        Some(in_run.state)
+        self.changes.extend(in_run.conclude(agrees));
+        Some(in_run.state())
     }
 }

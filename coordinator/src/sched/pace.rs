@@ -101,7 +101,7 @@ impl Scheduler {
             return format!(
                 "the worker gave back tasks of run {} unworked {} times: it is asked again in {} s; \
                  its log says why",
-                self.runs[declined.run].manifest.run,
+                self.runs[declined.run].manifest().run,
                 declined.times,
                 (declined.until - now).div_ceil(1_000)
             );
@@ -111,7 +111,7 @@ impl Scheduler {
         let lacking =
             served.find_map(|&run| Some((run, self.runs[run].lacks_memory(&known.info)?)));
         if let Some((run, least)) = lacking {
-            let Run { manifest, .. } = &self.runs[run];
+            let manifest = self.runs[run].manifest();
             return format!(
                 "tasks of run {} (N = {}) take at least {least} bytes of memory with {} threads, and \
                  the worker has {}: give it more with --memory, or fewer --threads",
@@ -136,14 +136,14 @@ impl Scheduler {
     }
 
     fn why_no_run(&self) -> String {
-        let state = |state| self.runs.iter().find(move |run| run.state == state);
+        let state = |state| self.runs.iter().find(move |run| run.state() == state);
         if let Some(paused) = state(RunState::Paused) {
-            return format!("run {} is paused", paused.manifest.run);
+            return format!("run {} is paused", paused.manifest().run);
         }
         if self
             .runs
             .iter()
-            .any(|run| run.announced && run.state == RunState::Running)
+            .any(|run| run.is_announced() && run.state() == RunState::Running)
         {
             return "every task is counted".to_owned();
         }
@@ -154,7 +154,7 @@ impl Scheduler {
     }
 
     fn why_parked(&self, run: &Run, parked: u64) -> String {
-        let next = match (run.parking.on_trial(), run.parking.next_trial_at()) {
+        let next = match (run.parking().on_trial(), run.parking().next_trial_at()) {
             (Some(task), _) => format!("task {task} is tried again"),
             (None, at) => {
                 let left = at.unwrap_or(0).saturating_sub(self.clock.ticks());
@@ -164,7 +164,7 @@ impl Scheduler {
         format!(
             "{parked} tasks are parked after failed attempts; {next}, `queensctl retry {}` tries all \
              at once",
-            run.manifest.run
+            run.manifest().run
         )
     }
 
@@ -175,7 +175,7 @@ impl Scheduler {
             .iter()
             .map(|report| format!("{} by {}", report.count, self.workers.shown(report.worker)))
             .collect();
-        let others = match run.quarantined.len() {
+        let others = match run.quarantined().len() {
             0 | 1 => String::new(),
             more => format!(" ({} more tasks are contested)", more - 1),
         };
@@ -188,7 +188,7 @@ impl Scheduler {
     /// Why a running run has nothing that could be granted to anyone; empty when it has.
     pub(super) fn why_still(&self, run: usize) -> String {
         let run = &self.runs[run];
-        let number = |stage| run.tasks.number(stage);
+        let number = |stage| run.tasks().number(stage);
         let (leased, parked) = (number(Stage::Leased), number(Stage::Parked));
         if number(Stage::Pending) > 0 {
             return String::new();
@@ -200,10 +200,10 @@ impl Scheduler {
         if parked > 0 {
             parts.push(self.why_parked(run, parked));
         }
-        if let Some(&first) = run.quarantined.first() {
+        if let Some(&first) = run.quarantined().first() {
             parts.push(self.why_contested(run, first));
         }
-        let second = run.seconds.number();
+        let second = run.seconds().number();
         if second > 0 {
             parts.push(format!("{second} counts wait for a second count"));
         }

@@ -9,7 +9,7 @@ use super::{
     tasks::{Done, How},
     worker::unknown_worker,
 };
-use crate::ledger::{Confirmed, Recheck, RunState, TaskRow, TaskState, Vote};
+use crate::ledger::{Confirmed, Recheck, TaskRow, TaskState, Vote};
 
 /// A crash may lose the last leases from disk, but not from their workers. Each life of the
 /// coordinator therefore goes on from what is on disk by a random leap of at most this much, so that
@@ -23,7 +23,7 @@ impl Scheduler {
     /// If there is no such run.
     pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
         let run = self.by_id[&run];
-        self.runs[run].recheck = recheck;
+        self.runs[run].restore_recheck(recheck);
     }
 
     /// How long earlier processes have served a run that was added before, in milliseconds.
@@ -32,7 +32,7 @@ impl Scheduler {
     /// If there is no such run.
     pub fn restore_elapsed(&mut self, run: RunId, elapsed_ms: u64) {
         let run = self.by_id[&run];
-        self.runs[run].served_before_ms = elapsed_ms;
+        self.runs[run].restore_elapsed(elapsed_ms);
     }
 
     /// What is on disk of one task of a run that was added before.
@@ -49,14 +49,12 @@ impl Scheduler {
             .map(|worker| self.workers.pinned(worker))
             .collect();
         let in_run = &mut self.runs[run];
-        in_run.tasks.raise_epoch(task, epoch);
-        if !failed.is_empty() {
-            in_run.odd.entry(task).or_default().failed = failed;
-        }
+        in_run.restore_epoch(task, epoch);
+        in_run.restore_failed(task, failed);
         match row.state {
             TaskState::Pending => {}
             TaskState::Leased { worker, .. } => {
-                let live = matches!(in_run.state, RunState::Running | RunState::Paused);
+                let live = in_run.is_live();
                 let worker = self
                     .workers
                     .remember(&unknown_worker(worker), self.config.workers);
@@ -81,7 +79,7 @@ impl Scheduler {
         let in_run = &mut self.runs[run];
         let drawn = self
             .draw
-            .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
+            .chosen(in_run.manifest().run, run::id(task), in_run.recheck());
         let done = Done {
             count: vote.count,
             worker,
@@ -95,13 +93,13 @@ impl Scheduler {
             self.workers.standing_mut(worker).agreed();
             return;
         }
-        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
+        let open = in_run.is_live();
         let unproven = self.unproven.iter().filter(|(by, _)| *by == worker);
         let mut windows = unproven.map(|(_, window)| window);
         let doubted = self.workers.standing(worker).faults() > 0
             || windows.any(|window| window.contains(&vote.accepted_unix_ms));
         if open && (doubted || (drawn && confirmed == Confirmed::No)) {
-            in_run.seconds.want(task, worker, 0);
+            in_run.want_second(task, 0);
         }
     }
 
@@ -120,8 +118,7 @@ impl Scheduler {
         }
         let leap = self.jitter.below(EPOCH_LEAP);
         for run in 0..self.runs.len() {
-            self.runs[run].tasks.raise_epochs(leap);
-            self.runs[run].lost_epochs = 4 * EPOCH_LEAP;
+            self.runs[run].leap_epochs(leap, 4 * EPOCH_LEAP);
             self.announce_if_done(run);
         }
     }

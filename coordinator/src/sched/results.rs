@@ -23,10 +23,6 @@ use crate::ledger::{Change, Confirmed, Record, RunState, Trust, Vote};
 /// Different counts of one task that are kept at most.
 const MOST_REPORTS: usize = 8;
 
-/// First counts of workers beyond those that each is owed are compared while all of them cost no more
-/// than this part of the run.
-const FIRSTS_PART: u64 = 100;
-
 /// A verdict with its reason.
 type Ruling = (Verdict, String);
 
@@ -59,13 +55,13 @@ impl Scheduler {
         let key = self.find(partial.task)?;
         self.issued(key, partial.epoch)?;
         let (run, task) = key;
-        if self.runs[run].state == RunState::Cancelled {
+        if self.runs[run].state() == RunState::Cancelled {
             return Err(Rejection::ResultsOfCancelled(partial.task.run));
         }
         if self.workers.standing(worker).is_barred() {
             return Err(self.why_barred(worker));
         }
-        let limit = self.runs[run].plan.task_limit(run::id(task));
+        let limit = self.runs[run].plan().task_limit(run::id(task));
         if partial.count > limit {
             let lease = self.workers.get_mut(worker).leases.get_mut(&key);
             if let Some(lease) = lease
@@ -101,13 +97,13 @@ impl Scheduler {
             how,
         };
         let record = self.record(worker, partial, now);
-        match self.runs[run].tasks.stage(task) {
+        match self.runs[run].tasks().stage(task) {
             Stage::Pending | Stage::Leased | Stage::Parked => {
                 self.accept(key, report, record);
                 (Verdict::Accepted, String::new())
             }
             Stage::Done => {
-                let first = self.runs[run].tasks.done(task).expect("stage is done");
+                let first = self.runs[run].tasks().done(task).expect("stage is done");
                 if first.count == partial.count {
                     self.agree(key, (first, report), record)
                 } else {
@@ -141,7 +137,7 @@ impl Scheduler {
     fn accept(&mut self, (run, task): LeaseKey, report: Report, record: Record) {
         self.remove_all(run, task);
         let cost = self.runs[run].cost(task);
-        let was_disputed = self.runs[run].tasks.stage(task) == Stage::Quarantined;
+        let was_disputed = self.runs[run].tasks().stage(task) == Stage::Quarantined;
         let now = self.clock.ticks();
         self.credit(report.worker, run, (cost, record.duration_us));
         let confirmed = match was_disputed {
@@ -151,29 +147,25 @@ impl Scheduler {
         let in_run = &mut self.runs[run];
         let drawn = self
             .draw
-            .chosen(in_run.manifest.run, run::id(task), in_run.recheck);
-        in_run.accept(
-            task,
-            Done {
-                count: report.count,
-                worker: report.worker,
-                how: report.how,
-                confirmed,
-                drawn,
-                accepted_s: canaries::seconds(now),
-            },
-        );
-        in_run.parking.counted(task, now);
-        in_run.note_arrival(report.count, cost, now);
+            .chosen(in_run.manifest().run, run::id(task), in_run.recheck());
+        let done = Done {
+            count: report.count,
+            worker: report.worker,
+            how: report.how,
+            confirmed,
+            drawn,
+            accepted_s: canaries::seconds(now),
+        };
+        in_run.arrive(task, done, now);
         // Each asked in any case: a count uses up what it is owed, whatever the others say.
         let first = self.is_compared_as_first((run, task), report.worker);
         let doubted = self.workers.standing(report.worker).is_doubted();
         if !confirmed.elsewhere() && (drawn || first || doubted) {
-            self.runs[run].seconds.want(task, report.worker, now);
+            self.runs[run].want_second(task, now);
         }
         self.changes.push_back(Change::Accepted(record));
         self.note_first_proofs(report.worker);
-        if self.runs[run].state == RunState::Disputed {
+        if self.runs[run].state() == RunState::Disputed {
             self.reopen(run);
         }
         self.announce_if_done(run);
@@ -182,14 +174,8 @@ impl Scheduler {
     /// Whether a task is among the first of its worker, which are compared: some in any case, more while
     /// that costs little.
     fn is_compared_as_first(&mut self, (run, task): LeaseKey, worker: WorkerIx) -> bool {
-        let in_run = &mut self.runs[run];
         let standing = self.workers.standing(worker);
-        let most = in_run.tasks.cost_of_all() / FIRSTS_PART;
-        let compared = in_run.recheck.compares_first_counts()
-            && standing.is_new()
-            && in_run
-                .seconds
-                .afford(in_run.cost(task), most, standing.is_owed());
+        let compared = standing.is_new() && self.runs[run].affords_first(task, standing.is_owed());
         if compared {
             self.workers.standing_mut(worker).chosen();
         }
@@ -233,10 +219,7 @@ impl Scheduler {
                 self.workers.standing_mut(first.worker).agreed();
                 self.workers.standing_mut(second.worker).agreed();
             }
-            let in_run = &mut self.runs[run];
-            in_run.tasks.confirm(task, by);
-            in_run.agreed += 1;
-            in_run.seconds.forget(task, first.worker);
+            self.runs[run].confirm(task, by);
             self.changes.push_back(Change::Confirmed(record));
         }
         // Two agree on it already: the third shows that it counts right.
@@ -263,22 +246,10 @@ impl Scheduler {
         let (run, task) = key;
         self.remove_all(run, task);
         let reason = self.why_disputed(task, first.count, second.count);
-        let in_run = &mut self.runs[run];
-        in_run.conflicts += 1;
-        in_run.announced = false;
-        in_run.enter(task, Stage::Quarantined);
-        let confirmed = first.confirmed;
-        let first = Report {
-            count: first.count,
-            worker: first.worker,
-            how: first.how,
-        };
-        let odd = in_run.odd.entry(task).or_default();
-        odd.agreed = confirmed.elsewhere().then_some(first.count);
-        odd.reports = vec![first, second];
+        let was_over = self.runs[run].contradict(task, first, second);
         self.changes
             .push_back(Change::Quarantined { second: record });
-        if in_run.is_over() {
+        if was_over {
             self.reopen(run);
         }
         (Verdict::Conflict, reason)
@@ -297,11 +268,11 @@ impl Scheduler {
         let reports = self.runs[run].reports(task).to_vec();
         let first = reports.first().map_or(0, |first| first.count);
         let reason = self.why_disputed(task, first, report.count);
-        let (same, way) = (
-            |other: &&Report| (other.count, other.worker) == (report.count, report.worker),
-            record.epoch,
-        );
-        let again = reports.iter().any(|other| same(&other));
+        let way = record.epoch;
+        let said = (report.count, report.worker);
+        let again = reports
+            .iter()
+            .any(|other| (other.count, other.worker) == said);
         // One more identity on a machine that has said the same: no opinion of its own, unless the
         // machine's is what decides by now.
         let echo = reports.iter().all(|other| other.worker != report.worker)
@@ -320,13 +291,7 @@ impl Scheduler {
                 reports.len()
             ));
         }
-        // The latest word of a worker counts, so that one who comes back to what it said moves it
-        // to the end.
-        let odd = self.runs[run].odd.entry(task).or_default();
-        for before in odd.reports.extract_if(.., |other| same(&&*other)) {
-            odd.tried.push((before.worker, before.how.orientation));
-        }
-        odd.reports.push(report);
+        self.runs[run].add_report(task, report);
         if self.decided_count(run, task) == Some(report.count) {
             let losers: BTreeSet<_> = reports
                 .iter()
@@ -371,14 +336,11 @@ impl Scheduler {
         let (run, task) = key;
         if purpose == Purpose::Recheck {
             // Nobody else is there, or it would not have been asked.
-            if let Some(done) = self.runs[run].tasks.done(task) {
-                self.runs[run].seconds.forget(task, done.worker);
-            }
+            self.runs[run].forget_second(task);
             self.announce_if_done(run);
             return;
         }
-        let odd = self.runs[run].odd.entry(task).or_default();
-        odd.tried.push((worker, way));
+        self.runs[run].note_tried(task, (worker, way));
     }
 
     /// A worker was wrong: what it alone counted is counted again, in every run, and its next counts
@@ -397,7 +359,7 @@ impl Scheduler {
             }
         }
         for run in 0..self.runs.len() {
-            if self.runs[run].state != RunState::Cancelled {
+            if self.runs[run].state() != RunState::Cancelled {
                 self.count_again(run, |done| {
                     done.worker == worker && !done.confirmed.elsewhere()
                 });
@@ -413,20 +375,8 @@ impl Scheduler {
         is_meant: impl Fn(&Done) -> bool,
     ) -> Vec<TaskIx> {
         let now = self.clock.ticks();
-        let in_run = &mut self.runs[run];
-        let mut wanted = Vec::new();
-        for task in 0..TaskIx::try_from(in_run.tasks.len()).expect("at most MAX_TASKS") {
-            if let Some(done) = in_run.tasks.done(task).filter(&is_meant)
-                && in_run.seconds.want(task, done.worker, now)
-            {
-                wanted.push(task);
-            }
-        }
-        if wanted.is_empty() {
-            return wanted;
-        }
-        in_run.announced = false;
-        if in_run.is_over() {
+        let wanted = self.runs[run].want_seconds(now, is_meant);
+        if !wanted.is_empty() && self.runs[run].is_over() {
             self.reopen(run);
         }
         wanted
@@ -434,14 +384,7 @@ impl Scheduler {
 
     /// A run that was over is not over.
     pub(super) fn reopen(&mut self, run: RunIx) {
-        let in_run = &mut self.runs[run];
-        in_run.announced = false;
-        in_run.stuck_since = None;
-        in_run.state = RunState::Running;
-        self.changes.push_back(Change::State {
-            run: in_run.manifest.run,
-            state: RunState::Running,
-        });
+        self.changes.push_back(self.runs[run].reopen());
     }
 
     pub(super) fn why_barred(&self, worker: WorkerIx) -> Rejection {
@@ -453,10 +396,8 @@ impl Scheduler {
     /// Tells the owner, once, that a run has all its counts.
     pub(super) fn announce_if_done(&mut self, run: RunIx) {
         let in_run = &mut self.runs[run];
-        let open = matches!(in_run.state, RunState::Running | RunState::Paused);
-        if open && !in_run.announced && in_run.all_done() {
-            in_run.announced = true;
-            self.finished.push_back(in_run.manifest.run);
+        if in_run.announce() {
+            self.finished.push_back(in_run.manifest().run);
             self.note_all_proofs();
         }
     }
@@ -486,9 +427,6 @@ impl Scheduler {
                 }
             })
             .collect();
-        let in_run = &mut self.runs[run];
-        in_run.conflicts += 1;
-        in_run.enter(task, Stage::Quarantined);
-        in_run.odd.entry(task).or_default().reports = reports;
+        self.runs[run].restore_reports(task, reports);
     }
 }

@@ -33,7 +33,7 @@ impl Scheduler {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
         let others = in_run
-            .seconds
+            .seconds()
             .waiting()
             .filter(|&(first, _)| !self.workers.same_machine(first, worker));
         let mut tasks = others
@@ -53,7 +53,7 @@ impl Scheduler {
     pub(super) fn choose_own_second(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let in_run = &self.runs[run];
         let own = in_run
-            .seconds
+            .seconds()
             .waiting()
             .filter(|&(first, _)| self.workers.same_machine(first, worker));
         let nobody_else = |first| self.workers.elsewhere(first).next().is_none();
@@ -64,7 +64,7 @@ impl Scheduler {
 
     /// The second count of a done task.
     pub(super) fn second(&self, run: RunIx, task: TaskIx) -> Choice {
-        let done = self.runs[run].tasks.done(task);
+        let done = self.runs[run].tasks().done(task);
         let first = done.expect("rechecked tasks are done").how.orientation;
         Choice {
             task,
@@ -92,7 +92,7 @@ impl Scheduler {
         first: WorkerIx,
         worker: WorkerIx,
     ) -> bool {
-        let how = self.runs[run].tasks.done(task).map(|done| done.how);
+        let how = self.runs[run].tasks().done(task).map(|done| done.how);
         let mine = &self.workers.get(worker).info;
         if how.is_none_or(|how| how.kernel != mine.kernel) {
             return false;
@@ -115,7 +115,7 @@ impl Scheduler {
     /// data than the counts there are.
     pub(super) fn choose_contested(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let in_run = &self.runs[run];
-        in_run.contested.iter().take(SCAN).find_map(|&task| {
+        in_run.contested().iter().take(SCAN).find_map(|&task| {
             let reports = in_run.reports(task);
             let own = self.word_of(worker, reports);
             let agrees = self

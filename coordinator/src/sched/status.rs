@@ -177,44 +177,45 @@ impl Scheduler {
     /// counted, nothing is disputed and no second count is awaited.
     pub fn total(&self, run: RunId) -> Option<Result<u128, BadTally>> {
         let run = &self.runs[*self.by_id.get(&run)?];
-        run.all_done().then(|| tally::total(run.tasks.counts()))
+        run.all_done().then(|| tally::total(run.tasks().counts()))
     }
 
     /// The fold of the counts accepted so far.
     pub fn solutions_so_far(&self, run: RunId) -> Option<Result<u128, BadTally>> {
         let run = &self.runs[*self.by_id.get(&run)?];
-        Some(tally::total(run.tasks.counts()))
+        Some(tally::total(run.tasks().counts()))
     }
 
     /// Everything about one run.
     pub fn status(&self, run: RunId, now: Millis) -> Option<RunStatus> {
         let number = *self.by_id.get(&run)?;
         let run = &self.runs[number];
-        let (per_second, cost_per_second) = run.rate.per_second(self.clock.at(now));
-        let total = run.tasks.cost_of_all().max(1) as f64;
-        let under_way = run.cost_under_way.min(run.tasks.cost(Stage::Leased));
-        let fraction_done = ((run.tasks.cost(Stage::Done) + under_way) as f64 / total).min(1.0);
-        let moving = cost_per_second > 0.0 && run.state == RunState::Running;
+        let (per_second, cost_per_second) = run.rate().per_second(self.clock.at(now));
+        let total = run.tasks().cost_of_all().max(1) as f64;
+        let under_way = run.cost_under_way().min(run.tasks().cost(Stage::Leased));
+        let fraction_done = ((run.tasks().cost(Stage::Done) + under_way) as f64 / total).min(1.0);
+        let (agreed, conflicts) = run.agreed_and_conflicts();
+        let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
         Some(RunStatus {
-            manifest: run.manifest.clone(),
-            state: run.state,
+            manifest: run.manifest().clone(),
+            state: run.state(),
             tasks: task_numbers(run),
             // A sum of 64-bit counts of at most MAX_TASKS tasks fits 128 bits.
-            solutions_so_far: tally::total(run.tasks.counts()).unwrap_or(u128::MAX),
+            solutions_so_far: tally::total(run.tasks().counts()).unwrap_or(u128::MAX),
             fraction_done,
             solutions_per_second: per_second,
             eta_seconds: moving.then(|| (1.0 - fraction_done) * total / cost_per_second),
             estimate: run
-                .finished
-                .estimate(run.tasks.len(), u128::from(run.tasks.cost_of_all())),
+                .finished()
+                .estimate(run.tasks().len(), u128::from(run.tasks().cost_of_all())),
             rechecks: Rechecks {
-                agreed: run.agreed,
-                conflicts: run.conflicts,
-                awaited: run.seconds.number() as u64,
-                confirmed: run.tasks.agreed().confirmed,
-                compared: run.tasks.agreed().compared,
+                agreed,
+                conflicts,
+                awaited: run.seconds().number() as u64,
+                confirmed: run.tasks().agreed().confirmed,
+                compared: run.tasks().agreed().compared,
                 quarantined: run
-                    .quarantined
+                    .quarantined()
                     .iter()
                     .take(NAMED_TASKS)
                     .map(|&task| run::id(task))
@@ -231,11 +232,11 @@ impl Scheduler {
 
     fn why_nothing_moves(&self, number: RunIx) -> String {
         let run = &self.runs[number];
-        match run.state {
+        match run.state() {
             RunState::Running => {}
             RunState::Paused => return "the run is paused".to_owned(),
             RunState::Disputed => {
-                let first = run.quarantined.first();
+                let first = run.quarantined().first();
                 return first.map_or_else(String::new, |&task| self.why_contested(run, task));
             }
             RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
@@ -251,15 +252,15 @@ impl Scheduler {
             .take_while(|&&other| other != number)
             .find(|&&other| self.runs[other].grants() && self.runs[other].has_waiting());
         if let Some(&other) = higher
-            && run.holders.is_empty()
+            && run.held().is_empty()
         {
-            return format!("run {} goes first", self.runs[other].manifest.run);
+            return format!("run {} goes first", self.runs[other].manifest().run);
         }
-        if run.holders.is_empty() {
+        if run.held().is_empty() {
             return self.why_still(number);
         }
         // The rest goes on, and still somebody has to be found for these.
-        let stuck = run.contested.iter().find(|&&task| {
+        let stuck = run.contested().iter().find(|&&task| {
             let live = &mut self.workers.live_ones();
             !live.any(|worker| self.may_decide(number, task, worker))
         });
@@ -273,8 +274,8 @@ impl Scheduler {
             .map(|&run| {
                 let run = &self.runs[run];
                 RunSummary {
-                    manifest: run.manifest.clone(),
-                    state: run.state,
+                    manifest: run.manifest().clone(),
+                    state: run.state(),
                     tasks: task_numbers(run),
                 }
             })
@@ -333,9 +334,9 @@ impl Scheduler {
 }
 
 fn task_numbers(run: &run::Run) -> TaskNumbers {
-    let number = |stage| run.tasks.number(stage);
+    let number = |stage| run.tasks().number(stage);
     TaskNumbers {
-        total: run.tasks.len(),
+        total: run.tasks().len(),
         done: number(Stage::Done),
         leased: number(Stage::Leased),
         pending: number(Stage::Pending),

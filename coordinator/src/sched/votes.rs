@@ -76,7 +76,7 @@ impl Scheduler {
             }
         }
         // Two machines had agreed on it; one of them is among the reports.
-        let agreed = in_run.odd.get(&task).and_then(|odd| odd.agreed);
+        let agreed = in_run.agreed_before(task);
         if let Some(support) = agreed.and_then(|count| support.get_mut(&count)) {
             support.machines += 1;
             support.known += 1;

@@ -1,26 +1,23 @@
 //! Plans with their true counts, counted once.
 
-use std::{fmt, ops::ControlFlow, sync::LazyLock};
+use std::{
+    fmt,
+    ops::{ControlFlow, Deref},
+    sync::LazyLock,
+};
 
 use common::{
     board::Board,
-    count::{Counter, Orientation, Setup, Unwatched},
-    kernel::Kernel,
-    known::known_counts,
     method::Layout,
-    plan::{Plan, PlanSpec, TaskId},
+    plan::PlanSpec,
     symmetric::{HalfTurn, quarter_turn},
+    truth::Truth as Counted,
 };
 use coordinator::store::SymmetricCounts;
 
 /// A plan and the count of each of its tasks.
 pub struct Truth {
-    /// The plan, in the smallest tasks there are.
-    pub plan: Plan,
-    /// The weighted count of every task, by number.
-    pub counts: Vec<u64>,
-    /// all(N).
-    pub total: u128,
+    counted: Counted,
     /// The symmetric ones among them.
     pub symmetric: SymmetricCounts,
 }
@@ -53,42 +50,21 @@ impl Truth {
 
     fn new(n: u8, layout: Layout) -> Self {
         let board = Board::new(n).expect("a board");
-        let spec = PlanSpec {
-            board,
-            layout,
-            task_cost: 1,
-        };
-        let plan = Plan::new(spec).expect("a plan");
-        let setup = Setup {
-            kernel: Kernel::SCALAR,
-            threads: std::num::NonZeroU16::MIN,
-            memory_bytes: 1 << 30,
-            orientation: Orientation::Upright,
-        };
-        let mut counter = Counter::new(&plan, &setup).expect("a counter");
-        let counts: Vec<_> = (0..plan.tasks())
-            .map(|task| {
-                let units = plan.task_units(TaskId(task));
-                counter.count(units, &Unwatched).expect("a small count")
-            })
-            .collect();
-        let total = counts.iter().copied().map(u128::from).sum();
-        let known = known_counts(board).expect("a small board").all();
-        assert_eq!(total, known, "N = {n} in {layout}");
         let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
         Self {
-            plan,
-            counts,
-            total,
+            counted: Counted::new(n, layout),
             symmetric: SymmetricCounts {
                 half_turn: half_turn.expect("a small board"),
                 quarter_turn: quarter_turn(board),
             },
         }
     }
+}
 
-    /// The true count of a task.
-    pub fn count(&self, task: TaskId) -> u64 {
-        self.counts[usize::try_from(task.0).expect("a small plan")]
+impl Deref for Truth {
+    type Target = Counted;
+
+    fn deref(&self) -> &Counted {
+        &self.counted
     }
 }

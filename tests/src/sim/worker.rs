@@ -99,7 +99,7 @@ struct Running {
 #[derive(Debug)]
 pub(super) enum Act {
     /// Send this under this number of a call.
-    Call(u64, SyncRequest),
+    Call(u64, Box<SyncRequest>),
     /// The process ends.
     Exit,
 }
@@ -257,7 +257,7 @@ impl Worker {
         let request = self.machine.poll_call(clock)?;
         self.calls += 1;
         self.call = Some((self.calls, now));
-        Some(Act::Call(self.calls, request))
+        Some(Act::Call(self.calls, Box::new(request)))
     }
 
     /// When [`Self::act`] has something to do next.

@@ -13,13 +13,13 @@ mod workers;
 use std::sync::LazyLock;
 
 use common::{
-    board::Board,
-    count::{Counter, Orientation, Setup, Unwatched},
-    kernel::{Kernel, KernelName},
+    count::Orientation,
+    kernel::KernelName,
     method::Layout,
-    plan::{Plan, PlanSpec, TaskId},
+    plan::{PlanSpec, TaskId},
     run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
     sync::{FailedCanaries, Grant, HeldLease, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    truth::Truth,
 };
 
 use super::*;
@@ -30,41 +30,8 @@ use crate::{
 
 const RUN: RunId = RunId(7);
 
-/// A plan with its true counts, by task.
-struct Truth {
-    plan: Plan,
-    counts: Vec<u64>,
-    total: u128,
-}
-
 /// N = 8 in the smallest tasks there are.
-static TRUTH: LazyLock<Truth> = LazyLock::new(|| {
-    let spec = PlanSpec {
-        board: Board::new(8).unwrap(),
-        layout: Layout::FirstRows,
-        task_cost: 1,
-    };
-    let plan = Plan::new(spec).unwrap();
-    let setup = Setup {
-        kernel: Kernel::SCALAR,
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: 1 << 20,
-        orientation: Orientation::Upright,
-    };
-    let mut counter = Counter::new(&plan, &setup).unwrap();
-    let counts: Vec<_> = (0..plan.tasks())
-        .map(|task| {
-            let units = plan.task_units(TaskId(task));
-            counter.count(units, &Unwatched).unwrap()
-        })
-        .collect();
-    assert_eq!(counts.iter().sum::<u64>(), 92);
-    Truth {
-        plan,
-        counts,
-        total: 92,
-    }
-});
+static TRUTH: LazyLock<Truth> = LazyLock::new(|| Truth::new(8, Layout::FirstRows));
 
 fn manifest(run: RunId, priority: i32) -> RunManifest {
     let plan = &TRUTH.plan;
@@ -105,7 +72,7 @@ fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
     store.apply(&changes(first)).unwrap();
     let mut second = Scheduler::new(config, 2);
     second.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
-    second.restore_recheck(RUN, first.runs[0].recheck);
+    second.restore_recheck(RUN, first.runs[0].recheck());
     store
         .scan(RUN, &mut |row| second.restore_task(RUN, row))
         .unwrap();

@@ -49,13 +49,13 @@ fn a_second_count_says_whether_it_had_another_token() {
         let mut workers = fleet(tokens);
         drive(&mut scheduler, &mut workers, 0);
         for task in 0..u32::try_from(TRUTH.plan.tasks()).unwrap() {
-            let done = scheduler.runs[0].tasks.done(task).unwrap();
+            let done = scheduler.runs[0].tasks().done(task).unwrap();
             assert_eq!(done.confirmed, confirmed, "task {task}, {tokens:?}");
         }
         // The next life knows the same.
         let second = restarted(&mut scheduler, Config::default());
         for task in 0..u32::try_from(TRUTH.plan.tasks()).unwrap() {
-            let done = second.runs[0].tasks.done(task).unwrap();
+            let done = second.runs[0].tasks().done(task).unwrap();
             assert_eq!(done.confirmed, confirmed, "task {task}, {tokens:?}");
         }
     }
@@ -79,7 +79,7 @@ fn a_second_count_waits_a_while_for_another_token() {
         worker.wants = 0.0;
         let done = |grant: &&Grant| {
             let task = run::index(grant.task.task);
-            scheduler.runs[0].tasks.done(task).is_some()
+            scheduler.runs[0].tasks().done(task).is_some()
         };
         worker.held.iter().filter(done).count()
     };
@@ -112,7 +112,7 @@ fn machines_of_one_token_do_not_outvote_two_tokens() {
     }
     let (verdict, _) = honest[1].say(&mut scheduler, &grant, right);
     assert_eq!(verdict, Verdict::Accepted, "two tokens against one");
-    let done = scheduler.runs[0].tasks.done(run::index(grant.task.task));
+    let done = scheduler.runs[0].tasks().done(run::index(grant.task.task));
     let done = done.unwrap();
     assert_eq!((done.count, done.confirmed), (right, Confirmed::OtherToken));
 }

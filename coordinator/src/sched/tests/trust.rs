@@ -211,7 +211,7 @@ fn what_only_its_own_machine_has_confirmed_is_no_more_after_a_restart() {
     let mut second = restarted(&mut scheduler, Config::default());
     let tasks = 0..u32::try_from(TRUTH.plan.tasks()).unwrap();
     for task in tasks {
-        let done = second.runs[0].tasks.done(task).unwrap();
+        let done = second.runs[0].tasks().done(task).unwrap();
         assert_eq!(done.confirmed, Confirmed::SameMachine, "task {task}");
     }
     // Nothing is awaited, as before; but another machine's word is worth asking for.
@@ -241,7 +241,7 @@ fn a_recheck_that_cannot_be_kept_is_forgotten() {
         let before = scheduler.status(RUN, Millis(1_000)).unwrap();
         let drawn = |scheduler: &Scheduler| {
             let tasks = 0..u32::try_from(TRUTH.plan.tasks()).unwrap();
-            let done = tasks.filter_map(|task| scheduler.runs[0].tasks.done(task));
+            let done = tasks.filter_map(|task| scheduler.runs[0].tasks().done(task));
             done.filter(|done| done.drawn).count()
         };
         let command = Command::Recheck(Recheck::All);
@@ -287,7 +287,7 @@ fn a_second_count_that_takes_long_gets_a_backup_copy_on_another_machine() {
     let mut slow = workers.remove(1);
     slow.wants = 1e9;
     slow.started = true;
-    while scheduler.runs[0].seconds.number_waiting() > 0 {
+    while scheduler.runs[0].seconds().number_waiting() > 0 {
         slow.sync(&mut scheduler, now);
         assert!(!slow.held.is_empty());
         slow.finish(&mut scheduler, now);
@@ -330,7 +330,7 @@ fn a_second_count_waits_a_while_for_another_kernel() {
         let reply = worker.sync(scheduler, now);
         worker.wants = 0.0;
         let done = |grant: &&Grant| {
-            let done = scheduler.runs[0].tasks.done(run::index(grant.task.task));
+            let done = scheduler.runs[0].tasks().done(run::index(grant.task.task));
             done.is_some_and(|done| scheduler.workers.id(done.worker) == WorkerId(1))
         };
         reply.grants.iter().filter(done).count()
@@ -613,7 +613,7 @@ fn every_worker_is_owed_two_comparisons_whatever_the_others_have_used_up() {
         for change in changes(&mut scheduler) {
             if let Change::Confirmed(second) = change {
                 let first = scheduler.runs[0]
-                    .tasks
+                    .tasks()
                     .done(run::index(second.task))
                     .unwrap();
                 *compared

@@ -83,7 +83,6 @@ impl World {
         match act {
             Some(Act::Call(call, request)) => {
                 let way = Way { worker, life, call };
-                let request = Box::new(request);
                 if self.chance(self.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
                     self.send(Event::Request(way, request.clone()));
@@ -128,7 +127,7 @@ impl World {
                 life: 0,
                 call,
             };
-            self.send(Event::Request(way, Box::new(request)));
+            self.send(Event::Request(way, request));
         }
     }
 

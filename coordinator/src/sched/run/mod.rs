@@ -1,4 +1,11 @@
 //! One run: its tasks, what waits, what is out, what is odd.
+//!
+//! A task's stage is mirrored in several sets. They are all private here, and who changes one is a method
+//! that changes the others with it, and says what the owner has to know.
+
+mod ends;
+mod holding;
+mod stages;
 
 use std::{
     cell::RefCell,
@@ -17,13 +24,14 @@ use common::{
     sync::WorkerInfo,
 };
 
+pub(super) use self::ends::Before;
 use super::{
     clock::Ticks,
     index::{TaskIx, WorkerIx},
     parking::Parking,
     rate::Rate,
     seconds::Seconds,
-    tasks::{Done, How, Stage, TaskTable},
+    tasks::{How, Stage, TaskTable},
 };
 use crate::ledger::{Recheck, RunManifest, RunState};
 
@@ -37,59 +45,59 @@ pub(super) struct Report {
 
 /// What happened to a task besides being counted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Odd {
+struct Odd {
     /// Whose attempts failed, in order.
-    pub(super) failed: Vec<WorkerIx>,
+    failed: Vec<WorkerIx>,
     /// Who counted it again, and how, without adding anything: nobody is asked the same twice.
-    pub(super) tried: Vec<(WorkerIx, Orientation)>,
+    tried: Vec<(WorkerIx, Orientation)>,
     /// Its contradicting counts, in order.
-    pub(super) reports: Vec<Report>,
+    reports: Vec<Report>,
     /// The one of them on which two machines had agreed before it was contradicted.
-    pub(super) agreed: Option<u64>,
+    agreed: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) manifest: RunManifest,
-    pub(super) plan: Plan,
+    manifest: RunManifest,
+    plan: Plan,
     least_memory: LeastMemory,
-    pub(super) state: RunState,
-    pub(super) tasks: TaskTable,
+    state: RunState,
+    tasks: TaskTable,
     /// How far above a task's highest known epoch there may be leases that a crash lost.
-    pub(super) lost_epochs: u64,
+    lost_epochs: u64,
     /// Pending tasks at lower positions of the handing-out order are in `returned`.
     cursor: u64,
-    pub(super) returned: BTreeSet<TaskIx>,
+    returned: BTreeSet<TaskIx>,
     /// Those of `returned` that a worker took away when it vanished: nobody knows how far it was, so
     /// they come after those that were never handed out.
-    pub(super) shaken: BTreeSet<TaskIx>,
-    pub(super) parking: Parking,
+    shaken: BTreeSet<TaskIx>,
+    parking: Parking,
     /// Quarantined tasks that nobody is counting.
-    pub(super) contested: BTreeSet<TaskIx>,
+    contested: BTreeSet<TaskIx>,
     /// How much of it is counted a second time.
-    pub(super) recheck: Recheck,
-    pub(super) seconds: Seconds,
-    pub(super) quarantined: BTreeSet<TaskIx>,
+    recheck: Recheck,
+    seconds: Seconds,
+    quarantined: BTreeSet<TaskIx>,
     /// Who holds each leased task.
-    pub(super) holders: BTreeMap<TaskIx, Vec<WorkerIx>>,
+    holders: BTreeMap<TaskIx, Vec<WorkerIx>>,
     /// Leased tasks that one worker alone counts, by the time of the grant: those not
     /// begun, and those begun.
-    pub(super) alone: [BTreeSet<(Ticks, TaskIx)>; 2],
-    pub(super) odd: BTreeMap<TaskIx, Odd>,
+    alone: [BTreeSet<(Ticks, TaskIx)>; 2],
+    odd: BTreeMap<TaskIx, Odd>,
     /// Leases that live, and what their workers say is done of them.
-    pub(super) cost_under_way: u64,
-    pub(super) agreed: u64,
-    pub(super) conflicts: u64,
-    pub(super) rate: Rate,
-    pub(super) finished: Finished,
+    cost_under_way: u64,
+    agreed: u64,
+    conflicts: u64,
+    rate: Rate,
+    finished: Finished,
     /// How long earlier processes served it.
-    pub(super) served_before_ms: u64,
+    served_before_ms: u64,
     /// When this one began to.
-    pub(super) served_since: Ticks,
+    served_since: Ticks,
     /// Since when nothing but contested tasks is left that nobody counts.
-    pub(super) stuck_since: Option<Ticks>,
+    stuck_since: Option<Ticks>,
     /// Completion was announced and nothing has contradicted it since.
-    pub(super) announced: bool,
+    announced: bool,
 }
 
 /// The least memory with which so many threads can count tasks of a run. It is asked for at every
@@ -164,6 +172,94 @@ impl Run {
         Self::new(manifest, plan.expect("it has a plan"), RunState::Cancelled)
     }
 
+    pub(super) fn manifest(&self) -> &RunManifest {
+        &self.manifest
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTable {
+        &self.tasks
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        self.state
+    }
+
+    /// How much of it is counted a second time.
+    pub(super) fn recheck(&self) -> Recheck {
+        self.recheck
+    }
+
+    pub(super) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// Its second counts that are wanted or under way.
+    pub(super) fn seconds(&self) -> &Seconds {
+        &self.seconds
+    }
+
+    /// Pending tasks that came back.
+    pub(super) fn returned(&self) -> &BTreeSet<TaskIx> {
+        &self.returned
+    }
+
+    /// Those of [`Self::returned`] that a vanished worker took away.
+    pub(super) fn shaken(&self) -> &BTreeSet<TaskIx> {
+        &self.shaken
+    }
+
+    /// Quarantined tasks that nobody is counting.
+    pub(super) fn contested(&self) -> &BTreeSet<TaskIx> {
+        &self.contested
+    }
+
+    pub(super) fn quarantined(&self) -> &BTreeSet<TaskIx> {
+        &self.quarantined
+    }
+
+    /// How much is done, as far as its tasks say something of those to come.
+    pub(super) fn finished(&self) -> &Finished {
+        &self.finished
+    }
+
+    pub(super) fn rate(&self) -> &Rate {
+        &self.rate
+    }
+
+    /// Second counts that agreed, and counts that contradicted others.
+    pub(super) fn agreed_and_conflicts(&self) -> (u64, u64) {
+        (self.agreed, self.conflicts)
+    }
+
+    /// The count on which two machines had agreed before a task was contradicted.
+    pub(super) fn agreed_before(&self, task: TaskIx) -> Option<u64> {
+        self.odd.get(&task).and_then(|odd| odd.agreed)
+    }
+
+    /// The highest epoch that may name a lease of a task, whether or not a crash lost it.
+    pub(super) fn highest_epoch(&self, task: TaskIx) -> u64 {
+        self.tasks.epoch(task).saturating_add(self.lost_epochs)
+    }
+
+    /// Every task that it has.
+    pub(super) fn all_tasks(&self) -> std::ops::Range<TaskIx> {
+        0..TaskIx::try_from(self.tasks.len()).expect("at most MAX_TASKS")
+    }
+
+    /// It is served from now on.
+    pub(super) fn serve_from(&mut self, now: Ticks) {
+        self.served_since = now;
+    }
+
+    /// How long earlier processes served it, found on disk, in milliseconds.
+    pub(super) fn restore_elapsed(&mut self, elapsed_ms: u64) {
+        self.served_before_ms = elapsed_ms;
+    }
+
     /// The least memory with which a worker can count its tasks, if this one has less, in bytes.
     pub(super) fn lacks_memory(&self, worker: &WorkerInfo) -> Option<u64> {
         let threads = u16::try_from(worker.threads).unwrap_or(u16::MAX);
@@ -189,65 +285,6 @@ impl Run {
 
     pub(super) fn cost(&self, task: TaskIx) -> u64 {
         self.plan.task_cost(id(task))
-    }
-
-    /// Moves a task to a stage and keeps every set that mirrors the stages.
-    pub(super) fn enter(&mut self, task: TaskIx, stage: Stage) {
-        let before = self.tasks.stage(task);
-        if before == Stage::Done {
-            self.forget_count(task);
-        }
-        self.leave(task, before);
-        self.tasks.enter(task, self.cost(task), stage);
-        match stage {
-            Stage::Pending => drop(self.returned.insert(task)),
-            Stage::Parked => {}
-            Stage::Quarantined => {
-                self.quarantined.insert(task);
-                self.contested.insert(task);
-            }
-            Stage::Leased | Stage::Done => {}
-        }
-    }
-
-    fn leave(&mut self, task: TaskIx, stage: Stage) {
-        match stage {
-            Stage::Pending => {
-                self.returned.remove(&task);
-                self.shaken.remove(&task);
-            }
-            Stage::Parked => self.parking.leave(task),
-            Stage::Quarantined => {
-                self.quarantined.remove(&task);
-                self.contested.remove(&task);
-            }
-            Stage::Done => {
-                let done = self.tasks.done(task).expect("stage is done");
-                self.seconds.forget(task, done.worker);
-            }
-            Stage::Leased => {}
-        }
-    }
-
-    /// Sets a task aside after too many failed attempts.
-    pub(super) fn park(&mut self, task: TaskIx, now: Ticks) {
-        self.enter(task, Stage::Parked);
-        self.parking.park(task, now);
-    }
-
-    /// Takes a count as the task's.
-    pub(super) fn accept(&mut self, task: TaskIx, done: Done) {
-        self.leave(task, self.tasks.stage(task));
-        let cost = self.cost(task);
-        self.tasks.accept(task, cost, done);
-        self.finished.add(done.count, cost);
-        self.odd.remove(&task);
-    }
-
-    fn forget_count(&mut self, task: TaskIx) {
-        if let Some(done) = self.tasks.done(task) {
-            self.finished.remove(done.count, self.cost(task));
-        }
     }
 
     /// The next task that was never handed out.
@@ -281,48 +318,6 @@ impl Run {
 
     pub(super) fn reports(&self, task: TaskIx) -> &[Report] {
         self.odd.get(&task).map_or(&[], |odd| &odd.reports)
-    }
-
-    /// Everything is counted, nothing is disputed and no second count is awaited.
-    pub(super) fn all_done(&self) -> bool {
-        self.tasks.number(Stage::Done) == self.tasks.len() && self.seconds.number() == 0
-    }
-
-    /// Its tasks are not all counted, and may be granted now or once it is resumed.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, RunState::Running | RunState::Paused) && !self.announced
-    }
-
-    /// Tasks are granted.
-    pub(super) fn grants(&self) -> bool {
-        match self.state {
-            RunState::Running => !self.announced,
-            // Somebody may have come who can decide.
-            RunState::Disputed => !self.contested.is_empty(),
-            RunState::Paused
-            | RunState::Cancelled
-            | RunState::Complete
-            | RunState::Contradicted => false,
-        }
-    }
-
-    /// It came to an end, which a later count may undo.
-    pub(super) fn is_over(&self) -> bool {
-        match self.state {
-            RunState::Complete | RunState::Contradicted | RunState::Disputed => true,
-            RunState::Running | RunState::Paused | RunState::Cancelled => false,
-        }
-    }
-
-    /// Work that nobody holds.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.tasks.number(Stage::Pending) > 0
-            || !self.contested.is_empty()
-            || self.seconds.number_waiting() > 0
-    }
-
-    pub(super) fn note_arrival(&mut self, count: u64, cost: u64, now: Ticks) {
-        self.rate.add(count, cost, now);
     }
 }
 
