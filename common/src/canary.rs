@@ -116,7 +116,7 @@ pub fn prove(kernel: Kernel) -> Result<(), Wrong> {
             board(plan, &setup)?;
         }
         for (index, (division, unit, known)) in nest.frames.iter().enumerate() {
-            frame((division, *unit), *known, (index, &setup))?;
+            frame(division, *unit, *known, index, &setup)?;
         }
     }
     Ok(())
@@ -132,9 +132,11 @@ fn board(plan: &Plan, setup: &Setup) -> Result<(), Wrong> {
 
 /// One frame as it is, and in both orientations as if it were a large one.
 fn frame(
-    (division, unit): (&Arc<frames::Division>, u64),
+    division: &Arc<frames::Division>,
+    unit: u64,
     known: u64,
-    (index, setup): (usize, &Setup),
+    index: usize,
+    setup: &Setup,
 ) -> Result<(), Wrong> {
     let mut counter = frames::Counter::new(division.clone(), setup)?;
     let as_it_is = (setup.orientation == Orientation::Upright).then_some(false);

@@ -248,7 +248,7 @@ impl Division {
             costs.extend(ranks.map(|c| {
                 let lengths = self.costs.lengths(row, c, &self.sets);
                 let cost = Costs::of_lengths(lengths);
-                classes.add(row.class(), cost, lengths);
+                classes.add(row.class(), cost, lengths.0.max(lengths.1));
                 cost
             }));
             let total: f64 = costs.iter().sum();
@@ -293,13 +293,13 @@ struct Classes(Vec<((Kind, u32), f64, f64)>);
 
 impl Classes {
     /// Adds a frame; those of one class come one after the other.
-    fn add(&mut self, class: (Kind, u32), cost: f64, (top, bottom): (f64, f64)) {
+    fn add(&mut self, class: (Kind, u32), cost: f64, keys: f64) {
         let last = match self.0.last_mut() {
             Some(last) if last.0 == class => last,
             _ => self.0.push_mut((class, 0.0, 0.0)),
         };
         last.1 += cost;
-        last.2 += cost * top.max(bottom);
+        last.2 += cost * keys;
     }
 
     #[expect(

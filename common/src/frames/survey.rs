@@ -153,7 +153,8 @@ impl Survey {
     pub fn lists(
         &mut self,
         group: Group,
-        (a, c): (u32, u32),
+        a: u32,
+        c: u32,
         effort: Effort,
         random_below: &mut dyn FnMut(u64) -> u64,
     ) -> Lists {
@@ -319,7 +320,7 @@ mod tests {
                 );
                 for &a in &tops {
                     for &c in &bottoms {
-                        let lists = survey.lists(group, (a, c), WHOLE, &mut random_from(1));
+                        let lists = survey.lists(group, a, c, WHOLE, &mut random_from(1));
                         assert!(!lists.sampled);
                         sum += weight * lists.solutions;
                     }
@@ -337,7 +338,7 @@ mod tests {
         let group = survey.group_of(0b1010_0110, 0b0101_1001).unwrap();
         let mut lists = |effort, seed| {
             let frame = (0b1010_0110, 0b0101_1001);
-            survey.lists(group, frame, effort, &mut random_from(seed))
+            survey.lists(group, frame.0, frame.1, effort, &mut random_from(seed))
         };
         let whole = lists(WHOLE, 1);
         let some = Effort {

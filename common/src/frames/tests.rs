@@ -296,7 +296,10 @@ fn stops_when_asked(plan: &Plan, setup: &Setup) {
         counter.count(units.clone(), &soon),
         Err(CountError::Cancelled)
     );
-    assert!(soon.done.get() < never.done.get() / 2);
+    // Helpers go on while their leader has no processor.
+    if setup.threads == NonZeroU16::MIN {
+        assert!(soon.done.get() < never.done.get() / 2);
+    }
     assert_eq!(
         counter.count(units, &never),
         Ok(365_596),

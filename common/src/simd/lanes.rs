@@ -3,9 +3,9 @@
 /// A line of the caches.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub(crate) [u64; Line::WORDS]);
+pub(crate) struct CacheLine(pub(crate) [u64; CacheLine::WORDS]);
 
-impl Line {
+impl CacheLine {
     /// 64-bit words in a line.
     pub(crate) const WORDS: usize = 8;
 
@@ -146,7 +146,7 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// [`Self::end_streams`] comes before any other access to what is written.
     #[inline(always)]
-    unsafe fn stream(line: &Line, to: &mut Line) {
+    unsafe fn stream(line: &CacheLine, to: &mut CacheLine) {
         *to = *line;
     }
 

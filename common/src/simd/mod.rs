@@ -29,7 +29,7 @@ use self::{avx2::Avx2, avx512::Avx512};
 use crate::kernel::{Kernel, KernelName};
 
 pub(crate) use self::{
-    lanes::{Lanes, Line, Sixteen},
+    lanes::{CacheLine, Lanes, Sixteen},
     pairs::{PAIRS_SLACK, Pairs},
     rest::{Rest, SharedWords},
     rotate::{Rotation, rotated},

@@ -264,8 +264,8 @@ impl Quarters {
             let Some(middle) = Lines::of(self.board, &[], &queens) else {
                 continue;
             };
-            let (tops, pairs_above) = self.halves(&p, [0, 1], &q, (middle, rows));
-            let (bottoms, pairs_below) = self.halves(&r, [2, 3], &s, (middle, 0));
+            let (tops, pairs_above) = self.halves(&p, [0, 1], &q, middle, rows);
+            let (bottoms, pairs_below) = self.halves(&r, [2, 3], &s, middle, 0);
             opened.halves[0] += tops.len();
             opened.halves[1] += bottoms.len();
             opened.quarter_pairs[0] += pairs_above;
@@ -288,7 +288,8 @@ impl Quarters {
         corners: &[&Part],
         quadrants: [usize; 2],
         others: &dyn Fn(u32) -> Vec<&'a Part>,
-        (middle, rows_taken): (Lines, u32),
+        middle: Lines,
+        rows_taken: u32,
     ) -> (Vec<(Lines, Vec<Square>)>, usize) {
         let mut found = Vec::new();
         let mut tried = 0;

@@ -26,11 +26,11 @@ use self::{
         sort::{self, Scratch},
         sorting::Sorting,
     },
-    join::parts::Buffers,
+    join::parts::{Buffers, JoinLimits, SortMemory},
     layout::{
         choose::{Chooser, LONG_LISTS},
         keys::{Slices, Typical},
-        order::ByteTables,
+        order::{ByteTables, Dissection},
         roles::{KeyLayout, most_cell_bits},
         x3::Limits,
     },
@@ -60,14 +60,9 @@ const PAIRS_OF_ONE: usize = 1 << 32;
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
-    /// From where on leaves are banded.
-    limits: Limits,
+    limits: JoinLimits,
     /// [`Self::SHORT_LIST`], or less in tests.
     short_list: usize,
-    /// [`PAIRS_OF_ONE`], or fewer in tests.
-    pairs_of_one: usize,
-    /// In how many rounds long lists are sorted.
-    rounds: usize,
     layout: KeyLayout,
     chooser: Chooser,
     /// For rests of up to 32 bits.
@@ -76,8 +71,7 @@ pub struct HJoin {
     long: Buffers<u64>,
     /// Typical keys of lists that are not held.
     typical: [Vec<u64>; 2],
-    scratch: Scratch,
-    sorting: Sorting,
+    memory: SortMemory,
     /// For kernels without an instruction that takes keys apart: of the top and the bottom list.
     apart: [ByteTables; 2],
 }
@@ -106,18 +100,22 @@ impl HJoin {
         assert!(key_bits <= Self::MOST_BITS, "keys of {key_bits} bits");
         Self {
             kernel,
-            limits: Limits::MEASURED,
+            limits: JoinLimits {
+                bands: Limits::MEASURED,
+                pairs_of_one: PAIRS_OF_ONE,
+            },
             short_list: Self::SHORT_LIST,
-            pairs_of_one: PAIRS_OF_ONE,
-            rounds: 1,
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
             chooser: Chooser::default(),
-            short: Buffers::new(crew.clone()),
-            long: Buffers::new(crew.clone()),
+            short: Buffers::new(kernel, crew.clone()),
+            long: Buffers::new(kernel, crew.clone()),
             typical: Default::default(),
-            scratch: Scratch::default(),
-            sorting: Sorting::new(crew),
+            memory: SortMemory {
+                rounds: 1,
+                scratch: Scratch::default(),
+                sorting: Sorting::new(crew),
+            },
             apart: Default::default(),
         }
     }
@@ -126,7 +124,7 @@ impl HJoin {
     /// what they gain.
     #[must_use]
     pub fn without_bands(mut self) -> Self {
-        self.limits.join = usize::MAX;
+        self.limits.bands.join = usize::MAX;
         self
     }
 
@@ -189,17 +187,17 @@ impl HJoin {
     /// they are sorted, they take so many times less memory, and are made so many times.
     pub fn set_rounds(&mut self, rounds: usize) {
         assert!((1..=Self::MOST_ROUNDS).contains(&rounds), "{rounds} rounds");
-        self.rounds = rounds;
+        self.memory.rounds = rounds;
     }
 
     /// As if all lists were long: shared by a crew, made as they are sorted, with banded leaves of so
     /// many bits of X3, 1 to 3, and sorted by rows first if these are odd.
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
-        (self.short_list, self.pairs_of_one) = (0, 0);
+        (self.short_list, self.limits.pairs_of_one) = (0, 0);
         if x3_bits % 2 == 1 {
-            self.sorting.always_by_rows();
+            self.memory.sorting.always_by_rows();
         }
-        self.limits = Limits {
+        self.limits.bands = Limits {
             join: 0,
             tile: [0, 1, 2].map(|bit| if bit < x3_bits { 0 } else { usize::MAX }),
         };
@@ -208,7 +206,7 @@ impl HJoin {
     /// Short joins, too, on all threads.
     #[cfg(test)]
     pub(super) fn share_short_joins(&mut self) {
-        self.pairs_of_one = 0;
+        self.limits.pairs_of_one = 0;
     }
 
     /// About the most memory, in bytes, that joining two lists of so many keys takes beside the lists, and
@@ -246,7 +244,9 @@ impl DisjointPairs for HJoin {
         self.long.clear();
         let [above, below] = &mut self.typical;
         let (top, bottom) = (Typical::new(top, above), Typical::new(bottom, below));
-        let layout = self.chooser.choose(contested, top, bottom, self.limits);
+        let layout = self
+            .chooser
+            .choose(contested, top, bottom, self.limits.bands);
         if layout == self.layout {
             return;
         }
@@ -270,16 +270,17 @@ impl DisjointPairs for HJoin {
     ) -> Result<(), CountError> {
         let number = keys.number();
         assert!(number <= MOST_KEYS, "{number} keys in one list");
-        let order = (self.layout.order(side), &self.apart[side as usize]);
-        let to = (side, part);
+        let dissection = Dissection {
+            order: self.layout.order(side),
+            tables: &self.apart[side as usize],
+        };
+        let memory = &mut self.memory;
         let set = if self.layout.rest_bits() <= 32 {
-            let memory = (self.rounds, &mut self.scratch, &mut self.sorting);
             self.short
-                .set(self.kernel, to, order, keys, memory, progress)
+                .set(side, part, dissection, keys, memory, progress)
         } else {
-            let memory = (self.rounds, &mut self.scratch, &mut self.sorting);
             self.long
-                .set(self.kernel, to, order, keys, memory, progress)
+                .set(side, part, dissection, keys, memory, progress)
         };
         match set {
             ControlFlow::Continue(()) => Ok(()),
@@ -293,14 +294,11 @@ impl DisjointPairs for HJoin {
         bottom: Part,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        let parts = (top, bottom);
-        let limits = (self.limits, self.pairs_of_one);
+        let (layout, limits) = (self.layout, self.limits);
         if self.layout.rest_bits() <= 32 {
-            self.short
-                .join(self.kernel, parts, self.layout, limits, progress)
+            self.short.join(top, bottom, layout, limits, progress)
         } else {
-            self.long
-                .join(self.kernel, parts, self.layout, limits, progress)
+            self.long.join(top, bottom, layout, limits, progress)
         }
     }
 }

@@ -124,7 +124,7 @@ fn progress_adds_up_to_one_and_can_cancel() {
         .flat_map(|kernel| [(kernel, 1), (kernel, 3)]);
     for (kernel, threads) in crews {
         let mut join = HJoin::new(kernel, 40, threads);
-        (join.short_list, join.pairs_of_one) = (1 << 10, 0);
+        (join.short_list, join.limits.pairs_of_one) = (1 << 10, 0);
         let mut sum = 0.0;
         let add = &mut |done| {
             sum += done;

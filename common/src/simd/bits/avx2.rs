@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::lanes::{Lanes, Line, Sixteen, low_half};
+use crate::simd::lanes::{CacheLine, Lanes, Sixteen, low_half};
 
 /// For every set of lanes, these lanes one after the other.
 static PACKED: [[u8; 8]; 256] = {
@@ -50,7 +50,7 @@ impl Lanes for Avx2Bits {
     }
 
     #[inline(always)]
-    unsafe fn stream(line: &Line, to: &mut Line) {
+    unsafe fn stream(line: &CacheLine, to: &mut CacheLine) {
         let (from, to): (*const __m256i, *mut __m256i) =
             ((&raw const *line).cast(), (&raw mut *to).cast());
         // SAFETY: see the module; lines are aligned, and the caller vouches for the order.

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::lanes::{Lanes, Line, Sixteen, low_halves};
+use crate::simd::lanes::{CacheLine, Lanes, Sixteen, low_halves};
 
 /// Implements [`Lanes`] for one width; the intrinsics differ in their names alone.
 macro_rules! lanes {
@@ -40,7 +40,7 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            unsafe fn stream(line: &Line, to: &mut Line) {
+            unsafe fn stream(line: &CacheLine, to: &mut CacheLine) {
                 // SAFETY: see the module; lines are aligned, and the caller vouches for the order.
                 unsafe {
                     let words = _mm512_load_si512((&raw const *line).cast());

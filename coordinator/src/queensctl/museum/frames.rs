@@ -254,8 +254,8 @@ fn row(
     let looked_at = frames.len() as u64;
     #[expect(clippy::cast_precision_loss, reason = "frames are few")]
     let share = 1.0 / looked_at as f64;
-    for frame in frames {
-        let lists = survey.lists(group, frame, EFFORT, random_below);
+    for (a, c) in frames {
+        let lists = survey.lists(group, a, c, EFFORT, random_below);
         for (mean, value) in mean.quarters.iter_mut().zip(lists.quarters) {
             *mean += value * share;
         }
@@ -291,7 +291,7 @@ fn open(
         halves: 1 << 22,
         pairs: 1 << 28,
     };
-    let lists = survey.lists(group, (a, c), effort, random_below);
+    let lists = survey.lists(group, a, c, effort, random_below);
     print(&format!(
         "N = {board}, {}, A = {a} ({a:0side$b}), C = {c} ({c:0side$b}), m = {}",
         group.name(),

@@ -6,7 +6,7 @@
 //! leaves are small this costs more than it saves, so a tile uses as many bits of X3 as its leaves
 //! are large.
 
-use super::gather::{Buffer, List, Row, TILE};
+use super::gather::{Buffer, GridRow, List, TILE};
 use crate::{
     frames::hjoin::layout::x3::{MOST_BITS, X3Places},
     simd::{Lanes, Rest, Sixteen},
@@ -28,7 +28,7 @@ const ORDERS: [[u8; MOST_BANDS]; MOST_BITS + 1] = [
 #[derive(Clone, Copy)]
 pub(crate) struct BandedRow<'a, W> {
     /// The only band, or the one without any bit of X3.
-    first: Row<'a, W>,
+    first: GridRow<'a, W>,
     others: Option<&'a Bands<W>>,
     x3_bits: usize,
 }
@@ -47,18 +47,24 @@ pub(crate) type Marks = Vec<(u32, u16)>;
 const AT_A_TIME: usize = 16;
 
 impl<W: Rest> Bands<W> {
-    /// The keys of a row that a tile needs, as [`Row::narrow`] finds them, sorted by the bits of X3 at
+    /// The keys of a row that a tile needs, as [`GridRow::narrow`] finds them, sorted by the bits of X3 at
     /// these places.
     #[inline(always)]
     pub(crate) fn narrow<'b, 'a: 'b, L: Lanes>(
         &'b mut self,
-        row: Row<'a, W>,
-        tile: (usize, u32),
+        row: GridRow<'a, W>,
+        exclude: usize,
+        low_bits: u32,
         x3: X3Places,
         marks: &mut Marks,
     ) -> BandedRow<'b, W> {
         if x3.number == 0 {
-            let first = row.narrow(tile, &mut self.offsets[0], &mut self.buffers[0]);
+            let first = row.narrow(
+                exclude,
+                low_bits,
+                &mut self.offsets[0],
+                &mut self.buffers[0],
+            );
             return BandedRow {
                 first,
                 others: None,
@@ -66,7 +72,7 @@ impl<W: Rest> Bands<W> {
             };
         }
         let mut starts = [0; TILE + 1];
-        let narrowed = row.narrow(tile, &mut starts, &mut self.buffers[0]);
+        let narrowed = row.narrow(exclude, low_bits, &mut starts, &mut self.buffers[0]);
         narrowed.offsets_from_zero(&mut self.offsets[0]);
         let (cells, narrowed) = (narrowed.number_of_cells(), narrowed.list());
         for (step, &bit) in x3.bits[..x3.number].iter().enumerate() {
@@ -78,11 +84,11 @@ impl<W: Rest> Bands<W> {
                 };
                 // SAFETY: these are the keys that the band's offsets are of, and can be spared as many
                 // after them.
-                unsafe { self.divide::<L>(keys, (cells, bit), (band, band | 1 << step), marks) };
+                unsafe { self.divide::<L>(keys, cells, bit, band, band | 1 << step, marks) };
             }
         }
         BandedRow {
-            first: Row::new(self.buffers[0].rests(), &self.offsets[0][..=cells]),
+            first: GridRow::new(self.buffers[0].rests(), &self.offsets[0][..=cells]),
             others: Some(self),
             x3_bits: x3.number,
         }
@@ -97,14 +103,16 @@ impl<W: Rest> Bands<W> {
     unsafe fn divide<L: Lanes>(
         &mut self,
         keys: List<W>,
-        (cells, bit): (usize, u32),
-        (without, with): (usize, usize),
+        cells: usize,
+        bit: u32,
+        without: usize,
+        with: usize,
         marks: &mut Marks,
     ) {
         // The keys may be those of the buffer that has room for them already.
-        let to_without = self.buffers[without].room(keys.1);
-        let to_with = self.buffers[with].room(keys.1);
-        let groups = keys.1 / AT_A_TIME + 1;
+        let to_without = self.buffers[without].room(keys.length);
+        let to_with = self.buffers[with].room(keys.length);
+        let groups = keys.length / AT_A_TIME + 1;
         if marks.len() < groups {
             marks.resize(groups, (0, 0));
         }
@@ -113,7 +121,7 @@ impl<W: Rest> Bands<W> {
             // SAFETY: what is written in place was read before; all lists have some to spare.
             let ones = unsafe {
                 L::divide(Sixteen {
-                    keys: keys.0.add(AT_A_TIME * at).cast(),
+                    keys: keys.start.add(AT_A_TIME * at).cast(),
                     bit,
                     without: to_without.add(clear).cast(),
                     with: to_with.add(set).cast(),
@@ -150,19 +158,19 @@ impl<W: Rest> BandedRow<'_, W> {
     /// A row of no keys, whose list must not be read past its end.
     pub(crate) fn empty() -> Self {
         Self {
-            first: Row::empty(),
+            first: GridRow::empty(),
             others: None,
             x3_bits: 0,
         }
     }
 
     #[inline(always)]
-    fn band(&self, pattern: u8) -> Row<'_, W> {
+    fn band(&self, pattern: u8) -> GridRow<'_, W> {
         match self.others {
             Some(bands) if pattern > 0 => {
                 let band = usize::from(pattern);
                 let offsets = &bands.offsets[band][..=self.first.number_of_cells()];
-                Row::new(bands.buffers[band].rests(), offsets)
+                GridRow::new(bands.buffers[band].rests(), offsets)
             }
             _ => self.first,
         }
@@ -180,7 +188,7 @@ impl<W: Rest> BandedRow<'_, W> {
         for (&pattern, end) in patterns.iter().zip(&mut ends) {
             // SAFETY: there is room for all bands.
             unsafe { self.band(pattern).append_to(exclude, buffer) };
-            *end = buffer.list().1;
+            *end = buffer.list().length;
         }
         Banded {
             list: buffer.list(),
@@ -206,7 +214,7 @@ impl<W: Rest> Banded<W> {
     pub(crate) fn one(list: List<W>) -> Self {
         Self {
             list,
-            ends: [list.1; MOST_BANDS],
+            ends: [list.length; MOST_BANDS],
             x3_bits: 0,
         }
     }
@@ -297,24 +305,25 @@ mod tests {
             let offsets: Vec<u32> = offsets.collect();
             let mut rests: Vec<u32> = (0..offsets[64]).map(|i| random(i) >> 8).collect();
             rests.resize(rests.len() + SLACK, u32::MAX);
-            let row = Row::new(&rests, &offsets);
+            let row = GridRow::new(&rests, &offsets);
             let mut buffer = Buffer::default();
             let plain = row.gather(self.exclude, &mut buffer);
             // SAFETY: a list is readable for its length.
-            let plain = unsafe { std::slice::from_raw_parts(plain.0, plain.1) };
+            let plain = unsafe { std::slice::from_raw_parts(plain.start, plain.length) };
             let places = &self.x3.bits[..self.x3.number];
             let parked = |&key: &u32| places.iter().fold(key, |key, &bit| parked(key, bit));
             let mut expected: Vec<u32> = plain.iter().map(parked).collect();
             expected.sort_unstable();
 
             let mut bands = Bands::default();
-            let tile = (self.exclude / TILE, 4);
-            assert!(row.narrowed_len(tile) >= plain.len());
-            let row = bands.narrow::<S::Bits>(row, tile, self.x3, &mut Marks::new());
+            let high = self.exclude / TILE;
+            assert!(row.narrowed_len(high, 4) >= plain.len());
+            let row = bands.narrow::<S::Bits>(row, high, 4, self.x3, &mut Marks::new());
             let mut buffer = Buffer::default();
             let banded = row.gather(self.exclude % TILE, &mut buffer);
             // SAFETY: as above.
-            let found = unsafe { std::slice::from_raw_parts(banded.list.0, banded.list.1) };
+            let found =
+                unsafe { std::slice::from_raw_parts(banded.list.start, banded.list.length) };
             let mut start = 0;
             for (pattern, end) in banded.bands() {
                 for key in &found[start..end] {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{
-    gather::{Row, SLACK},
+    gather::{GridRow, SLACK},
     sort::{self, FindRows, Rows, Scratch},
     sorting::{RowsToFill, Sorting},
 };
@@ -11,7 +11,7 @@ use crate::{
     crew::OnDone,
     frames::hjoin::layout::{
         keys::KeyMaker,
-        order::{ByteTables, Order},
+        order::{Dissection, Order},
     },
     kernel::Kernel,
     simd::{Lanes, Rest, dispatch},
@@ -31,12 +31,12 @@ impl<W: Rest> Grid<W> {
     #[inline(always)]
     pub(crate) fn fill<L: Lanes>(
         &mut self,
-        order: (Order, &ByteTables),
+        dissection: Dissection<'_>,
         keys: &[u64],
         scratch: &mut Scratch,
     ) {
-        let to = self.room(order.0, keys.len());
-        sort::sort::<L, W>(order, keys, to, scratch);
+        let (offsets, rests) = self.room(dissection.order, keys.len());
+        sort::sort::<L, W>(dissection, keys, offsets, rests, scratch);
     }
 
     /// Room for the offsets of all cells and for so many rests.
@@ -57,22 +57,23 @@ impl<W: Rest> Grid<W> {
     pub(crate) fn fill_made(
         &mut self,
         kernel: Kernel,
-        order: (Order, &ByteTables),
-        (maker, rounds): (&dyn KeyMaker, usize),
+        dissection: Dissection<'_>,
+        maker: &dyn KeyMaker,
+        rounds: usize,
         sorting: &mut Sorting,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
-        if sorting.are_few(order.0.cells(), maker.keys()) {
-            let to = self.room(order.0, maker.keys());
-            let filled = sorting.count_and_put(kernel, order, maker, to, on_done);
+        if sorting.are_few(dissection.order.cells(), maker.keys()) {
+            let (offsets, rests) = self.room(dissection.order, maker.keys());
+            let filled = sorting.count_and_put(kernel, dissection, maker, offsets, rests, on_done);
             if filled.is_break() {
                 self.clear();
             }
             return filled;
         }
-        let Rows { numbers, columns } = dispatch(kernel, FindRows(order));
-        let (mut offsets, mut rests) = self.room(order.0, maker.keys());
-        let ends = sorting.divide(kernel, order, &numbers, maker, rounds);
+        let Rows { numbers, columns } = dispatch(kernel, FindRows(dissection));
+        let (mut offsets, mut rests) = self.room(dissection.order, maker.keys());
+        let ends = sorting.divide(kernel, dissection, &numbers, maker, rounds);
         let (mut is_wanted, mut start) = (vec![false; numbers.len()], 0);
         let all = ends.len() == 1;
         let (mut filled, mut first) = (ControlFlow::Continue(()), 0);
@@ -82,8 +83,8 @@ impl<W: Rest> Grid<W> {
             is_wanted.fill(false);
             rows.iter().for_each(|&row| is_wanted[row] = true);
             let is_wanted = (!all).then_some(&is_wanted[..]);
-            let rows_of = (numbers.len(), is_wanted);
-            filled = sorting.scatter(kernel, order, rows_of, maker, on_done);
+            let rows_of_all = numbers.len();
+            filled = sorting.scatter(kernel, dissection, rows_of_all, is_wanted, maker, on_done);
             if filled.is_continue() {
                 let offsets = offsets.split_off_mut(..rows.len() * columns);
                 let part = RowsToFill {
@@ -93,7 +94,7 @@ impl<W: Rest> Grid<W> {
                     start: &mut start,
                     rests: &mut rests,
                 };
-                filled = sorting.sort_rows(kernel, order, part, on_done);
+                filled = sorting.sort_rows(kernel, dissection, part, on_done);
             }
             sorting.give_back();
             if filled.is_break() {
@@ -124,8 +125,8 @@ impl<W: Rest> Grid<W> {
     /// The row of major pattern `major`, whose minor patterns have `minor_bits` bits: as the grid
     /// was filled.
     #[inline(always)]
-    pub(crate) fn row(&self, major: usize, minor_bits: u32) -> Row<'_, W> {
+    pub(crate) fn row(&self, major: usize, minor_bits: u32) -> GridRow<'_, W> {
         let offsets = &self.offsets[major << minor_bits..=(major + 1) << minor_bits];
-        Row::new(&self.rests, offsets)
+        GridRow::new(&self.rests, offsets)
     }
 }

@@ -4,23 +4,31 @@
 
 use super::sort::{Apart, Places, Scratch, add_up, each};
 use crate::{
-    frames::hjoin::layout::order::{ByteTables, Order},
-    simd::{Rest, Set, SharedWords, Work},
+    frames::hjoin::layout::order::Dissection,
+    simd::{Lanes, Rest, Set, SharedWords, Work},
 };
 
-/// Counting some keys of a list that several members count together.
-pub(crate) struct CountKeys<'a> {
-    pub(crate) order: (Order, &'a ByteTables),
+/// Going through some keys of a list that several members sort together.
+pub(crate) struct EachKey<'a, V> {
+    pub(crate) dissection: Dissection<'a>,
     pub(crate) keys: &'a [u64],
+    /// The member's own counters, one for each half of its keys and each cell.
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) visit: V,
 }
 
-impl Work for CountKeys<'_> {
+/// What is done with a key.
+pub(crate) trait Visit {
+    /// `counter` is that of the key's cell.
+    fn key<L: Lanes>(&self, apart: Apart<'_>, key: u64, counter: &mut u32);
+}
+
+impl<V: Visit> Work for EachKey<'_, V> {
     type Result = ();
 
     #[inline(always)]
     fn run<S: Set>(self, _set: S) {
-        let apart = Apart::new::<S::Bits>(self.order);
+        let apart = Apart::new::<S::Bits>(self.dissection);
         let places = Places::cells(apart);
         let counters = &mut self.scratch.counters[..];
         assert!(counters.len() >= places.len());
@@ -28,14 +36,36 @@ impl Work for CountKeys<'_> {
         each!(first, second, |half, key| {
             // SAFETY: there are so many places.
             let place = unsafe { counters.get_unchecked_mut(apart.place::<S::Bits>(key, places)) };
-            place[half] += 1;
+            self.visit.key::<S::Bits>(apart, key, &mut place[half]);
         });
+    }
+}
+
+/// Counting the keys of every cell.
+pub(crate) struct CountKeys;
+
+impl Visit for CountKeys {
+    #[inline(always)]
+    fn key<L: Lanes>(&self, _apart: Apart<'_>, _key: u64, counter: &mut u32) {
+        *counter += 1;
+    }
+}
+
+/// Putting keys that were counted before where they go.
+pub(crate) struct PutKeys<'a, W>(pub(crate) SharedWords<'a, W>);
+
+impl<W: Rest> Visit for PutKeys<'_, W> {
+    #[inline(always)]
+    fn key<L: Lanes>(&self, apart: Apart<'_>, key: u64, counter: &mut u32) {
+        // Whoever made the keys may not have made the same ones again: places are checked.
+        self.0.put(*counter as usize, apart.rest::<L, W>(key));
+        *counter += 1;
     }
 }
 
 /// Adding up what the members counted.
 pub(crate) struct AddUp<'a, 'b> {
-    pub(crate) order: (Order, &'a ByteTables),
+    pub(crate) dissection: Dissection<'a>,
     pub(crate) members: &'a mut [&'b mut Scratch],
     pub(crate) offsets: &'a mut [u32],
 }
@@ -45,37 +75,8 @@ impl Work for AddUp<'_, '_> {
 
     #[inline(always)]
     fn run<S: Set>(self, _set: S) -> u32 {
-        let places = Places::cells(Apart::new::<S::Bits>(self.order));
+        let places = Places::cells(Apart::new::<S::Bits>(self.dissection));
         let members = self.members.iter_mut().map(|own| &mut own.counters[..]);
         add_up(&mut members.collect::<Vec<_>>(), places, self.offsets)
-    }
-}
-
-/// Putting keys that were counted before where they go.
-pub(crate) struct PutKeys<'a, W> {
-    pub(crate) order: (Order, &'a ByteTables),
-    pub(crate) keys: &'a [u64],
-    pub(crate) scratch: &'a mut Scratch,
-    pub(crate) rests: SharedWords<'a, W>,
-}
-
-impl<W: Rest> Work for PutKeys<'_, W> {
-    type Result = ();
-
-    #[inline(always)]
-    fn run<S: Set>(self, _set: S) {
-        let apart = Apart::new::<S::Bits>(self.order);
-        let places = Places::cells(apart);
-        let counters = &mut self.scratch.counters[..];
-        assert!(counters.len() >= places.len());
-        let (first, second) = self.keys.split_at(self.keys.len() / 2);
-        each!(first, second, |half, key| {
-            // SAFETY: there are so many places.
-            let place = unsafe { counters.get_unchecked_mut(apart.place::<S::Bits>(key, places)) };
-            let at = place[half] as usize;
-            place[half] += 1;
-            // Whoever made the keys may not have made the same ones again: places are checked.
-            self.rests.put(at, apart.rest::<S::Bits, W>(key));
-        });
     }
 }

@@ -13,7 +13,7 @@ const CHUNK: usize = 16;
 
 /// Keys sorted by their minor pattern: a row of a grid, or what a tile needs of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a, W> {
+pub(crate) struct GridRow<'a, W> {
     /// Cell c holds the rests `offsets[c]..offsets[c + 1]`; [`SLACK`] more are readable.
     rests: *const W,
     offsets: *const u32,
@@ -22,9 +22,24 @@ pub(crate) struct Row<'a, W> {
 }
 
 /// A list of rests with [`SLACK`] readable ones after it.
-pub(crate) type List<W> = (*const W, usize);
+#[derive(Clone, Copy)]
+pub(crate) struct List<W> {
+    pub(crate) start: *const W,
+    pub(crate) length: usize,
+}
 
-impl<'a, W: Rest> Row<'a, W> {
+impl<W> List<W> {
+    /// Without its first so many rests; of none, if it has fewer.
+    #[inline(always)]
+    pub(crate) fn skip(self, rests: usize) -> Self {
+        Self {
+            start: self.start.wrapping_add(rests),
+            length: self.length.saturating_sub(rests),
+        }
+    }
+}
+
+impl<'a, W: Rest> GridRow<'a, W> {
     /// A row whose offsets, one more than cells, are into all of `rests`.
     #[inline(always)]
     pub(crate) fn new(rests: &'a [W], offsets: &'a [u32]) -> Self {
@@ -66,10 +81,10 @@ impl<'a, W: Rest> Row<'a, W> {
         // SAFETY: the offsets are in order and within the rests.
         unsafe {
             let start = *self.offsets.add(from) as usize;
-            (
-                self.rests.add(start),
-                *self.offsets.add(to) as usize - start,
-            )
+            List {
+                start: self.rests.add(start),
+                length: *self.offsets.add(to) as usize - start,
+            }
         }
     }
 
@@ -140,13 +155,13 @@ impl<'a, W: Rest> Row<'a, W> {
 
     /// How many keys [`Self::narrow`] leaves.
     #[inline(always)]
-    pub(crate) fn narrowed_len(self, (exclude, low_bits): (usize, u32)) -> usize {
+    pub(crate) fn narrowed_len(self, exclude: usize, low_bits: u32) -> usize {
         let low = self.cells.min(1 << low_bits);
         let slices = !(exclude << low_bits) & (self.cells - low);
         let (mut slice, mut length) = (0, 0);
         loop {
             // SAFETY: a slice starts at a multiple of its length below the number of cells.
-            length += unsafe { self.cells(slice, slice + low) }.1;
+            length += unsafe { self.cells(slice, slice + low) }.length;
             if slice == slices {
                 return length;
             }
@@ -162,10 +177,11 @@ impl<'a, W: Rest> Row<'a, W> {
     #[inline(always)]
     pub(crate) fn narrow<'b>(
         self,
-        (exclude, low_bits): (usize, u32),
+        exclude: usize,
+        low_bits: u32,
         offsets: &'b mut [u32; TILE + 1],
         buffer: &'b mut Buffer<W>,
-    ) -> Row<'b, W>
+    ) -> GridRow<'b, W>
     where
         'a: 'b,
     {
@@ -188,7 +204,7 @@ impl<'a, W: Rest> Row<'a, W> {
             }
             offsets[at + 1] = buffer.length32();
         }
-        Row::new(&buffer.rests, &offsets[..=low])
+        GridRow::new(&buffer.rests, &offsets[..=low])
     }
 }
 
@@ -235,7 +251,8 @@ impl<W: Rest> Buffer<W> {
     /// # Safety
     /// There is room for the list.
     #[inline(always)]
-    unsafe fn append(&mut self, (from, count): List<W>) {
+    unsafe fn append(&mut self, list: List<W>) {
+        let (from, count) = (list.start, list.length);
         // SAFETY: both sides have more than a chunk of slack.
         unsafe {
             let to = self.rests.as_mut_ptr().add(self.length);
@@ -262,7 +279,10 @@ impl<W: Rest> Buffer<W> {
     /// The rests.
     #[inline(always)]
     pub(crate) fn list(&self) -> List<W> {
-        (self.rests.as_ptr(), self.length)
+        List {
+            start: self.rests.as_ptr(),
+            length: self.length,
+        }
     }
 
     #[inline(always)]
@@ -293,13 +313,13 @@ mod tests {
 
     fn read(list: List<u32>) -> Vec<u32> {
         // SAFETY: a list is readable for its length.
-        unsafe { std::slice::from_raw_parts(list.0, list.1) }.to_vec()
+        unsafe { std::slice::from_raw_parts(list.start, list.length) }.to_vec()
     }
 
     #[test]
     fn gathering_takes_the_disjoint_patterns() {
         let (rests, offsets) = cells();
-        let row = Row::new(&rests, &offsets);
+        let row = GridRow::new(&rests, &offsets);
         let mut buffer = Buffer::default();
         for exclude in 0..64_usize {
             let disjoint = |&rest: &u32| rest as usize & exclude == 0;
@@ -316,13 +336,13 @@ mod tests {
     #[test]
     fn narrowing_first_changes_nothing_but_the_order() {
         let (rests, offsets) = cells();
-        let row = Row::new(&rests, &offsets);
+        let row = GridRow::new(&rests, &offsets);
         let mut buffers = [Buffer::default(), Buffer::default()];
         for exclude in 0..64_usize {
             let mut expected = read(row.gather(exclude, &mut buffers[0]));
             let mut near = [0; TILE + 1];
             let [first, second] = &mut buffers;
-            let near = row.narrow((exclude >> TILE_BITS, TILE_BITS), &mut near, first);
+            let near = row.narrow(exclude >> TILE_BITS, TILE_BITS, &mut near, first);
             let mut list = read(near.gather(exclude % TILE, second));
             list.sort_unstable();
             expected.sort_unstable();

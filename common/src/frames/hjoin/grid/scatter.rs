@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::sort::{Apart, Places, each};
 use crate::{
-    frames::hjoin::layout::order::{ByteTables, Order},
-    simd::{Lanes, Line, Set, Work},
+    frames::hjoin::layout::order::Dissection,
+    simd::{CacheLine, Lanes, Set, Work},
 };
 
 /// Short enough that the last ones of all rows are little beside a long list.
@@ -18,7 +18,7 @@ const LINES_A_BLOCK: usize = 16;
 const BLOCKS_A_CHUNK: usize = 1 << 8;
 
 /// The memory of blocks, some at a time.
-type Chunk = Vec<Line>;
+type Chunk = Vec<CacheLine>;
 
 /// Memory that nobody uses now.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Spare(Mutex<Vec<Chunk>>);
 impl Spare {
     fn take(&self) -> Chunk {
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.unwrap_or_else(|| vec![Line::default(); LINES_A_BLOCK * BLOCKS_A_CHUNK])
+        spare.unwrap_or_else(|| vec![CacheLine::default(); LINES_A_BLOCK * BLOCKS_A_CHUNK])
     }
 }
 
@@ -36,7 +36,7 @@ impl Spare {
 pub(crate) struct ByRow {
     /// For each row, its last keys: a line goes to its block when the next one begins, since it is read
     /// as a whole, and the last word of it has reached the cache by then.
-    pending: Vec<Line>,
+    pending: Vec<CacheLine>,
     /// How many keys each row has.
     lengths: Vec<u32>,
     /// The last block of each row; its last block may have room left.
@@ -49,7 +49,7 @@ pub(crate) struct ByRow {
 impl ByRow {
     /// No keys, in so many rows.
     pub(crate) fn clear(&mut self, rows: usize) {
-        self.pending.resize(rows, Line::default());
+        self.pending.resize(rows, CacheLine::default());
         self.last.resize(rows, 0);
         self.lengths.clear();
         self.lengths.resize(rows, 0);
@@ -71,13 +71,15 @@ impl ByRow {
     /// Adds the keys of a row, as they lie in memory.
     pub(crate) fn read<'a>(&'a self, row: usize, keys: &mut Vec<&'a [u64]>) {
         let length = self.length(row);
-        let mut lines = length.saturating_sub(1) / Line::WORDS;
-        keys.push(&self.pending[row].0[..length - lines * Line::WORDS]);
+        let mut lines = length.saturating_sub(1) / CacheLine::WORDS;
+        keys.push(&self.pending[row].0[..length - lines * CacheLine::WORDS]);
         let mut block = self.last[row];
         while lines > 0 {
             let in_block = (lines - 1) % LINES_A_BLOCK + 1;
             let (chunk, start) = place(block);
-            keys.push(Line::words(&self.chunks[chunk][start..start + in_block]));
+            keys.push(CacheLine::words(
+                &self.chunks[chunk][start..start + in_block],
+            ));
             block = self.before[block as usize];
             lines -= in_block;
         }
@@ -106,10 +108,10 @@ fn place(block: u32) -> (usize, usize) {
 
 /// About the most memory, in bytes, that a list takes in this form on so many threads.
 pub(crate) fn memory_bytes(keys: u64, rows: u64, threads: u64) -> u64 {
-    let blocks = keys / (Line::WORDS * LINES_A_BLOCK) as u64 + threads * rows;
+    let blocks = keys / (CacheLine::WORDS * LINES_A_BLOCK) as u64 + threads * rows;
     let chunks = blocks / BLOCKS_A_CHUNK as u64 + threads;
     let lines = chunks * (BLOCKS_A_CHUNK * LINES_A_BLOCK) as u64 + threads * rows;
-    lines * size_of::<Line>() as u64 + 4 * blocks + 8 * threads * rows
+    lines * size_of::<CacheLine>() as u64 + 4 * blocks + 8 * threads * rows
 }
 
 /// Keys from which on a list does not stay in the caches until its rows are read.
@@ -117,7 +119,7 @@ pub(crate) const LONG: usize = 1 << 20;
 
 /// Adding keys.
 pub(crate) struct Scatter<'a> {
-    pub(crate) order: (Order, &'a ByteTables),
+    pub(crate) dissection: Dissection<'a>,
     /// By row, whether its keys are to be added; all, if there is none.
     pub(crate) is_wanted: Option<&'a [bool]>,
     /// Whether they are some of [`LONG`] or more.
@@ -144,7 +146,7 @@ impl Scatter<'_> {
     #[inline(always)]
     fn add<L: Lanes, const STREAM: bool>(self, is_wanted: impl Fn(usize) -> bool) {
         let Self { to, spare, .. } = self;
-        let apart = Apart::new::<L>(self.order);
+        let apart = Apart::new::<L>(self.dissection);
         let (rows, _) = Places::cells(apart).halves();
         assert!(to.lengths.len() >= rows.len() && to.pending.len() >= rows.len());
         let (first, second) = self.keys.split_at(self.keys.len() / 2);
@@ -153,12 +155,12 @@ impl Scatter<'_> {
             if is_wanted(row) {
                 // SAFETY: there are so many rows.
                 let at = unsafe { *to.lengths.get_unchecked(row) } as usize;
-                if at.is_multiple_of(Line::WORDS) && at > 0 {
-                    to.flush::<L, STREAM>(row, at / Line::WORDS - 1, spare);
+                if at.is_multiple_of(CacheLine::WORDS) && at > 0 {
+                    to.flush::<L, STREAM>(row, at / CacheLine::WORDS - 1, spare);
                 }
                 // SAFETY: as above.
                 unsafe {
-                    to.pending.get_unchecked_mut(row).0[at % Line::WORDS] = key;
+                    to.pending.get_unchecked_mut(row).0[at % CacheLine::WORDS] = key;
                     *to.lengths.get_unchecked_mut(row) += 1;
                 }
             }

@@ -6,8 +6,8 @@
 //! by side, each with counters of its own.
 
 use crate::{
-    frames::hjoin::layout::order::{ByteTables, Order, extract},
-    simd::{Lanes, Line, Rest, Set, Work},
+    frames::hjoin::layout::order::{ByteTables, Dissection, Order, extract},
+    simd::{CacheLine, Lanes, Rest, Set, Work},
 };
 
 /// Memory that sorting takes for a while.
@@ -75,7 +75,7 @@ pub(crate) struct Apart<'a> {
 impl<'a> Apart<'a> {
     /// Takes apart keys of this order; the tables are set to it where the CPU needs them.
     #[inline(always)]
-    pub(crate) fn new<L: Lanes>((order, tables): (Order, &'a ByteTables)) -> Self {
+    pub(crate) fn new<L: Lanes>(Dissection { order, tables }: Dissection<'a>) -> Self {
         let order = if L::EXTRACTS {
             order
         } else {
@@ -193,20 +193,21 @@ fn subsets(set: usize) -> impl Iterator<Item = usize> {
 /// starts, and the end.
 #[inline(always)]
 pub(crate) fn sort<L: Lanes, W: Rest>(
-    order: (Order, &ByteTables),
+    dissection: Dissection<'_>,
     keys: &[u64],
-    (offsets, rests): (&mut [u32], &mut [W]),
+    offsets: &mut [u32],
+    rests: &mut [W],
     scratch: &mut Scratch,
 ) {
-    let apart = Apart::new::<L>(order);
+    let apart = Apart::new::<L>(dissection);
     let (end, offsets) = offsets.split_last_mut().expect("one more than cells");
     *end = offset(keys.len());
-    let to = (&mut scratch.counters, offsets);
     sort_into::<L, W>(
         apart,
         Places::cells(apart),
         &[keys.split_at(keys.len() / 2)],
-        to,
+        &mut scratch.counters,
+        offsets,
         rests,
     );
 }
@@ -217,17 +218,18 @@ fn sort_into<L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
     keys: &[Lists<'_>],
-    (counters, offsets): (&mut Vec<Counters>, &mut [u32]),
+    counters: &mut Vec<Counters>,
+    offsets: &mut [u32],
     rests: &mut [W],
 ) {
-    let counters = count::<L, W>(apart, places, keys, (counters, offsets), rests);
+    let counters = count::<L, W>(apart, places, keys, counters, offsets, rests);
     // SAFETY: these keys were counted in these places.
-    unsafe { put::<L, W>(apart, places, keys, (counters, rests)) };
+    unsafe { put::<L, W>(apart, places, keys, counters, rests) };
 }
 
 /// One row of a list, whose rows were told apart before: the columns are left to sort by.
 pub(crate) struct SortRow<'a, W> {
-    pub(crate) order: (Order, &'a ByteTables),
+    pub(crate) dissection: Dissection<'a>,
     /// Its keys, some here, some there.
     pub(crate) keys: &'a [Lists<'a>],
     /// Become where each cell starts in the list; the row starts at `start`.
@@ -242,10 +244,16 @@ impl<W: Rest> Work for SortRow<'_, W> {
 
     #[inline(always)]
     fn run<S: Set>(self, _set: S) {
-        let apart = Apart::new::<S::Bits>(self.order);
+        let apart = Apart::new::<S::Bits>(self.dissection);
         let (_, columns) = Places::cells(apart).halves();
-        let to = (&mut self.scratch.counters, &mut *self.offsets);
-        sort_into::<S::Bits, W>(apart, columns, self.keys, to, self.rests);
+        sort_into::<S::Bits, W>(
+            apart,
+            columns,
+            self.keys,
+            &mut self.scratch.counters,
+            self.offsets,
+            self.rests,
+        );
         for at in self.offsets {
             *at += offset(self.start);
         }
@@ -261,7 +269,7 @@ pub(crate) struct Rows {
 }
 
 /// Finds the rows.
-pub(crate) struct FindRows<'a>(pub(crate) (Order, &'a ByteTables));
+pub(crate) struct FindRows<'a>(pub(crate) Dissection<'a>);
 
 impl Work for FindRows<'_> {
     type Result = Rows;
@@ -294,16 +302,17 @@ fn count<'a, L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
     keys: &[Lists<'_>],
-    (counters, offsets): (&'a mut Vec<Counters>, &mut [u32]),
+    counters: &'a mut Vec<Counters>,
+    offsets: &mut [u32],
     rests: &[W],
 ) -> &'a mut [Counters] {
     let counters = cleared(counters, places.len());
-    let keys_a_line = size_of::<Line>() / size_of::<W>();
+    let keys_a_line = size_of::<CacheLine>() / size_of::<W>();
     let (rests, mut at) = (rests.as_ptr(), 0_usize);
     for (number, (first, second)) in keys.iter().enumerate() {
         if let Some((first, second)) = keys.get(number + AHEAD) {
             for list in [first, second] {
-                let lines = list.iter().step_by(Line::WORDS);
+                let lines = list.iter().step_by(CacheLine::WORDS);
                 lines.for_each(|line| L::prefetch(line));
             }
         }
@@ -346,7 +355,8 @@ unsafe fn put<L: Lanes, W: Rest>(
     apart: Apart<'_>,
     places: Places,
     keys: &[Lists<'_>],
-    (counters, rests): (&mut [Counters], &mut [W]),
+    counters: &mut [Counters],
+    rests: &mut [W],
 ) {
     let all: usize = keys.iter().map(|(a, b)| a.len() + b.len()).sum();
     assert!(counters.len() == places.len() && rests.len() >= all);
@@ -385,8 +395,11 @@ mod tests {
             tables.set(order);
             let cells = 1 << (order.major_bits + order.minor_bits);
             let (mut offsets, mut rests) = (vec![1; cells + 1], vec![W::default(); keys.len()]);
-            let to = (&mut offsets[..], &mut rests[..]);
-            sort::<L, W>((order, &tables), keys, to, scratch);
+            let dissection = Dissection {
+                order,
+                tables: &tables,
+            };
+            sort::<L, W>(dissection, keys, &mut offsets, &mut rests, scratch);
             (offsets, rests.into_iter().map(W::bits).collect())
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    count::{AddUp, CountKeys, PutKeys},
+    count::{AddUp, CountKeys, EachKey, PutKeys},
     scatter::{self, ByRow, Scatter, Spare},
     sort::{Lists, Scratch, SortRow},
 };
@@ -19,7 +19,7 @@ use crate::{
     crew::{Crew, OnDone, Tell},
     frames::hjoin::layout::{
         keys::{KeyMaker, Keys, Typical},
-        order::{ByteTables, Order},
+        order::Dissection,
     },
     kernel::Kernel,
     simd::{Rest, SharedWords, dispatch},
@@ -92,7 +92,7 @@ impl Sorting {
     pub(super) fn divide(
         &mut self,
         kernel: Kernel,
-        order: (Order, &ByteTables),
+        dissection: Dissection<'_>,
         rows: &[usize],
         maker: &dyn KeyMaker,
         parts: usize,
@@ -104,7 +104,7 @@ impl Sorting {
         let typical = Typical::new(Keys::Made(maker), keys);
         by_row.clear(rows.len());
         let scatter = Scatter {
-            order,
+            dissection,
             is_wanted: None,
             is_long: false,
             keys: typical.keys,
@@ -131,33 +131,35 @@ impl Sorting {
     pub(super) fn count_and_put<W: Rest>(
         &mut self,
         kernel: Kernel,
-        order: (Order, &ByteTables),
+        dissection: Dissection<'_>,
         maker: &dyn KeyMaker,
-        (offsets, rests): (&mut [u32], &mut [W]),
+        offsets: &mut [u32],
+        rests: &mut [W],
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
         let parts = self.members.len();
         for member in &mut self.members {
-            member.scratch.clear(order.0.cells());
+            member.scratch.clear(dissection.order.cells());
         }
         self.by_parts(on_done, |part, keys, scratch, tell| {
             for group in (part..maker.groups()).step_by(parts) {
                 keys.clear();
                 maker.make(group, keys);
-                let count = CountKeys {
-                    order,
+                let count = EachKey {
+                    dissection,
                     keys,
                     scratch,
+                    visit: CountKeys,
                 };
                 dispatch(kernel, count);
                 tell.done(0)?;
             }
             ControlFlow::Continue(())
         })?;
-        let (offsets, end) = offsets.split_at_mut(order.0.cells());
+        let (offsets, end) = offsets.split_at_mut(dissection.order.cells());
         let members = self.members.iter_mut().map(|own| &mut own.scratch);
         let add_up = AddUp {
-            order,
+            dissection,
             members: &mut members.collect::<Vec<_>>(),
             offsets,
         };
@@ -167,11 +169,11 @@ impl Sorting {
             for group in (part..maker.groups()).step_by(parts) {
                 keys.clear();
                 maker.make(group, keys);
-                let put = PutKeys {
-                    order,
+                let put = EachKey {
+                    dissection,
                     keys,
                     scratch,
-                    rests,
+                    visit: PutKeys(rests),
                 };
                 dispatch(kernel, put);
                 tell.done(0)?;
@@ -205,8 +207,9 @@ impl Sorting {
     pub(super) fn scatter(
         &mut self,
         kernel: Kernel,
-        order: (Order, &ByteTables),
-        (rows, is_wanted): (usize, Option<&[bool]>),
+        dissection: Dissection<'_>,
+        rows: usize,
+        is_wanted: Option<&[bool]>,
         maker: &dyn KeyMaker,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
@@ -223,7 +226,7 @@ impl Sorting {
                 member.keys.clear();
                 maker.make(group, &mut member.keys);
                 let scatter = Scatter {
-                    order,
+                    dissection,
                     is_wanted,
                     is_long: maker.keys() >= scatter::LONG,
                     keys: &member.keys,
@@ -240,7 +243,7 @@ impl Sorting {
     pub(super) fn sort_rows<'m, W: Rest>(
         &'m mut self,
         kernel: Kernel,
-        order: (Order, &ByteTables),
+        dissection: Dissection<'_>,
         part: RowsToFill<'_, '_, W>,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
@@ -267,7 +270,7 @@ impl Sorting {
                 by_row.iter().for_each(|own| own.read(row, &mut keys));
                 let lists = side_by_side(&keys);
                 let sort = SortRow {
-                    order,
+                    dissection,
                     keys: &lists,
                     offsets,
                     start,

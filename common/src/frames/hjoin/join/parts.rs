@@ -13,7 +13,7 @@ use crate::{
         grid::{cells::Grid, gather::Buffer, sort::Scratch, sorting::Sorting},
         layout::{
             keys::Keys,
-            order::{ByteTables, Order},
+            order::Dissection,
             roles::{KeyLayout, Side},
             x3::Limits,
         },
@@ -46,12 +46,33 @@ const SPARSE_FACTOR: usize = 1 << 5;
 
 #[derive(Debug)]
 pub(crate) struct Buffers<W> {
+    kernel: Kernel,
     crew: Arc<Crew>,
     /// The inner parts, by side.
     grids: [Grid<W>; 2],
     /// The parts on a bound, by side.
     bounds: [Sparse<W>; 2],
     members: Vec<Member<W>>,
+}
+
+/// What sorting a list takes beside it.
+#[derive(Debug)]
+pub(crate) struct SortMemory {
+    /// In how many rounds long lists are sorted.
+    pub(crate) rounds: usize,
+    /// For lists that are held.
+    pub(crate) scratch: Scratch,
+    /// For those that are not.
+    pub(crate) sorting: Sorting,
+}
+
+/// From where on joins get more care.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinLimits {
+    /// From where on leaves are banded.
+    pub(crate) bands: Limits,
+    /// Pairs of keys up to which one thread joins.
+    pub(crate) pairs_of_one: usize,
 }
 
 /// What each thread needs.
@@ -63,10 +84,11 @@ struct Member<W> {
 }
 
 impl<W: Rest> Buffers<W> {
-    pub(crate) fn new(crew: Arc<Crew>) -> Self {
+    pub(crate) fn new(kernel: Kernel, crew: Arc<Crew>) -> Self {
         let mut members = Vec::new();
         members.resize_with(crew.size(), Member::default);
         Self {
+            kernel,
             crew,
             grids: Default::default(),
             bounds: Default::default(),
@@ -81,35 +103,60 @@ impl<W: Rest> Buffers<W> {
 
     pub(crate) fn set(
         &mut self,
-        kernel: Kernel,
-        (side, part): (Side, Part),
-        order: (Order, &ByteTables),
+        side: Side,
+        part: Part,
+        dissection: Dissection<'_>,
         keys: Keys<'_>,
-        (rounds, scratch, sorting): (usize, &mut Scratch, &mut Sorting),
+        memory: &mut SortMemory,
         progress: OnProgress<'_>,
     ) -> ControlFlow<()> {
+        let kernel = self.kernel;
         let (grid, bound) = (
             &mut self.grids[side as usize],
             &mut self.bounds[side as usize],
         );
         match (part, keys) {
             (Part::Inner, Keys::List(keys)) => {
-                let to = Sorted::Grid(grid, scratch);
-                dispatch(kernel, Fill { to, order, keys });
+                let to = Sorted::Grid(grid, &mut memory.scratch);
+                dispatch(
+                    kernel,
+                    Fill {
+                        to,
+                        dissection,
+                        keys,
+                    },
+                );
             }
             (Part::Inner, Keys::Made(maker)) => {
-                let list = (maker, rounds);
-                return grid.fill_made(kernel, order, list, sorting, &mut |_| progress(0.0));
+                let SortMemory {
+                    rounds, sorting, ..
+                } = memory;
+                let on_done = &mut |_| progress(0.0);
+                return grid.fill_made(kernel, dissection, maker, *rounds, sorting, on_done);
             }
             (Part::Bound, Keys::List(keys)) => {
                 let to = Sorted::Sparse(bound);
-                dispatch(kernel, Fill { to, order, keys });
+                dispatch(
+                    kernel,
+                    Fill {
+                        to,
+                        dissection,
+                        keys,
+                    },
+                );
             }
             (Part::Bound, Keys::Made(maker)) => {
                 let mut keys = Vec::with_capacity(maker.keys());
                 (0..maker.groups()).for_each(|group| maker.make(group, &mut keys));
                 let (to, keys) = (Sorted::Sparse(bound), &keys);
-                dispatch(kernel, Fill { to, order, keys });
+                dispatch(
+                    kernel,
+                    Fill {
+                        to,
+                        dissection,
+                        keys,
+                    },
+                );
             }
         }
         ControlFlow::Continue(())
@@ -117,25 +164,26 @@ impl<W: Rest> Buffers<W> {
 
     pub(crate) fn join(
         &mut self,
-        kernel: Kernel,
-        parts: (Part, Part),
+        top_part: Part,
+        bottom_part: Part,
         layout: KeyLayout,
-        (limits, pairs_of_one): (Limits, usize),
+        limits: JoinLimits,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
+        let kernel = self.kernel;
         // As many members as lists of these lengths are worth.
         let worth = |members: usize, top: usize, bottom: usize| {
-            let is_short = top.saturating_mul(bottom) <= pairs_of_one;
+            let is_short = top.saturating_mul(bottom) <= limits.pairs_of_one;
             if is_short { 1 } else { members }
         };
         let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
         let members = &mut self.members[..];
-        let (side, few, many) = match parts {
+        let (side, few, many) = match (top_part, bottom_part) {
             (Part::Inner, Part::Inner) if top.is_empty() || bottom.is_empty() => {
                 return nothing(progress);
             }
             (Part::Inner, Part::Inner) => {
-                let walk = Walk::new((layout, limits), top, bottom);
+                let walk = Walk::new(layout, limits.bands, top, bottom);
                 let steps = walk.steps() as f64;
                 let size = worth(members.len(), top.len(), bottom.len());
                 let on_done = &mut |done: u64| progress(done as f64 / steps);
@@ -173,7 +221,7 @@ impl<W: Rest> Buffers<W> {
         if few.is_empty() || many.is_empty() {
             return nothing(progress);
         }
-        let join = SparseJoin::new((layout, side), few, many);
+        let join = SparseJoin::new(layout, side, few, many);
         let steps = f64::from(join.steps());
         let size = worth(members.len(), SPARSE_FACTOR * few.len(), many.len());
         let on_done = &mut |done: u64| progress(done as f64 / steps);
@@ -220,7 +268,7 @@ fn sum(results: ControlFlow<(), Vec<Result<u64, CountError>>>) -> Result<u64, Co
 /// Taking the keys of a list apart.
 struct Fill<'a, W> {
     to: Sorted<'a, W>,
-    order: (Order, &'a ByteTables),
+    dissection: Dissection<'a>,
     keys: &'a [u64],
 }
 
@@ -236,8 +284,10 @@ impl<W: Rest> Work for Fill<'_, W> {
     #[inline(always)]
     fn run<S: Set>(self, _set: S) {
         match self.to {
-            Sorted::Grid(grid, scratch) => grid.fill::<S::Bits>(self.order, self.keys, scratch),
-            Sorted::Sparse(list) => list.fill::<S::Bits>(self.order, self.keys),
+            Sorted::Grid(grid, scratch) => {
+                grid.fill::<S::Bits>(self.dissection, self.keys, scratch)
+            }
+            Sorted::Sparse(list) => list.fill::<S::Bits>(self.dissection, self.keys),
         }
     }
 }

@@ -10,11 +10,11 @@ use crate::{
         grid::{
             bands::Banded,
             cells::Grid,
-            gather::{Buffer, Row},
+            gather::{Buffer, GridRow},
             sort::Apart,
         },
         layout::{
-            order::{ByteTables, Order},
+            order::{Dissection, Order},
             roles::{KeyLayout, Side},
         },
         leaf::sliced::{Tables, Tally},
@@ -53,8 +53,8 @@ impl<W: Rest> Sparse<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn fill<L: Lanes>(&mut self, order: (Order, &ByteTables), keys: &[u64]) {
-        let apart = Apart::new::<L>(order);
+    pub(crate) fn fill<L: Lanes>(&mut self, dissection: Dissection<'_>, keys: &[u64]) {
+        let apart = Apart::new::<L>(dissection);
         self.keys.clear();
         self.keys.extend(keys.iter().map(|&key| SparseKey {
             major: pattern(apart.major::<L>(key)),
@@ -84,7 +84,8 @@ pub(crate) struct SparseJoin<'a, W> {
 impl<'a, W: Rest> SparseJoin<'a, W> {
     /// The short list is of the half `side`.
     pub(crate) fn new(
-        (layout, side): (KeyLayout, Side),
+        layout: KeyLayout,
+        side: Side,
         few: &'a Sparse<W>,
         many: &'a Grid<W>,
     ) -> Self {
@@ -148,7 +149,7 @@ impl<W: Rest> Work for SparseRows<'_, '_, W> {
 impl<W: Rest> SparseRows<'_, '_, W> {
     /// The disjoint pairs of one row; adds the pairs tested to `pairs`.
     #[inline(always)]
-    fn row<S: Set>(&mut self, set: S, pattern: u32, row: Row<'_, W>, pairs: &mut usize) -> u64 {
+    fn row<S: Set>(&mut self, set: S, pattern: u32, row: GridRow<'_, W>, pairs: &mut usize) -> u64 {
         if row.len() == 0 {
             return 0;
         }
@@ -160,18 +161,18 @@ impl<W: Rest> SparseRows<'_, '_, W> {
                 short.push_if(key.rest, key.minor & pattern == 0);
             }
             let probes = short.list();
-            if probes.1 == 0 {
+            if probes.length == 0 {
                 continue;
             }
             let candidates = row.gather(alike[0].major as usize, long);
-            *pairs += probes.1 * candidates.1;
+            *pairs += probes.length * candidates.length;
             // SAFETY: gathered lists have the slack that leaves read; the instruction set is
             // there, since the kernel got us here.
             unsafe {
                 let lists = (Banded::one(probes), Banded::one(candidates));
-                let rest = (self.join.layout.rest_bits(), 0);
+                let rest_bits = self.join.layout.rest_bits();
                 self.tables
-                    .count::<S, W, false>(set, rest, lists.0, lists.1, &mut tally)
+                    .count::<S, W, false>(set, rest_bits, 0, lists.0, lists.1, &mut tally)
             };
         }
         tally.total()

@@ -36,7 +36,8 @@ pub(crate) struct Walk<'a, W> {
 
 impl<'a, W: Rest> Walk<'a, W> {
     pub(crate) fn new(
-        (layout, limits): (KeyLayout, Limits),
+        layout: KeyLayout,
+        limits: Limits,
         top: &'a Grid<W>,
         bottom: &'a Grid<W>,
     ) -> Self {
@@ -132,7 +133,6 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
         } = *self.walk;
         let (x1_bits, x2_bits) = (layout.x1_bits(), layout.x2_bits());
         let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
-        let rest = (layout.rest_bits(), x3.number);
         let Gathered {
             tile_tops,
             tile_bottom,
@@ -143,7 +143,7 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
         let mut tops = [BandedRow::empty(); TILE];
         for ((g1, top), bands) in tile1.clone().zip(&mut tops).zip(tile_tops) {
             let row = top_grid.row(g1, x2_bits);
-            *top = bands.narrow::<S::Bits>(row, (high2, TILE_BITS), x3, marks);
+            *top = bands.narrow::<S::Bits>(row, high2, TILE_BITS, x3, marks);
         }
         let mut tally = Tally::<S::Bits>::new();
         for g2 in tile2 {
@@ -151,22 +151,28 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
             if row.len() == 0 {
                 continue;
             }
-            let bottom = tile_bottom.narrow::<S::Bits>(row, (high1, TILE_BITS), x3, marks);
+            let bottom = tile_bottom.narrow::<S::Bits>(row, high1, TILE_BITS, x3, marks);
             for (g1, top) in tile1.clone().zip(&tops) {
                 let above = top.gather(g2 % TILE, leaf_top);
-                if above.list.1 == 0 {
+                if above.list.length == 0 {
                     continue;
                 }
                 let below = bottom.gather(g1 % TILE, leaf_bottom);
-                if below.list.1 == 0 {
+                if below.list.length == 0 {
                     continue;
                 }
-                *pairs += above.list.1 * below.list.1;
+                *pairs += above.list.length * below.list.length;
                 // SAFETY: gathered lists have the slack that leaves read; the instruction set is
                 // there, since the kernel got us here.
                 unsafe {
-                    self.tables
-                        .count::<S, W, BANDED>(set, rest, above, below, &mut tally);
+                    self.tables.count::<S, W, BANDED>(
+                        set,
+                        layout.rest_bits(),
+                        x3.number,
+                        above,
+                        below,
+                        &mut tally,
+                    );
                 };
             }
         }
@@ -190,11 +196,11 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
         let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
         let above = |g1| {
             let row = top.row(g1, x2_bits);
-            row.narrowed_len((high2, TILE_BITS))
+            row.narrowed_len(high2, TILE_BITS)
         };
         let below = |g2| {
             let row = bottom.row(g2, x1_bits);
-            row.narrowed_len((high1, TILE_BITS))
+            row.narrowed_len(high1, TILE_BITS)
         };
         let above: usize = tile1.clone().map(above).sum();
         let below: usize = tile2.clone().map(below).sum();

@@ -65,6 +65,14 @@ impl Order {
     }
 }
 
+/// All that it takes to take keys apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dissection<'a> {
+    pub(crate) order: Order,
+    /// Set to the order, where the CPU has no instruction for it.
+    pub(crate) tables: &'a ByteTables,
+}
+
 /// What a key's bytes contribute to [`Order::sorted`], for CPUs without an instruction for it.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteTables(Box<[[u64; 256]; 8]>);

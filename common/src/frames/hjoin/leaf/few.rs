@@ -1,7 +1,10 @@
 //! Leaves with few pairs: every pair is tested.
 
 use super::words::{lanes_below, load_words};
-use crate::simd::{Lanes, Rest};
+use crate::{
+    frames::hjoin::grid::gather::List,
+    simd::{Lanes, Rest},
+};
 
 /// The number of disjoint pairs, every pair tested.
 ///
@@ -11,16 +14,16 @@ use crate::simd::{Lanes, Rest};
 /// # Safety
 /// The list and some vectors after it are readable, and the instruction set of `L` is there.
 #[inline(always)]
-pub(super) unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: (*const W, usize)) -> u64 {
+pub(super) unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: List<W>) -> u64 {
     let mut counts = [L::zero(); 4];
     let mut at = 0;
-    while at < keys.1 {
-        let left = (keys.0.wrapping_add(at), keys.1 - at);
+    while at < keys.length {
+        let left = keys.skip(at);
         // SAFETY: the caller vouches for the list, and for some vectors after it.
         at += unsafe {
-            if left.1 > 2 * L::LANES {
+            if left.length > 2 * L::LANES {
                 add_disjoint::<L, W, 4>(probes, left, &mut counts)
-            } else if left.1 > L::LANES {
+            } else if left.length > L::LANES {
                 add_disjoint::<L, W, 2>(probes, left, &mut counts)
             } else {
                 add_disjoint::<L, W, 1>(probes, left, &mut counts)
@@ -38,7 +41,7 @@ pub(super) unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: (*const W, usize
         .map(|&count| u64::from(count))
         .sum();
     // Lanes past the end have no bits.
-    counted - ((at - keys.1) * probes.len()) as u64
+    counted - ((at - keys.length) * probes.len()) as u64
 }
 
 /// Adds to each lane of each of `counts` how many of `probes` have no bit in common with its key;
@@ -49,16 +52,16 @@ pub(super) unsafe fn few<L: Lanes, W: Rest>(probes: &[W], keys: (*const W, usize
 #[inline(always)]
 unsafe fn add_disjoint<L: Lanes, W: Rest, const VECTORS: usize>(
     probes: &[W],
-    keys: (*const W, usize),
+    keys: List<W>,
     counts: &mut [L; 4],
 ) -> usize {
     let mut words = [[L::zero(); 2]; VECTORS];
     for (at, words) in words.iter_mut().enumerate() {
         let before = at * L::LANES;
-        let own = lanes_below::<L>(keys.1.saturating_sub(before));
+        let own = lanes_below::<L>(keys.length.saturating_sub(before));
         for (word, to) in words[..W::WORDS].iter_mut().enumerate() {
             // SAFETY: the caller vouches for the keys.
-            *to = unsafe { load_words::<L, W>(keys.0.add(before), word) }.and(own);
+            *to = unsafe { load_words::<L, W>(keys.start.add(before), word) }.and(own);
         }
     }
     let mut sums = *counts;

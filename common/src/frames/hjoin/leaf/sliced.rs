@@ -54,43 +54,45 @@ impl Tables {
     pub(crate) unsafe fn count<S: Set, W: Rest, const BANDED: bool>(
         &mut self,
         set: S,
-        (rest_bits, x3_bits): (u32, usize),
+        rest_bits: u32,
+        x3_bits: usize,
         one: Banded<W>,
         other: Banded<W>,
         tally: &mut Tally<S::Bits>,
     ) {
-        let (sliced, probes) = if one.list.1 >= other.list.1 {
+        let (sliced, probes) = if one.list.length >= other.list.length {
             (one.list, other)
         } else {
             (other.list, one)
         };
-        let few_probes = probes.list.1;
-        if few_probes < FEW_PROBES || few_probes * sliced.1 < FEW_PAIRS {
+        let few_probes = probes.list.length;
+        if few_probes < FEW_PROBES || few_probes * sliced.length < FEW_PAIRS {
             // SAFETY: the caller vouches for the lists.
             tally.pairs += unsafe {
-                let probes = std::slice::from_raw_parts(probes.list.0, few_probes);
+                let probes = std::slice::from_raw_parts(probes.list.start, few_probes);
                 few::<S::Bits, W>(probes, sliced)
             };
             return;
         }
         let mut at = 0;
-        while at < sliced.1 {
-            let rest = (sliced.0.wrapping_add(at), sliced.1 - at);
+        while at < sliced.length {
+            let rest = sliced.skip(at);
             // SAFETY: at most the blocks past the end are read; the bits of X3 are on top.
             at += unsafe {
                 let (whole, half) = (&mut tally.whole, &mut tally.half);
                 if BANDED {
-                    let bits = (rest_bits, x3_bits);
-                    if rest.1 > keys_a_block::<Half<S>>() {
+                    if rest.length > keys_a_block::<Half<S>>() {
                         self.banded_blocks::<S, S::Bits, W, ABREAST>(
-                            set, bits, rest, &probes, whole,
+                            set, rest_bits, x3_bits, rest, &probes, whole,
                         )
                     } else {
-                        self.banded_blocks::<S, Half<S>, W, 1>(set, bits, rest, &probes, half)
+                        self.banded_blocks::<S, Half<S>, W, 1>(
+                            set, rest_bits, x3_bits, rest, &probes, half,
+                        )
                     }
-                } else if rest.1 > keys_a_block::<S::Bits>() {
+                } else if rest.length > keys_a_block::<S::Bits>() {
                     self.blocks::<S, S::Bits, W, ABREAST>(set, rest_bits, rest, probes.list, whole)
-                } else if rest.1 > keys_a_block::<Half<S>>() {
+                } else if rest.length > keys_a_block::<Half<S>>() {
                     self.blocks::<S, S::Bits, W, 1>(set, rest_bits, rest, probes.list, whole)
                 } else {
                     self.blocks::<S, Half<S>, W, 1>(set, rest_bits, rest, probes.list, half)
@@ -115,8 +117,7 @@ impl Tables {
     ) -> usize {
         let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
         for block in 0..BLOCKS {
-            let before = block * keys_a_block::<L>();
-            let keys = (keys.0.wrapping_add(before), keys.1.saturating_sub(before));
+            let keys = keys.skip(block * keys_a_block::<L>());
             // SAFETY: the caller vouches for the keys; the tables have room for all groups of so
             // many blocks of the widest vectors.
             unsafe {
@@ -134,14 +135,16 @@ impl Tables {
         unsafe {
             super::fault::inject(tables.cast());
         }
-        let tables = (tables.cast_const(), [L::zero(); BLOCKS]);
+        let (tables, masks) = (tables.cast_const(), [L::zero(); BLOCKS]);
         // SAFETY: the tables were written just now.
         let added = unsafe {
-            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, false>(set, bits, probes, tables, zeros)
+            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, false>(
+                set, bits, probes, tables, masks, zeros,
+            )
         };
         // Every key is disjoint from a probe without bits.
         let all = BLOCKS * keys_a_block::<L>();
-        zeros.bits -= (added * keys.1.min(all)) as u64;
+        zeros.bits -= (added * keys.length.min(all)) as u64;
         all
     }
 
@@ -153,7 +156,8 @@ impl Tables {
     unsafe fn banded_blocks<S: Set, L: Lanes, W: Rest, const BLOCKS: usize>(
         &mut self,
         set: S,
-        (rest_bits, x3_bits): (u32, usize),
+        rest_bits: u32,
+        x3_bits: usize,
         keys: List<W>,
         probes: &Banded<W>,
         zeros: &mut Zeros<L>,
@@ -163,14 +167,13 @@ impl Tables {
         // SAFETY: the masks come after the tables.
         let masks = unsafe { self.0.as_mut_ptr().add(MASKS) }.cast::<[L; BLOCKS]>();
         for block in 0..BLOCKS {
-            let before = block * keys_a_block::<L>();
-            let keys = (keys.0.wrapping_add(before), keys.1.saturating_sub(before));
+            let keys = keys.skip(block * keys_a_block::<L>());
             // SAFETY: the caller vouches for the keys; there is room for the tables of all groups and
             // for the masks of so many blocks of the widest vectors.
             unsafe {
                 let tables = tables.cast::<L>().add(block);
                 let masks = masks.cast::<L>().add(block);
-                if keys.1 > 0 {
+                if keys.length > 0 {
                     set.apart(Build::<L, W, BLOCKS> {
                         groups: Groups::of(bits),
                         keys,
@@ -189,9 +192,13 @@ impl Tables {
             // SAFETY: the caller vouches for the probes, and bands end one after the other; the masks
             // and the tables were written just now.
             unsafe {
-                let band = (probes.list.0.add(start), end - start);
+                let band = List {
+                    start: probes.list.start.add(start),
+                    length: end - start,
+                };
                 let masks = *masks.add(pattern.into());
-                add_band::<S, L, W, BLOCKS>(set, bits, band, (tables.cast_const(), masks), zeros);
+                let tables = tables.cast_const();
+                add_band::<S, L, W, BLOCKS>(set, bits, band, tables, masks, zeros);
             }
             start = end;
         }
@@ -237,11 +244,12 @@ unsafe fn add_band<S: Set, L: Lanes, W: Rest, const BLOCKS: usize>(
     set: S,
     bits: u32,
     band: List<W>,
-    (tables, masks): (*const [L; BLOCKS], [L; BLOCKS]),
+    tables: *const [L; BLOCKS],
+    masks: [L; BLOCKS],
     zeros: &mut Zeros<L>,
 ) {
     let (first, last) = (masks[0].is_full(), masks[BLOCKS - 1].is_full());
-    if band.1 == 0 || first && last {
+    if band.length == 0 || first && last {
         return;
     }
     let unmasked = |mask: L| keys_a_block::<L>() as u64 - sum_of(mask.add_ones(L::zero()));
@@ -249,16 +257,11 @@ unsafe fn add_band<S: Set, L: Lanes, W: Rest, const BLOCKS: usize>(
     let added = unsafe {
         if BLOCKS > 1 && (first || last) {
             let block = usize::from(first);
-            let tables = (tables.cast::<L>().add(block).cast(), [masks[block]]);
-            zeros_by_groups::<S, L, W, BLOCKS, 1, true>(set, bits, band, tables, zeros)
+            let tables = tables.cast::<L>().add(block).cast();
+            let mask = [masks[block]];
+            zeros_by_groups::<S, L, W, BLOCKS, 1, true>(set, bits, band, tables, mask, zeros)
         } else {
-            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, true>(
-                set,
-                bits,
-                band,
-                (tables, masks),
-                zeros,
-            )
+            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, true>(set, bits, band, tables, masks, zeros)
         }
     };
     if added > 0 {

@@ -10,7 +10,7 @@ use crate::{
 
 /// Fills the tables for one block: the first `length` of `keys`, at most `32 * LANES`.
 ///
-/// Row i of the table of a group is the OR of the planes of those of its bits that are set in i; a
+/// GridRow i of the table of a group is the OR of the planes of those of its bits that are set in i; a
 /// plane has one bit a key. A row is `BLOCKS` vectors after the one before it. The bits of keys past
 /// the end are one in every row of the first table, unless there are `masks`: these are such a table
 /// of so many bits of X3, on top of the rests, and have them in every row.
@@ -28,7 +28,10 @@ impl<L: Lanes, W: Rest, const BLOCKS: usize> Work for Build<L, W, BLOCKS> {
 
     #[inline(always)]
     fn run<S: Set>(self, _set: S) {
-        let (keys, length) = self.keys;
+        let List {
+            start: keys,
+            length,
+        } = self.keys;
         let mut planes = [const { MaybeUninit::uninit() }; 65];
         // SAFETY: the slack covers a whole block; the words of a rest have all its bits.
         unsafe {

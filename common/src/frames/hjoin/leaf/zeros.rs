@@ -23,7 +23,8 @@ pub(super) unsafe fn zeros_by_groups<
     set: S,
     bits: u32,
     probes: List<W>,
-    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
+    tables: *const [L; STRIDE],
+    masks: [L; BLOCKS],
     zeros: &mut Zeros<L>,
 ) -> usize {
     macro_rules! zeros {
@@ -108,21 +109,24 @@ impl<
     #[inline(always)]
     fn run<S: Set>(self, _set: S) -> usize {
         let at_a_time = 8 / BLOCKS;
-        let (whole, left) = (self.probes.1 / at_a_time, self.probes.1 % at_a_time);
+        let (whole, left) = (
+            self.probes.length / at_a_time,
+            self.probes.length % at_a_time,
+        );
         let added = if left == 0 { 0 } else { at_a_time - left };
         // Read as a whole: copying a few would be a call.
         // SAFETY: lists have some to spare.
         let last = unsafe {
-            let last = self.probes.0.add(whole * at_a_time);
+            let last = self.probes.start.add(whole * at_a_time);
             last.cast::<[W; 8]>().read_unaligned()
         };
         let last: [W; 8] =
             std::array::from_fn(|at| if at < left { last[at] } else { W::default() });
-        let tables = (self.tables, self.masks);
+        let (tables, masks) = (self.tables, self.masks);
         let mut ones = self.zeros.ones;
         // One loop for both, so that what is in it is compiled once.
         let lists = [
-            (self.probes.0, whole),
+            (self.probes.start, whole),
             (last.as_ptr(), usize::from(left > 0)),
         ];
         for (mut probes, chunks) in lists {
@@ -132,13 +136,14 @@ impl<
                     ones.add(picked_by_all::<L, W, BITS, STRIDE, BLOCKS, MASKED>(
                         std::slice::from_raw_parts(probes, at_a_time),
                         tables,
+                        masks,
                     ));
                     probes = probes.add(at_a_time);
                 }
             }
         }
         self.zeros.ones = ones;
-        self.zeros.bits += ((self.probes.1 + added) * BLOCKS * keys_a_block::<L>()) as u64;
+        self.zeros.bits += ((self.probes.length + added) * BLOCKS * keys_a_block::<L>()) as u64;
         added
     }
 }
@@ -157,7 +162,8 @@ unsafe fn picked_by_all<
     const MASKED: bool,
 >(
     probes: &[W],
-    (tables, masks): (*const [L; STRIDE], [L; BLOCKS]),
+    tables: *const [L; STRIDE],
+    masks: [L; BLOCKS],
 ) -> [L; 8] {
     macro_rules! picked {
         ($($at:literal)*) => {
@@ -166,7 +172,7 @@ unsafe fn picked_by_all<
                 let mask = if MASKED { Some(masks[block]) } else { None };
                 // SAFETY: the caller filled the tables.
                 unsafe {
-                    picked::<L, W, BITS, STRIDE>(probes[probe], (tables, block), mask)
+                    picked::<L, W, BITS, STRIDE>(probes[probe], tables, block, mask)
                 }
             }),*]
         };
@@ -230,7 +236,8 @@ impl<L: Lanes> Ones<L> {
 #[inline(always)]
 unsafe fn picked<L: Lanes, W: Rest, const BITS: u32, const BLOCKS: usize>(
     probe: W,
-    (tables, block): (*const [L; BLOCKS], usize),
+    tables: *const [L; BLOCKS],
+    block: usize,
     mask: Option<L>,
 ) -> L {
     macro_rules! row {
