@@ -125,18 +125,7 @@ fn database(url: &str, tasks: u64) -> Outcome<()> {
     drop(store);
     let start = Instant::now();
     let store = open()?;
-    let opened = start.elapsed().as_secs_f64();
-    let mut done = 0u64;
-    let start = Instant::now();
-    store.scan(RUN, &mut |row| {
-        done += u64::from(matches!(row.state, TaskState::Done { .. }));
-    })?;
-    println!(
-        "{done} tasks done; open {opened:.2} s, scan {:.2} s, peak memory {} MB",
-        start.elapsed().as_secs_f64(),
-        peak_memory()? >> 20
-    );
-    Ok(())
+    scan(&store, start.elapsed())
 }
 
 /// The mean time of what no store that keeps its word can save.
@@ -222,14 +211,19 @@ fn fill(dir: &Path, tasks: u64) -> Outcome<()> {
 fn load(dir: &Path) -> Outcome<()> {
     let start = Instant::now();
     let store = DiskStore::open(dir)?;
-    let opened = start.elapsed().as_secs_f64();
+    scan(&store, start.elapsed())
+}
+
+/// Reads every task of a store, and says how long that and opening it took.
+fn scan(store: &dyn Store, opened: Duration) -> Outcome<()> {
     let mut done = 0u64;
     let start = Instant::now();
     store.scan(RUN, &mut |row| {
         done += u64::from(matches!(row.state, TaskState::Done { .. }));
     })?;
     println!(
-        "{done} tasks done; open {opened:.2} s, scan {:.2} s, peak memory {} MB",
+        "{done} tasks done; open {:.2} s, scan {:.2} s, peak memory {} MB",
+        opened.as_secs_f64(),
         start.elapsed().as_secs_f64(),
         peak_memory()? >> 20
     );
