@@ -120,8 +120,16 @@ impl Process {
     ///
     /// # Panics
     /// If it still runs when [`PATIENCE`] is over.
-    pub fn end(mut self) -> End {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn end(self) -> End {
+        self.end_within(PATIENCE)
+    }
+
+    /// Waits for the program to end by itself, a run that takes longer than [`PATIENCE`].
+    ///
+    /// # Panics
+    /// If it still runs when `patience` is over.
+    pub fn end_within(mut self, patience: Duration) -> End {
+        let deadline = Instant::now() + patience;
         let mut lines = self.output.lines.lock().expect("no reader panics");
         // A program ends when both its streams do: nothing to poll for.
         while lines.ended < 2 {

@@ -29,6 +29,9 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Between two looks at what another process has done.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The board takes longer than [`PATIENCE`], beside other work.
+const A_RUN: Duration = Duration::from_secs(30 * PATIENCE.as_secs());
+
 /// A board of many tasks: its number, how they are cut, all of its solutions.
 const BOARD: (&str, &str, &str) = ("18", "2000", "666090624");
 
@@ -164,7 +167,7 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
             .arg(dir.path().join("quick"))
             .args(["--coordinator", &recorder.url]),
     );
-    let end = tokio::task::block_in_place(|| serving.end());
+    let end = tokio::task::block_in_place(|| serving.end_within(A_RUN));
     drop(quick);
     assert_eq!(result(&end)["solutions"], BOARD.2, "{end:#?}");
     println!(
@@ -244,7 +247,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     command.args(["--name", "quick", "--threads", "2", "--memory", "1GiB"]);
     command.args(["--join", &join, "--spool"]).arg(at("quick"));
     let quick = Process::start("quick", &mut command);
-    let end = standby.end();
+    let end = standby.end_within(A_RUN);
     drop((slow, quick));
     assert_eq!(result(&end)["solutions"], BOARD.2, "{end:#?}");
     queensctl(&["verify", &database]);
@@ -258,7 +261,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     assert_eq!(accepted(&elsewhere), on_disk);
     let mut command = coordinator(free_port(), &["--local", "--threads", "2"]);
     command.arg("--data-dir").arg(&elsewhere);
-    let end = Process::run("the coordinator", &mut command);
+    let end = Process::start("the coordinator", &mut command).end_within(A_RUN);
     assert_eq!(result(&end)["solutions"], BOARD.2, "{end:#?}");
     queensctl(&["verify", elsewhere.to_str().unwrap()]);
 }

@@ -36,6 +36,9 @@ const LARGE: Board = Board {
     solutions: "4968057848",
 };
 
+/// A large board takes longer than [`PATIENCE`], beside other work.
+const A_RUN: Duration = Duration::from_secs(30 * PATIENCE.as_secs());
+
 #[derive(Clone, Copy)]
 struct Board {
     n: &'static str,
@@ -200,7 +203,7 @@ fn a_coordinator_that_stands_by_takes_over_again_and_again() {
         leads = 1 - leads;
     }
     let quick = worker(&spool, "quick", &["--join", &join, "--threads", "2"]);
-    let end = leader_ends(leader);
+    let end = leader.end_within(A_RUN);
     drop((slow, quick));
     check(&end, board, &url);
     let terms = server.ask("queens", "SELECT term FROM queens.leader");
@@ -211,18 +214,6 @@ fn a_coordinator_that_stands_by_takes_over_again_and_again() {
         slowest.as_secs_f64(),
         journal.lines()
     );
-}
-
-/// A large board takes longer than [`PATIENCE`].
-fn leader_ends(leader: Process) -> End {
-    let began = Instant::now();
-    while fs::read_to_string(format!("/proc/{}/stat", leader.id()))
-        .is_ok_and(|stat| !stat.contains(") Z "))
-    {
-        assert!(began.elapsed() < 30 * PATIENCE, "it does not end");
-        thread::sleep(Duration::from_millis(200));
-    }
-    leader.end()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -287,7 +278,7 @@ async fn a_database_that_is_killed_again_and_again_loses_nothing() {
         "quick",
         &["--coordinator", &recorder.url, "--threads", "2"],
     );
-    let end = tokio::task::block_in_place(|| leader_ends(serving));
+    let end = tokio::task::block_in_place(|| serving.end_within(A_RUN));
     drop((slow, quick));
     assert!(!end.stderr.contains(PASSWORD), "{end:#?}");
     check(&end, board, &database);
@@ -358,7 +349,7 @@ fn a_database_whose_disk_is_full_is_waited_for() {
     serving.stderr_line("answers again");
     journal.grows(lines);
     let quick = worker(&spool, "quick", &["--coordinator", &at, "--threads", "2"]);
-    let end = leader_ends(serving);
+    let end = serving.end_within(A_RUN);
     drop((slow, quick));
     check(&end, SMALL, &url);
     server.ask("postgres", "DROP DATABASE queens");

@@ -5,6 +5,7 @@ use super::{
     super::{
         Recheck, StoreError,
         files::Secret,
+        line::BadLink,
         manifest,
         recover::FoundRun,
         segments::Seal,
@@ -57,7 +58,9 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<(FoundRun<Table>, KeptRun)>
         let end = Seal {
             segment: 0,
             lines: lead::unsigned(row.get(4)),
-            head: head.parse().map_err(damaged)?,
+            head: head
+                .parse()
+                .map_err(|bad: BadLink| damaged(bad.to_string()))?,
         };
         let table = Table {
             link: link.clone(),
@@ -88,7 +91,7 @@ pub(super) fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
             .map_err(|what| StoreError::Damaged {
                 path: format!("{}, table queens.trust", link.place()).into(),
                 line: Some(number),
-                what,
+                what: what.to_string(),
                 remedy: "restore it from a backup".to_owned(),
             })?;
     }
