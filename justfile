@@ -37,6 +37,24 @@ databases:
 disk-losses:
     QUEENS_DISK_LOSSES=50 cargo test -p tests --features archive --test archive -- --nocapture
 
+# The NEON kernels under emulation (needs qemu-user, gcc-aarch64-linux-gnu and the target's std).
+neon *tests="kernel hjoin qjoin":
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+    cargo test -p common --lib --target aarch64-unknown-linux-gnu -- {{tests}}
+
+# Type-checks the worker for other systems (needs their std and the C compilers of mingw-w64 and
+# gcc-aarch64-linux-gnu; for macOS only what needs no C).
+ports:
+    cargo check -p worker --target x86_64-pc-windows-gnu
+    cargo check -p worker --target aarch64-unknown-linux-gnu
+    cargo check -p common --target aarch64-apple-darwin
+
+# What a fleet of 10,000 costs its coordinator in a virtual day, and with half of it leaving every hour.
+fleet workers="10000" hours="24":
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}}
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}} 60
+
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
     cargo build --release --workspace
