@@ -50,10 +50,10 @@ ports:
     cargo check -p worker --target aarch64-unknown-linux-gnu
     cargo check -p common --target aarch64-apple-darwin
 
-# What a fleet of 10,000 costs its coordinator in a virtual day, and with half of it leaving every hour.
+# What a fleet of 10,000 costs its coordinator in a virtual day, and in six hours with half of it leaving every hour.
 fleet workers="10000" hours="24":
     cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}}
-    cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}} 60
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60
 
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
