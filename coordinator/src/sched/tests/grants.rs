@@ -223,6 +223,22 @@ fn thousands_of_workers_are_spread_over_time() {
 }
 
 #[test]
+fn idle_threads_of_thousands_of_workers_are_spread_too() {
+    let mut scheduler = scheduler();
+    scheduler.control(RUN, Command::Pause, Millis(0)).unwrap();
+    let mut last = SyncReply::default();
+    for id in 0..3_000 {
+        last = Puppet::new(id).sync(&mut scheduler, 0);
+    }
+    assert!(last.grants.is_empty());
+    assert!(
+        (2_400..=3_600).contains(&last.next_sync_ms),
+        "{}",
+        last.next_sync_ms
+    );
+}
+
+#[test]
 fn a_full_reply_fits_a_message() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);

@@ -119,6 +119,9 @@ fn a_plan_that_cannot_be_counted_here_is_given_back_and_refused_for_a_minute() {
     };
     bench.leave(0, Outcome::Failed(Failure::Setup(setup)));
     assert_eq!(bench.orders(), ["stop 2"], "another slot may still succeed");
+    let until = bench.now + 60 * SECOND;
+    assert!(bench.machine.is_refusing(until - Duration::from_millis(1)));
+    assert!(!bench.machine.is_refusing(until));
     let request = bench.exchange(quiet());
     assert_eq!(held(&request), [1]);
     assert_eq!(request.seconds_wanted, 0.0);

@@ -168,3 +168,26 @@ fn what_is_not_soon_acknowledged_goes_to_the_spool() {
     assert_eq!(bench.machine.unkept(), 2);
     assert_eq!(bench.machine.poll_spool(due + LIMIT), None);
 }
+
+#[test]
+fn before_the_end_only_what_is_not_written_is_written() {
+    let kept = Some(Vec::new());
+    let mut bench = Bench::with(Settings { kept, ..settings() });
+    assert_eq!(bench.machine.poll_last_write(), None, "nothing was counted");
+    bench.grant(0..1);
+    bench.count(0);
+    let last = bench.machine.poll_last_write().unwrap();
+    assert_eq!(last.keep.len(), 1);
+    bench.machine.handle_spooled(true, bench.now);
+    assert_eq!(bench.machine.poll_last_write(), None, "it was written");
+}
+
+#[test]
+fn its_speed_is_known_once_something_was_counted() {
+    let mut bench = Bench::holding(0..1);
+    assert_eq!(bench.machine.cores(), 0.0);
+    bench.begin(0);
+    bench.count(0);
+    assert!(bench.machine.cores() > 0.0);
+    assert_eq!(bench.machine.summary().unacknowledged, 1);
+}
