@@ -24,8 +24,8 @@ export class House {
     house.started = [];
     house.lines = [];
     house.waiting = [];
-    house.run('coordinator', ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--sync-ms', '200',
-      '--data-dir', join(house.dir, 'data'), ...args]);
+    const here = args.includes('--listen') ? [] : ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
+    house.run('coordinator', [...here, '--sync-ms', '200', '--data-dir', join(house.dir, 'data'), ...args]);
     house.grpc = `http://${(await house.line(/listening on ([^ ]+): /))[1]}`;
     house.url = (await house.line(/dashboard at (.*)$/))[1];
     return house;

@@ -92,7 +92,8 @@ test('the map is looked at with the keyboard, down to one task', async () => {
   const house = await House.start(['--n', '18', '--method', 'rows', '--task-cost', '1000']);
   try {
     const page = await open(house.url);
-    await says(page, '#map-where', /./);
+    await page.getByRole('button', { name: 'In their order' }).click();
+    await says(page, '#map-where', /a cell$/);
     await page.focus('#map');
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('ArrowRight');
@@ -106,6 +107,42 @@ test('the map is looked at with the keyboard, down to one task', async () => {
     await says(page, '#map-cell', /^Task \d+: waiting; \d+ units from \d+/);
     await page.keyboard.press('Escape');
     await page.locator('#map-out:disabled').waitFor();
+  } finally { await house.stop(); }
+});
+
+test('frames are a map of A and C, entered down to one task, also those of N = 28', async () => {
+  const house = await House.start(['--n', '28']);
+  try {
+    const page = await open(house.url, { viewport: { width: 1280, height: 1000 } });
+    await says(page, '#map-where', /down: A, the columns of P; across: C, the columns of R/);
+    const [drawn, asked, began] = await page.evaluate(`[
+      performance.getEntriesByName('map-drawn')[0].startTime,
+      performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/grid')).duration,
+      performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/grid')).startTime,
+    ].map(Math.round)`);
+    console.log(`# the map of N = 28 stands ${drawn} ms after the page was asked for, ${drawn - began} ms after itself was; ${asked} ms of that is its answer`);
+    // Not all of one colour: units that wait, and places where no unit is.
+    const colours = await page.evaluate(`(() => {
+      const canvas = document.getElementById('map');
+      const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      const seen = new Set();
+      for (let at = 0; at < pixels.length; at += 4) seen.add(pixels.slice(at, at + 4).join());
+      return seen.size;
+    })()`);
+    assert.ok(colours > 2, `${colours} colours`);
+    await page.focus('#map');
+    await page.keyboard.press('ArrowRight');
+    await says(page, '#map-cell', /^m = 1 row \d+, column \d+: waiting/);
+    const cell = () => page.locator('#map-cell').textContent();
+    for (let step = 0; step < 6 && !/^Task /.test(await cell()); step++) {
+      const before = (await cell()).replace(/[()]/g, '.');
+      await page.keyboard.press('Enter');
+      await page.locator('#map-cell').filter({ hasNotText: new RegExp(`^${before}$`) }).waitFor({ state: 'attached' });
+    }
+    assert.match(await cell(), /^Task \d+: waiting; \d+ units from \d+/);
+    await page.keyboard.press('Escape');
+    await page.locator('#map-out:disabled').waitFor();
+    assert.deepEqual(page.errors, []);
   } finally { await house.stop(); }
 });
 
@@ -150,5 +187,58 @@ test('a token or a link lets in, a link only once, and a viewer changes nothing'
     await house.queensctl(['token', 'revoke', 'screen'], { QUEENS_JOIN });
     await page.goto(house.url);
     assert.match(page.url(), /\/login$/);
+  } finally { await house.stop(); }
+});
+
+test('over HTTPS: a viewer\'s token in both themes, a link once, and cookies for TLS alone', async () => {
+  const house = await House.start(['--n', '16', '--listen', '0.0.0.0:0', '--http', '0.0.0.0:0', '--advertise', '127.0.0.1', '--require-token']);
+  try {
+    const QUEENS_JOIN = (await house.line(/QUEENS_JOIN=(\S+) queensctl/))[1];
+    assert.match(house.url, /^https:/);
+    // The coordinator's own authority is none that a browser knows before it is told.
+    await assert.rejects(open(house.url), /ERR_CERT_AUTHORITY_INVALID/);
+    const made = JSON.parse(await house.queensctl(
+      ['token', 'create', '--role', 'viewer', '--name', 'wall', '--json'], { QUEENS_JOIN }));
+    for (const colorScheme of ['light', 'dark']) {
+      const page = await open(house.url, { ignoreHTTPSErrors: true, colorScheme });
+      assert.match(page.url(), /\/login$/);
+      assert.deepEqual(await findings(page), [], `log in, ${colorScheme}`);
+      await page.fill('input[name=token]', made.join);
+      await page.getByRole('button', { name: 'Look' }).click();
+      await page.waitForSelector('#bar');
+      await says(page, '#map-where', /./);
+      assert.deepEqual(await findings(page), [], `the page, ${colorScheme}`);
+      const [cookie] = await page.context().cookies();
+      assert.deepEqual([cookie.name, cookie.secure, cookie.httpOnly, cookie.sameSite], ['queens-session', true, true, 'Lax']);
+      assert.deepEqual(page.asked.filter((url) => !url.startsWith(house.url)), [], 'external requests');
+      assert.equal(await page.getByRole('button', { name: /^pause/ }).count(), 0);
+    }
+    const link = await house.queensctl(['dashboard'], { QUEENS_JOIN });
+    assert.ok(link.startsWith(`${house.url}/login/`), link);
+    const page = await open(link, { ignoreHTTPSErrors: true });
+    await page.waitForSelector('#bar');
+    const again = await open(link, { ignoreHTTPSErrors: true });
+    assert.match(await again.locator('[role=alert]').textContent(), /used before/);
+  } finally { await house.stop(); }
+});
+
+test('a finished run prints: its result and checks on paper, without buttons', async () => {
+  const house = await House.start(['--n', '12']);
+  try {
+    house.worker('one');
+    await house.line(/N = 12: 14,200 solutions/);
+    const page = await open(house.url, { viewport: { width: 800, height: 1100 } });
+    await page.waitForSelector('.result');
+    await page.emulateMedia({ media: 'print' });
+    for (const where of ['.result .number', '.result table', '[data-w=what]', '#workers']) {
+      assert.ok(await page.locator(where).first().isVisible(), `${where} is printed`);
+    }
+    for (const button of await page.locator('button').all()) assert.ok(!(await button.isVisible()));
+    // No table is cut off at the edge of an A4 page, 210 mm wide with margins of 12.
+    await page.setViewportSize({ width: 703, height: 1000 });
+    const wide = await page.evaluate('document.documentElement.scrollWidth');
+    assert.ok(wide <= 703, `${wide} wide`);
+    const paper = await page.pdf({ format: 'A4' });
+    assert.equal(paper.subarray(0, 5).toString(), '%PDF-');
   } finally { await house.stop(); }
 });

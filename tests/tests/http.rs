@@ -99,6 +99,7 @@ fn the_json_is_that_of_queensctl_and_of_its_description() {
         "/api/v1/runs",
         "/api/v1/runs/{run}",
         "/api/v1/runs/{run}/map",
+        "/api/v1/runs/{run}/grid",
         "/api/v1/runs/{run}/tasks/{task}",
         "/api/v1/runs/{run}/history",
     ] {

@@ -245,11 +245,12 @@ impl std::fmt::Display for Report<'_> {
         )?;
         writeln!(
             f,
-            "memory     {} for a worker like this one: {} at least, {} for whole lists in {} crews",
+            "memory     {} for a worker like this one: {} at least, {} for whole lists in {} crew{}",
             size(self.memory_bytes),
             size(self.memory_least_bytes),
             size(self.memory_whole_bytes),
-            self.crews
+            self.crews,
+            if self.crews == 1 { "" } else { "s" }
         )?;
         writeln!(f, "disk       {} at the coordinator", size(self.disk_bytes))?;
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]

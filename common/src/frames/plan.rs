@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     board::Board,
-    plan::spec::{BadSpec, MAX_TASKS, PlanSpec, TaskId},
+    plan::{
+        sheet::{Sheet, Strip},
+        spec::{BadSpec, MAX_TASKS, PlanSpec, TaskId},
+    },
 };
 
 /// The smallest board that this method divides.
@@ -211,6 +214,48 @@ impl Division {
         let row = &self.rows[self.rows.partition_point(|row| row.first_unit <= unit) - 1];
         let offset = usize::try_from(unit - row.first_unit).expect("fewer than 12870 sets C");
         (row, row.first_c + offset)
+    }
+
+    /// A sheet for each class, with a row for each A and a column for each C.
+    pub(crate) fn sheets(&self) -> Vec<Sheet> {
+        let sheet = |(kind, queens): (Kind, u32)| {
+            let (top, name) = match kind {
+                Kind::Even => (queens, format!("m = {queens}")),
+                Kind::TypeOne => (queens, format!("I, m = {queens}")),
+                Kind::TypeTwo => (queens - 1, format!("II, m = {queens}")),
+            };
+            Sheet {
+                name,
+                rows: self.sets.count(top) as u64,
+                columns: self.sets.count(queens) as u64,
+            }
+        };
+        self.classes().map(sheet).collect()
+    }
+
+    /// Where these units lie on the sheets.
+    pub(crate) fn strips(&self, units: Range<u64>, visit: &mut dyn FnMut(Strip)) {
+        // Classes come in this order, each with some rows.
+        let sheet = |row: &FramesOfA| match row.kind {
+            Kind::Even | Kind::TypeOne => row.queens - 1,
+            Kind::TypeTwo => self.side / 2 + row.queens - 1,
+        };
+        let mut at = self
+            .rows
+            .partition_point(|row| row.first_unit <= units.start);
+        let mut start = units.start;
+        while start < units.end {
+            let row = &self.rows[at - 1];
+            let end = self.end_of(at - 1).min(units.end);
+            let first_c = row.first_c as u64;
+            visit(Strip {
+                sheet: sheet(row) as usize,
+                row: row.a as u64,
+                columns: first_c + start - row.first_unit..first_c + end - row.first_unit,
+            });
+            start = end;
+            at += 1;
+        }
     }
 
     /// The index of this frame, if it is a unit.

@@ -5,11 +5,14 @@
 
 mod identity;
 mod order;
+pub(crate) mod sheet;
+mod sheets;
 pub(crate) mod spec;
 
 use std::{ops::Range, sync::Arc};
 
 pub use identity::{BadHash, PlanHash};
+pub use sheet::{Sheet, Strip};
 pub use spec::{BadSpec, PlanSpec, TaskId};
 
 use crate::{frames, method::Layout, rows};

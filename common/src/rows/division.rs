@@ -15,7 +15,10 @@ use super::{
 use crate::{
     board::Board,
     method::Layout,
-    plan::spec::{BadSpec, PlanSpec, TaskId},
+    plan::{
+        sheet::{Sheet, Strip},
+        spec::{BadSpec, PlanSpec, TaskId},
+    },
 };
 
 /// The queens that a group of units has in common.
@@ -167,6 +170,49 @@ impl Division {
 
     pub(super) fn head(&self, head: u64) -> Weighted {
         self.heads[usize::try_from(head).expect("heads are listed in memory")]
+    }
+
+    /// One sheet, with a row and a column for the places of the first two queens of a head.
+    pub(crate) fn sheets(&self) -> Vec<Sheet> {
+        let side = u64::from(self.board.n());
+        vec![Sheet {
+            name: String::new(),
+            rows: side,
+            columns: side,
+        }]
+    }
+
+    pub(crate) fn axes(&self) -> [&'static str; 2] {
+        match self.heads.first().map(|head| head.head) {
+            Some(Head::Border(_)) => [
+                "the column of the last row's queen",
+                "the row of the first column's queen",
+            ],
+            Some(Head::FirstRows { .. } | Head::Nothing) | None => [
+                "the column of the first row's queen",
+                "the column of the second row's queen",
+            ],
+        }
+    }
+
+    /// Where these units lie on the sheet: one strip for each head.
+    pub(crate) fn strips(&self, units: Range<u64>, visit: &mut dyn FnMut(Strip)) {
+        let mut start = units.start;
+        while start < units.end {
+            let head = start / self.tails;
+            let [row, column] = match self.head(head).head {
+                Head::FirstRows { columns, .. } => columns,
+                Head::Border(border) => [border.bottom, border.left],
+                Head::Nothing => [0, 0],
+            }
+            .map(u64::from);
+            visit(Strip {
+                sheet: 0,
+                row,
+                columns: column..column + 1,
+            });
+            start = ((head + 1) * self.tails).min(units.end);
+        }
     }
 
     fn head_at(&self, unit: u64) -> Weighted {

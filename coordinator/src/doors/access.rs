@@ -141,6 +141,7 @@ const HTTP_TABLE: &[(&str, &str, Access)] = &[
     ("POST", "/api/v1/runs/{run}/retry", Access::Operator),
     ("POST", "/api/v1/runs/{run}/recheck", Access::Operator),
     ("GET", "/api/v1/runs/{run}/map", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/grid", Access::Viewer),
     ("GET", "/api/v1/runs/{run}/tasks/{task}", Access::Viewer),
     ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
     ("POST", "/api/v1/join", Access::Operator),

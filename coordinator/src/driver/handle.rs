@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use common::{
     count::CountError,
-    plan::TaskId,
+    plan::{Plan, TaskId},
     run::RunId,
     sync::{SyncReply, SyncRequest},
 };
@@ -16,7 +16,7 @@ use super::{
     submit::{Submission, SubmitError},
 };
 use crate::{
-    sched::{Command, ControlError, RunSummary, TaskMap, TaskView, WorkerStatus},
+    sched::{Command, ControlError, RunSummary, Standing, TaskMap, TaskView, WorkerStatus},
     store::{Copied, JournalCursor, Leader, StoreError, SymmetricCounts},
 };
 
@@ -46,6 +46,7 @@ pub(super) enum Request {
     Runs(oneshot::Sender<Vec<RunSummary>>),
     /// Which tasks, in how many cells.
     Map(RunId, Range<u64>, u64, oneshot::Sender<Option<TaskMap>>),
+    Standings(RunId, oneshot::Sender<Option<(Plan, Vec<Standing>)>>),
     Task(RunId, TaskId, oneshot::Sender<Option<TaskView>>),
     Workers(oneshot::Sender<Vec<WorkerStatus>>),
     Journal(
@@ -73,6 +74,7 @@ impl Request {
             Self::Status(..)
             | Self::Runs(..)
             | Self::Map(..)
+            | Self::Standings(..)
             | Self::Task(..)
             | Self::Workers(..)
             | Self::Journal(..) => false,
@@ -230,6 +232,11 @@ impl DriverHandle {
     ) -> Result<Option<TaskMap>, Stopped> {
         self.ask(|reply| Request::Map(run, tasks, cells, reply))
             .await
+    }
+
+    /// The plan of a run and where each of its tasks stands; `None` if there is no such run.
+    pub async fn standings(&self, run: RunId) -> Result<Option<(Plan, Vec<Standing>)>, Stopped> {
+        self.ask(|reply| Request::Standings(run, reply)).await
     }
 
     /// One task of a run; `None` if there is no such run or task.

@@ -341,6 +341,10 @@ impl Driver {
                 let answer = self.scheduler.task_map(run, tasks, cells);
                 self.reply(reply, answer);
             }
+            Request::Standings(run, reply) => {
+                let answer = self.scheduler.standings(run);
+                self.reply(reply, answer);
+            }
             Request::Task(run, task, reply) => {
                 let answer = self.scheduler.task_view(run, task);
                 self.reply(reply, answer);

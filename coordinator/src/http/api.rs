@@ -14,6 +14,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
     error::Refusal,
+    grid::Window,
     map::{MAP_CELLS, map_json},
     server::{ANSWER_WITHIN, App},
 };
@@ -201,6 +202,23 @@ pub(super) async fn map(
     let map = app.driver.task_map(run, first..end, MAP_CELLS).await?;
     let map = map.ok_or_else(|| no_run(run))?;
     Ok(Json(map_json(&map)))
+}
+
+/// The tasks by what their units have in common, or a part of them.
+pub(super) async fn grid(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(window): Query<Window>,
+) -> Answer {
+    let run = find(&app, &name).await?;
+    let grid = match window.is_whole() {
+        true => app.live.whole_grid(run).await?,
+        false => app.live.grid(run, window).await?,
+    };
+    grid.map(Json).ok_or_else(|| {
+        let what = format!("run {run} has no such sheet; /api/v1/runs/{run}/grid lists them");
+        Refusal::new(StatusCode::NOT_FOUND, what)
+    })
 }
 
 pub(super) async fn task(

@@ -9,6 +9,7 @@ use axum::{
 
 use super::{
     api::{OfRun, Part, RecheckRequest},
+    grid::Window,
     page::{FromWorker, Login, session},
     submit::SubmitBody,
 };
@@ -33,6 +34,7 @@ pub fn http_request(bytes: &[u8]) {
         // Whatever a query says, it is read or refused.
         let _ = Query::<OfRun>::try_from_uri(&uri);
         let _ = Query::<Part>::try_from_uri(&uri);
+        let _ = Query::<Window>::try_from_uri(&uri);
         let _ = Query::<FromWorker>::try_from_uri(&uri);
     }
     let request = |kind: &'static str| {

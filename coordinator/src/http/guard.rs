@@ -60,7 +60,7 @@ fn entered(app: &App, route: &str, request: &Request) -> Result<(Principal, Arc<
         Refusal::new(StatusCode::METHOD_NOT_ALLOWED, what)
     })?;
     let headers = request.headers();
-    own_pages_only(method, headers)?;
+    own_pages_only(request)?;
     let peer = request.extensions().get::<Peer>();
     let session = || page::session(headers).and_then(|session| app.sessions.find(session));
     let proof = match bearer(headers)? {
@@ -95,16 +95,18 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
 
 /// A page of another site that a user of this machine looks at can send requests here, but cannot hide
 /// where it is from: what changes something is done for this coordinator's own pages and for programs.
-fn own_pages_only(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-    if matches!(*method, Method::GET | Method::HEAD) {
+fn own_pages_only(request: &Request) -> Result<(), Refusal> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
+    let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text(HeaderName::from_static("sec-fetch-site"));
     let foreign_site = site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
     let foreign_origin = headers.contains_key(header::ORIGIN) && {
         let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
-        origin.map(|(_, host)| host) != text(header::HOST)
+        let own = addressed_to(request);
+        origin.map(|(_, host)| host) != own.as_ref().map(Authority::as_str)
     };
     match foreign_site || foreign_origin {
         true => Err(Refusal::new(
@@ -119,12 +121,10 @@ fn own_pages_only(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
 /// resolves to this machine would make every browser on it a helper of that somebody, so that such
 /// requests have to be addressed to this machine by an address or by a name that it is known to have.
 fn known_host(app: &App, request: &Request) -> Result<(), Refusal> {
-    let named = request.uri().authority().cloned().or_else(|| {
-        let host = request.headers().get(header::HOST)?;
-        Authority::try_from(host.as_bytes()).ok()
-    });
     // Only very old programs send no host, and browsers always do.
-    let Some(named) = named else { return Ok(()) };
+    let Some(named) = addressed_to(request) else {
+        return Ok(());
+    };
     let host = named.host().trim_matches(['[', ']']);
     let by_address = host.parse::<std::net::IpAddr>().is_ok();
     if by_address || host == "localhost" || app.names.iter().any(|name| name == host) {
@@ -136,6 +136,15 @@ fn known_host(app: &App, request: &Request) -> Result<(), Refusal> {
             "this coordinator is not known as '{host}'; use its address, or start it with --advertise"
         ),
     ))
+}
+
+/// The host that a request names: in its address over HTTP/2, which browsers speak over TLS, and in a
+/// header otherwise.
+fn addressed_to(request: &Request) -> Option<Authority> {
+    request.uri().authority().cloned().or_else(|| {
+        let host = request.headers().get(header::HOST)?;
+        Authority::try_from(host.as_bytes()).ok()
+    })
 }
 
 /// What every answer says to browsers: nothing from elsewhere, nothing inline, in no frame.

@@ -13,11 +13,15 @@ use common::run::RunId;
 use serde_json::Value;
 use tokio::{
     sync::watch,
+    task::spawn_blocking,
     time::{Instant, MissedTickBehavior, interval},
 };
 use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 
-use super::map::{MAP_CELLS, map_json};
+use super::{
+    grid::{Window, grid_json},
+    map::{MAP_CELLS, map_json},
+};
 use crate::{
     driver::{Clock, DriverHandle, Stopped},
     render::{Facts, History, Point, Statuses},
@@ -28,6 +32,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A run that nobody looks at is noted for its history once in so many ticks.
 const UNWATCHED_TICKS: u64 = 10;
+
+/// A map by what units have in common is drawn again after so long.
+const GRID_LASTS: Duration = Duration::from_secs(5);
 
 /// Runs with a history: those that are running, and those looked at.
 const MOST_RUNS: usize = 50;
@@ -46,6 +53,8 @@ struct Watched {
     history: History,
     /// Its map, and when it was drawn.
     map: Option<(Instant, Value)>,
+    /// The same by what units have in common.
+    grid: Option<(Instant, Value)>,
 }
 
 impl Live {
@@ -139,6 +148,31 @@ impl Live {
             watched.map = Some((Instant::now(), map.clone()));
         }
         Ok(map)
+    }
+
+    /// All tasks of a run by what their units have in common, as they stood some seconds ago at most.
+    /// `None` if there is no such run.
+    pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+        let known = self.lock().get(&run).and_then(|run| run.grid.clone());
+        if let Some((drawn, grid)) = known
+            && drawn.elapsed() < GRID_LASTS
+        {
+            return Ok(Some(grid));
+        }
+        let grid = self.grid(run, Window::default()).await?;
+        if let (Some(grid), Some(watched)) = (&grid, self.lock().get_mut(&run)) {
+            watched.grid = Some((Instant::now(), grid.clone()));
+        }
+        Ok(grid)
+    }
+
+    /// A part of it. The driver says where tasks stand; what takes longer is done where nobody waits.
+    pub(super) async fn grid(&self, run: RunId, window: Window) -> Result<Option<Value>, Stopped> {
+        let Some((plan, standings)) = self.driver.standings(run).await? else {
+            return Ok(None);
+        };
+        let drawn = spawn_blocking(move || grid_json(&plan, &standings, &window)).await;
+        Ok(drawn.ok().flatten())
     }
 
     /// A run's history; empty if there is none.

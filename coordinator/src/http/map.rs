@@ -18,7 +18,7 @@ pub(super) fn map_json(map: &TaskMap) -> Value {
     })
 }
 
-fn letter(cell: &MapCell) -> char {
+pub(super) fn letter(cell: &MapCell) -> char {
     let all =
         cell.waiting + cell.leased + cell.done + cell.confirmed + cell.parked + cell.contested;
     let counted = cell.done + cell.confirmed;

@@ -8,6 +8,7 @@ mod api;
 mod error;
 #[doc(hidden)]
 pub mod foreign;
+mod grid;
 mod guard;
 mod live;
 mod map;

@@ -25,11 +25,16 @@ use crate::{
 pub(super) const COOKIE: &str = "queens-session";
 
 /// Files of the pages, in the program itself.
-const ASSETS: [(&str, &str, &str); 5] = [
+const ASSETS: [(&str, &str, &str); 6] = [
     (
         "app.js",
         "text/javascript; charset=utf-8",
         include_str!("assets/app.js"),
+    ),
+    (
+        "grid.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/grid.js"),
     ),
     (
         "app.css",
@@ -76,6 +81,7 @@ fn page(title: &str, body: &Markup) -> Html<String> {
                 link rel="stylesheet" href="/assets/uplot.css";
                 link rel="stylesheet" href="/assets/app.css";
                 script defer src="/assets/uplot.js" {}
+                script defer src="/assets/grid.js" {}
                 script defer src="/assets/app.js" {}
             }
             (body)
@@ -136,6 +142,7 @@ async fn show(app: &App, run: RunId, operator: bool) -> Result<Response, Refusal
                     p data-w="tasks" { (facts.word("tasks")) }
                     div.map-bar {
                         button type="button" id="map-out" disabled { "Whole run" }
+                        button type="button" id="map-view" { "In their order" }
                         span id="map-where" {}
                     }
                     canvas id="map" tabindex="0" role="img"

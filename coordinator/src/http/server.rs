@@ -240,6 +240,7 @@ fn router(app: &App) -> Router {
         .route("/api/v1/runs/{run}/retry", post(api::retry))
         .route("/api/v1/runs/{run}/recheck", post(api::recheck))
         .route("/api/v1/runs/{run}/map", get(api::map))
+        .route("/api/v1/runs/{run}/grid", get(api::grid))
         .route("/api/v1/runs/{run}/tasks/{task}", get(api::task))
         .route("/api/v1/runs/{run}/history", get(api::history))
         .route("/api/v1/join", post(api::join))

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use common::{plan::TaskId, run::RunId};
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+};
 
 use super::{Scheduler, run, tasks::Stage};
 use crate::ledger::Confirmed;
@@ -16,6 +19,23 @@ pub struct TaskMap {
     pub per_cell: u64,
     /// The cells, in the plan's natural order.
     pub cells: Vec<MapCell>,
+}
+
+/// Where one task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody has it.
+    Waiting,
+    /// A worker has it.
+    Leased,
+    /// Counted once.
+    Done,
+    /// Counted a second time, with the same result.
+    Confirmed,
+    /// Set aside after failed attempts.
+    Parked,
+    /// Its counts contradict each other.
+    Contested,
 }
 
 /// How many tasks of a cell are where.
@@ -70,8 +90,7 @@ impl Scheduler {
             let end = (start + per_cell).min(tasks.end);
             let mut cell = MapCell::default();
             for task in start..end {
-                let task = run::index(TaskId(task));
-                cell.add(run, task);
+                cell.add(standing(run, run::index(TaskId(task))));
             }
             map.push(cell);
             start = end;
@@ -81,6 +100,14 @@ impl Scheduler {
             per_cell,
             cells: map,
         })
+    }
+
+    /// The plan of a run and where each of its tasks stands, in the plan's natural order; `None` if there
+    /// is no such run.
+    pub fn standings(&self, run: RunId) -> Option<(Plan, Vec<Standing>)> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        let tasks = (0..run.tasks().len()).map(|task| standing(run, run::index(TaskId(task))));
+        Some((run.plan().clone(), tasks.collect()))
     }
 
     /// One task of a run; `None` if there is no such run or task.
@@ -116,15 +143,27 @@ impl Scheduler {
 }
 
 impl MapCell {
-    fn add(&mut self, run: &run::Run, task: u32) {
-        let number = match run.tasks().stage(task) {
-            Stage::Pending => &mut self.waiting,
-            Stage::Leased => &mut self.leased,
-            Stage::Done if run.tasks().is_confirmed(task) => &mut self.confirmed,
-            Stage::Done => &mut self.done,
-            Stage::Parked => &mut self.parked,
-            Stage::Quarantined => &mut self.contested,
+    /// One task more.
+    pub fn add(&mut self, standing: Standing) {
+        let number = match standing {
+            Standing::Waiting => &mut self.waiting,
+            Standing::Leased => &mut self.leased,
+            Standing::Done => &mut self.done,
+            Standing::Confirmed => &mut self.confirmed,
+            Standing::Parked => &mut self.parked,
+            Standing::Contested => &mut self.contested,
         };
         *number += 1;
+    }
+}
+
+fn standing(run: &run::Run, task: u32) -> Standing {
+    match run.tasks().stage(task) {
+        Stage::Pending => Standing::Waiting,
+        Stage::Leased => Standing::Leased,
+        Stage::Done if run.tasks().is_confirmed(task) => Standing::Confirmed,
+        Stage::Done => Standing::Done,
+        Stage::Parked => Standing::Parked,
+        Stage::Quarantined => Standing::Contested,
     }
 }

@@ -56,7 +56,7 @@ use common::{
 pub use audit::Imbalance;
 pub use config::{Config, Millis};
 pub use control::{Command, ControlError};
-pub use map::{MapCell, TaskMap, TaskView};
+pub use map::{MapCell, Standing, TaskMap, TaskView};
 pub use status::{Rechecks, RunStatus, RunSummary, TaskNumbers, WorkerState, WorkerStatus};
 
 use self::{

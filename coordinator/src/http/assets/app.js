@@ -39,7 +39,7 @@ function show(facts) {
     }));
   }
   showWorkers(facts.workers);
-  if (!zoomed) showMap(facts.map);
+  if (inOrder && !zoomed) showMap(facts.map);
 }
 
 function showWorkers(workers) {
@@ -56,6 +56,7 @@ function showWorkers(workers) {
 
 let map = null;
 let zoomed = null;
+let inOrder = false;
 let chosen = -1;
 const names = { w: 'waiting', l: 'leased', d: 'partly done', D: 'done', C: 'confirmed', p: 'set aside', x: 'in dispute' };
 
@@ -105,16 +106,20 @@ async function closer() {
       await refreshZoom();
       say(0);
     } else {
-      const task = await ask(`/api/v1/runs/${run}/tasks/${first}`);
-      const parts = [`Task ${task.task}: ${task.state}`, `${task.units} units from ${task.first_unit}`,
-        `${(task.cost / 1e6).toFixed(1)} s of one core by the plan`];
-      if (task.count !== null) parts.push(`count ${task.count}`);
-      if (task.workers.length) parts.push(`by ${task.workers.join(', ')}`);
-      if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);
-      if (task.contradicting_counts.length) parts.push(`contradicting: ${task.contradicting_counts.join(', ')}`);
-      setText(at('map-cell'), parts.join('; '));
+      await tellTask(first);
     }
   } catch (error) { setText(at('map-cell'), error.message); }
+}
+
+async function tellTask(number) {
+  const task = await ask(`/api/v1/runs/${run}/tasks/${number}`);
+  const parts = [`Task ${task.task}: ${task.state}`, `${task.units} units from ${task.first_unit}`,
+    `${(task.cost / 1e6).toFixed(1)} s of one core by the plan`];
+  if (task.count !== null) parts.push(`count ${task.count}`);
+  if (task.workers.length) parts.push(`by ${task.workers.join(', ')}`);
+  if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);
+  if (task.contradicting_counts.length) parts.push(`contradicting: ${task.contradicting_counts.join(', ')}`);
+  setText(at('map-cell'), parts.join('; '));
 }
 
 async function refreshZoom() {
@@ -122,6 +127,14 @@ async function refreshZoom() {
   const wanted = zoomed;
   const part = await ask(`/api/v1/runs/${run}/map?first=${wanted.first}&tasks=${wanted.tasks}`);
   if (wanted === zoomed) showMap(part);
+}
+
+// Draws the tasks in their order, or by what their units have in common.
+function showOrder(order) {
+  inOrder = order;
+  zoomed = null;
+  chosen = -1;
+  setText(at('map-view'), order ? 'By what they have in common' : 'In their order');
 }
 
 async function wholeMap() {
@@ -200,29 +213,37 @@ function start() {
   events.onmessage = (event) => { setText(at('link'), ''); show(JSON.parse(event.data)); };
   events.onerror = () => setText(at('link'), '(the coordinator does not answer; trying again)');
   const canvas = at('map');
-  canvas.addEventListener('click', (event) => { say(cellUnder(event)); closer(); });
+  canvas.addEventListener('click', (event) => {
+    if (inOrder) { say(cellUnder(event)); closer(); return; }
+    const cell = gridCellUnder(event);
+    if (cell >= 0) { sayGrid(cell); closerGrid(); }
+  });
   canvas.addEventListener('keydown', (event) => {
+    if (!inOrder) { gridKey(event); return; }
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() };
     if (event.key in steps && map) { say(chosen + steps[event.key]); event.preventDefault(); }
     if (event.key === 'Enter') closer();
     if (event.key === 'Escape') wholeMap();
   });
-  at('map-out').addEventListener('click', wholeMap);
+  const whole = () => (inOrder ? wholeMap() : wholeGrid());
+  at('map-out').addEventListener('click', whole);
+  at('map-view').addEventListener('click', () => { showOrder(!inOrder); whole().catch(() => {}); });
   for (const button of document.querySelectorAll('[data-post]')) button.addEventListener('click', () => post(button));
   if (at('join')) at('join').addEventListener('click', join);
   const redraw = () => {
     for (const id of Object.keys(charts)) { charts[id].destroy(); delete charts[id]; }
-    if (map) showMap(map);
+    if (inOrder && map) showMap(map);
+    if (!inOrder && grid) showGrid(grid);
     refreshCharts().catch(() => {});
   };
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   addEventListener('resize', redraw);
-  wholeMap().catch(() => {});
+  wholeGrid().catch(() => {});
   refreshCharts().catch(() => {});
   setInterval(() => {
     if (document.hidden) return;
     refreshCharts().catch(() => {});
-    refreshZoom().catch(() => {});
+    (inOrder ? refreshZoom() : refreshGrid()).catch(() => {});
   }, 10000);
 }
 

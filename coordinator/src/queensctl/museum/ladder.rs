@@ -12,7 +12,10 @@ use super::{
     climb::{Climbed, Climber, Technique},
     documents, speeds,
 };
-use crate::{exit::Exit, text::thousands};
+use crate::{
+    exit::Exit,
+    text::{stdout_width, thousands},
+};
 
 /// The smallest board on which a technique is shown.
 const FIRST: u8 = 4;
@@ -76,21 +79,49 @@ pub(super) fn ladder(options: &LadderOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A row a board: the count, and the CPU seconds of each technique that got there in time.
+/// A row a board: the count, and the CPU seconds of each technique that got there in time. On a
+/// narrow terminal techniques come some at a time, under each other.
 fn climb(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
     let techniques = Technique::all();
+    let beside = techniques_beside(stdout_width(), techniques.len());
+    for (block, techniques) in techniques.chunks(beside).enumerate() {
+        if block > 0 {
+            print("")?;
+        }
+        climb_beside(climber, most, techniques)?;
+    }
+    Ok(())
+}
+
+/// How many techniques fit beside each other; all where nobody says how wide the lines may be.
+fn techniques_beside(width: Option<usize>, all: usize) -> usize {
+    let fit = |width: usize| (width.saturating_sub(LEFT_COLUMNS) / COLUMN).max(1);
+    width.map_or(all, fit).min(all)
+}
+
+/// Characters of the board and its count.
+const LEFT_COLUMNS: usize = 23;
+
+/// Characters of a technique.
+const COLUMN: usize = 18;
+
+fn climb_beside(
+    climber: &mut Climber,
+    most: Board,
+    techniques: &[Technique],
+) -> anyhow::Result<()> {
     let names: Vec<_> = techniques
         .iter()
-        .map(|t| format!("{:>18}", t.name()))
+        .map(|t| format!("{:>COLUMN$}", t.name()))
         .collect();
     print(&format!("{:>2} {:>20}{}", "N", "SOLUTIONS", names.concat()))?;
     for n in FIRST..=most.n() {
         let board = Board::new(n)?;
         let mut row = String::new();
-        for technique in &techniques {
+        for technique in techniques {
             row += &match climber.measure(technique, board)? {
-                None => format!("{:>18}", "-"),
-                Some(Climbed { seconds, .. }) => format!("{seconds:>18.6}"),
+                None => format!("{:>COLUMN$}", "-"),
+                Some(Climbed { seconds, .. }) => format!("{seconds:>COLUMN$.6}"),
             };
         }
         let Some(solutions) = climber.solutions(board) else {
@@ -159,5 +190,21 @@ pub(super) fn value(bound: &Bound, board: Board) -> String {
     match (bound.value)(board) {
         Some(value) if value < 10u128.pow(15) => thousands(value),
         Some(_) | None => format!("{:.3e}", (bound.about)(board)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_no_wider_than_its_terminal() {
+        for width in [60, 80, 132, 200, 221, 400] {
+            let beside = techniques_beside(Some(width), 11);
+            assert!(LEFT_COLUMNS + beside * COLUMN <= width, "{width}");
+            assert_eq!(beside, 11.min((width - LEFT_COLUMNS) / COLUMN), "{width}");
+        }
+        assert_eq!(techniques_beside(Some(10), 11), 1, "too narrow for any");
+        assert_eq!(techniques_beside(None, 11), 11, "no terminal");
     }
 }
