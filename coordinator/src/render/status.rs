@@ -85,7 +85,8 @@ fn run_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
     if !status.reason.is_empty() {
         lines.push(labelled("waiting:", &status.reason));
     }
-    if let Some(coordinator) = &status.coordinator {
+    // A result fits a terminal with what proves it, and no more.
+    if let (Some(coordinator), None) = (&status.coordinator, &status.result) {
         lines.push(labelled("led by:", &led_by(coordinator)));
     }
     Ok(lines)
