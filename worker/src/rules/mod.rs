@@ -1,7 +1,7 @@
 //! When a machine that has other things to do may count: at which hours, on which power, beside which
 //! load.
 //!
-//! [`Referee`] decides, without I/O and without a clock; [`senses`] says what the machine is like.
+//! `Referee` decides, without I/O and without a clock; `senses` says what the machine is like.
 
 mod hours;
 mod senses;
