@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use proto::v1::Status;
 use tests::{
     cluster::{Cluster, result},
-    process::Process,
+    process::{PATIENCE, Process},
 };
 
 /// A run of some twenty seconds of one core with the portable kernel, in tasks of some milliseconds.
@@ -65,7 +65,7 @@ async fn half_of_a_fleet_leaves_and_comes_again_and_again() {
             (0, 0)
         );
     }
-    let end = coordinator.end();
+    let end = coordinator.end_within(10 * PATIENCE);
     drop(fleet);
     assert_eq!(result(&end)["solutions"], "666090624");
     let verified = cluster.verify();
