@@ -24,6 +24,20 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Leases and calls of a cluster whose members die often.
 const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
 
+/// The arguments of a run of the board of `n` by rows, in many tasks of so many microseconds each.
+pub const fn by_rows(n: &'static str, cost: &'static str) -> [&'static str; 8] {
+    [
+        "--n",
+        n,
+        "--method",
+        "rows",
+        "--prefix",
+        "first-rows",
+        "--task-cost",
+        cost,
+    ]
+}
+
 /// A data directory, spool directories, and the port of a coordinator that comes and goes.
 pub struct Cluster {
     dir: TempDir,

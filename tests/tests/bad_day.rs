@@ -12,7 +12,7 @@ use proto::v1::{self, RunRequest, SubmitRequest};
 use tempfile::TempDir;
 use tests::{
     binaries::binaries,
-    cluster::{Cluster, result},
+    cluster::{Cluster, by_rows, result},
     face::{HandWorker, count},
     process::{End, Process},
 };
@@ -380,16 +380,7 @@ fn a_run_that_is_over_is_deleted_with_everything_of_it() {
 
 #[test]
 fn a_directory_is_verified_while_its_coordinator_counts() {
-    let run = [
-        "--n",
-        "16",
-        "--method",
-        "rows",
-        "--prefix",
-        "first-rows",
-        "--task-cost",
-        "10000",
-    ];
+    let run = by_rows("16", "10000");
     let cluster = Cluster::new(&run);
     let coordinator = cluster.coordinator();
     let _workers = ["first", "second"].map(|name| cluster.worker(name));

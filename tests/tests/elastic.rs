@@ -4,21 +4,12 @@ use std::collections::VecDeque;
 
 use proto::v1::Status;
 use tests::{
-    cluster::{Cluster, result},
+    cluster::{Cluster, by_rows, result},
     process::{PATIENCE, Process},
 };
 
 /// A run of some twenty seconds of one core with the portable kernel, in tasks of some milliseconds.
-const RUN: [&str; 8] = [
-    "--n",
-    "18",
-    "--method",
-    "rows",
-    "--prefix",
-    "first-rows",
-    "--task-cost",
-    "10000",
-];
+const RUN: [&str; 8] = by_rows("18", "10000");
 
 /// Workers that count at any time; half of them is exchanged at once.
 const FLEET: usize = 4;

@@ -23,44 +23,17 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use tests::{
     binaries::binaries,
-    cluster::Cluster,
+    cluster::{Cluster, by_rows},
     face::{self, HandWorker},
     process::{End, Process},
 };
 
 /// Counted in no time, so that every damage is followed by a count to the end.
-const SMALL: [&str; 8] = [
-    "--n",
-    "12",
-    "--method",
-    "rows",
-    "--prefix",
-    "first-rows",
-    "--task-cost",
-    "10",
-];
+const SMALL: [&str; 8] = by_rows("12", "10");
 /// So many tasks that the journal has a sealed segment.
-const MANY: [&str; 8] = [
-    "--n",
-    "15",
-    "--method",
-    "rows",
-    "--prefix",
-    "first-rows",
-    "--task-cost",
-    "1",
-];
+const MANY: [&str; 8] = by_rows("15", "1");
 /// Long enough that processes are killed in the middle of it.
-const LONG: [&str; 8] = [
-    "--n",
-    "16",
-    "--method",
-    "rows",
-    "--prefix",
-    "first-rows",
-    "--task-cost",
-    "10000",
-];
+const LONG: [&str; 8] = by_rows("16", "10000");
 
 fn solutions(run: &[&str; 8]) -> &'static str {
     match run[1] {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use proto::v1::{Status, Worker};
 use tests::{
-    cluster::{Cluster, result},
+    cluster::{Cluster, by_rows, result},
     process::{End, PATIENCE, Process},
 };
 
@@ -17,16 +17,7 @@ struct Board {
 
 const fn board(n: &'static str, solutions: &'static str) -> Board {
     Board {
-        arguments: [
-            "--n",
-            n,
-            "--method",
-            "rows",
-            "--prefix",
-            "first-rows",
-            "--task-cost",
-            "10000",
-        ],
+        arguments: by_rows(n, "10000"),
         solutions,
     }
 }

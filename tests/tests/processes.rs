@@ -9,21 +9,12 @@ use std::{
 
 use proto::v1::Status;
 use tests::{
-    cluster::{Cluster, result},
+    cluster::{Cluster, by_rows, result},
     process::Process,
 };
 
 /// A run of some seconds of one core, in tasks of some milliseconds.
-const RUN: [&str; 8] = [
-    "--n",
-    "16",
-    "--method",
-    "rows",
-    "--prefix",
-    "first-rows",
-    "--task-cost",
-    "10000",
-];
+const RUN: [&str; 8] = by_rows("16", "10000");
 
 const SOLUTIONS: &str = "14772512";
 const UNIQUE: &str = "1846955";
