@@ -4,6 +4,7 @@ use std::{
     io::{Read as _, Write},
     num::NonZeroU16,
     path::Path,
+    process::Command,
     sync::{Arc, Condvar, Mutex},
     thread::{self, JoinHandle},
     time::Instant,
@@ -266,6 +267,31 @@ fn a_worker_has_a_status_line_below_its_log_and_none_where_it_is_to_be_quiet() {
     };
     assert_eq!(text.trim(), "code 0", "nothing was said: {written:?}");
     drop(coordinator);
+}
+
+#[test]
+fn verifying_draws_a_bar_and_leaves_only_what_it_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut count = Command::new(&binaries().coordinator);
+    count.args(["--n", "10", "--local", "--quiet", "--data-dir"]);
+    let counted = count.arg(&data).output().expect("it starts");
+    assert!(counted.status.success(), "{counted:?}");
+    let script = |more: &str| {
+        let (queensctl, data) = (quoted(&binaries().queensctl), quoted(&data));
+        format!("{queensctl} verify {more} {data}")
+    };
+    let (code, text, written) = Terminal::start((24, 100), &script(""), &[]).end();
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        written.contains("lines a second, 0.0 s left"),
+        "{written:?}"
+    );
+    assert!(!text.contains("lines a second"), "{text}");
+    assert_eq!(text.matches("solutions  724").count(), 1, "{text}");
+    let (_, text, written) = Terminal::start((24, 100), &script("--quiet"), &[]).end();
+    assert!(text.contains("solutions  724"), "{text}");
+    assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The program `queensctl`: asks, and prints what it is told.
 
+mod bar;
 mod certify;
 mod client;
 mod copy;

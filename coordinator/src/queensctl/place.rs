@@ -29,11 +29,14 @@ impl FromStr for Place {
 pub(super) mod database {
     use std::path::Path;
 
-    use crate::store::{BadStoreUrl, StoreUrl, VerifyError, VerifyReport};
+    use crate::store::{BadStoreUrl, Examined, StoreUrl, VerifyError, VerifyReport};
 
     type Verified = Result<VerifyReport, VerifyError>;
 
-    pub(in super::super) fn verify(url: &StoreUrl) -> Result<Verified, BadStoreUrl> {
+    pub(in super::super) fn verify(
+        url: &StoreUrl,
+        _: &mut (dyn FnMut(Examined) + Send),
+    ) -> Result<Verified, BadStoreUrl> {
         not_built(url)
     }
 
@@ -58,15 +61,20 @@ pub(super) mod database {
 
     use crate::{
         apart::apart,
-        store::{self, BadStoreUrl, Leader, StoreError, StoreUrl, VerifyError, VerifyReport},
+        store::{
+            self, BadStoreUrl, Examined, Leader, StoreError, StoreUrl, VerifyError, VerifyReport,
+        },
         text::tell,
     };
 
     type Verified = Result<VerifyReport, VerifyError>;
 
-    pub(in super::super) fn verify(url: &StoreUrl) -> Result<Verified, BadStoreUrl> {
+    pub(in super::super) fn verify(
+        url: &StoreUrl,
+        watch: &mut (dyn FnMut(Examined) + Send),
+    ) -> Result<Verified, BadStoreUrl> {
         let secret = url.reveal(std::env::args())?;
-        Ok(apart(|| store::verify_database(&secret)))
+        Ok(apart(|| store::verify_database(&secret, watch)))
     }
 
     pub(in super::super) fn copy_in(from: &Path, to: &StoreUrl) -> anyhow::Result<usize> {

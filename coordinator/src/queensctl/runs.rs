@@ -3,7 +3,6 @@
 use std::{
     io::{self, IsTerminal as _},
     num::NonZeroU64,
-    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -14,19 +13,14 @@ use common::{
     run::SubmitKey,
 };
 use proto::v1::{self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
-use worker::terminal::Drawn;
 
 use super::{
+    bar::Bar,
     client::{BadUsage, Connection, Unreachable},
     output::print,
 };
 use crate::{
-    app::task_cost,
-    exit::Exit,
-    ledger::Recheck,
-    name::RunName,
-    render,
-    text::{span, stdout_width},
+    app::task_cost, exit::Exit, ledger::Recheck, name::RunName, render, text::stdout_width,
 };
 
 /// Options of `runs`.
@@ -227,37 +221,27 @@ pub(super) async fn export(
     let mut client = connection.connect().await?;
     let run = options.run.find(connection, &mut client).await?;
     // Lines on a terminal are progress enough.
-    let drawn = match io::stdout().is_terminal() {
-        true => None,
-        false => Drawn::bar(),
+    let bar = match io::stdout().is_terminal() {
+        true => Bar::hidden("records"),
+        false => Bar::start("records"),
     };
     let request = GetStatusRequest { run: Some(run) };
-    let all = match drawn {
-        Some(_) => connection.ask(client.get_status(request)).await?.tasks_done,
-        None => 0,
+    let all = match bar.is_seen() {
+        true => connection.ask(client.get_status(request)).await?.tasks_done,
+        false => 0,
     };
     let mut records = connection.ask(client.export(RunRequest { run })).await?;
-    let (started, mut number) = (Instant::now(), 0u64);
+    let mut number = 0u64;
     loop {
         match records.message().await {
             Ok(Some(record)) => {
                 print(&record.line)?;
                 number += 1;
-                if let Some(drawn) = &drawn {
-                    show_exported(drawn, (number, all), started.elapsed());
-                }
+                // There may be more records than tasks that are done.
+                bar.show(number, number as f64 / all.max(number) as f64);
             }
             Ok(None) => return Ok(Exit::Success),
             Err(status) => return Err(connection.plain(&status).await),
         }
     }
-}
-
-/// Draws that so many records of about so many are written.
-fn show_exported(drawn: &Drawn, (number, all): (u64, u64), so_far: Duration) {
-    let (number, all) = (number as f64, all as f64);
-    let per_second = number / so_far.as_secs_f64().max(1e-3);
-    let left = span((all - number).max(0.0) / per_second.max(1e-3));
-    let words = format!("{per_second:.0} records a second, {left} left");
-    drawn.show(number / all.max(number).max(1.0), words);
 }

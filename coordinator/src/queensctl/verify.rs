@@ -6,12 +6,13 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{
+    bar::Bar,
     output::print,
     place::{Place, database},
 };
 use crate::{
     exit::Exit,
-    store::{self, RunState, StoreError, VerifyError},
+    store::{self, Examined, RunState, StoreError, VerifyError},
     text::tell,
 };
 
@@ -25,10 +26,13 @@ pub(super) struct VerifyOptions {
 }
 
 pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
+    let bar = Bar::start("lines");
+    let mut watch = |Examined { lines, part }| bar.show(lines, part);
     let verified = match &options.place {
-        Place::Directory(dir) => store::verify(dir),
-        Place::Database(url) => database::verify(url)?,
+        Place::Directory(dir) => store::verify_watched(dir, &mut watch),
+        Place::Database(url) => database::verify(url, &mut watch)?,
     };
+    drop(bar);
     match verified {
         Ok(report) => {
             print(&report.to_string())?;

@@ -328,6 +328,12 @@ pub(crate) trait Source {
 
     /// What to remove where a run's kept state names lines that are gone.
     fn state_name(&self) -> PathBuf;
+
+    /// How long the journal is, by the measure of [`Self::place`].
+    fn length(&self) -> Result<u64, StoreError>;
+
+    /// How far a reader is after so many bytes and lines.
+    fn place(bytes: u64, lines: u64) -> u64;
 }
 
 impl Source for RunFiles {
@@ -343,6 +349,15 @@ impl Source for RunFiles {
 
     fn state_name(&self) -> PathBuf {
         self.state()
+    }
+
+    fn length(&self) -> Result<u64, StoreError> {
+        let path = self.journal();
+        segments::length(&path).map_err(files::failed("read", &path))
+    }
+
+    fn place(bytes: u64, _: u64) -> u64 {
+        bytes
     }
 }
 

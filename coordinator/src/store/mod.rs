@@ -21,6 +21,7 @@ mod leader;
 mod line;
 mod manifest;
 mod memory;
+mod meter;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod recover;
@@ -48,12 +49,13 @@ pub use disk::DiskStore;
 pub use error::StoreError;
 pub use leader::Leader;
 pub use memory::MemoryStore;
+pub use meter::Examined;
 #[cfg(feature = "postgres")]
 pub use postgres::{PgStore, PgVault, copy_to_database, copy_to_directory, verify_database};
 pub use sync_times::SyncTimes;
 pub use verify::{
     Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
-    verify, verify_run,
+    verify, verify_run, verify_watched,
 };
 
 use std::ops::ControlFlow;

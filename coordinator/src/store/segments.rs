@@ -87,6 +87,16 @@ pub(crate) fn bytes(sealed: &[Sealed]) -> u64 {
     sealed.iter().map(|segment| segment.bytes).sum()
 }
 
+/// How many bytes a whole journal holds, that of `active` and of the sealed segments.
+pub(crate) fn length(active: &Path) -> io::Result<u64> {
+    let last = match fs::metadata(active) {
+        Ok(data) => data.len(),
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(bytes(&sealed(active)?) + last)
+}
+
 /// Every seal of a run's journal. One that cannot be read is as good as none: the lines name one
 /// another all the same.
 pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> {

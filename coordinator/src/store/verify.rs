@@ -24,6 +24,7 @@ use super::{
     journal::{End, Next, Source},
     line::{Line, Link},
     manifest,
+    meter::{Examined, Meter},
     recover::{self, Disorder, FoundRun},
     trust::TrustLog,
 };
@@ -143,6 +144,14 @@ pub struct Flaw {
 /// Reads only, also while a coordinator writes the directory: what it wrote until now is checked
 /// then, and a last line that is half written is no flaw.
 pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
+    verify_watched(dir, &mut |_| {})
+}
+
+/// The same as [`verify`]; `watch` is told how far it is.
+pub fn verify_watched(
+    dir: &Path,
+    watch: &mut dyn FnMut(Examined),
+) -> Result<VerifyReport, VerifyError> {
     let layout = Layout::new(dir);
     if !Lock::marked(&layout)? {
         return Err(VerifyError::NotOurs(dir.to_owned()));
@@ -157,7 +166,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
         let recheck = kept_recheck(&found.files, found.manifest.run)?;
         Ok((found, recheck))
     });
-    verify_all(dir.to_owned(), runs, &kept)
+    verify_all(dir.to_owned(), runs, &kept, watch)
 }
 
 /// What is kept beside the runs, and whether they are being written.
@@ -172,13 +181,18 @@ pub(super) fn verify_all<S: Source>(
     dir: PathBuf,
     found: impl Iterator<Item = Result<(FoundRun<S>, Option<Recheck>), StoreError>>,
     kept: &Overall,
+    watch: &mut dyn FnMut(Examined),
 ) -> Result<VerifyReport, VerifyError> {
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let lengths = found.iter().map(|(found, _)| found.files.length());
+    let lengths = lengths.collect::<Result<Vec<_>, _>>()?;
+    let mut meter = Meter::new(lengths.iter().sum(), watch);
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
-    for found in found {
-        let (found, recheck) = found?;
+    for ((found, recheck), length) in found.into_iter().zip(lengths) {
         let mut audit = Audit::new(&found, kept.draw.clone(), recheck)?;
-        audit.read(&mut |_, _| {})?;
+        audit.read(&mut |_, _| {}, &mut meter)?;
+        meter.journal(length);
         runs.push(RunReport {
             live: kept.live,
             ..audit.report(&kept.trust)
@@ -219,7 +233,7 @@ pub fn verify_run(
     let trust = TrustLog::read_only(&layout.trust())?;
     let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
     let mut audit = Audit::new(&found, draw, kept_recheck(&found.files, run)?)?;
-    audit.read(visit)?;
+    audit.read(visit, &mut Meter::new(0, &mut |_| {}))?;
     let report = RunReport {
         live,
         ..audit.report(&trust)
@@ -293,7 +307,11 @@ impl<'a, S: Source> Audit<'a, S> {
         }
     }
 
-    fn read(&mut self, visit: &mut dyn FnMut(Range<u64>, &JournalEntry)) -> Result<(), StoreError> {
+    fn read(
+        &mut self,
+        visit: &mut dyn FnMut(Range<u64>, &JournalEntry),
+        meter: &mut Meter<'_>,
+    ) -> Result<(), StoreError> {
         let path = self.found.files.name();
         let mut reader = self.found.files.open(&self.end)?;
         for number in 1.. {
@@ -314,6 +332,7 @@ impl<'a, S: Source> Audit<'a, S> {
                     }
                 }
             }
+            meter.line(S::place(reader.offset(), number));
         }
         if !self.lost && self.flaws.is_empty() {
             if let Err(what) = self.found.check_all_seals(&self.end) {

@@ -344,7 +344,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(again.contains("holds runs already"), "{again}");
-        let text = verify_database(&url).unwrap().to_string();
+        let text = verify_database(&url, &mut |_| {}).unwrap().to_string();
         assert_eq!(text, verify(&from).unwrap().to_string());
         let mut database = PgStore::open(&url, "test", quiet).unwrap();
         assert_eq!(everything(&database), before);
@@ -355,7 +355,7 @@ mod tests {
         database
             .apply(&[Change::Accepted(record(1, 30, 1, 40))])
             .unwrap();
-        assert!(verify_database(&url).unwrap().runs[0].live);
+        assert!(verify_database(&url, &mut |_| {}).unwrap().runs[0].live);
         let (after, term) = (everything(&database), database.term());
         drop((database, vault));
         // … and on a disk again.
@@ -377,7 +377,7 @@ mod tests {
             "queens",
             "UPDATE queens.lines SET line = replace(line, '1.2.3', '1.2.4') WHERE seq = 7",
         );
-        let flawed = verify_database(&url).unwrap_err().to_string();
+        let flawed = verify_database(&url, &mut |_| {}).unwrap_err().to_string();
         assert!(flawed.contains("line 7: its check sum"), "{flawed}");
     }
 }

@@ -7,6 +7,7 @@ use super::{
         files::Secret,
         line::BadLink,
         manifest,
+        meter::Examined,
         recover::FoundRun,
         segments::Seal,
         trust::TrustChain,
@@ -98,9 +99,12 @@ pub(super) fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
     Ok(chain)
 }
 
-/// Rechecks every line of every journal in a database, as [`super::super::verify()`] does in a directory;
+/// Rechecks every line of every journal in a database, as [`super::super::verify_watched()`] does in a directory;
 /// reads only, also while a coordinator writes.
-pub fn verify_database(url: &str) -> Result<VerifyReport, VerifyError> {
+pub fn verify_database(
+    url: &str,
+    watch: &mut dyn FnMut(Examined),
+) -> Result<VerifyReport, VerifyError> {
     const SQL: &str = "SELECT leads, (SELECT version FROM queens.schema_version), \
          (SELECT content FROM queens.kept WHERE name = 'secret') FROM queens.leader";
     let link = Shared::new(Link::new(Server::of(url)?, FIRST_PATIENCE)?);
@@ -130,5 +134,5 @@ pub fn verify_database(url: &str) -> Result<VerifyReport, VerifyError> {
     };
     let runs = find_runs(&link)?;
     let runs = runs.into_iter().map(|(found, kept)| (found, kept.recheck));
-    verify_all(place.into(), runs.map(Ok), &kept)
+    verify_all(place.into(), runs.map(Ok), &kept, watch)
 }

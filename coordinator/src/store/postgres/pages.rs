@@ -13,6 +13,7 @@ use super::{
         StoreError,
         journal::{End, Reader, Source},
     },
+    lead,
     link::Link,
 };
 
@@ -90,6 +91,21 @@ impl Source for Table {
             self.run
         )
         .into()
+    }
+
+    fn length(&self) -> Result<u64, StoreError> {
+        const SQL: &str = "SELECT lines FROM queens.runs WHERE run = $1";
+        let run = self.run.to_string();
+        let rows = self
+            .link
+            .lock()
+            .call(async |session| session.query(SQL, &[&run]).await)?
+            .unwrap_or_default();
+        Ok(rows.first().map_or(0, |row| lead::unsigned(row.get(0))))
+    }
+
+    fn place(_: u64, lines: u64) -> u64 {
+        lines
     }
 }
 
