@@ -22,9 +22,42 @@ use worker::{
     terminal::Manner,
 };
 
-/// How the program ends, for `--help`.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 error, 2 bad usage, 3 the count contradicts the \
-known one, 130 interrupted.";
+const AFTER_HELP: &str = "\
+Examples:
+  worker --join @worker.join
+      counts for a coordinator, with the string that it printed, from a file
+  worker --coordinator http://127.0.0.1:7171 --threads 2 --idle-priority
+      counts for the one of this machine, when nothing else wants the cores
+
+Exit codes:
+  0 done, 1 error, 2 bad usage, 3 the count contradicts the known one,
+  130 interrupted";
+
+const COUNT_EXAMPLES: &str = "\
+Examples:
+  worker count --n 18
+      on all cores of this machine
+  worker count --n 24 --sample 0.0005
+      a two-thousandth of the work, and an estimate from it";
+
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  worker estimate --n 22
+      what N = 22 takes on this machine
+  worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250
+      what N = 28 takes on a thousand cores like those of this machine";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  worker stop
+      all that have a spool in the usual place
+  worker stop --name rack-7
+      the one of this name";
+
+const KERNELS_EXAMPLES: &str = "\
+Examples:
+  worker kernels
+      the first line is what --kernel auto takes";
 
 /// Counts N-Queens solutions for a coordinator on all cores of this machine.
 #[derive(Debug, Parser)]
@@ -32,7 +65,7 @@ known one, 130 interrupted.";
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = EXIT_CODES
+    after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -68,16 +101,17 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Count a board in this process alone, without a coordinator.
+    #[command(after_help = COUNT_EXAMPLES)]
     Count(Count),
     /// Say what a run will take before it begins: counts a few tasks of its plan on this machine.
-    #[command(
-        after_help = "Example: worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250"
-    )]
+    #[command(after_help = ESTIMATE_EXAMPLES)]
     Estimate(Estimate),
     /// Stop the workers that run on this machine, in good order, and wait until they have: those with a
     /// spool directory in the usual place, or one of them.
+    #[command(after_help = STOP_EXAMPLES)]
     Stop(Stop),
     /// Print the instruction sets that this CPU counts with, one a line, best first.
+    #[command(after_help = KERNELS_EXAMPLES)]
     Kernels,
 }
 
@@ -278,4 +312,15 @@ fn fraction(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|fraction| *fraction > 0.0 && *fraction <= 1.0)
         .ok_or_else(|| "a fraction is a number above 0 and at most 1, such as 0.01".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_examples_that_it_takes() {
+        let nothing: [String; 0] = [];
+        assert_eq!(environment::bad_examples::<Cli>(&NEEDS), nothing);
+    }
 }

@@ -172,6 +172,64 @@ fn is_flag(argument: &OsStr, long: &str) -> bool {
     name == Some(long)
 }
 
+/// For tests: what is wrong with the examples at the end of a program's `--help` and of those of its
+/// commands. There are some, each begins with its command, the program takes it, and it fits a terminal.
+#[doc(hidden)]
+pub fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> Vec<String> {
+    let takes = |example: &str| {
+        let mut command = T::command();
+        let matches = command.try_get_matches_from_mut(words(example))?;
+        check_needs(&mut command, &matches, needs)?;
+        T::from_arg_matches(&matches).map(|_| ())
+    };
+    let mut bad = Vec::new();
+    let mut left = vec![(T::command().get_name().to_owned(), T::command())];
+    while let Some((name, command)) = left.pop() {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let examples: Vec<_> = examples(&help).collect();
+        if examples.is_empty() {
+            bad.push(format!("{name}: no examples"));
+        }
+        let wide = help.lines().filter(|line| line.chars().count() > WIDTH);
+        bad.extend(wide.map(|line| format!("{name}: more than {WIDTH} columns: {line}")));
+        for example in examples {
+            if !example.starts_with(&name) {
+                bad.push(format!("{name}: another command's: {example}"));
+            }
+            if let Err(error) = takes(example) {
+                bad.push(format!("{example}: {error}"));
+            }
+        }
+        let inner = command.get_subcommands().cloned();
+        left.extend(inner.map(|inner| (format!("{name} {}", inner.get_name()), inner)));
+    }
+    bad
+}
+
+/// A terminal of the usual width.
+const WIDTH: usize = 80;
+
+/// The lines to type below `Examples:`; what they do is indented further.
+fn examples(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' '))
+}
+
+/// A command line as a shell takes it apart, up to where its output goes.
+fn words(line: &str) -> Vec<&str> {
+    let line = line.split(" > ").next().unwrap_or_default();
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(number, part)| match number % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +252,33 @@ mod tests {
         assert_eq!(passed_over(&["join"], &both), ["coordinator"]);
         assert_eq!(passed_over(&[], &both), ["coordinator"]);
         assert!(passed_over(&["n"], &both[..1]).is_empty());
+    }
+
+    #[test]
+    fn bad_examples_are_found() {
+        #[derive(clap::Parser)]
+        #[command(
+            name = "program",
+            after_help = "Examples:\n  program show 1 > file\n      shows"
+        )]
+        enum Program {
+            #[command(after_help = "Examples:\n  program show 'two words'\n\n  more")]
+            Show { what: String },
+            #[command(after_help = "Examples:\n  program show 1\n  program hide\n      hides")]
+            Hide { what: String },
+            /// Nobody is shown how.
+            Turn,
+        }
+        let bad = bad_examples::<Program>(&[]);
+        let first_lines = bad.iter().filter_map(|text| text.lines().next());
+        assert_eq!(
+            Vec::from_iter(first_lines),
+            [
+                "program turn: no examples",
+                "program hide: another command's: program show 1",
+                "program hide: error: the following required arguments were not provided:",
+            ]
+        );
     }
 
     #[test]

@@ -347,3 +347,14 @@ pub(crate) fn task_cost(text: &str) -> Result<NonZeroU64, String> {
         format!("'{text}' is no task cost: give a whole number of microseconds, at least 1")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_examples_that_it_takes() {
+        let nothing: [String; 0] = [];
+        assert_eq!(environment::bad_examples::<Options>(&NEEDS), nothing);
+    }
+}

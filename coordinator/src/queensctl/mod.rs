@@ -5,6 +5,7 @@ mod certify;
 mod client;
 mod copy;
 mod dashboard;
+mod examples;
 mod fleet;
 mod follow;
 mod museum;

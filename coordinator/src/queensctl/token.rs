@@ -12,7 +12,7 @@ use proto::{
 };
 use serde_json::{Value, json};
 
-use super::{client::Connection, output::print};
+use super::{client::Connection, examples, output::print};
 use crate::{
     doors::Role,
     exit::Exit,
@@ -29,10 +29,13 @@ pub(super) struct TokenOptions {
 #[derive(Clone, Debug, Subcommand)]
 enum TokenCommand {
     /// Makes a token and prints its join string, this once
+    #[command(after_help = examples::TOKEN_CREATE)]
     Create(CreateOptions),
     /// Every token, without its secret
+    #[command(after_help = examples::TOKEN_LIST)]
     List(ListOptions),
     /// Takes a token back, from the next call on
+    #[command(after_help = examples::TOKEN_REVOKE)]
     Revoke(RevokeOptions),
 }
 

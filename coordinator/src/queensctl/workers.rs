@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use proto::v1::{DrainRequest, TrustRequest, WorkersRequest};
 
-use super::{client::Connection, output::print};
+use super::{client::Connection, examples, output::print};
 use crate::{exit::Exit, render, text::stdout_width};
 
 /// Options of `workers`.
@@ -24,9 +24,11 @@ pub(super) struct WorkersOptions {
 enum WorkersCommand {
     /// Vouches for a worker whose counts were wrong, after a repair: it gets work again, and its
     /// counts are believed
+    #[command(after_help = examples::WORKERS_TRUST)]
     Trust(Named),
     /// Stops a worker in good order: it takes nothing more, finishes what takes a few seconds, gives the
     /// rest back, hands in what it has counted, and ends. Started again, it counts again
+    #[command(after_help = examples::WORKERS_DRAIN)]
     Drain(Named),
 }
 

@@ -16,19 +16,24 @@ use std::io::{IsTerminal as _, Read as _};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
+use super::examples;
 use crate::{exit::Exit, text::tell};
 
 /// What needs no coordinator.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum MuseumCommand {
     /// Shows solutions of a board in many styles, checks a pasted board, draws SVG and PNG
+    #[command(after_help = examples::SHOW)]
     Show(show::ShowOptions),
     /// Finds one solution of a board, however large
+    #[command(after_help = examples::PLACE)]
     Place(place::PlaceOptions),
     /// Shows how far the textbook techniques get in a given time, beside the methods of this
     /// program, on one thread; or the tables of the texts that describe them
+    #[command(after_help = examples::LADDER)]
     Ladder(ladder::LadderOptions),
     /// Shows how large the lists of method frames are, or opens one frame
+    #[command(after_help = examples::FRAMES)]
     Frames(frames::FramesOptions),
 }
 
