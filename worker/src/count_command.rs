@@ -11,10 +11,9 @@ use std::{
 };
 
 use common::{
-    choice::{BadChoice, MethodChoice, choose},
-    crews::Machine,
+    choice::MethodChoice,
     known::known_counts,
-    plan::{BadSpec, Plan, PlanSpec},
+    plan::{Plan, PlanSpec},
     sample::{BadFraction, CONFIDENCE, Estimate, Sample, plan_to_draw_from},
 };
 use rand::{RngExt, SeedableRng};
@@ -22,7 +21,6 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tokio::runtime;
 use worker::{
-    config::{TooLittleMemory, crews, machine},
     count::{CountConfig, Counted, count},
     signals::Signals,
     terminal::note,
@@ -32,6 +30,7 @@ use crate::{
     INTERRUPTED, USAGE,
     cli::Count,
     progress::{Progress, step},
+    request::{BadRequest, Means},
     say::{fail, print, tell},
 };
 
@@ -52,37 +51,18 @@ pub(crate) fn run(arguments: &Count) -> ExitCode {
     }
 }
 
-/// What makes a count impossible before it begins.
-#[derive(Debug, thiserror::Error)]
-enum BadRequest {
-    #[error(transparent)]
-    Choice(#[from] BadChoice),
-    #[error(transparent)]
-    Spec(#[from] BadSpec),
-    #[error(transparent)]
-    Fraction(#[from] BadFraction),
-    #[error(transparent)]
-    Memory(#[from] TooLittleMemory),
-}
-
 fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
-    let threads = arguments.resources.threads();
-    let kernel = arguments.resources.kernel;
-    let memory = arguments.resources.memory();
-    let machine = machine(memory, threads, arguments.resources.crews);
+    let means = Means::of(&arguments.resources);
+    let Means {
+        threads, memory, ..
+    } = means;
     let dividing = format!("dividing the board of N = {} into tasks", arguments.n);
-    let planned = step(&dividing, || plan(arguments, machine));
-    let (plan, why) = planned.map_err(|bad| match bad {
-        BadRequest::Choice(BadChoice::Memory { board, least, .. }) => {
-            TooLittleMemory::new(Some(board), memory, threads, least).into()
-        }
-        other => other,
-    })?;
-    let crews = crews(&plan, memory, threads, arguments.resources.crews)?;
+    let (plan, why) = step(&dividing, || plan(arguments, means))?;
+    let crews = means.crews(&plan)?;
     if let Some(why) = why {
         note(&why);
     }
-    if crews.number() < machine.threads.get() {
+    if crews.number() < means.machine().threads.get() {
         note(&format!("{threads} threads, {memory}: {crews}"));
     }
     let sample = arguments
@@ -93,18 +73,18 @@ fn config(arguments: &Count) -> Result<CountConfig, BadRequest> {
         plan,
         sample,
         threads,
-        kernel,
+        kernel: arguments.resources.kernel,
         crews,
     })
 }
 
 /// The plan that a run of the cluster would have; for a sample, its units in smaller tasks. Beside it
 /// comes why its method was chosen, where nobody asked for one.
-fn plan(arguments: &Count, machine: Machine) -> Result<(Plan, Option<String>), BadRequest> {
+fn plan(arguments: &Count, means: Means) -> Result<(Plan, Option<String>), BadRequest> {
     let Count {
         n, method, prefix, ..
     } = *arguments;
-    let choice = choose(n, method, prefix, Some(machine))?;
+    let choice = means.choice(n, (method, prefix))?;
     let is_automatic = (method, prefix) == (MethodChoice::Auto, None);
     let spec = PlanSpec::new(n, choice.layout);
     let plan = match arguments.sample {

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use common::{
-    choice::{BadChoice, choose},
     crews::PlanNeeds,
     forecast::{Range, SECOND_COUNTS_MILLIONTHS, disk_bytes},
     plan::{BadSpec, Plan, PlanSpec},
@@ -13,7 +12,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use worker::{
-    config::{TooLittleMemory, crews, machine},
     estimate::{MeasureFailure, Measured, Measurement, measure, plan_to_draw_from},
     memory::MemorySize,
 };
@@ -23,6 +21,7 @@ use crate::{
     cli::Estimate,
     count_command::stop_flag,
     progress::{Progress, step},
+    request::{BadRequest, Means},
     say::{fail, print, tell},
 };
 
@@ -53,35 +52,20 @@ pub(crate) fn run(arguments: &Estimate) -> ExitCode {
     printed.map_or_else(|error| fail(1, error), |()| ExitCode::SUCCESS)
 }
 
-/// What makes an estimate impossible before it begins.
-#[derive(Debug, thiserror::Error)]
-enum BadRequest {
-    #[error(transparent)]
-    Choice(#[from] BadChoice),
-    #[error(transparent)]
-    Spec(#[from] BadSpec),
-    #[error(transparent)]
-    Memory(#[from] TooLittleMemory),
-}
-
 /// A run, and what is measured of it.
 struct Prepared {
     /// The plan that the run would have.
     plan: Plan,
+    means: Means,
     measurement: Measurement,
 }
 
 fn prepare(arguments: &Estimate) -> Result<Prepared, BadRequest> {
-    let resources = &arguments.resources;
-    let (threads, memory) = (resources.threads(), resources.memory());
-    let machine = machine(memory, threads, resources.crews);
-    let chosen = choose(arguments.n, arguments.method, None, Some(machine));
-    let choice = chosen.map_err(|bad| match bad {
-        BadChoice::Memory { board, least, .. } => {
-            TooLittleMemory::new(Some(board), memory, threads, least).into()
-        }
-        BadChoice::PrefixOfFrames => BadRequest::Choice(bad),
-    })?;
+    let means = Means::of(&arguments.resources);
+    let Means {
+        threads, memory, ..
+    } = means;
+    let choice = means.choice(arguments.n, (arguments.method, None))?;
     let dividing = format!("dividing the board of N = {} into tasks", arguments.n);
     let (plan, to_draw_from) = step(&dividing, || {
         let plan = Plan::new(PlanSpec::new(arguments.n, choice.layout))?;
@@ -89,17 +73,18 @@ fn prepare(arguments: &Estimate) -> Result<Prepared, BadRequest> {
         Ok::<_, BadSpec>((plan, smaller))
     })?;
     // As a worker divides itself for this plan.
-    let crews = crews(&plan, memory, threads, resources.crews)?;
+    let crews = means.crews(&plan)?;
     tell(&format!(
         "measuring for up to {} s: {threads} threads, {memory}: {crews}",
         arguments.budget.as_secs()
     ));
     Ok(Prepared {
         plan,
+        means,
         measurement: Measurement {
             plan: to_draw_from,
             crews,
-            kernel: resources.kernel,
+            kernel: arguments.resources.kernel,
             budget: arguments.budget,
         },
     })
@@ -112,9 +97,15 @@ fn second_counts() -> f64 {
 
 impl Prepared {
     fn report<'a>(&'a self, arguments: &Estimate, measured: &Measured) -> Report<'a> {
-        let Self { plan, measurement } = self;
+        let Self {
+            plan,
+            means,
+            measurement,
+        } = self;
         let spec = plan.spec();
-        let (threads, memory) = (arguments.resources.threads(), arguments.resources.memory());
+        let Means {
+            threads, memory, ..
+        } = *means;
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let predicted = plan.task_costs().map(|cost| cost as f64 / 1e6).sum::<f64>();
         let ratio = measured.fit.ratio();

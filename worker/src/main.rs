@@ -4,6 +4,7 @@ mod cli;
 mod count_command;
 mod estimate_command;
 mod progress;
+mod request;
 mod say;
 mod serve_command;
 mod stop_command;
