@@ -228,6 +228,15 @@ fn documents_are_printed_in_their_layout_with_ours_beside() {
     assert!(lines.contains(&line(qjh)), "{haginoya}");
     assert!(haginoya.contains("\nframes, N = 18"), "{haginoya}");
     assert_eq!(queensctl(&["ladder", "--as", "nobody"]).code, Some(2));
+    for (given, says) in [
+        ("--max-n 3", "begin with N = 4"),
+        ("--as hiroi --max-n 7", "begin with N = 8"),
+    ] {
+        let words: Vec<_> = ["ladder"].into_iter().chain(given.split(' ')).collect();
+        let end = queensctl(&words);
+        assert_eq!((end.code, end.stdout.as_str()), (Some(2), ""), "{end:#?}");
+        assert!(end.stderr.contains(says), "{end:#?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use common::{
 };
 
 use super::{
-    super::output::print,
+    super::{client::BadUsage, output::print},
     climb::{Climber, Technique},
     ladder::value,
 };
@@ -61,6 +61,11 @@ const HIROI_TABLES: [(u8, u8, std::ops::Range<usize>); 4] = [
 
 /// The tables of `000_a1ee00c4f40ae057.txt` (M. Hiroi).
 pub(super) fn hiroi(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
+    let [(first, ..), ..] = HIROI_TABLES;
+    if most.n() < first {
+        let what = format!("these tables begin with N = {first}: give --max-n {first} or more");
+        return Err(BadUsage(what).into());
+    }
     print(
         "Results (seconds): printed with clang 14 -O2 on an Intel Core i5-6200U at 2.30 GHz; ours here, now",
     )?;

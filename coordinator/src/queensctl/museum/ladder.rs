@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use common::{
-    board::Board,
+    board::{BadBoard, Board},
     textbook::{BOUNDS, Bound, Visits},
 };
 
@@ -28,7 +28,8 @@ pub(in crate::queensctl) struct LadderOptions {
         long,
         value_name = "N",
         default_value = "22",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        value_parser = from_first
     )]
     pub(super) max_n: Board,
 
@@ -43,6 +44,17 @@ pub(in crate::queensctl) struct LadderOptions {
     /// Prints how much there would be to visit, and how much each technique visits
     #[arg(long, group = "table")]
     bounds: bool,
+}
+
+/// A board that has a row.
+fn from_first(text: &str) -> Result<Board, String> {
+    let board: Board = text.parse().map_err(|bad: BadBoard| bad.to_string())?;
+    match board.n() < FIRST {
+        true => Err(format!(
+            "the tables begin with N = {FIRST}: give {FIRST} or more"
+        )),
+        false => Ok(board),
+    }
 }
 
 /// Whose table.
@@ -140,8 +152,7 @@ fn bounds(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
         .map(|bound| format!("{:>22}", bound.formula))
         .collect();
     print(&format!("{:>2}{}", "N", heads.concat()))?;
-    let last = most.n().max(FIRST);
-    for n in FIRST..=last {
+    for n in FIRST..=most.n() {
         let board = Board::new(n)?;
         let values = BOUNDS
             .iter()
@@ -166,7 +177,7 @@ fn bounds(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
             .map(|t| format!("{:>22}", t.name()))
             .collect();
         print(&format!("\n{what}\n{:>2}{}", "N", heads.concat()))?;
-        for n in FIRST..=last {
+        for n in FIRST..=most.n() {
             let mut row = String::new();
             let mut any = false;
             for technique in &techniques {
@@ -196,6 +207,15 @@ pub(super) fn value(bound: &Bound, board: Board) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_rows() {
+        assert_eq!(from_first("4").unwrap().n(), 4);
+        for (given, says) in [("3", "begin with N = 4"), ("0", "from 1 to 32")] {
+            let error = from_first(given).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
 
     #[test]
     fn a_table_is_no_wider_than_its_terminal() {
