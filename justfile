@@ -60,6 +60,12 @@ liar:
     cargo build --release --workspace
     python3 tests/foreign/show.py
 
+# What `worker estimate` foretells, and what then happens, within a quarter (a quarter of an hour of a quiet machine of
+# two cores).
+estimate-check *boards="20 21 22":
+    cargo build --release -p worker
+    docs/benchmarks/estimate_check.py {{boards}}
+
 # Whole boards by method frames, N = 4 to 20, by crews of 1, 2 and 3 in three memory budgets (some minutes).
 exact:
     cargo run --release -p common --example frames_exact -- 4 20
