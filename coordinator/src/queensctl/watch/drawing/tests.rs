@@ -130,6 +130,47 @@ fn a_large_run_on_a_large_terminal() {
     insta::assert_snapshot!(drawn((200, 60), &status(1_000), |_| {}));
 }
 
+/// N = 24 on the five machines of a lab, all of them well.
+fn a_lab() -> v1::Status {
+    let machine = |number: u32| v1::Worker {
+        name: [
+            "rack-07",
+            "rack-08",
+            "a-laptop-with-a-long-name",
+            "desk-3",
+            "desk-4",
+        ][number as usize]
+            .to_owned(),
+        threads: 16 >> number,
+        crews: 4 >> (number / 2),
+        state: "working".to_owned(),
+        tasks_done: 4_321,
+        last_seen_ms_ago: 4_000,
+        cost_per_second: f64::from(16u32 >> number) * 0.9e6,
+        failed_threads: 0,
+        ..worker(number)
+    };
+    v1::Status {
+        tasks_parked: 0,
+        workers: (0..5).map(machine).collect(),
+        ..status(0)
+    }
+}
+
+#[test]
+fn a_lab_on_a_small_and_on_a_large_terminal() {
+    let small = drawn((80, 24), &a_lab(), |_| {});
+    insta::assert_snapshot!("a_lab_on_a_small_terminal", small);
+    let large = drawn((200, 60), &a_lab(), |_| {});
+    insta::assert_snapshot!("a_lab_on_a_large_terminal", large);
+    assert!(large.contains("desk-4"), "all of them:\n{large}");
+    for text in [small, large] {
+        for part in ["Wrong      nothing", "CREWS", "rack-07"] {
+            assert!(text.contains(part), "'{part}' in\n{text}");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_just_began() {
     let begun = v1::Status {
