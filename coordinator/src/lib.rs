@@ -19,6 +19,7 @@ pub mod ledger;
 mod name;
 pub mod queensctl;
 mod render;
+pub mod room;
 pub mod sched;
 pub mod store;
 mod text;

@@ -2,12 +2,14 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
+use anyhow::anyhow;
 use proto::door::install_crypto;
 use tokio::net::TcpListener;
+use worker::config::Address;
 
 use super::{
     Options,
-    address::{Advertised, Reached},
+    address::{Advertised, Listen, ListenHttp, Reached},
     data::shown,
 };
 use crate::{
@@ -16,8 +18,101 @@ use crate::{
     http::Dashboard,
 };
 
+/// The ports, taken.
+pub(super) struct Ports {
+    pub(super) grpc: TcpListener,
+    pub(super) http: Option<TcpListener>,
+}
+
+impl Ports {
+    pub(super) fn take(listen: Listen, http: Option<ListenHttp>) -> anyhow::Result<Self> {
+        Ok(Self {
+            grpc: listen.bind()?,
+            http: http.map(ListenHttp::bind).transpose()?.flatten(),
+        })
+    }
+}
+
+/// How a coordinator is reached, and who is let in.
+pub(super) struct Entrance {
+    pub(super) gate: Gate,
+    /// The lines to paste on other machines; empty where there is nothing to say.
+    pub(super) paste: String,
+    /// How a worker in this process calls.
+    pub(super) own: Address,
+    pub(super) web: Option<Web>,
+}
+
+/// How browsers reach it.
+pub(super) struct Web {
+    reached: Reached,
+    pub(super) dashboard: Dashboard,
+}
+
+impl Web {
+    /// And by what names it is known.
+    pub(super) fn dashboard_and_names(&self) -> (&Dashboard, Vec<String>) {
+        (&self.dashboard, vec![self.reached.host().to_owned()])
+    }
+}
+
+impl Entrance {
+    pub(super) fn open(
+        options: &Options,
+        ports: &Ports,
+        (vault, clock): (Vault, Clock),
+    ) -> anyhow::Result<Self> {
+        let address = ports.grpc.local_addr()?;
+        let reached = Reached::new(address, options.advertise.as_ref());
+        let http = ports.http.as_ref();
+        let http = http.map(|http| http_reached(options, http)).transpose()?;
+        let gate = gate(options, address, (&reached, http.as_ref()), (vault, clock))?;
+        let web = http.map(|reached| Web {
+            dashboard: dashboard(&gate, &reached),
+            reached,
+        });
+        Ok(Self {
+            paste: lines(options, &gate, &reached)?,
+            own: own_address(address, &gate, options.local)?,
+            gate,
+            web,
+        })
+    }
+
+    pub(super) fn dashboard(&self) -> Option<&Dashboard> {
+        self.web.as_ref().map(|web| &web.dashboard)
+    }
+}
+
+/// How the worker in this process calls its coordinator. Within a process nothing needs to be
+/// encrypted; where loopback is asked for a token as well, it has one.
+fn own_address(address: SocketAddr, gate: &Gate, local: bool) -> anyhow::Result<Address> {
+    match gate {
+        Gate::Guarded {
+            locks: Locks::Tokens(keys),
+            require_token: true,
+        } => match keys.join(Role::Worker)? {
+            Some(join) => Ok(Address::joined(join)),
+            None => Err(anyhow!(
+                "--local under --require-token counts with the join string in {}, which is gone",
+                keys.join_path(Role::Worker).display()
+            )),
+        },
+        Gate::Guarded {
+            locks: Locks::Certificates(_),
+            require_token: true,
+        } if local => Err(anyhow!(
+            "--local has no certificate to show: leave --require-token out, or start a worker with \
+             --tls-cert"
+        )),
+        Gate::Guarded { .. } | Gate::Open(_) => {
+            Ok(Address::new(&format!("http://{address}"), true)?)
+        }
+    }
+}
+
 /// The gate of a coordinator that listens on `address`, and that clients reach as `reached`.
-pub(super) fn gate(
+fn gate(
     options: &Options,
     address: SocketAddr,
     (reached, http): (&Reached, Option<&Reached>),
@@ -57,7 +152,7 @@ pub(super) fn gate(
 
 /// How browsers reach what serves HTTP on `listener`: by the advertised name, unless it is on loopback,
 /// which that name does not lead to.
-pub(super) fn http_reached(options: &Options, listener: &TcpListener) -> io::Result<Reached> {
+fn http_reached(options: &Options, listener: &TcpListener) -> io::Result<Reached> {
     let address = listener.local_addr()?;
     let advertised = options.advertise.as_ref();
     let advertised = advertised.filter(|_| !address.ip().is_loopback());
@@ -66,7 +161,7 @@ pub(super) fn http_reached(options: &Options, listener: &TcpListener) -> io::Res
 }
 
 /// Where people look.
-pub(super) fn dashboard(gate: &Gate, http: &Reached) -> Dashboard {
+fn dashboard(gate: &Gate, http: &Reached) -> Dashboard {
     let scheme = match (gate, http.by_others) {
         (Gate::Guarded { .. }, true) => "https",
         (Gate::Guarded { .. } | Gate::Open(_), _) => "http",
@@ -88,7 +183,7 @@ fn files(options: &Options) -> Option<PkiFiles> {
 
 /// Why nobody can be let in.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DoorError {
+enum DoorError {
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(transparent)]
@@ -96,11 +191,7 @@ pub(super) enum DoorError {
 }
 
 /// The lines to paste, one a role.
-pub(super) fn lines(
-    options: &Options,
-    gate: &Gate,
-    reached: &Reached,
-) -> Result<String, KeysError> {
+fn lines(options: &Options, gate: &Gate, reached: &Reached) -> Result<String, KeysError> {
     if let Some(Locks::Certificates(_)) = gate.locks() {
         return Ok(format!(
             "to count on any machine that has a worker's certificate:\n  worker --coordinator \

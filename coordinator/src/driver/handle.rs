@@ -16,6 +16,7 @@ use super::{
     submit::{Submission, SubmitError},
 };
 use crate::{
+    room::SeenRoom,
     sched::{Command, ControlError, RunSummary, Standing, TaskMap, TaskView, WorkerStatus},
     store::{Copied, JournalCursor, Leader, StoreError, SymmetricCounts},
 };
@@ -136,6 +137,8 @@ pub struct Serving {
     pub leader: Leader,
     /// Up to when its data directory is in its archive, if it has one.
     pub copied: Option<Copied>,
+    /// The disk of its data directory, if it has one.
+    pub disk: Option<SeenRoom>,
 }
 
 /// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.

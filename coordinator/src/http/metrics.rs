@@ -113,7 +113,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
         "Requests answered over HTTP",
         app.requests.0.clone(),
     );
-    app.storage.tell(&mut registry).await;
+    app.storage.tell(&mut registry);
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|fmt::Error| {
         let message = "the metrics cannot be written";
