@@ -156,6 +156,7 @@ fn without_clocks(status: &v1::Status) -> v1::Status {
     news.solutions_per_second = 0.0;
     if let Some(coordinator) = &mut news.coordinator {
         coordinator.archive_behind_ms = None;
+        coordinator.disk_free_bytes = None;
     }
     // As it is shown.
     news.fraction_done = (news.fraction_done * 1e4).round();
@@ -183,7 +184,9 @@ mod tests {
         status.workers[0].last_seen_ms_ago = 1000;
         status.workers[0].cost_per_second = 5.0;
         status.eta_seconds = Some(3.0);
-        status.coordinator.as_mut().unwrap().archive_behind_ms = Some(4000);
+        let coordinator = status.coordinator.as_mut().unwrap();
+        coordinator.archive_behind_ms = Some(4000);
+        coordinator.disk_free_bytes = Some(1);
         status.solutions_per_second = 7.0;
         status.fraction_done = 0.000_01;
         assert!(!lines.is_news(&status), "time went by");

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, ops::Range};
 use common::{board::Board, known::known_counts};
 use proto::v1;
 use serde_json::{Value, json};
+use worker::memory::MemorySize;
 
 use super::{History, kernel, run_of, state};
 use crate::{
@@ -122,11 +123,20 @@ fn speed(status: &v1::Status) -> String {
 /// When it ends: a range, because speeds change.
 fn ends(status: &v1::Status, history: &History, now_ms: u64) -> String {
     if let Some(result) = &status.result {
-        return format!("counted in {}", span(result.seconds));
+        return match result.disputed_tasks.len() {
+            0 => format!("counted in {}", span(result.seconds)),
+            disputed => format!(
+                "not before another machine has counted {} whose counts contradict each other",
+                plural(disputed, "task")
+            ),
+        };
     }
-    match status.run.as_ref().map(v1::Run::state) {
-        Some(v1::RunState::Paused) => return "paused".to_owned(),
-        Some(v1::RunState::Cancelled) => return "cancelled".to_owned(),
+    let run = status.run.clone().unwrap_or_default();
+    match run.state() {
+        v1::RunState::Paused => {
+            return format!("paused; to go on: queensctl resume {:016x}", run.run);
+        }
+        v1::RunState::Cancelled => return "cancelled; what was counted is kept".to_owned(),
         _ => {}
     }
     let Some(seconds) = status.eta_seconds else {
@@ -363,7 +373,13 @@ fn alarms(status: &v1::Status) -> Vec<Alarm> {
         ),
         (
             "quiet",
-            named(|worker| matches!(worker.state.as_str(), "silent" | "lost")),
+            // Nobody is missed once there is nothing to count.
+            match state {
+                Some(
+                    v1::RunState::Complete | v1::RunState::Contradicted | v1::RunState::Cancelled,
+                ) => Vec::new(),
+                _ => named(|worker| matches!(worker.state.as_str(), "silent" | "lost")),
+            },
             "quiet",
         ),
     ] {
@@ -387,10 +403,23 @@ fn alarms(status: &v1::Status) -> Vec<Alarm> {
         let text = format!("The archive is {} behind", age(ms as f64 / 1e3));
         alarms.push(alarm("archive_late", text));
     }
+    if let Some(left) = status.coordinator.as_ref().and_then(low_disk) {
+        let text = format!("The coordinator's disk is nearly full: {left} left");
+        alarms.push(alarm("disk_low", text));
+    }
     if !status.reason.is_empty() {
         alarms.push(alarm("waiting", format!("Waiting: {}", status.reason)));
     }
     alarms
+}
+
+/// As in the rules for Prometheus, `deploy/monitoring/alerts.yml`.
+const LOW_DISK_BYTES: u64 = 2 << 30;
+
+/// What is left on the coordinator's disk, where that is little.
+pub(super) fn low_disk(coordinator: &v1::Coordinator) -> Option<MemorySize> {
+    let left = coordinator.disk_free_bytes?;
+    (left < LOW_DISK_BYTES).then(|| MemorySize::at_least(left))
 }
 
 /// Rows of text in the order of [`WORKER_HEADS`]: those in trouble first, then the fastest.
@@ -421,3 +450,6 @@ pub(crate) fn worker_rows(workers: &[v1::Worker], places: Range<usize>) -> Vec<V
     let shown = workers.into_iter().skip(places.start).take(places.len());
     shown.map(row).collect()
 }
+
+#[cfg(test)]
+mod tests;

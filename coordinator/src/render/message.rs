@@ -9,6 +9,7 @@ use proto::v1;
 use crate::{
     checks::Check,
     driver::{Outcome, Serving, StatusReport},
+    room::SeenRoom,
     sched::{RunSummary, WorkerStatus},
     store::{Copied, JournalEntry, RunManifest, RunState},
 };
@@ -90,12 +91,14 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
 
 fn coordinator(serving: &Serving) -> v1::Coordinator {
     let behind = serving.copied.as_ref().map(Copied::behind);
+    let room = serving.disk.as_ref().and_then(SeenRoom::get);
     v1::Coordinator {
         name: serving.leader.name.clone(),
         since_unix_ms: serving.leader.since_unix_ms,
         term: serving.leader.term,
         archive_behind_ms: behind
             .map(|behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        disk_free_bytes: room.map(|room| room.free),
     }
 }
 

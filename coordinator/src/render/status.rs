@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use proto::{decimal, v1};
 use serde_json::{Value, json};
 
-use super::{run_of, worker_json, workers_table};
+use super::{facts::low_disk, run_of, worker_json, workers_table};
 use crate::text::{age, labelled, method_name, moment, span, thousands};
 
 /// Some lines about a run and its workers; those within `width`.
@@ -97,8 +97,12 @@ fn led_by(coordinator: &v1::Coordinator) -> String {
         Some(ms) => format!("; its archive is {} behind", age(ms as f64 / 1e3)),
         None => String::new(),
     };
+    let disk = match low_disk(coordinator) {
+        Some(left) => format!("; its disk is nearly full: {left} left"),
+        None => String::new(),
+    };
     format!(
-        "{} since {}, in term {}{archive}",
+        "{} since {}, in term {}{archive}{disk}",
         coordinator.name,
         moment(coordinator.since_unix_ms),
         coordinator.term
@@ -202,6 +206,7 @@ pub(crate) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
             "since_unix_ms": coordinator.since_unix_ms,
             "term": coordinator.term,
             "archive_behind_ms": coordinator.archive_behind_ms,
+            "disk_free_bytes": coordinator.disk_free_bytes,
         })),
         "result": status.result.as_ref().map(result_json),
     }))
@@ -271,6 +276,7 @@ mod tests {
                 since_unix_ms: u64::MAX,
                 term: u64::MAX,
                 archive_behind_ms: Some(u64::MAX),
+                disk_free_bytes: Some(1),
             }),
             ..v1::Status::default()
         };
@@ -284,6 +290,7 @@ mod tests {
             "95 % confidence",
             "1000099",
             "1 parked",
+            "its disk is nearly full: 1.0 B left",
         ] {
             assert!(words.contains(part), "'{part}' in\n{text}");
         }
