@@ -24,11 +24,24 @@ export class House {
     house.started = [];
     house.lines = [];
     house.waiting = [];
-    const here = args.includes('--listen') ? [] : ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
-    house.run('coordinator', [...here, '--sync-ms', '200', '--data-dir', join(house.dir, 'data'), ...args]);
-    house.grpc = `http://${(await house.line(/listening on ([^ ]+): /))[1]}`;
+    const here = !args.includes('--listen');
+    house.places = here ? ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'] : [];
+    house.args = ['--sync-ms', '200', '--data-dir', join(house.dir, 'data'), ...args];
+    house.serve();
+    const [, grpc] = await house.line(/listening on ([^ ]+): /);
+    house.grpc = `http://${grpc}`;
     house.url = (await house.line(/dashboard at (.*)$/))[1];
+    if (here) house.places = ['--listen', grpc, '--http', new URL(house.url).host];
     return house;
+  }
+
+  // Starts the coordinator; again, after `kill`, where it was.
+  serve() { this.coordinator = this.run('coordinator', [...this.places, ...this.args]); }
+
+  async kill() {
+    const ended = new Promise((end) => this.coordinator.once('exit', end));
+    this.coordinator.kill('SIGKILL');
+    await ended;
   }
 
   run(name, args, env = {}) {

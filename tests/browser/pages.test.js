@@ -157,6 +157,50 @@ test('an operator pauses and resumes a run', async () => {
   } finally { await house.stop(); }
 });
 
+test('a page without a run finds the first, offers what its state allows, and goes on with the next', async () => {
+  const house = await House.start([]);
+  try {
+    const page = await open(house.url);
+    await says(page, 'h1', /^No runs$/);
+    await house.queensctl(['submit', '--n', '9']);
+    await page.waitForSelector('#bar');
+    const list = page.locator('.runs li');
+    const offered = async () => (await list.first().locator('button:visible').allTextContents()).join();
+    assert.equal(await offered(), 'pause,cancel');
+    await page.getByRole('button', { name: /^pause/ }).press('Enter');
+    await says(page, '#state', /^paused$/);
+    assert.equal(await offered(), 'resume,cancel');
+    await says(page, '[data-w=ends]', /^paused; to go on: queensctl resume [0-9a-f]{16}$/);
+    // The keyboard stands where it did.
+    await page.keyboard.press('Enter');
+    await says(page, '#state', /^running$/);
+    house.worker('one');
+    await page.waitForSelector('.result');
+    assert.equal(await offered(), '');
+    await house.queensctl(['submit', '--n', '22']);
+    await says(page, '[data-w=what]', /^N = 22$/);
+    assert.equal(await list.count(), 2);
+    assert.deepEqual(page.errors, []);
+  } finally { await house.stop(); }
+});
+
+test('a page outlives its coordinator, and logs in again where that is asked for', async () => {
+  for (const asks of [false, true]) {
+    const house = await House.start(asks ? ['--n', '16', '--require-token'] : ['--n', '16']);
+    try {
+      let url = house.url;
+      if (asks) url = await house.queensctl(['dashboard'], { QUEENS_JOIN: (await house.line(/QUEENS_JOIN=(\S+) queensctl/))[1] });
+      const page = await open(url);
+      await page.waitForSelector('#bar');
+      await house.kill();
+      await says(page, '#link', /does not answer/);
+      house.serve();
+      if (asks) await page.waitForURL(/\/login$/);
+      else await says(page, '#link', /^$/);
+    } finally { await house.stop(); }
+  }
+});
+
 test('a token or a link lets in, a link only once, and a viewer changes nothing', async () => {
   const house = await House.start(['--n', '16', '--require-token']);
   try {

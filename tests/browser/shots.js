@@ -22,6 +22,9 @@ try {
     await page.waitForSelector('#chart-speed canvas');
     await page.locator('#map-where').filter({ hasText: /./ }).waitFor();
     await page.screenshot({ path: join(folder, `${name}.png`) });
+    if (name === 'dashboard-desktop') {
+      await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });
+    }
   }
 } finally {
   await chrome.close();

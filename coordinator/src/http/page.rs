@@ -96,7 +96,7 @@ pub(super) async fn home(State(app): State<App>, request: Request) -> Result<Res
     match api::first(&app).await {
         Ok(run) => show(&app, run, operator).await,
         Err(refusal) if refusal.code == StatusCode::NOT_FOUND => {
-            let body = html! { body { main { h1 { "No runs" } p { (refusal.message) } } } };
+            let body = html! { body data-waits="yes" { main { h1 { "No runs" } p { (refusal.message) } } } };
             Ok(page("queens", &body).into_response())
         }
         Err(refusal) => Err(refusal),
@@ -227,7 +227,11 @@ fn result_section(result: &proto::v1::Result) -> Markup {
                 @if result.disputed_tasks.is_empty() { "Result" } @else { "Disputed: no total" }
             }
             dl {
-                dt { "Solutions" } dd.number { (grouped(&result.solutions)) }
+                dt {
+                    @if result.disputed_tasks.is_empty() { "Solutions" }
+                    @else { "Sum without the tasks in dispute" }
+                }
+                dd.number { (grouped(&result.solutions)) }
                 @if !result.unique.is_empty() {
                     dt { "Unique" } dd.number { (grouped(&result.unique)) }
                     dt { "Classes: asymmetric, half-turn, quarter-turn" }
@@ -236,12 +240,14 @@ fn result_section(result: &proto::v1::Result) -> Markup {
                         (grouped(&result.quarter_turn))
                     }
                 }
-                dt { "Published count" }
-                dd { @match result.known.as_str() {
-                    "matches" => "the same",
-                    "differs" => "DIFFERENT",
-                    _ => "there is none",
-                } }
+                @if result.disputed_tasks.is_empty() {
+                    dt { "Published count" }
+                    dd { @match result.known.as_str() {
+                        "matches" => "the same",
+                        "differs" => "DIFFERENT",
+                        _ => "there is none",
+                    } }
+                }
             }
             div.scroll tabindex="0" role="region" aria-label="Checks" {
                 table {
@@ -322,6 +328,13 @@ pub(super) async fn workers(
     Ok(page("queens: workers", &body).into_response())
 }
 
+/// What an operator does to a run, and in which states.
+const COMMANDS: [(&str, &str); 3] = [
+    ("pause", "running"),
+    ("resume", "paused"),
+    ("cancel", "running paused"),
+];
+
 fn all_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> Markup {
     html! {
         section aria-labelledby="runs-h" {
@@ -332,12 +345,14 @@ fn all_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> Markup {
                     @let id = summary.manifest.run;
                     @let known = run_of(&message).ok();
                     @let what = known.map_or_else(String::new, |run| format!("N = {}, {}", run.board, run.layout.method()));
-                    li {
+                    @let is = state(message.state());
+                    li data-run-of-list=(id) {
                         a href=(format!("/runs/{id}")) aria-current=[(id == shown).then_some("page")] { (what) " · " (id) }
-                        " " (state(message.state())) " "
+                        " " span { (is) } " "
                         @if operator {
-                            @for word in ["pause", "resume", "cancel"] {
+                            @for (word, from) in COMMANDS {
                                 button type="button" data-post=(format!("/api/v1/runs/{id}/{word}"))
+                                    data-from=(from) hidden[!from.split(' ').any(|state| state == is)]
                                     data-ask=[(word == "cancel").then_some("Give this run up?")]
                                     aria-label=(format!("{word} run {id}")) { (word) }
                                 " "

@@ -2,6 +2,8 @@
 // without it; whatever it shows, the coordinator has put into words.
 'use strict';
 const run = document.body.dataset.run;
+// Between two looks at what no event tells of, in milliseconds.
+const LOOK = 10000;
 const at = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const ask = async (path, options) => {
@@ -39,6 +41,7 @@ function show(facts) {
     }));
   }
   showWorkers(facts.workers);
+  showRun(run, facts.state);
   if (inOrder && !zoomed) showMap(facts.map);
 }
 
@@ -50,6 +53,18 @@ function showWorkers(workers) {
     row.dataset.state = worker[0];
     worker.forEach((text, column) => setText(row.cells[column] || row.insertCell(), text));
   });
+}
+
+// A run of the list, with those buttons that mean something in its state.
+function showRun(id, state) {
+  const item = document.querySelector(`[data-run-of-list="${id}"]`);
+  if (!item) return;
+  setText(item.querySelector('span'), state);
+  const focused = item.contains(document.activeElement);
+  const buttons = [...item.querySelectorAll('[data-from]')];
+  for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
+  // Who pressed one that is gone goes on from where it was.
+  if (focused && document.activeElement.hidden) (buttons.find((button) => !button.hidden) ?? item.querySelector('a')).focus();
 }
 
 // The map
@@ -167,9 +182,17 @@ function chart(id, title, series, data) {
     title,
     legend: { show: false },
     cursor: { show: false },
-    axes: [{ stroke: ink, grid }, { stroke: ink, grid, size: 80, values: (_, ticks) => ticks.map((tick) => tick === 0 ? '0' : tick.toExponential(2)) }],
+    // As all other times: by UTC, with 24 hours.
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
+    axes: [{ stroke: ink, grid, values: (_, ticks, axis, space, step) => ticks.map((tick) => time(tick, step)) }, { stroke: ink, grid, size: 80, values: (_, ticks) => ticks.map((tick) => tick === 0 ? '0' : tick.toExponential(2)) }],
     series: [{}, ...series.map((line) => ({ points: { show: false }, ...line }))],
   }, data, box);
+}
+
+function time(seconds, step) {
+  const iso = new Date(seconds * 1e3).toISOString();
+  if (step < 60) return iso.slice(11, 19);
+  return iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16);
 }
 
 async function refreshCharts() {
@@ -186,9 +209,9 @@ async function refreshCharts() {
   const data = [times, seen.estimate, seen.estimate_low, seen.estimate_high];
   if (known) { series.push({ stroke: css('--C'), width: 2 }); data.push(level); }
   if (seen.estimate.some((value) => value !== null)) {
-    chart('chart-estimate', known ? 'Estimate, interval (dashed), published (green)' : 'Estimate and interval (dashed)', series, data);
+    chart('chart-estimate', known ? 'Estimate, interval (dashed), published (green), by UTC' : 'Estimate and interval (dashed), by UTC', series, data);
   }
-  chart('chart-speed', 'Solutions a second', [{ stroke: css('--D'), width: 2, fill: css('--w') }], [times, seen.solutions_per_second]);
+  chart('chart-speed', 'Solutions a second, by UTC', [{ stroke: css('--D'), width: 2, fill: css('--w') }], [times, seen.solutions_per_second]);
 }
 
 // An operator's buttons
@@ -198,6 +221,7 @@ async function post(button) {
   try {
     const done = await ask(button.dataset.post, { method: 'POST' });
     setText(at('said'), `Run ${done.run} is ${done.state}.`);
+    showRun(done.run, done.state);
   } catch (error) { setText(at('said'), error.message); }
 }
 
@@ -211,7 +235,11 @@ async function join() {
 function start() {
   const events = new EventSource(`/runs/${run}/events`);
   events.onmessage = (event) => { setText(at('link'), ''); show(JSON.parse(event.data)); };
-  events.onerror = () => setText(at('link'), '(the coordinator does not answer; trying again)');
+  events.onerror = () => {
+    setText(at('link'), '(the coordinator does not answer; trying again)');
+    // Refused, for good: the run is gone, or the coordinator was started again and asks who this is.
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), LOOK);
+  };
   const canvas = at('map');
   canvas.addEventListener('click', (event) => {
     if (inOrder) { say(cellUnder(event)); closer(); return; }
@@ -244,7 +272,17 @@ function start() {
     if (document.hidden) return;
     refreshCharts().catch(() => {});
     (inOrder ? refreshZoom() : refreshGrid()).catch(() => {});
-  }, 10000);
+    next().catch(() => {});
+  }, LOOK);
+}
+
+// The address without a name shows what is counted: once this run is over, the next one.
+async function next() {
+  if (location.pathname !== '/' || ['running', 'paused'].includes(at('state').dataset.state)) return;
+  const { runs } = await ask('/api/v1/runs');
+  if (runs.some((other) => other.state === 'running')) location.reload();
 }
 
 if (run) start();
+// There is none yet.
+else if (document.body.dataset.waits) setTimeout(() => location.reload(), LOOK);
