@@ -118,12 +118,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where the coordinator is: http://HOST:PORT, or https:// with --tls-ca.
-    #[arg(
-        long,
-        value_name = "URL",
-        required_unless_present = "join",
-        conflicts_with = "join"
-    )]
+    #[arg(long, value_name = "URL", conflicts_with = "join")]
     pub(crate) coordinator: Option<String>,
     #[command(flatten)]
     pub(crate) resources: Resources,

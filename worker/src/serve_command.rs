@@ -50,16 +50,19 @@ pub(crate) fn run(arguments: &Serve, manner: Manner) -> ExitCode {
     }
 }
 
+/// Most people have a line to paste, and forgot it: clap would name the other way alone.
+const NOWHERE: &str = "where is the coordinator? It prints the line to paste here, such as \
+    QUEENS_JOIN=queens1-… worker; on its own machine without one: \
+    worker --coordinator http://127.0.0.1:7171. Without a coordinator: worker count --n 16";
+
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
-    let coordinator = match &arguments.join {
+    let coordinator = match (&arguments.join, &arguments.coordinator) {
         // What cannot be used is not shown: it may be a secret with a typing error.
-        Some(join) => join_string(join)
+        (Some(join), _) => join_string(join)
             .map(Address::joined)
             .map_err(|error| format!("--join: {error}"))?,
-        None => {
-            let url = arguments.coordinator.as_deref().unwrap_or_default();
-            address(url, arguments)?
-        }
+        (None, Some(url)) => address(url, arguments)?,
+        (None, None) => return Err(NOWHERE.to_owned()),
     };
     let config = WorkerConfig {
         threads: arguments.resources.threads(),
