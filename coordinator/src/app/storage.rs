@@ -85,7 +85,7 @@ mod database {
     use super::{Replaced, Storage, own_name};
     use crate::{
         apart::apart,
-        doors::{Cabinet, Vault},
+        doors::{Cabinet, CabinetError, Vault},
         store::{Leader, PgStore, PgVault, StoreError, StoreUrl},
         text::{moment, tell},
     };
@@ -140,12 +140,12 @@ mod database {
     }
 
     impl Cabinet for InDatabase {
-        fn read(&self, name: &str) -> Result<Option<String>, String> {
-            apart(|| self.0.read(&named(name))).map_err(|error| error.to_string())
+        fn read(&self, name: &str) -> Result<Option<String>, CabinetError> {
+            apart(|| self.0.read(&named(name))).map_err(CabinetError::new)
         }
 
-        fn write(&self, name: &str, text: &str) -> Result<(), String> {
-            apart(|| self.0.write(&named(name), text)).map_err(|error| error.to_string())
+        fn write(&self, name: &str, text: &str) -> Result<(), CabinetError> {
+            apart(|| self.0.write(&named(name), text)).map_err(CabinetError::new)
         }
 
         fn place(&self, name: &str) -> String {

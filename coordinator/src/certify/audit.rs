@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroU16,
+    ops::Range,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use common::{
-    count::{Counter, Orientation, Setup, Unwatched},
+    count::{CountError, Counter, Orientation, Setup, SetupError, Unwatched},
     kernel::Kernel,
     method::Method,
     plan::Plan,
@@ -77,15 +78,41 @@ pub enum AuditError {
     Counts(#[from] BadCounts),
 }
 
-fn finding(name: &'static str, right: Result<String, String>) -> Finding {
-    let (outcome, text) = match right {
-        Ok(text) => (Outcome::Passed, text),
-        Err(text) => (Outcome::Failed, text),
-    };
-    Finding {
-        name,
-        outcome,
-        text,
+/// Why counts cannot be made again here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoRecount {
+    /// Not with this much memory.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Some units have no count.
+    #[error("units {units:?}: {error}")]
+    Units {
+        /// Of the plan.
+        units: Range<u64>,
+        /// What the counter says.
+        error: CountError,
+    },
+}
+
+impl Finding {
+    fn new(name: &'static str, outcome: Outcome, text: String) -> Self {
+        Self {
+            name,
+            outcome,
+            text,
+        }
+    }
+
+    fn passed(name: &'static str, text: String) -> Self {
+        Self::new(name, Outcome::Passed, text)
+    }
+
+    fn failed(name: &'static str, text: String) -> Self {
+        Self::new(name, Outcome::Failed, text)
+    }
+
+    fn not_possible(name: &'static str, text: String) -> Self {
+        Self::new(name, Outcome::NotPossible, text)
     }
 }
 
@@ -122,76 +149,75 @@ pub fn audit(
     tell(sum(&certificate, &leaves));
     match Plan::new(spec) {
         Ok(plan) if Ok(plan.hash()) == certificate.plan() => {
-            let gap = leaves::gap(&leaves, &plan);
-            let whole = gap.is_none();
-            let units = plural(plan.units(), "unit");
-            let covered = format!("the counts are of all {units} of the plan, each once");
-            tell(finding("cover", gap.map_or(Ok(covered), Err)));
             // Other units may not even be there to be counted.
-            if whole {
+            if let Some(gap) = leaves::gap(&leaves, &plan) {
+                tell(Finding::failed("cover", gap));
+            } else {
+                let units = plural(plan.units(), "unit");
+                let covered = format!("the counts are of all {units} of the plan, each once");
+                tell(Finding::passed("cover", covered));
                 tell(recount(&plan, &leaves, options));
             }
         }
-        _ => tell(Finding {
-            name: "recount",
-            outcome: Outcome::NotPossible,
-            text: format!(
+        _ => {
+            let other = format!(
                 "the plan is of version {} of its rules, this program makes version {}: take the \
                  program that made the certificate, {}",
                 certificate.plan_version,
                 spec.version(),
                 certificate.program
-            ),
-        }),
+            );
+            tell(Finding::not_possible("recount", other));
+        }
     }
     Ok(worst)
 }
 
 fn signature(certificate: &Certificate, options: &AuditOptions) -> Finding {
+    const NAME: &str = "signature";
     let key = &certificate.public_key;
-    finding(
-        "signature",
-        match &options.key {
-            Some(expected) if expected == key => Ok(format!("good, by the key given, {key}")),
-            Some(expected) => Err(format!("by key {key}, not by {expected}")),
-            None => Ok(format!(
-                "good, by key {key}: whose it is, only the coordinator's own words can tell"
-            )),
-        },
-    )
+    match &options.key {
+        Some(expected) if expected == key => {
+            Finding::passed(NAME, format!("good, by the key given, {key}"))
+        }
+        Some(expected) => Finding::failed(NAME, format!("by key {key}, not by {expected}")),
+        None => Finding::passed(
+            NAME,
+            format!("good, by key {key}: whose it is, only the coordinator's own words can tell"),
+        ),
+    }
 }
 
 fn tree(certificate: &Certificate, leaves: &[Leaf]) -> Result<Finding, BadCertificate> {
     let spec = certificate.spec()?;
     let root = leaves::root(leaves, &spec, certificate.plan_version);
     let right = root == certificate.root()? && leaves.len() as u64 == certificate.counts;
-    Ok(finding(
-        "tree",
-        match right {
-            true => Ok(format!(
-                "{}: they are the ones that were signed",
-                plural(certificate.counts, "count")
-            )),
-            false => Err("the counts are not the ones that were signed".to_owned()),
-        },
-    ))
+    let counts = plural(certificate.counts, "count");
+    Ok(match right {
+        true => Finding::passed(
+            "tree",
+            format!("{counts}: they are the ones that were signed"),
+        ),
+        false => Finding::failed(
+            "tree",
+            "the counts are not the ones that were signed".to_owned(),
+        ),
+    })
 }
 
 fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Finding {
-    let total = tally::total(leaves.iter().map(|leaf| leaf.count));
-    finding(
-        "sum",
-        match total {
-            Ok(total) if total.to_string() == certificate.solutions => {
-                Ok(format!("{} solutions, as certified", thousands(total)))
-            }
-            Ok(total) => Err(format!(
-                "the counts add up to {total}, not to {}",
-                certificate.solutions
-            )),
-            Err(error) => Err(error.to_string()),
-        },
-    )
+    match tally::total(leaves.iter().map(|leaf| leaf.count)) {
+        Ok(total) if total.to_string() == certificate.solutions => {
+            let solutions = thousands(total);
+            Finding::passed("sum", format!("{solutions} solutions, as certified"))
+        }
+        Ok(total) => {
+            let certified = &certificate.solutions;
+            let sum = format!("the counts add up to {total}, not to {certified}");
+            Finding::failed("sum", sum)
+        }
+        Err(error) => Finding::failed("sum", error.to_string()),
+    }
 }
 
 /// Counts tasks drawn at random again, turned where they were counted upright.
@@ -202,13 +228,7 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Finding {
     drawn.sort_unstable();
     let wrong = match count_again(plan, (leaves, &drawn), options) {
         Ok(wrong) => wrong,
-        Err(why) => {
-            return Finding {
-                name: "recount",
-                outcome: Outcome::NotPossible,
-                text: why,
-            };
-        }
+        Err(why) => return Finding::not_possible("recount", why.to_string()),
     };
     let (all, again) = (leaves.len() as u64, drawn.len() as u64);
     let what = format!(
@@ -218,22 +238,25 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Finding {
         options.seed,
         options.kernel
     );
-    finding(
-        "recount",
-        match wrong.first() {
-            None => Ok(format!(
+    match wrong.first() {
+        None => Finding::passed(
+            "recount",
+            format!(
                 "{what}: all agree; with 95 % confidence at most {} of the other {} are wrong",
                 thousands(most_wrong(all - again, again).into()),
                 thousands((all - again).into())
-            )),
-            Some((at, count)) => Err(format!(
+            ),
+        ),
+        Some((at, count)) => Finding::failed(
+            "recount",
+            format!(
                 "{what}: {} wrong, the first of units {:?}: {} certified, {count} here",
                 wrong.len(),
                 leaves[*at].units,
                 leaves[*at].count
-            )),
-        },
-    )
+            ),
+        ),
+    }
 }
 
 /// Those of the leaves drawn whose count is another one here.
@@ -241,7 +264,7 @@ fn count_again(
     plan: &Plan,
     (leaves, drawn): (&[Leaf], &[usize]),
     options: &AuditOptions,
-) -> Result<Vec<(usize, u64)>, String> {
+) -> Result<Vec<(usize, u64)>, NoRecount> {
     // Frames are counted by all threads together, one after the other, in one memory; prefixes by
     // each thread on its own.
     let (lanes, crew) = match plan.spec().layout.method() {
@@ -259,7 +282,7 @@ fn count_again(
     order.sort_by_key(|&at| leaves[at].first.orientation == Orientation::Turned);
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
-    let lane = || -> Result<(), String> {
+    let lane = || -> Result<(), NoRecount> {
         let mut counter = None;
         while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let leaf = &leaves[at];
@@ -287,7 +310,7 @@ fn other_way_round(
     plan: &Plan,
     setup: &Setup,
     (leaf, counter): (&Leaf, &mut Option<(Orientation, Counter)>),
-) -> Result<u64, String> {
+) -> Result<u64, NoRecount> {
     let orientation = match leaf.first.orientation {
         Orientation::Upright => Orientation::Turned,
         Orientation::Turned => Orientation::Upright,
@@ -299,11 +322,14 @@ fn other_way_round(
                 orientation,
                 ..*setup
             };
-            Counter::new(plan, &setup).map_err(|error| error.to_string())?
+            Counter::new(plan, &setup)?
         }
     };
     let (_, counter) = counter.insert((orientation, made));
     counter
         .count(leaf.units.clone(), &Unwatched)
-        .map_err(|error| format!("units {:?}: {error}", leaf.units))
+        .map_err(|error| NoRecount::Units {
+            units: leaf.units.clone(),
+            error,
+        })
 }

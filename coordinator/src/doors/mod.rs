@@ -41,4 +41,4 @@ pub use keys::{Keys, KeysError};
 pub use limits::Limits;
 pub use pki::{Pki, PkiError, PkiFiles};
 pub use tokens::{BadTokenRequest, Denied, TokenBook, TokenEntry};
-pub use vault::{Cabinet, Vault, VaultError};
+pub use vault::{Cabinet, CabinetError, Vault, VaultError};

@@ -16,13 +16,25 @@ const TOKENS: &str = "tokens.json";
 /// Another place than a folder for small texts with names. Its calls may block.
 pub trait Cabinet: Send + Sync {
     /// The text of this name, if there is one.
-    fn read(&self, name: &str) -> Result<Option<String>, String>;
+    fn read(&self, name: &str) -> Result<Option<String>, CabinetError>;
 
     /// Keeps a text, durably, whole or not at all.
-    fn write(&self, name: &str, text: &str) -> Result<(), String>;
+    fn write(&self, name: &str, text: &str) -> Result<(), CabinetError>;
 
     /// For people: where the text of this name is.
     fn place(&self, name: &str) -> String;
+}
+
+/// What a [`Cabinet`] cannot do, in its own words: this module knows no place but a folder.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CabinetError(Box<dyn std::error::Error + Send + Sync>);
+
+impl CabinetError {
+    /// An error of the place.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
 }
 
 /// The folder `doors` of a data directory, or what stands for it.
@@ -58,8 +70,8 @@ pub enum VaultError {
         why: io::Error,
     },
     /// Where they are kept instead.
-    #[error("{0}")]
-    Cabinet(String),
+    #[error(transparent)]
+    Cabinet(#[from] CabinetError),
     /// The authority's files.
     #[error("{folder}: {why}; restore the files from a backup, or remove both to let every worker join anew", folder = folder.display())]
     Authority {
@@ -142,7 +154,7 @@ impl Vault {
     pub fn read(&self, name: &str) -> Result<Option<String>, VaultError> {
         let folder = match &self.kept {
             Kept::Folder(folder) => folder,
-            Kept::Cabinet(cabinet) => return cabinet.read(name).map_err(VaultError::Cabinet),
+            Kept::Cabinet(cabinet) => return Ok(cabinet.read(name)?),
         };
         let path = folder.join(name);
         match fs::read_to_string(&path) {
@@ -156,9 +168,7 @@ impl Vault {
     pub fn write(&self, name: &str, text: &str) -> Result<(), VaultError> {
         let folder = match &self.kept {
             Kept::Folder(folder) => folder,
-            Kept::Cabinet(cabinet) => {
-                return cabinet.write(name, text).map_err(VaultError::Cabinet);
-            }
+            Kept::Cabinet(cabinet) => return Ok(cabinet.write(name, text)?),
         };
         let path = folder.join(name);
         write_private(folder, &path, text).map_err(|why| VaultError::File { path, why })

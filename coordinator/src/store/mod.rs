@@ -30,6 +30,7 @@ mod segments;
 mod stage;
 mod sync_times;
 mod text;
+mod total;
 mod trust;
 mod verify;
 #[cfg(test)]
@@ -53,9 +54,10 @@ pub use meter::Examined;
 #[cfg(feature = "postgres")]
 pub use postgres::{PgStore, PgVault, copy_to_database, copy_to_directory, verify_database};
 pub use sync_times::SyncTimes;
+pub use total::Checks;
 pub use verify::{
-    Checks, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key,
-    verify, verify_run, verify_watched,
+    Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in, signing_key, verify,
+    verify_run, verify_watched,
 };
 
 use std::ops::ControlFlow;

@@ -4,17 +4,13 @@
 use std::{
     fmt,
     io::ErrorKind,
-    ops::{ControlFlow, Range},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use common::{
-    board::Board,
-    known::known_counts,
     plan::{Plan, TaskId},
     run::RunId,
-    symmetric::{self, HalfTurn},
-    tally::Counts,
 };
 
 use super::{
@@ -26,6 +22,7 @@ use super::{
     manifest,
     meter::{Examined, Meter},
     recover::{self, Disorder, FoundRun},
+    total::Checks,
     trust::TrustLog,
 };
 use crate::{
@@ -39,9 +36,6 @@ use crate::{
 
 /// The most flaws that are listed of one run.
 const MAX_FLAWS: usize = 20;
-/// Up to this board the symmetric solutions are enumerated anew (about a second); above it the
-/// published numbers of them are used.
-const ENUMERATED_N: u8 = 20;
 
 /// What a data directory holds, after every check passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,18 +94,6 @@ impl RunReport {
         all.push(checks::of_independence());
         all
     }
-}
-
-/// The checks that a complete run's total passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checks {
-    /// The total with the symmetric solutions, consistent by Burnside's formula; None where their
-    /// number is neither published nor quickly enumerated.
-    pub counts: Option<Counts>,
-    /// The symmetric solutions were enumerated anew.
-    pub enumerated: bool,
-    /// The total is the published one; false where none is published.
-    pub published: bool,
 }
 
 /// Why a data directory cannot be vouched for.
@@ -401,7 +383,7 @@ impl<'a, S: Source> Audit<'a, S> {
             self.flaw(None, what);
         }
         let checks = if complete && self.flaws.is_empty() {
-            check(self.found.manifest.spec.board, solutions)
+            Checks::of(self.found.manifest.spec.board, solutions)
                 .map_err(|what| self.flaw(None, what))
                 .ok()
         } else {
@@ -429,35 +411,6 @@ impl<'a, S: Source> Audit<'a, S> {
             }),
         }
     }
-}
-
-/// Checks the total of a complete run, or says what contradicts it.
-fn check(board: Board, solutions: u128) -> Result<Checks, String> {
-    let known = known_counts(board);
-    let enumerated = board.n() <= ENUMERATED_N;
-    let symmetric = if enumerated {
-        let half = HalfTurn::new(board)
-            .count(&|| ControlFlow::Continue(()))
-            .map_err(|error| error.to_string())?;
-        Some((half, symmetric::quarter_turn(board)))
-    } else {
-        known.map(|known| (known.half_turn(), known.quarter_turn()))
-    };
-    let counts = symmetric
-        .map(|(half, quarter)| Counts::new(solutions, half, quarter))
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    if let Some(known) = known.filter(|known| known.all() != solutions) {
-        return Err(format!(
-            "the total {solutions} is not the published {} for N = {board}",
-            known.all()
-        ));
-    }
-    Ok(Checks {
-        counts,
-        enumerated,
-        published: known.is_some(),
-    })
 }
 
 fn list(flaws: &[Flaw]) -> String {
@@ -538,32 +491,5 @@ impl fmt::Display for RunReport {
             }
         }
         Ok(())
-    }
-}
-
-impl Checks {
-    fn describe(&self, f: &mut fmt::Formatter<'_>, solutions: u128) -> fmt::Result {
-        write!(f, "  solutions  {solutions}")?;
-        if let Some(counts) = &self.counts {
-            let source = if self.enumerated {
-                "enumerated anew"
-            } else {
-                "as published"
-            };
-            write!(
-                f,
-                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
-                 agree by Burnside's formula",
-                counts.unique(),
-                counts.half_turn(),
-                counts.quarter_turn()
-            )?;
-        }
-        let published = if self.published {
-            "the total is the published one"
-        } else {
-            "nobody has published a total for this board"
-        };
-        write!(f, "\n             {published}")
     }
 }

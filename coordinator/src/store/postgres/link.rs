@@ -4,7 +4,7 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fmt, fs, io,
+    fs, io,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -23,8 +23,11 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject as _},
+    self, ClientConfig, RootCertStore,
+    pki_types::{
+        CertificateDer,
+        pem::{self, PemObject as _},
+    },
 };
 
 use super::super::{StoreError, StoreUrl};
@@ -187,7 +190,10 @@ impl Server {
         }
         let tls = match plain {
             true => None,
-            false => Some(MakeRustlsConnect::new(tls(roots.as_deref()).map_err(bad)?)),
+            false => {
+                let config = tls(roots.as_deref()).map_err(|error| bad(error.to_string()))?;
+                Some(MakeRustlsConnect::new(config))
+            }
         };
         config.ssl_mode(match plain {
             true => SslMode::Disable,
@@ -272,29 +278,55 @@ fn is_near(host: &Host) -> bool {
     }
 }
 
-fn tls(roots: Option<&str>) -> Result<ClientConfig, String> {
+/// Why nobody is trusted to say which database is the right one.
+#[derive(Debug, thiserror::Error)]
+enum NoRoots {
+    #[error("this system trusts no authority: name one with sslrootcert=FILE")]
+    System,
+    #[error("sslrootcert {file}: {why}")]
+    File { file: String, why: BadRoots },
+}
+
+/// What is wrong with a file of authorities.
+#[derive(Debug, thiserror::Error)]
+enum BadRoots {
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
+    #[error("it holds no certificate")]
+    Empty,
+}
+
+fn tls(roots: Option<&str>) -> Result<ClientConfig, NoRoots> {
     proto::door::install_crypto();
     let Some(file) = roots else {
         let mut store = RootCertStore::empty();
         let found = rustls_native_certs::load_native_certs();
         store.add_parsable_certificates(found.certs);
-        if store.is_empty() {
-            return Err(
-                "this system trusts no authority: name one with sslrootcert=FILE".to_owned(),
-            );
-        }
-        return Ok(config(store));
+        return match store.is_empty() {
+            true => Err(NoRoots::System),
+            false => Ok(config(store)),
+        };
     };
-    let named = |why: &dyn fmt::Display| format!("sslrootcert {file}: {why}");
-    let pem = fs::read(file).map_err(|error: io::Error| named(&error))?;
+    let store = read_roots(file).map_err(|why| NoRoots::File {
+        file: file.to_owned(),
+        why,
+    })?;
+    Ok(config(store))
+}
+
+fn read_roots(file: &str) -> Result<RootCertStore, BadRoots> {
+    let pem = fs::read(file)?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| named(&error))?;
-        store.add(certificate).map_err(|error| named(&error))?;
+        store.add(certificate?)?;
     }
     match store.is_empty() {
-        true => Err(named(&"it holds no certificate")),
-        false => Ok(config(store)),
+        true => Err(BadRoots::Empty),
+        false => Ok(store),
     }
 }
 

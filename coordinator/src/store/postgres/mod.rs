@@ -86,6 +86,21 @@ struct PgRun {
     end: End,
 }
 
+/// How rows and journal are at odds.
+#[derive(Debug, thiserror::Error)]
+enum Odds {
+    #[error("task {task}: {row:?}, the journal says {folded:?}")]
+    Row {
+        task: TaskId,
+        row: Row,
+        folded: Option<Row>,
+    },
+    #[error("{journalled} tasks have records, {agreed} have rows")]
+    Number { journalled: usize, agreed: usize },
+    #[error("the row of task {0} is malformed")]
+    Malformed(TaskId),
+}
+
 impl PgStore {
     /// Opens the database of a URL, which is a secret: makes its tables or brings them up to date,
     /// waits until no other coordinator leads (`waits` is told who does), and reads and checks
@@ -147,8 +162,8 @@ impl PgStore {
         let plan = fold::plan_of(&found.manifest)?;
         let survey = Survey::of(&found, &plan, 0)?;
         let run = found.manifest.run;
-        if let Err(what) = self.rows_agree(run, &plan, &survey.fold)? {
-            tracing::warn!("the rows of run {run} are made anew from its journal: {what}");
+        if let Some(odds) = self.rows_at_odds(run, &plan, &survey.fold)? {
+            tracing::warn!("the rows of run {run} are made anew from its journal: {odds}");
             self.rebuild_rows(run, &survey.fold)?;
         }
         let stored = StoredRun {
@@ -162,12 +177,13 @@ impl PgStore {
         Ok(())
     }
 
-    fn rows_agree(
+    /// Where the rows of a run and its journal are at odds, if they are.
+    fn rows_at_odds(
         &self,
         run: RunId,
         plan: &Plan,
         fold: &Fold,
-    ) -> Result<Result<(), String>, StoreError> {
+    ) -> Result<Option<Odds>, StoreError> {
         let mut agreed = 0;
         let mut wrong = None;
         let malformed = self.each_row(run, &mut |task, row| match fold.row(task) {
@@ -176,19 +192,15 @@ impl PgStore {
             }
             None if row.sequence == 0 && row.is_open() && plan.contains(task) => {}
             folded => {
-                wrong.get_or_insert(format!("task {task}: {row:?}, the journal says {folded:?}"));
+                let folded = folded.cloned();
+                wrong.get_or_insert(Odds::Row { task, row, folded });
             }
         })?;
         let journalled = fold.rows().count();
         if agreed != journalled {
-            wrong.get_or_insert(format!(
-                "{journalled} tasks have records, {agreed} have rows"
-            ));
+            wrong.get_or_insert(Odds::Number { journalled, agreed });
         }
-        Ok(match malformed.or(wrong) {
-            Some(what) => Err(what),
-            None => Ok(()),
-        })
+        Ok(malformed.map(Odds::Malformed).or(wrong))
     }
 
     fn rebuild_rows(&mut self, run: RunId, fold: &Fold) -> Result<(), StoreError> {
@@ -216,7 +228,7 @@ impl PgStore {
         &self,
         run: RunId,
         visit: &mut dyn FnMut(TaskId, Row),
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Option<TaskId>, StoreError> {
         const SQL: &str = "SELECT task, content FROM queens.rows \
              WHERE run = $1 AND task > $2 ORDER BY task LIMIT $3";
         let name = run.to_string();
@@ -232,7 +244,7 @@ impl PgStore {
                 let task = TaskId(lead::unsigned(after));
                 match rows::decode(found.get(1)) {
                     Some(row) => visit(task, row),
-                    None => return Ok(Some(format!("the row of task {task} is malformed"))),
+                    None => return Ok(Some(task)),
                 }
             }
             if page.is_empty() {
@@ -411,8 +423,9 @@ impl Store for PgStore {
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
         self.run(run)?;
         let malformed = self.each_row(run, &mut |task, row| visit(row.task_row(task)))?;
-        malformed.map_or(Ok(()), |what| {
+        malformed.map_or(Ok(()), |task| {
             let place = format!("{}, table queens.rows", self.link.place());
+            let what = Odds::Malformed(task);
             Err(StoreError::damaged(place.as_ref(), None, what))
         })
     }
