@@ -26,7 +26,7 @@ use tokio::{
 use crate::{
     config::Address,
     glance::Glance,
-    machine::{Ended, LeaseKey, Machine, Order},
+    machine::{Ended, LeaseKey, Machine, NoPlan, Order},
     pool::{Event, Job, Pool},
     spool::Writer,
     summary::{Summary, plural},
@@ -68,7 +68,7 @@ pub(crate) struct Link {
 }
 
 /// What came of making a plan.
-type Made = (PlanSpec, Result<Plan, String>);
+type Made = (PlanSpec, Result<Plan, NoPlan>);
 
 /// Where the back-off's randomness comes from.
 pub(crate) type Jitter = fn() -> f64;
@@ -394,10 +394,9 @@ impl Link {
     }
 }
 
-fn make_plan(spec: PlanSpec) -> Result<Plan, String> {
+fn make_plan(spec: PlanSpec) -> Result<Plan, NoPlan> {
     let made = catch_unwind(|| Plan::new(spec));
-    made.map_err(|_| "making the plan panicked: this is a fault of the program".to_owned())?
-        .map_err(|bad| bad.to_string())
+    Ok(made.map_err(|_| NoPlan::Panicked)??)
 }
 
 /// Something else is said of pauses; never, where nobody says anything.

@@ -43,6 +43,7 @@ use common::{
 
 pub use lease::{Failure, LeaseKey, Left, Outcome, Work};
 pub use outbox::SpoolWrite;
+pub use plans::NoPlan;
 
 use self::{
     canaries::Canaries,
@@ -260,7 +261,7 @@ impl Machine {
     }
 
     /// The plan of this spec was made, or there is none.
-    pub fn handle_plan(&mut self, spec: PlanSpec, made: Result<Plan, String>, now: Instant) {
+    pub fn handle_plan(&mut self, spec: PlanSpec, made: Result<Plan, NoPlan>, now: Instant) {
         self.plans.keep(spec, made);
         let of_spec = |grant: &mut Grant| grant.spec == spec;
         let grants: Vec<Grant> = self.awaiting.extract_if(.., of_spec).collect();
@@ -426,7 +427,7 @@ impl Machine {
         let times = [
             self.call_at(now),
             self.outbox.write_at(),
-            self.refusing_until.filter(|until| now < *until),
+            self.refusing_until.filter(later),
             drain.map(|drain| drain.patience().ends()).filter(later),
             self.pause
                 .as_ref()
@@ -531,10 +532,10 @@ impl Machine {
         );
     }
 
-    /// Gives back what nobody began, and what would not be done while there is patience.
+    /// Gives back what nobody began, and what would not be done while there is patience. The coordinator
+    /// is called at once in any case.
     fn give_back(&mut self, patience: Patience) {
         let speed = self.demand.speed();
-        self.given_up |= !self.awaiting.is_empty();
         self.summary.abandoned += self.awaiting.len() as u64;
         self.awaiting.clear();
         self.give_up_where(|held| held.begun.is_none() || patience.is_hopeless(held, speed));

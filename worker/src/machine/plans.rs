@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use common::{
-    plan::{Plan, PlanSpec},
+    plan::{BadSpec, Plan, PlanSpec},
     sync::Grant,
 };
 
@@ -12,12 +12,23 @@ use super::{LeaseKey, Work};
 /// Plans of so many runs are kept.
 const KEPT: usize = 8;
 
+/// Why there is no plan of a spec here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// Nobody has one.
+    #[error(transparent)]
+    Spec(#[from] BadSpec),
+    /// Making it panicked.
+    #[error("making the plan panicked: this is a fault of the program")]
+    Panicked,
+}
+
 /// Why a grant cannot be counted here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadGrant {
     /// There is no such plan in this program.
-    #[error("{0}")]
-    Spec(String),
+    #[error(transparent)]
+    Spec(#[from] NoPlan),
     /// Coordinator and worker divide the board differently.
     #[error(
         "the coordinator's plan for N = {n} has hash {theirs}, this worker's has {ours}: install \
@@ -30,7 +41,7 @@ pub(super) enum BadGrant {
 }
 
 /// A plan, or why there is none.
-type Made = Result<Plan, String>;
+type Made = Result<Plan, NoPlan>;
 
 /// The latest plans, the latest last; failures are kept too, so that they cost nothing again.
 #[derive(Debug, Default)]
@@ -56,10 +67,7 @@ impl Plans {
 
 /// The work that `grant` gives, whose plan was `made` here from its spec.
 pub(super) fn work(grant: &Grant, made: &Made) -> Result<Work, BadGrant> {
-    let plan = made
-        .as_ref()
-        .map_err(|bad| BadGrant::Spec(bad.clone()))?
-        .clone();
+    let plan = made.clone()?;
     let n = grant.spec.board.n();
     if plan.hash() != grant.task.plan {
         return Err(BadGrant::Hash {
@@ -111,8 +119,8 @@ mod tests {
         strange.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
         let error = work(&strange, &made).unwrap_err();
         assert!(matches!(error, BadGrant::Hash { n: 8, .. }), "{error}");
-        let error = work(&good, &Err("no such plan".to_owned())).unwrap_err();
-        assert_eq!(error.to_string(), "no such plan");
+        let error = work(&good, &Err(NoPlan::Panicked)).unwrap_err();
+        assert_eq!(error, BadGrant::Spec(NoPlan::Panicked));
     }
 
     #[test]
@@ -130,7 +138,7 @@ mod tests {
             let found = plans.find(plan.spec()).unwrap().as_ref().unwrap();
             assert_eq!(found.hash(), plan.hash());
         }
-        plans.keep(*all[1].spec(), Err("now it fails".to_owned()));
+        plans.keep(*all[1].spec(), Err(NoPlan::Panicked));
         assert!(plans.find(all[1].spec()).unwrap().is_err());
         assert!(plans.find(all[2].spec()).is_some());
     }

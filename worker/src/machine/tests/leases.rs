@@ -141,6 +141,25 @@ fn a_plan_that_cannot_be_counted_here_is_given_back_and_refused_for_a_minute() {
 }
 
 #[test]
+fn why_work_is_refused_is_said_once_a_refusal() {
+    let mut bench = Bench::holding(0..3);
+    (0..3).for_each(|task| bench.begin(task));
+    let failed = |bench: &mut Bench, task| {
+        let setup = SetupError::Memory {
+            given: 1 << 20,
+            least: 1 << 30,
+        };
+        said(|| bench.leave(task, Outcome::Failed(Failure::Setup(setup))))
+            .matches("no work is taken for 60 s")
+            .count()
+    };
+    assert_eq!(failed(&mut bench, 0), 1);
+    assert_eq!(failed(&mut bench, 1), 0, "it is known");
+    bench.now += 60 * SECOND;
+    assert_eq!(failed(&mut bench, 2), 1, "a new one");
+}
+
+#[test]
 fn a_grant_of_another_plan_is_declined() {
     let mut bench = Bench::new();
     let beyond = grant(&bench.plan, bench.plan.tasks());
@@ -173,7 +192,7 @@ fn plans_that_cannot_be_made_decline_only_their_own_grants() {
     assert_eq!(bench.orders(), ["plan 10", "plan 9"]);
     bench
         .machine
-        .handle_plan(*other.spec(), Err("no".to_owned()), bench.now);
+        .handle_plan(*other.spec(), Err(NoPlan::Panicked), bench.now);
     assert_eq!(bench.machine.held(), 1);
     let made = Ok(bench.plan.clone());
     bench

@@ -5,7 +5,12 @@ mod pauses;
 mod results;
 mod stops;
 
-use std::{collections::BTreeMap, num::NonZeroU16};
+use std::{
+    collections::BTreeMap,
+    io,
+    num::NonZeroU16,
+    sync::{Arc, Mutex},
+};
 
 use common::{
     count::SetupError,
@@ -157,6 +162,27 @@ fn acknowledge(lease: &LeaseKey, verdict: Verdict) -> Acknowledgement {
     }
 }
 
+/// The lines of the log that are written meanwhile.
+fn said(work: impl FnOnce()) -> String {
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Arc::default();
+    let log = Arc::clone(&lines);
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || Log(Arc::clone(&log)))
+        .finish();
+    tracing::subscriber::with_default(subscriber, work);
+    String::from_utf8(std::mem::take(&mut *lines.lock().unwrap())).unwrap()
+}
+
 fn held(request: &SyncRequest) -> Vec<u64> {
     request.held.iter().map(|held| held.task.task.0).collect()
 }
@@ -213,6 +239,27 @@ fn a_starved_worker_waits_for_the_coordinators_time() {
     let before = bench.now;
     assert!(bench.call().seconds_wanted > 0.0);
     assert_eq!(bench.now - before, 10 * SECOND);
+}
+
+#[test]
+fn who_has_nothing_to_do_says_why_once_a_minute() {
+    let starving = SyncReply {
+        reason: "every task is counted".to_owned(),
+        ..quiet()
+    };
+    let starve = |mut bench: Bench, calls: u32| {
+        let lines = said(|| {
+            for _ in 0..calls {
+                assert!(bench.exchange(starving.clone()).seconds_wanted > 0.0);
+            }
+        });
+        lines
+            .matches("waiting for work: every task is counted")
+            .count()
+    };
+    // Every ten seconds: at once, after one minute, and after two.
+    assert_eq!(starve(Bench::new(), 13), 3);
+    assert_eq!(starve(Bench::holding([0]), 13), 0, "it has something to do");
 }
 
 #[test]
