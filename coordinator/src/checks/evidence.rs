@@ -50,7 +50,7 @@ impl Evidence {
                         evidence.drawn_elsewhere += u64::from(drawn(task));
                     }
                 },
-                TaskState::Quarantined(_) => {
+                TaskState::Quarantined { .. } => {
                     evidence.disputed_number += 1;
                     if evidence.disputed.len() < NAMED_TASKS {
                         evidence.disputed.push(task);

@@ -45,7 +45,7 @@ impl Row {
     pub(crate) const fn is_open(&self) -> bool {
         match self.state {
             TaskState::Pending | TaskState::Leased { .. } | TaskState::Parked => true,
-            TaskState::Done { .. } | TaskState::Quarantined(_) => false,
+            TaskState::Done { .. } | TaskState::Quarantined { .. } => false,
         }
     }
 
@@ -69,7 +69,7 @@ impl Row {
                     until_unix_ms,
                 };
             }
-            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined(_) => {}
+            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined { .. } => {}
         }
     }
 
@@ -89,7 +89,7 @@ impl Row {
     fn park(&mut self) {
         match self.state {
             TaskState::Pending | TaskState::Leased { .. } => self.state = TaskState::Parked,
-            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined(_) => {}
+            TaskState::Parked | TaskState::Done { .. } | TaskState::Quarantined { .. } => {}
         }
     }
 
@@ -119,7 +119,7 @@ impl Row {
             }
             (JournalEntry::Accepted(_), state) => {
                 let confirmed = match state {
-                    TaskState::Quarantined(votes) => agreement(&vote, votes),
+                    TaskState::Quarantined { votes, .. } => agreement(&vote, votes),
                     TaskState::Pending
                     | TaskState::Leased { .. }
                     | TaskState::Parked
@@ -140,12 +140,21 @@ impl Row {
             (JournalEntry::Confirmed(_), _) => {
                 return Err(Refusal::NothingToConfirm { run, task, count });
             }
-            (JournalEntry::Quarantined(_), TaskState::Done { vote: first, .. })
-                if first.count != count =>
-            {
-                self.state = TaskState::Quarantined(vec![first.clone(), vote]);
+            (
+                JournalEntry::Quarantined(_),
+                TaskState::Done {
+                    vote: first,
+                    confirmed,
+                },
+            ) if first.count != count => {
+                self.state = TaskState::Quarantined {
+                    votes: vec![first.clone(), vote],
+                    confirmed: *confirmed,
+                };
             }
-            (JournalEntry::Quarantined(_), TaskState::Quarantined(votes)) => votes.push(vote),
+            (JournalEntry::Quarantined(_), TaskState::Quarantined { votes, .. }) => {
+                votes.push(vote);
+            }
             (JournalEntry::Quarantined(_), _) => {
                 return Err(Refusal::NothingToContradict { run, task, count });
             }
@@ -260,7 +269,7 @@ impl Fold {
             TaskState::Done { vote, .. } => Some(vote.count),
             TaskState::Pending
             | TaskState::Leased { .. }
-            | TaskState::Quarantined(_)
+            | TaskState::Quarantined { .. }
             | TaskState::Parked => None,
         })
     }
@@ -288,7 +297,7 @@ impl Fold {
     /// Tasks whose counts contradict each other, undecided.
     pub(crate) fn quarantined(&self) -> Vec<TaskId> {
         self.rows()
-            .filter(|(_, row)| matches!(row.state, TaskState::Quarantined(_)))
+            .filter(|(_, row)| matches!(row.state, TaskState::Quarantined { .. }))
             .map(|(task, _)| task)
             .collect()
     }

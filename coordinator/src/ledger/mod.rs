@@ -227,8 +227,13 @@ pub enum TaskState {
         /// Who agreed with it, of all the one who says most.
         confirmed: Confirmed,
     },
-    /// Its counts contradict each other; all of them, in the order they came.
-    Quarantined(Vec<Vote>),
+    /// Its counts contradict each other.
+    Quarantined {
+        /// All of them, in the order they came.
+        votes: Vec<Vote>,
+        /// Who had agreed with the first of them before it was contradicted.
+        confirmed: Confirmed,
+    },
     /// Set aside after too many failed attempts.
     Parked,
 }

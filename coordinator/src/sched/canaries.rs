@@ -68,8 +68,11 @@ impl Scheduler {
             Trust::Doubted => self.restore_distrust(record.worker, false),
             Trust::Barred => self.restore_distrust(record.worker, true),
             Trust::Trusted => {
+                // What it counted before the repair is as doubtful as it was.
+                if self.workers.standing(worker).is_doubted() {
+                    self.unproven.push((worker, 0..=record.since_unix_ms));
+                }
                 self.workers.standing_mut(worker).trust();
-                self.unproven.retain(|(by, _)| *by != worker);
             }
             Trust::Unproven { from_unix_ms } => {
                 let window = from_unix_ms..=record.since_unix_ms;

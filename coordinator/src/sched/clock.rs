@@ -74,3 +74,50 @@ fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_time_follows_the_wall_clock_forwards_and_in_bounded_steps() {
+        let mut clock = Clock::default();
+        assert_eq!((clock.at(Millis(9_000)), clock.ticks()), (0, 0));
+        assert_eq!(clock.read(Millis(5_000)), 0, "where it begins");
+        assert_eq!(clock.at(Millis(5_700)), 700);
+        assert_eq!(clock.read(Millis(5_500)), 500, "a look was no reading");
+        assert_eq!(clock.read(Millis(4_000)), 500, "it was set back");
+        assert_eq!(clock.read(Millis(4_100)), 600);
+        assert_eq!(clock.at(Millis(9_000_000)), 600 + MAX_STEP_MS);
+        assert_eq!(clock.read(Millis(9_000_000)), 600 + MAX_STEP_MS, "it slept");
+        assert_eq!(clock.wall(clock.ticks()), Millis(9_000_000));
+        assert_eq!(clock.wall(clock.ticks() + 50), Millis(9_000_050));
+        assert_eq!(clock.wall(0), Millis(9_000_000), "never before now");
+    }
+
+    #[test]
+    fn jitter_is_splitmix64() {
+        let mut jitter = Jitter(1_234_567);
+        for known in [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ] {
+            assert_eq!(jitter.next(), known);
+        }
+    }
+
+    #[test]
+    fn times_are_spread_by_a_fifth_to_both_sides() {
+        let mut jitter = Jitter(1);
+        let spread: Vec<_> = (0..1_000).map(|_| jitter.spread(1_000)).collect();
+        let (least, most) = (spread.iter().min(), spread.iter().max());
+        assert!((800..=803).contains(least.unwrap()), "{least:?}");
+        assert!((1_197..=1_200).contains(most.unwrap()), "{most:?}");
+        assert_eq!(jitter.spread(0), 0);
+        let below: std::collections::BTreeSet<_> = (0..200).map(|_| jitter.below(3)).collect();
+        assert_eq!(below, [0, 1, 2].into());
+    }
+}

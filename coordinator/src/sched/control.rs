@@ -159,12 +159,15 @@ impl Scheduler {
         }
     }
 
-    /// Ends every lease of a cancelled run, in memory: on disk the state says enough.
+    /// Ends every lease of a cancelled run, in memory: on disk the state says enough. What they were for
+    /// is wanted as before, since the command may be taken back.
     fn drop_leases(&mut self, run: RunIx) {
+        let now = self.clock.ticks();
         let tasks: Vec<_> = self.runs[run].held().keys().copied().collect();
         for task in tasks {
+            let is_second = self.runs[run].seconds().running().contains(&task);
             self.remove_all(run, task);
-            self.runs[run].drop_leased(task);
+            self.runs[run].drop_leased(task, is_second, now);
         }
     }
 

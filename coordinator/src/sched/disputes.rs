@@ -92,6 +92,7 @@ impl Scheduler {
             return None;
         }
         let reports = self.runs[run].reports(task);
+        let now = self.clock.ticks();
         let voted = |worker| {
             let mut same = reports.iter().filter(|report| report.count == count);
             same.any(|report| self.workers.same_machine(report.worker, worker))
@@ -99,7 +100,10 @@ impl Scheduler {
         let live = self.workers.live_ones().filter(|&worker| {
             let standing = self.workers.standing(worker);
             let works = !self.workers.get(worker).draining && standing.faults() == 0;
-            works && voted(worker) && !self.workers.is_known(worker)
+            works
+                && self.would_count(run, worker, now)
+                && voted(worker)
+                && !self.workers.is_known(worker)
         });
         let unknown: Vec<_> = live.collect();
         let against = reports.iter().filter(|report| report.count != count);
@@ -110,14 +114,16 @@ impl Scheduler {
         (!unknown.is_empty()).then_some((unknown, known))
     }
 
-    /// Whether a worker that is there could decide a contested task.
+    /// Whether any contested task could be decided by workers that are there.
     fn may_be_decided(&self, run: RunIx) -> bool {
+        let mut contested = self.runs[run].contested().iter();
+        contested.any(|&task| self.somebody_may_decide(run, task))
+    }
+
+    /// Whether a count of a contested task by a worker that is there could tell something new.
+    pub(super) fn somebody_may_decide(&self, run: RunIx, task: TaskIx) -> bool {
         let now = self.clock.ticks();
-        self.runs[run].contested().iter().any(|&task| {
-            let mut live = self.workers.live_ones();
-            live.any(|worker| {
-                !self.workers.get(worker).declines(run, now) && self.may_decide(run, task, worker)
-            })
-        })
+        let mut live = self.workers.live_ones();
+        live.any(|worker| self.would_count(run, worker, now) && self.may_decide(run, task, worker))
     }
 }

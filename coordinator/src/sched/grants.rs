@@ -98,11 +98,30 @@ impl Scheduler {
         }
     }
 
-    /// Whether tasks of `run` are handed to `worker`: not those that it would give back.
+    /// Whether tasks of `run` are handed to `worker` at present.
     fn serves(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
+        self.runs[run].grants() && self.would_count(run, worker, now)
+    }
+
+    /// Whether `worker` could count tasks of `run`, and would not give them back. How much memory one has
+    /// that has not called since the start nobody knows.
+    pub(super) fn would_count(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
         let known = self.workers.get(worker);
-        let asked = &self.runs[run];
-        asked.grants() && !known.declines(run, now) && asked.lacks_memory(&known.info).is_none()
+        let has_room =
+            || known.session.is_none() || self.runs[run].lacks_memory(&known.info).is_none();
+        !known.declines(run, now) && has_room()
+    }
+
+    /// Live workers on another machine than this one's to which tasks of `run` are given. Whoever cannot
+    /// count them is not waited for.
+    pub(super) fn elsewhere(
+        &self,
+        run: RunIx,
+        worker: WorkerIx,
+    ) -> impl Iterator<Item = WorkerIx> + '_ {
+        let now = self.clock.ticks();
+        let others = self.workers.elsewhere(worker);
+        others.filter(move |&other| self.would_count(run, other, now))
     }
 
     fn give(&mut self, (run, worker): (RunIx, WorkerIx), choice: Choice, reply: &mut SyncReply) {
@@ -136,8 +155,12 @@ impl Scheduler {
             .saturating_mul(threads as usize)
             .saturating_sub(held);
         // What nobody has looked at yet shall not be much.
+        let now = self.clock.ticks();
+        let mut served = self.order.iter();
         let unseen = self.workers.standing(worker).awaits_comparison()
-            && self.workers.elsewhere(worker).next().is_some();
+            && served.any(|&run| {
+                self.serves(run, worker, now) && self.elsewhere(run, worker).next().is_some()
+            });
         match known.cost_per_second() {
             Some(speed) => Budget {
                 cost: seconds * speed - sent_again,
@@ -209,7 +232,7 @@ impl Scheduler {
     fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
         let in_run = &self.runs[run];
         let epoch = in_run.tasks().epoch(task);
-        let alone = self.workers.elsewhere(worker).next().is_none();
+        let alone = self.elsewhere(run, worker).next().is_none();
         let turned = !alone
             && self
                 .draw

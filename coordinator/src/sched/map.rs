@@ -118,7 +118,11 @@ impl Scheduler {
         }
         let at = run::index(task);
         let done = run.tasks().done(at);
-        let name = |worker| self.workers.get(worker).info.name.clone();
+        // One that has not called since the start has no name yet.
+        let name = |worker| match self.workers.name(worker) {
+            "" => self.workers.shown(worker),
+            name => name.to_owned(),
+        };
         let holders = run.holders_of(at).iter().copied();
         let whose = done.map(|done| done.worker).into_iter().chain(holders);
         let confirmed = done.is_some_and(|done| done.confirmed != Confirmed::No);

@@ -52,3 +52,49 @@ impl Rate {
         (solutions / seconds, cost / seconds)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_the_last_five_minutes_are_spread_over_them() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.per_second(7_000), (0.0, 0.0));
+        // The first task was granted ten seconds before anything came of it.
+        rate.begin(2_000);
+        rate.add(1_000, 50, 12_000);
+        assert_eq!(rate.per_second(12_000), (100.0, 5.0));
+        rate.add(1_000, 150, 22_000);
+        assert_eq!(rate.per_second(22_000), (100.0, 10.0));
+        // Later tasks do not begin it anew.
+        rate.begin(22_000);
+        assert_eq!(rate.per_second(42_000), (50.0, 5.0));
+        // The first result is in the bucket from 10 s on: it counts until 310 s, and the time is that of
+        // the buckets that are left.
+        assert_eq!(
+            rate.per_second(309_999),
+            (2_000.0 / 299.999, 200.0 / 299.999)
+        );
+        assert_eq!(rate.per_second(310_000), (1_000.0 / 295.0, 150.0 / 295.0));
+        assert_eq!(rate.per_second(330_000), (0.0, 0.0));
+    }
+
+    #[test]
+    fn less_than_a_second_is_taken_for_one() {
+        let mut rate = Rate::default();
+        rate.add(30, 10, 4_000);
+        rate.add(40, 20, 4_100);
+        assert_eq!(rate.per_second(4_100), (70.0, 30.0));
+    }
+
+    #[test]
+    fn what_is_out_of_sight_is_forgotten() {
+        let mut rate = Rate::default();
+        for at in 0..1_000 {
+            rate.add(1, 1, at * BUCKET_MS);
+            assert!(rate.buckets.len() <= 60, "{} buckets", rate.buckets.len());
+        }
+        assert_eq!(rate.buckets.len(), 60);
+    }
+}

@@ -67,7 +67,9 @@ impl Scheduler {
             TaskState::Done { vote, confirmed } => {
                 self.restore_done((run, task), &vote, confirmed);
             }
-            TaskState::Quarantined(votes) => self.restore_reports((run, task), &votes),
+            TaskState::Quarantined { votes, confirmed } => {
+                self.restore_reports((run, task), &votes, confirmed);
+            }
             TaskState::Parked => in_run.park(task, self.clock.ticks()),
         }
     }

@@ -413,8 +413,14 @@ impl Scheduler {
             .unwrap_or_default()
     }
 
-    /// Puts counts that were found on disk as contradicting back.
-    pub(super) fn restore_reports(&mut self, (run, task): LeaseKey, votes: &[Vote]) {
+    /// Puts counts that were found on disk as contradicting back; somebody may have agreed with the
+    /// first of them.
+    pub(super) fn restore_reports(
+        &mut self,
+        (run, task): LeaseKey,
+        votes: &[Vote],
+        confirmed: Confirmed,
+    ) {
         let reports = votes
             .iter()
             .map(|vote| {
@@ -427,6 +433,6 @@ impl Scheduler {
                 }
             })
             .collect();
-        self.runs[run].restore_reports(task, reports);
+        self.runs[run].restore_reports(task, reports, confirmed);
     }
 }

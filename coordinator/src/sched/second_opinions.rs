@@ -18,6 +18,8 @@ const PATIENCE_MS: Ticks = 60_000;
 /// How much slower than the worker at hand a thread with another kernel may be.
 const KERNEL_SLOWDOWN: f64 = 1.5;
 
+const WAYS: [Orientation; 2] = [Orientation::Upright, Orientation::Turned];
+
 pub(super) fn opposite(orientation: Orientation) -> Orientation {
     match orientation {
         Orientation::Upright => Orientation::Turned,
@@ -42,21 +44,21 @@ impl Scheduler {
         let (_, (&task, _)) = tasks.find(|&(first, (&task, &since))| {
             let patient = now < since + PATIENCE_MS;
             !patient
-                || !(self.another_token_would_do(first, worker)
+                || !(self.another_token_would_do(run, first, worker)
                     || self.another_kernel_would_do((run, task), first, worker))
         })?;
         Some(self.second(run, task))
     }
 
-    /// With nothing else to do, and nobody else there: the worker's own counts, the other way round.
-    /// That finds errors that come and go, not those that stay.
+    /// With nothing else to do, and nobody else there who could: the worker's own counts, the other way
+    /// round. That finds errors that come and go, not those that stay.
     pub(super) fn choose_own_second(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let in_run = &self.runs[run];
         let own = in_run
             .seconds()
             .waiting()
             .filter(|&(first, _)| self.workers.same_machine(first, worker));
-        let nobody_else = |first| self.workers.elsewhere(first).next().is_none();
+        let nobody_else = |first| self.elsewhere(run, first).next().is_none();
         let (_, tasks) = own.into_iter().find(|&(first, _)| nobody_else(first))?;
         let task = tasks.keys().next()?;
         Some(self.second(run, *task))
@@ -74,12 +76,11 @@ impl Scheduler {
     }
 
     /// Whether a worker came with the first one's token, and somebody else is there with another.
-    fn another_token_would_do(&self, first: WorkerIx, worker: WorkerIx) -> bool {
+    fn another_token_would_do(&self, run: RunIx, first: WorkerIx, worker: WorkerIx) -> bool {
         let token = self.workers.token(first);
         self.workers.token(worker) == token
             && self
-                .workers
-                .elsewhere(first)
+                .elsewhere(run, first)
                 .take(SCAN)
                 .any(|other| self.workers.token(other) != token)
     }
@@ -105,49 +106,70 @@ impl Scheduler {
         let Some(my_speed) = of_a_thread(worker) else {
             return false;
         };
-        self.workers.elsewhere(first).take(SCAN).any(|other| {
+        self.elsewhere(run, first).take(SCAN).any(|other| {
             self.workers.get(other).info.kernel != mine.kernel
                 && of_a_thread(other).is_some_and(|speed| speed * KERNEL_SLOWDOWN >= my_speed)
         })
     }
 
-    /// A contested task to which this worker's count could add something, if possible through other
+    /// A contested task to which this worker's count could add something, of the next few: with each call
+    /// that finds none it comes to others.
+    pub(super) fn choose_contested(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let next = self.runs[run].next_contested(worker, SCAN);
+        let choice = next
+            .iter()
+            .find_map(|&task| self.deciding(run, task, worker));
+        if choice.is_none() {
+            self.runs[run].look_on(worker, &next);
+        }
+        choice
+    }
+
+    /// A contested task for a worker whose count could add something to it, if possible through other
     /// data than the counts there are.
-    pub(super) fn choose_contested(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+    fn deciding(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> Option<Choice> {
         let in_run = &self.runs[run];
-        in_run.contested().iter().take(SCAN).find_map(|&task| {
-            let reports = in_run.reports(task);
-            let own = self.word_of(worker, reports);
-            let agrees = self
-                .decided_count(run, task)
-                .is_some_and(|count| own.is_some_and(|own| own.count == count));
-            let counted = |other| {
-                let mut by = reports.iter().map(|report| report.worker);
-                by.any(|by| self.workers.same_machine(by, other))
-            };
-            if !agrees
-                && counted(worker)
-                && self.workers.elsewhere(worker).any(|other| !counted(other))
-            {
-                return None;
-            }
-            let last = own.or(reports.last()).map(|report| report.how);
-            let same_kernel =
-                last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
-            let first = match last {
-                Some(how) if same_kernel => opposite(how.orientation),
-                Some(_) | None => Orientation::Upright,
-            };
-            let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
-            let orientation = match agrees {
-                true => first,
-                false => [first, opposite(first)].into_iter().find(new)?,
-            };
-            Some(Choice {
-                task,
-                purpose: Purpose::Decide,
-                orientation,
-            })
+        let reports = in_run.reports(task);
+        let own = self.word_of(worker, reports);
+        let agrees = self
+            .decided_count(run, task)
+            .is_some_and(|count| own.is_some_and(|own| own.count == count));
+        if !agrees && self.has_counted(worker, reports) && self.others_wait(run, task, worker) {
+            return None;
+        }
+        let last = own.or(reports.last()).map(|report| report.how);
+        let same_kernel =
+            last.is_some_and(|how| how.kernel == self.workers.get(worker).info.kernel);
+        let first = match last {
+            Some(how) if same_kernel => opposite(how.orientation),
+            Some(_) | None => Orientation::Upright,
+        };
+        let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
+        let orientation = match agrees {
+            true => first,
+            false => [first, opposite(first)].into_iter().find(new)?,
+        };
+        Some(Choice {
+            task,
+            purpose: Purpose::Decide,
+            orientation,
+        })
+    }
+
+    /// Whether a worker's machine is among those that have counted.
+    fn has_counted(&self, worker: WorkerIx, reports: &[Report]) -> bool {
+        let mut by = reports.iter().map(|report| report.worker);
+        by.any(|by| self.workers.same_machine(by, worker))
+    }
+
+    /// Whether somebody on another machine than this worker's has no count of a contested task yet, and
+    /// can still be asked for one.
+    pub(super) fn others_wait(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
+        let in_run = &self.runs[run];
+        let reports = in_run.reports(task);
+        self.elsewhere(run, worker).any(|other| {
+            let new = |way| !in_run.has_tried(task, (other, way));
+            !self.has_counted(other, reports) && WAYS.into_iter().any(new)
         })
     }
 
@@ -162,13 +184,12 @@ impl Scheduler {
     pub(super) fn may_decide(&self, run: RunIx, task: TaskIx, worker: WorkerIx) -> bool {
         let in_run = &self.runs[run];
         let idle = self.workers.get(worker).draining || self.workers.standing(worker).is_barred();
-        let both = [Orientation::Upright, Orientation::Turned];
-        let new = |way: &Orientation| !in_run.has_tried(task, (worker, *way));
+        let new = |way| !in_run.has_tried(task, (worker, way));
         let agrees = || {
             let count = self.decided_count(run, task);
             let own = self.word_of(worker, in_run.reports(task));
             count.is_some() && own.map(|own| own.count) == count
         };
-        !idle && (both.iter().any(new) || agrees())
+        !idle && (WAYS.into_iter().any(new) || agrees())
     }
 }

@@ -260,10 +260,8 @@ impl Scheduler {
             return self.why_still(number);
         }
         // The rest goes on, and still somebody has to be found for these.
-        let stuck = run.contested().iter().find(|&&task| {
-            let live = &mut self.workers.live_ones();
-            !live.any(|worker| self.may_decide(number, task, worker))
-        });
+        let mut contested = run.contested().iter();
+        let stuck = contested.find(|&&task| !self.somebody_may_decide(number, task));
         stuck.map_or_else(String::new, |&task| self.why_contested(run, task))
     }
 

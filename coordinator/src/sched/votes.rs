@@ -88,16 +88,12 @@ impl Scheduler {
     /// one are enough only while there is nobody else to ask.
     pub(super) fn decided_count(&self, run: RunIx, task: TaskIx) -> Option<u64> {
         let reports = self.runs[run].reports(task);
-        let now = self.clock.ticks();
-        let has_counted = |worker| {
-            let mut by = reports.iter().map(|report| report.worker);
-            by.any(|by| self.workers.same_machine(by, worker))
-        };
         let first = reports.first()?.worker;
-        let mut others = self.workers.elsewhere(first);
-        let others_wait =
-            others.any(|other| !has_counted(other) && !self.workers.get(other).declines(run, now));
-        decide(&self.support(run, task), if others_wait { 2 } else { 1 })
+        let lead = match self.others_wait(run, task, first) {
+            true => 2,
+            false => 1,
+        };
+        decide(&self.support(run, task), lead)
     }
 }
 

@@ -335,8 +335,13 @@ fn contradictions_are_quarantined_and_resolved(mut bench: impl Bench) {
     let state = rows(bench.store(), 1).remove(0).state;
     let votes = [record(1, 0, 1, 40), record(1, 0, 3, 44)];
     let votes = votes.iter().map(Vote::from).collect();
-    assert_eq!(state, TaskState::Quarantined(votes));
+    let contradicted = TaskState::Quarantined {
+        votes,
+        confirmed: Confirmed::OtherMachine,
+    };
+    assert_eq!(state, contradicted);
     bench.reopen();
+    assert_eq!(rows(bench.store(), 1).remove(0).state, contradicted);
     let accepted = Change::Accepted(third.clone());
     bench.store().apply(&[accepted]).unwrap();
     bench.reopen();

@@ -259,10 +259,11 @@ fn seen_key(run: RunId) -> [u8; 9] {
     key
 }
 
-/// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 3 quarantined, 4 parked);
+/// Epoch (8), sequence (8), standing (1: 0 pending, 1 leased, 2 done, 4 parked, 5 quarantined);
 /// leased: worker (16), until in ms (8); done: a vote, confirmed (1: 0 no, 1 by the same machine, 2
-/// by another, 3 with another token); quarantined: number of votes (4), votes; then the workers that
-/// failed (16 each) up to the end. A vote: count (8), worker (16), kernel (1), 1 where it was turned
+/// by another, 3 with another token); quarantined: how the first vote was confirmed (1), number of
+/// votes (4), votes; then the workers that failed (16 each) up to the end. Quarantined rows of earlier
+/// programs have standing 3, and do not say what was confirmed: they are made anew. A vote: count (8), worker (16), kernel (1), 1 where it was turned
 /// (1), when it was accepted (8), length of the principal (1), principal.
 pub(super) fn encode(row: &Row) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
@@ -281,15 +282,11 @@ pub(super) fn encode(row: &Row) -> Vec<u8> {
         TaskState::Done { vote, confirmed } => {
             bytes.push(2);
             encode_vote(&mut bytes, vote);
-            bytes.push(match confirmed {
-                Confirmed::No => 0,
-                Confirmed::SameMachine => 1,
-                Confirmed::OtherMachine => 2,
-                Confirmed::OtherToken => 3,
-            });
+            bytes.push(confirmed_byte(*confirmed));
         }
-        TaskState::Quarantined(votes) => {
-            bytes.push(3);
+        TaskState::Quarantined { votes, confirmed } => {
+            bytes.push(5);
+            bytes.push(confirmed_byte(*confirmed));
             let number = u32::try_from(votes.len()).expect("a task has few counts");
             bytes.extend(number.to_be_bytes());
             for vote in votes {
@@ -302,6 +299,16 @@ pub(super) fn encode(row: &Row) -> Vec<u8> {
         bytes.extend(worker.0.to_be_bytes());
     }
     bytes
+}
+
+/// The place in [`Confirmed::ALL`].
+fn confirmed_byte(confirmed: Confirmed) -> u8 {
+    match confirmed {
+        Confirmed::No => 0,
+        Confirmed::SameMachine => 1,
+        Confirmed::OtherMachine => 2,
+        Confirmed::OtherToken => 3,
+    }
 }
 
 fn encode_vote(bytes: &mut Vec<u8>, vote: &Vote) {
@@ -335,20 +342,18 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
         },
         [2] => TaskState::Done {
             vote: decode_vote(input)?,
-            confirmed: {
-                let [at] = take(input)?;
-                *Confirmed::ALL.get(usize::from(at))?
-            },
+            confirmed: decode_confirmed(input)?,
         },
-        [3] => {
-            let votes = u32::from_be_bytes(take(input)?);
-            TaskState::Quarantined(
-                (0..votes)
-                    .map(|_| decode_vote(input))
-                    .collect::<Option<_>>()?,
-            )
-        }
         [4] => TaskState::Parked,
+        [5] => {
+            let confirmed = decode_confirmed(input)?;
+            let number = u32::from_be_bytes(take(input)?);
+            let votes = (0..number).map(|_| decode_vote(input));
+            TaskState::Quarantined {
+                votes: votes.collect::<Option<_>>()?,
+                confirmed,
+            }
+        }
         _ => return None,
     };
     let mut failed = Vec::new();
@@ -361,6 +366,11 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
         state,
         failed,
     })
+}
+
+fn decode_confirmed(input: &mut &[u8]) -> Option<Confirmed> {
+    let [at] = take(input)?;
+    Confirmed::ALL.get(usize::from(at)).copied()
 }
 
 fn decode_vote(input: &mut &[u8]) -> Option<Vote> {
@@ -434,7 +444,12 @@ mod tests {
                 vote,
                 confirmed: Confirmed::ALL[confirmed],
             }),
-            proptest::collection::vec(votes(), 0..4).prop_map(TaskState::Quarantined),
+            (proptest::collection::vec(votes(), 0..4), 0..4usize).prop_map(|(votes, confirmed)| {
+                TaskState::Quarantined {
+                    votes,
+                    confirmed: Confirmed::ALL[confirmed],
+                }
+            }),
             (any::<u128>(), any::<u64>()).prop_map(|(worker, until_unix_ms)| TaskState::Leased {
                 worker: WorkerId(worker),
                 until_unix_ms,
@@ -510,9 +525,12 @@ mod tests {
                 format!("020000000000000005{worker}01{turned}03"),
             ),
             (
-                TaskState::Quarantined(votes),
+                TaskState::Quarantined {
+                    votes,
+                    confirmed: Confirmed::OtherMachine,
+                },
                 format!(
-                    "03000000020000000000000001{worker}02{upright}0000000000000002{worker}03{turned}"
+                    "0502000000020000000000000001{worker}02{upright}0000000000000002{worker}03{turned}"
                 ),
             ),
             (TaskState::Parked, "04".to_owned()),

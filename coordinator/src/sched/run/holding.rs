@@ -125,10 +125,14 @@ impl Run {
         self.lost_epochs = lost;
     }
 
-    /// A leased task of a run that was given up, whose leases are gone.
-    pub(in crate::sched) fn drop_leased(&mut self, task: TaskIx) {
-        if self.tasks.stage(task) == Stage::Leased {
-            self.enter(task, Stage::Pending);
+    /// A task of a run that was given up, whose leases are gone; they were for its second count if
+    /// `is_second`.
+    pub(in crate::sched) fn drop_leased(&mut self, task: TaskIx, is_second: bool, now: Ticks) {
+        match self.tasks.stage(task) {
+            Stage::Leased => self.enter(task, Stage::Pending),
+            Stage::Quarantined => self.contest(task),
+            Stage::Done if is_second => drop(self.want_second(task, now)),
+            Stage::Done | Stage::Pending | Stage::Parked => {}
         }
     }
 }

@@ -74,6 +74,8 @@ pub(super) struct Run {
     parking: Parking,
     /// Quarantined tasks that nobody is counting.
     contested: BTreeSet<TaskIx>,
+    /// From which of them on they are looked at next for a worker, where that is not the first.
+    contested_from: BTreeMap<WorkerIx, TaskIx>,
     /// How much of it is counted a second time.
     recheck: Recheck,
     seconds: Seconds,
@@ -147,6 +149,7 @@ impl Run {
             shaken: BTreeSet::new(),
             parking: Parking::default(),
             contested: BTreeSet::new(),
+            contested_from: BTreeMap::new(),
             recheck: Recheck::default(),
             seconds: Seconds::default(),
             quarantined: BTreeSet::new(),
@@ -215,6 +218,23 @@ impl Run {
     /// Quarantined tasks that nobody is counting.
     pub(super) fn contested(&self) -> &BTreeSet<TaskIx> {
         &self.contested
+    }
+
+    /// So many of them at most, in turn for this worker.
+    pub(super) fn next_contested(&self, worker: WorkerIx, most: usize) -> Vec<TaskIx> {
+        let from = self.contested_from.get(&worker).copied().unwrap_or(0);
+        let (later, earlier) = (self.contested.range(from..), self.contested.range(..from));
+        later.chain(earlier).take(most).copied().collect()
+    }
+
+    /// None of these is for this worker: others come next.
+    pub(super) fn look_on(&mut self, worker: WorkerIx, seen: &[TaskIx]) {
+        match seen.last() {
+            Some(&last) if seen.len() < self.contested.len() => {
+                self.contested_from.insert(worker, last + 1);
+            }
+            Some(_) | None => drop(self.contested_from.remove(&worker)),
+        }
     }
 
     pub(super) fn quarantined(&self) -> &BTreeSet<TaskIx> {

@@ -125,11 +125,19 @@ impl Run {
         odd.reports.push(report);
     }
 
-    /// Contradicting counts that were found on disk.
-    pub(in crate::sched) fn restore_reports(&mut self, task: TaskIx, reports: Vec<Report>) {
+    /// Contradicting counts that were found on disk, and who had agreed with the first of them.
+    pub(in crate::sched) fn restore_reports(
+        &mut self,
+        task: TaskIx,
+        reports: Vec<Report>,
+        confirmed: Confirmed,
+    ) {
         self.conflicts += 1;
         self.enter(task, Stage::Quarantined);
-        self.odd.entry(task).or_default().reports = reports;
+        let odd = self.odd.entry(task).or_default();
+        let first = reports.first().filter(|_| confirmed.elsewhere());
+        odd.agreed = first.map(|first| first.count);
+        odd.reports = reports;
     }
 
     /// Workers whose attempts failed, found on disk.

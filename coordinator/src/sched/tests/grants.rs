@@ -37,7 +37,7 @@ fn a_measured_worker_gets_what_it_wants_in_seconds() {
     let speed = scheduler.workers(Millis(4_000))[0].cost_per_second;
     assert!((speed - 1.0).abs() < 1e-9, "{speed}");
     assert!(
-        reply.next_sync_ms <= 1_800,
+        (1_200..=1_800).contains(&reply.next_sync_ms),
         "half way through 3 s, {}",
         reply.next_sync_ms
     );

@@ -4,8 +4,10 @@ mod canaries;
 mod control;
 mod grants;
 mod leases;
+mod map;
 mod parking;
 mod results;
+mod sequences;
 mod tokens;
 mod trust;
 mod workers;
@@ -71,6 +73,9 @@ fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
     store.create(&manifest).unwrap();
     store.apply(&changes(first)).unwrap();
     let mut second = Scheduler::new(config, 2);
+    for record in store.trust().unwrap() {
+        second.restore_trust(&record);
+    }
     second.add_run(&manifest, TRUTH.plan.clone(), RunState::Running);
     second.restore_recheck(RUN, first.runs[0].recheck());
     store

@@ -563,6 +563,30 @@ fn two_honest_newcomers_become_known_and_then_outvote_a_known_liar() {
 }
 
 #[test]
+fn one_unknown_machine_against_a_known_one_is_no_majority_to_be_examined() {
+    // Whichever of them says more.
+    for wrong in [0, 2] {
+        let (mut scheduler, mut known, kept) = liar_that_is_known();
+        let mut unknown = machines(3..=3).remove(0);
+        let count = truth(kept.task) + wrong;
+        let (verdict, _) = unknown.say(&mut scheduler, &kept, count);
+        assert_eq!(verdict, Verdict::Conflict);
+        let mut now = 0;
+        while scheduler.runs()[0].state == RunState::Running {
+            now += 1_000;
+            assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+            step(&mut scheduler, &mut known, now);
+            unknown.sync(&mut scheduler, now);
+            for grant in std::mem::take(&mut unknown.held) {
+                assert_eq!(grant.task, kept.task, "to be known would not help it");
+                unknown.say(&mut scheduler, &grant, count);
+            }
+        }
+        assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
+    }
+}
+
+#[test]
 fn a_machine_that_lost_its_identity_is_known_by_its_number_and_token() {
     for same_token in [true, false] {
         let token = |name: &str| Some(Arc::from(name));
