@@ -76,6 +76,10 @@ exact:
 mutants files="{coordinator/src/sched,coordinator/src/ledger,worker/src/machine}/**/*.rs" *options:
     cargo mutants -p coordinator -p worker --file '{{files}}' {{options}}
 
+# Mutants in seconds each, in a crate of their own: `just mutants-quick scheduler --shuffle`, or machine.
+mutants-quick part *options:
+    tests/mutants/quick {{part}} {{options}}
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check
