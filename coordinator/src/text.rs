@@ -45,6 +45,26 @@ pub(crate) fn thousands(number: u128) -> String {
     text
 }
 
+/// A part of a whole, 0 to 1, rounded down, so that only all of it is 100 %: "48.85 %". Of less than a
+/// hundredth of a percent the first two digits: "0.000048 %" is one task of N = 28.
+pub(crate) fn percent(part: f64) -> String {
+    let percent = part.clamp(0.0, 1.0) * 100.0;
+    let digits = (2..9)
+        .find(|&digits| {
+            percent
+                >= if digits == 2 {
+                    0.01
+                } else {
+                    10f64.powi(1 - digits)
+                }
+        })
+        .unwrap_or(2);
+    let steps = 10f64.powi(digits);
+    // A whole number of steps may come out a little less than it is.
+    let whole = (percent * steps + 1e-6).floor() / steps;
+    format!("{whole:.*} %", digits.unsigned_abs() as usize)
+}
+
 /// A time span: "1.2 s", "3 min 20 s", "5 h 12 min", "4 d 6 h".
 pub(crate) fn span(seconds: f64) -> String {
     // A span that no display needs exactly; `as` saturates, and NaN becomes 0.
@@ -241,6 +261,25 @@ mod tests {
             (234_907_967_154_122_528, "234,907,967,154,122,528"),
         ] {
             assert_eq!(thousands(number), text);
+        }
+    }
+
+    #[test]
+    fn percents_show_that_something_is_done_and_never_more_than_that() {
+        for (part, words) in [
+            (0.0, "0.00 %"),
+            (1.0 / 2_074_046.0, "0.000048 %"),
+            (1e-30, "0.00 %"),
+            (0.000_1, "0.01 %"),
+            (0.000_099_99, "0.0099 %"),
+            (0.000_012, "0.0012 %"),
+            (0.07, "7.00 %"),
+            (0.488_57, "48.85 %"),
+            (0.57, "57.00 %"),
+            (2_074_045.0 / 2_074_046.0, "99.99 %"),
+            (1.0, "100.00 %"),
+        ] {
+            assert_eq!(percent(part), words, "{part}");
         }
     }
 

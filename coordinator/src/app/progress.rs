@@ -7,7 +7,7 @@ use worker::terminal::Drawn;
 
 use crate::{
     driver::StatusReport,
-    text::{plural, span, thousands},
+    text::{percent, plural, span, thousands},
 };
 
 /// Between two log lines.
@@ -36,7 +36,7 @@ impl Progress {
         } else if self.logged.elapsed() >= LOG_EVERY && status.tasks.done != self.logged_done {
             self.logged = Instant::now();
             self.logged_done = status.tasks.done;
-            info!("{:.2} %, {}", status.fraction_done * 100.0, words(report));
+            info!("{}, {}", percent(status.fraction_done), words(report));
         }
     }
 }

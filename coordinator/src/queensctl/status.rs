@@ -16,7 +16,7 @@ use crate::{
     exit::Exit,
     name::RunName,
     render,
-    text::{stdout_width, tell},
+    text::{percent, stdout_width, tell},
 };
 
 /// Options of `status`.
@@ -90,9 +90,9 @@ pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyh
         if !told {
             told = true;
             note(&format!(
-                "waiting for run {}: {:.2} % of the work is done",
+                "waiting for run {}: {} of the work is done",
                 RunId(run),
-                status.fraction_done * 100.0
+                percent(status.fraction_done)
             ));
         }
         Ok(())

@@ -11,7 +11,7 @@ use worker::memory::MemorySize;
 use super::{History, kernel, run_of, state};
 use crate::{
     checks::most_wrong,
-    text::{age, moment, plural, span, thousands},
+    text::{age, moment, percent, plural, span, thousands},
 };
 
 /// Workers in a page: those that somebody should look at come first.
@@ -55,7 +55,7 @@ impl Facts {
         let mut words = BTreeMap::new();
         words.insert("what", format!("N = {n}"));
         words.insert("method", format!("method {method}, run {:016x}", run.run));
-        words.insert("percent", format!("{:.2} %", status.fraction_done * 100.0));
+        words.insert("percent", percent(status.fraction_done));
         let state = state(run.state());
         words.insert("state", state.to_owned());
         words.insert(

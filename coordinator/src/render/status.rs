@@ -5,7 +5,7 @@ use proto::{decimal, v1};
 use serde_json::{Value, json};
 
 use super::{facts::low_disk, run_of, worker_json, workers_table};
-use crate::text::{age, labelled, method_name, moment, span, thousands};
+use crate::text::{age, labelled, method_name, moment, percent, span, thousands};
 
 /// Some lines about a run and its workers; those within `width`.
 pub(crate) fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
@@ -37,10 +37,10 @@ fn run_lines(status: &v1::Status) -> anyhow::Result<Vec<String>> {
         labelled(
             "tasks:",
             &format!(
-                "{} of {} done ({:.2} % of the work), {} leased, {} pending, {} parked",
+                "{} of {} done ({} of the work), {} leased, {} pending, {} parked",
                 thousands(status.tasks_done.into()),
                 thousands(status.tasks_total.into()),
-                status.fraction_done * 100.0,
+                percent(status.fraction_done),
                 thousands(status.tasks_leased.into()),
                 thousands(status.tasks_pending.into()),
                 thousands(status.tasks_parked.into()),
