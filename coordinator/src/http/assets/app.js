@@ -60,11 +60,11 @@ function showRun(id, state) {
   const item = document.querySelector(`[data-run-of-list="${id}"]`);
   if (!item) return;
   setText(item.querySelector('span'), state);
-  const focused = item.contains(document.activeElement);
+  const focused = document.activeElement;
   const buttons = [...item.querySelectorAll('[data-from]')];
   for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
   // Who pressed one that is gone goes on from where it was.
-  if (focused && document.activeElement.hidden) (buttons.find((button) => !button.hidden) ?? item.querySelector('a')).focus();
+  if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? item.querySelector('a')).focus();
 }
 
 // The map
