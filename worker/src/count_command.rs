@@ -231,13 +231,13 @@ fn sentence(report: &Report<'_>) -> String {
     let so_far = if *complete { "" } else { " so far" };
     let plural = if *threads == 1 { "" } else { "s" };
     let mut text = format!(
-        "N = {n}: {solutions} solutions{so_far} in {units} of {units_total} units, method {method}, \
-         kernel {kernel}, {threads} thread{plural}, {seconds:.3} s, {solutions_per_second:.3e} \
-         solutions a second"
+        "N = {n}: {solutions} solutions{so_far} in {units} of {units_total} units\n  \
+         method {method}, kernel {kernel}, {threads} thread{plural}, {seconds:.3} s\n  \
+         {solutions_per_second:.3e} solutions a second"
     );
     if let Some(estimate) = estimate {
         text.push_str(&format!(
-            "\nestimate for the whole board: {}, with {} % confidence between {} and {}",
+            "\nestimate for the whole board: {}\n  with {} % confidence between {} and {}",
             estimate.solutions,
             estimate.confidence * 100.0,
             estimate.low,

@@ -16,6 +16,9 @@ use clap::{
 
 use crate::documents::{self, Asked};
 
+/// Columns of `--help`, also where there is room for more: those of a terminal of the usual width.
+const WIDTH: usize = 80;
+
 /// What the end of `--help` says of it.
 const HELP: &str = "\
 Environment:
@@ -36,7 +39,7 @@ pub struct Needs {
 /// Reads the command line, and from the environment what it leaves open. Ends the process where they
 /// make no sense, or help was asked for.
 pub fn read<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> T {
-    let mut command = with_environment(T::command());
+    let mut command = with_environment(T::command()).max_term_width(WIDTH);
     let help = match command.get_after_help() {
         Some(help) => format!("{help}\n\n{HELP}\n\n{}", documents::HELP),
         None => format!("{HELP}\n\n{}", documents::HELP),
@@ -191,7 +194,9 @@ pub fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> Vec<
         if examples.is_empty() {
             bad.push(format!("{name}: no examples"));
         }
-        let wide = help.lines().filter(|line| line.chars().count() > WIDTH);
+        let mut shown = command.clone().max_term_width(WIDTH);
+        let shown = shown.render_long_help().to_string();
+        let wide = shown.lines().filter(|line| line.chars().count() > WIDTH);
         bad.extend(wide.map(|line| format!("{name}: more than {WIDTH} columns: {line}")));
         for example in examples {
             if !example.starts_with(&name) {
@@ -206,9 +211,6 @@ pub fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> Vec<
     }
     bad
 }
-
-/// A terminal of the usual width.
-const WIDTH: usize = 80;
 
 /// The lines to type below `Examples:`; what they do is indented further.
 fn examples(help: &str) -> impl Iterator<Item = &str> {

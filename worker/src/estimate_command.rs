@@ -236,7 +236,8 @@ impl std::fmt::Display for Report<'_> {
         )?;
         writeln!(
             f,
-            "memory     {} for a worker like this one: {} at least, {} for whole lists in {} crew{}",
+            "memory     {} for a worker like this one: {} at least,\n           {} for whole lists in {} \
+             crew{}",
             size(self.memory_bytes),
             size(self.memory_least_bytes),
             size(self.memory_whole_bytes),
@@ -276,9 +277,9 @@ impl std::fmt::Display for Report<'_> {
         } = self.model;
         write!(
             f,
-            "model      {ratio:.2} times the plan's costs in the mean of {tasks} tasks ({cut} of them \
-             stopped and carried on),\n           spread {:.0} %, {:.0} % within a factor of two; ranges are \
-             of this sample, {:.0} % sure",
+            "model      {ratio:.2} times the plan's costs in the mean of {tasks} tasks\n           ({cut} of \
+             them stopped and carried on), spread {:.0} %,\n           {:.0} % within a factor of two; \
+             ranges are of this sample, {:.0} % sure",
             percent(spread),
             percent(within_twice),
             percent(self.confidence)
@@ -286,8 +287,8 @@ impl std::fmt::Display for Report<'_> {
         if self.busy < BUSY {
             write!(
                 f,
-                "\nnote       this machine gave the threads {:.0} % of their time: the figures are for \
-                 cores that do nothing else",
+                "\nnote       this machine gave the threads {:.0} % of their time:\n           the figures are \
+                 for cores that do nothing else",
                 percent(self.busy)
             )?;
         }

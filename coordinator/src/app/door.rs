@@ -224,9 +224,9 @@ fn lines(options: &Options, gate: &Gate, reached: &Reached) -> Result<String, Ke
     ] {
         match keys.join(role)? {
             Some(join) => lines.push(format!(
-                "{what}, paste (a secret; kept in {}):\n  QUEENS_JOIN={} {program}",
+                "{what}, paste (a secret):\n  QUEENS_JOIN={} {program}\n  kept in {}",
+                join.expose(),
                 shown(&keys.join_path(role)),
-                join.expose()
             )),
             None => lines.push(format!(
                 "{what}: the first join string is gone; queensctl token create --role {role}"

@@ -14,7 +14,7 @@ use crate::{
     checks,
     driver::{DriverHandle, Known, Outcome, StatusReport, Stopped},
     sched::RunStatus,
-    text::{span, thousands},
+    text::{WIDTH, span, thousands, wrapped},
 };
 
 /// A completed run, ready to be told.
@@ -47,20 +47,36 @@ impl Report {
 
     /// The result, and below it what it proves.
     pub fn text(&self) -> String {
+        let label = self.label();
+        let room = WIDTH - label.len();
+        let parts = self.parts().join(",\n");
+        let lines = parts.lines().flat_map(|part| wrapped(part, room));
+        let lines: Vec<_> = lines.collect();
+        let result = lines.join(&format!("\n{}", " ".repeat(label.len())));
         let checks = self.outcome.checks.iter().map(checks::shown);
-        let lines: Vec<_> = std::iter::once(self.line()).chain(checks).collect();
+        let lines: Vec<_> = std::iter::once(format!("{label}{result}"))
+            .chain(checks)
+            .collect();
         lines.join("\n")
     }
 
-    /// One line of text.
+    /// The result in one line, however long.
     pub fn line(&self) -> String {
+        format!("{}{}", self.label(), self.parts().join(", "))
+    }
+
+    fn label(&self) -> String {
+        format!("N = {}: ", self.board)
+    }
+
+    /// What was counted, and what is known of that.
+    fn parts(&self) -> Vec<String> {
         if !self.outcome.disputed.is_empty() {
-            return format!(
-                "N = {}: DISPUTED, no total: the counts of some tasks contradict each other, the \
-                 others add up to {}; let another machine count, or see `queensctl status`",
-                self.board,
+            return vec![format!(
+                "DISPUTED, no total: the counts of some tasks contradict each other, the others add \
+                 up to {}; let another machine count, or see `queensctl status`",
                 thousands(self.outcome.solutions),
-            );
+            )];
         }
         let Outcome {
             solutions,
@@ -78,17 +94,16 @@ impl Report {
             Known::Differs => "DIFFERS from the known count",
             Known::Unknown => "no known count to compare with",
         };
-        format!(
-            "N = {}: {} {}, {classes}, {check}, {}",
-            self.board,
+        let solutions = format!(
+            "{} {}, {classes}",
             thousands(*solutions),
             if *solutions == 1 {
                 "solution"
             } else {
                 "solutions"
             },
-            span(*seconds),
-        )
+        );
+        vec![solutions, format!("{check}, {}", span(*seconds))]
     }
 
     /// The JSON object of `--json`; `unique` and `classes` are null when the counts contradict
@@ -202,6 +217,11 @@ mod tests {
             report.line(),
             "N = 16: 14,772,512 solutions, 1,846,955 unique (1,846,189 asymmetric, 734 half-turn \
              and 32 quarter-turn classes), matches the known count, 1.2 s"
+        );
+        assert_eq!(
+            report.text(),
+            "N = 16: 14,772,512 solutions, 1,846,955 unique (1,846,189 asymmetric, 734\n        \
+             half-turn and 32 quarter-turn classes),\n        matches the known count, 1.2 s"
         );
         let json = report.json().to_string();
         for part in [

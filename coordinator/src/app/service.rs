@@ -237,7 +237,7 @@ async fn announce(
     let key = public_key(signing_key);
     tell(&format!(
         "coordinator {version} listening on {address}: {serves}\n  data in {dir}\n  certificates \
-         are signed by key {key}"
+         are signed by this key:\n    {key}"
     ));
     Ok(())
 }
@@ -287,7 +287,7 @@ async fn interrupted(options: &Options, watched: &Watched) -> anyhow::Result<()>
         false => "the same command resumes",
     };
     tell(&format!(
-        "interrupted: {done}everything is saved in {dir}; {command} (Ctrl-C again: exit at once)"
+        "interrupted: {done}everything is saved in {dir};\n  {command} (Ctrl-C again: exit at once)"
     ));
     match report {
         Some(report) if options.json => print_line(&partial_json(&report.status).to_string()),

@@ -28,7 +28,7 @@ pub(super) async fn dashboard(
         return Ok(Exit::Success);
     }
     if found.only_there {
-        tell("from the coordinator's own machine alone (--http 0.0.0.0:7172 opens it to others):");
+        tell("from the coordinator's machine alone (--http 0.0.0.0:7172 opens it to others):");
     }
     print(&found.url)?;
     Ok(Exit::Success)

@@ -198,5 +198,5 @@ pub(super) const FRAMES: &str = "\
 Examples:
   queensctl frames --n 20
       how long the lists are that a frame is counted with
-  queensctl frames --n 12 --a 0b000111 --c 0b111000
+  queensctl frames --n 8 --a 0b0101 --c 0b1010
       one frame, opened";

@@ -463,8 +463,8 @@ impl fmt::Display for RunReport {
         if self.live {
             writeln!(
                 f,
-                "             a coordinator has the directory open: this is how far it was when \
-                 read"
+                "             a coordinator has the directory open: this is how far it was\n             \
+                 when it was read"
             )?;
         } else if self.torn_bytes > 0 {
             writeln!(
