@@ -138,6 +138,10 @@ pub(crate) struct Serve {
     /// Stop in good order after this time, such as 3h, 90m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) drain_after: Option<Duration>,
+    /// How long a stop takes at most: what can be counted until 15 s before is, the rest is given back.
+    /// Whatever ends this worker has to wait longer than that.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "25s")]
+    pub(crate) drain_limit: Duration,
     /// End after this time without work once the runs that this worker has counted for are over;
     /// 0: wait for the next run for ever.
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]

@@ -38,8 +38,8 @@ pub struct WorkerConfig {
     pub spool: SpoolChoice,
     /// Who the worker is, where no spool directory remembers it; drawn anew by default.
     pub id: Option<WorkerId>,
-    /// How long a planned stop may take. Tasks get two fifths of it to finish; the rest is for
-    /// handing in their results.
+    /// How long a planned stop may take. Tasks get all but 15 s of it to finish, and two fifths of it
+    /// where that is more; the rest is for handing in their results.
     pub drain_limit: Duration,
     /// A worker that has counted ends once every run is over and it has had nothing to do for so
     /// long; `None`: it waits for ever.

@@ -74,6 +74,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
             .spool
             .clone()
             .map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        drain_limit: arguments.drain_limit,
         idle_timeout: arguments.idle_timeout.0,
         rules: arguments.manners.rules(),
         ..WorkerConfig::new(coordinator)

@@ -129,6 +129,10 @@ fn bad_input_is_named_and_ends_with_2() {
             &format!("{url} --drain-after soon"),
             "'soon' is no span of time",
         ),
+        (
+            &format!("{url} --drain-limit 0s"),
+            "'0s' is no span of time",
+        ),
         (&format!("{url} --kernel fast"), "unknown kernel 'fast'"),
     ] {
         let output = run(arguments);

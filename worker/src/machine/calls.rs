@@ -14,7 +14,11 @@ impl Machine {
             return None;
         }
         match &self.drain {
-            Some(drain) => drain.call_at(),
+            // What takes long to finish stays leased.
+            Some(drain) => drain.call_at().or_else(|| {
+                let needs = self.needs(now);
+                (self.held() > 0).then(|| self.pace.due(needs))
+            }),
             None => Some(self.pace.due(self.needs(now))),
         }
     }

@@ -62,6 +62,9 @@ use crate::summary::{Summary, plural};
 /// How often a line tells why there is nothing to do.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
+/// How long a pause takes to begin at most, however long a stop may: an owner wants the machine now.
+const LONGEST_PAUSING: Duration = Duration::from_secs(25);
+
 /// What a machine is told once.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -347,7 +350,7 @@ impl Machine {
             (Some(why), Some(pause)) => pause.go_on(why),
             (Some(why), None) => {
                 tracing::info!("counting pauses: {why}");
-                let pause = Pause::new(why, now, self.drain_limit);
+                let pause = Pause::new(why, now, self.drain_limit.min(LONGEST_PAUSING));
                 self.give_back(pause.patience());
                 self.pause = Some(pause);
             }

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::leases::Held;
 
+/// What handing results in takes at most, where a stop may take long.
+const HANDING_IN: Duration = Duration::from_secs(15);
+
 /// A time from now on in which a task may be finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -16,7 +19,7 @@ impl Patience {
     pub(super) fn new(since: Instant, limit: Duration) -> Self {
         Self {
             since,
-            grace: limit * 2 / 5,
+            grace: (limit * 2 / 5).max(limit.saturating_sub(HANDING_IN)),
         }
     }
 
@@ -64,8 +67,11 @@ mod tests {
     fn what_outlasts_the_grace_is_hopeless() {
         let now = Instant::now() + Duration::from_secs(1_000);
         let plan = plan(12);
+        for (limit, grace) in [(5, 2), (20, 8), (25, 10), (300, 285)] {
+            let patience = Patience::new(now, Duration::from_secs(limit));
+            assert_eq!(patience.ends(), now + Duration::from_secs(grace));
+        }
         let patience = Patience::new(now, Duration::from_secs(25));
-        assert_eq!(patience.ends(), now + Duration::from_secs(10));
         // With nothing done, it takes just over and just under ten seconds.
         let seconds = |seconds: f64| COST as f64 / seconds;
         assert!(patience.is_hopeless(&held(&plan, now, 1, 0), seconds(10.5)));

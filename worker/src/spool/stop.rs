@@ -20,7 +20,7 @@ const STOP: &str = "stop";
 /// How often a worker looks for it.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long whoever asked waits: a planned stop takes less.
+/// How long whoever asked waits: a planned stop takes less, unless the worker was told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks at whether it is gone.
@@ -43,7 +43,8 @@ pub enum StopError {
     Nobody(PathBuf),
     /// It was told, and is still there.
     #[error(
-        "the worker with spool {} was told to stop and still runs after {} s",
+        "the worker with spool {} was told to stop and still runs after {} s: it may take as long as its \
+         --drain-limit",
         .0.display(),
         PATIENCE.as_secs()
     )]

@@ -92,3 +92,19 @@ fn whom_an_operator_has_stop_stops() {
     assert_eq!((held(&request), partials(&request)), (vec![], vec![0]));
     assert_eq!(bench.machine.poll_end(bench.now), Some(Ended::Drained));
 }
+
+#[test]
+fn a_pause_begins_soon_however_long_a_stop_may_take() {
+    let mut bench = Bench::with(Settings {
+        drain_limit: 600 * SECOND,
+        ..settings()
+    });
+    bench.grant([0]);
+    bench.begin(0);
+    let why = Some("on battery".to_owned());
+    bench.machine.handle_pause(why, bench.now);
+    bench.machine.handle_timeout(bench.now + 9 * SECOND);
+    assert_eq!(bench.orders(), [""; 0]);
+    bench.machine.handle_timeout(bench.now + 10 * SECOND);
+    assert_eq!(bench.orders(), ["stop 0"]);
+}

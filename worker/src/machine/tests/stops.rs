@@ -172,3 +172,24 @@ fn a_stop_that_gets_on_calls_again_at_once_and_one_that_does_not_waits() {
     let after_nothing = bench.machine.poll_timeout(bench.now).unwrap() - bench.now;
     assert_eq!(after_nothing, SECOND);
 }
+
+#[test]
+fn what_a_long_stop_finishes_stays_leased() {
+    let mut bench = Bench::with(Settings {
+        drain_limit: 300 * SECOND,
+        ..settings()
+    });
+    bench.grant([0]);
+    bench.begin(0);
+    let stop = bench.now;
+    bench.machine.handle_stop(stop);
+    // It calls whenever the coordinator wants to hear from it.
+    for calls in 0..3 {
+        assert_eq!(held(&bench.exchange(quiet())), [0]);
+        assert_eq!(bench.now, stop + calls * 10 * SECOND);
+    }
+    bench.count(0);
+    let reply = bench.accept([0]);
+    assert_eq!(partials(&bench.exchange(reply)), [0]);
+    assert_eq!(bench.machine.poll_end(bench.now), Some(Ended::Told));
+}
