@@ -84,6 +84,23 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn every_alarm_leads_to_what_to_do() {
+    let rules = fs::read_to_string(root().join("deploy/monitoring/alerts.yml")).unwrap();
+    let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let mut alarms = 0;
+    for rule in rules.split("- alert: ").skip(1) {
+        let name = rule.lines().next().unwrap();
+        let anchor = name.to_lowercase();
+        let runbook = format!("runbook: docs/operations.md#{anchor}\n");
+        assert!(rule.contains(&runbook), "{name} has no {runbook}");
+        let line = format!("| <a id=\"{anchor}\"></a>`{name}` | ");
+        assert!(operations.contains(&line), "{name} has no line");
+        alarms += 1;
+    }
+    assert!(alarms > 5, "{alarms} alarms");
+}
+
+#[test]
 fn every_page_is_in_the_book() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     for page in pages("docs") {
