@@ -33,7 +33,7 @@ pub(crate) fn prepare() {
 
 /// How many connections may be served at the same time, given what is open now.
 pub(crate) fn left_for_connections() -> usize {
-    let limit = rlimit::Resource::NOFILE.get_soft().unwrap_or(u64::MAX);
+    let limit = of_this_process().unwrap_or(u64::MAX);
     let taken = open_now() + KEPT_FOR_FILES.min(limit / 4);
     let left = limit.saturating_sub(taken).max(FEWEST_CONNECTIONS);
     usize::try_from(left).unwrap_or(usize::MAX)
@@ -41,9 +41,16 @@ pub(crate) fn left_for_connections() -> usize {
 
 /// What the limit of open files is, for people.
 pub(crate) fn limit() -> String {
-    rlimit::Resource::NOFILE
-        .get_soft()
-        .map_or_else(|_| "unknown".to_owned(), |limit| limit.to_string())
+    of_this_process().map_or_else(|| "unknown".to_owned(), |limit| limit.to_string())
+}
+
+/// The limit of open files, which is one of sockets too; `None` where the system has none, or does not
+/// tell.
+fn of_this_process() -> Option<u64> {
+    #[cfg(unix)]
+    return rlimit::Resource::NOFILE.get_soft().ok();
+    #[cfg(not(unix))]
+    None
 }
 
 /// Opens a file; where no descriptor is left, with one of those kept back.
