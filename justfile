@@ -50,6 +50,10 @@ ports:
     cargo check -p worker --target aarch64-unknown-linux-gnu
     cargo check -p common --target aarch64-apple-darwin
 
+# What it costs a fleet of processes that half of it is exchanged every minute: ten minutes without, ten with.
+elastic *arguments:
+    cargo run --release -p tests --example elastic -- {{arguments}}
+
 # What a fleet of 10,000 costs its coordinator in a virtual day, and in six hours with half of it leaving every hour.
 fleet workers="10000" hours="24":
     cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}}
