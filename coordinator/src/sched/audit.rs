@@ -75,7 +75,7 @@ impl Scheduler {
         let live_threads: u64 = self
             .workers
             .live_ones()
-            .map(|worker| u64::from(self.workers.get(worker).info.threads))
+            .map(|worker| self.workers.get(worker).threads_at_work())
             .sum();
         equal(
             "live threads",

@@ -180,6 +180,14 @@ impl Worker {
         greeting
     }
 
+    /// Its threads; those that pause do no part of the work.
+    pub(super) fn threads_at_work(&self) -> u64 {
+        match self.paused.is_empty() {
+            true => u64::from(self.info.threads),
+            false => 0,
+        }
+    }
+
     /// Learns from a finished task.
     pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
         let Speed {

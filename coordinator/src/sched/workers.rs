@@ -363,11 +363,7 @@ impl Workers {
 
     pub(super) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
         let known = self.get_mut(worker);
-        // Threads that pause do no part of the work.
-        let threads = match known.paused.is_empty() {
-            true => u64::from(known.info.threads),
-            false => 0,
-        };
+        let threads = known.threads_at_work();
         let before = known.deadline.replace(deadline);
         let threads_before = std::mem::replace(&mut known.live_threads, threads);
         let forget_at = known.forget_at.take();

@@ -44,6 +44,63 @@ fn a_measured_worker_gets_what_it_wants_in_seconds() {
 }
 
 #[test]
+fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
+    let spec = PlanSpec {
+        board: Board::new(13).unwrap(),
+        layout: Layout::FirstRows,
+        task_cost: 1,
+    };
+    let plan = Plan::new(spec).unwrap();
+    let costs: Vec<u64> = (0..plan.tasks())
+        .map(|task| plan.task_cost(TaskId(task)))
+        .collect();
+    let whole: u64 = costs.iter().sum();
+    let run = RunManifest {
+        spec,
+        plan: plan.hash(),
+        plan_version: spec.version(),
+        ..manifest(RUN, 0)
+    };
+    let mut scheduler = Scheduler::new(Config::default(), 1);
+    scheduler.restored(Millis(0));
+    scheduler.add_run(&run, plan, RunState::Running);
+    let mut workers = [Puppet::new(1), Puppet::new(2)];
+    for worker in &mut workers {
+        worker.sync(&mut scheduler, 0);
+        // It has been compared with others before, and gets more than first tasks.
+        let known = scheduler.workers.pinned(worker.info.id);
+        scheduler.workers.standing_mut(known).agreed();
+    }
+    let cost = |grant: &Grant| costs[usize::try_from(grant.task.task.0).unwrap()];
+    // In eight seconds the fast one counts a twentieth of the run.
+    let speeds = [1, 4].map(|speed| whole * speed / 4 / 160);
+    let granted = [0, 1].map(|place| {
+        let worker: &Puppet = &workers[place];
+        let partials = worker.held.iter().map(|grant| Partial {
+            duration_us: cost(grant) * 1_000_000 / speeds[place],
+            ..worker.partial(grant, 0)
+        });
+        let request = SyncRequest {
+            partials: partials.collect(),
+            held: Vec::new(),
+            seconds_wanted: 8.0,
+            ..worker.request()
+        };
+        let reply = scheduler.sync(&request, Millis(8_000));
+        assert!(reply.grants.len() > 4, "single tasks show no proportion");
+        reply.grants.iter().map(cost).sum::<u64>()
+    });
+    // Each may have one task more than it wishes.
+    let longest = *costs.iter().max().unwrap();
+    for (granted, speed) in granted.into_iter().zip(speeds) {
+        assert!(
+            (8 * speed..=8 * speed + longest).contains(&granted),
+            "{granted} at {speed}"
+        );
+    }
+}
+
+#[test]
 fn a_worker_gets_nothing_that_its_memory_does_not_hold() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);

@@ -15,10 +15,11 @@ mod workers;
 use std::sync::LazyLock;
 
 use common::{
+    board::Board,
     count::Orientation,
     kernel::KernelName,
     method::Layout,
-    plan::{PlanSpec, TaskId},
+    plan::{Plan, PlanSpec, TaskId},
     run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
     sync::{FailedCanaries, Grant, HeldLease, SyncReply, SyncRequest, Verdict, WorkerInfo},
     truth::Truth,
