@@ -1,12 +1,13 @@
 //! A coordinator's decisions for a large fleet over days of virtual time: what they cost it, and what a
 //! fleet loses of which half leaves and comes every so often.
 //!
-//! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [PATIENCE]`
+//! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [PATIENCE] [again]`
 //!
 //! The scheduler is the one that is shipped, and every message is written and read as it travels; workers
 //! have one thread of the reference machine's speed and count runs of N = 28, one after the other. After
 //! every MINUTES half of them are told to leave, finish what takes PATIENCE seconds at most, and others
-//! take their places; never where it is 0. Not in it: the disk, which `store_bench` measures, and
+//! take their places: newcomers that nobody knows, or `again` the same ones, with the spools that they had;
+//! never where MINUTES is 0. Not in it: the disk, which `store_bench` measures, and
 //! connections, which `many_workers` does.
 
 use std::{
@@ -15,7 +16,7 @@ use std::{
     env, process,
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use common::{
     board::Board,
     kernel::KernelName,
@@ -48,7 +49,13 @@ fn main() -> anyhow::Result<()> {
     let (workers, hours) = (argument(0, 10_000)?, argument(1, 168)?);
     // As a worker stops that nobody told otherwise.
     let (minutes, patience) = (argument(2, 0)?, argument(3, 10)?);
+    let again = match arguments.get(4).map(String::as_str) {
+        None => false,
+        Some("again") => true,
+        Some(other) => bail!("'{other}' is not 'again'"),
+    };
     let mut world = World::new(usize::try_from(workers)?, patience * 1_000)?;
+    world.again = again;
     world.live(hours * HOUR_MS, minutes * 60_000)?;
     world.report(hours)
 }
@@ -74,6 +81,8 @@ struct World {
     over: Option<RunId>,
     now: u64,
     patience_ms: u64,
+    /// Who left comes back.
+    again: bool,
     fleet: Vec<Worker>,
     /// When who calls; a number that has been replaced since has another session.
     calls: BinaryHeap<Reverse<(u64, usize, u64)>>,
@@ -112,6 +121,7 @@ impl World {
             over: None,
             now: 0,
             patience_ms,
+            again: false,
             fleet: Vec::new(),
             calls: BinaryHeap::new(),
             sessions: 0,
@@ -209,7 +219,13 @@ impl World {
         let gone = worker.leaves && worker.work.is_empty();
         if gone {
             self.tally.left += 1;
-            self.fleet[place] = self.newcomer();
+            let mut next = self.newcomer();
+            if self.again {
+                let session = next.info.session;
+                next.info = self.fleet[place].info.clone();
+                next.info.session = session;
+            }
+            self.fleet[place] = next;
             self.call_at(self.now + START_MS, place);
         }
         gone

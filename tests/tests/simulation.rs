@@ -131,3 +131,44 @@ fn one_wrong_count_more_than_the_bound_is_found() {
     let least = if seeds < 1_000 { 900 } else { 930 };
     assert!(1_000 * found >= least * seeds, "{found} of {seeds}");
 }
+
+/// What a fleet of mixed machines can differ by follows from the tasks: workers start within two minutes,
+/// and the slowest has the longest task when the others are done. How many tasks that is varies as
+/// their lengths do: three standard deviations of a sum.
+#[test]
+fn machines_get_work_in_proportion_to_their_speed_and_none_that_their_memory_does_not_hold() {
+    if is_replay(Scenario::mixed) {
+        return;
+    }
+    let times = Scenario::mixed(0).task_times();
+    let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
+    let squares: f64 = times.iter().map(|ms| (*ms as f64 - mean).powi(2)).sum();
+    let spread = (squares / times.len() as f64).sqrt() / mean;
+    let longest = *times.iter().max().expect("there are tasks");
+    for (seed, outcome) in runs(25, Scenario::mixed).iter().enumerate() {
+        assert!(outcome.exact, "seed {seed}");
+        let [fast, usual @ .., small] = &outcome.shares[..] else {
+            panic!("seed {seed}: no machines");
+        };
+        assert_eq!(small.granted, 0, "seed {seed}: its memory holds no task");
+        // A call, and the wait for it, is not what a task is.
+        let idle = 120_000 + longest + 30_000;
+        for share in usual.iter().chain([fast]) {
+            assert!(
+                share.busy_ms + idle >= outcome.time_ms,
+                "seed {seed}: {} of {} ms busy",
+                share.busy_ms,
+                outcome.time_ms
+            );
+        }
+        let counted: u64 = usual.iter().map(|share| share.counted).sum();
+        let ratio = fast.counted as f64 / (counted as f64 / usual.len() as f64);
+        let chance = 3.0 * spread * (1.0 / fast.counted as f64 + 1.0 / counted as f64).sqrt();
+        let tolerance = idle as f64 / outcome.time_ms as f64 + chance;
+        eprintln!("seed {seed}: {ratio:.2} times the tasks at 4 times the speed, ± {tolerance:.2}");
+        assert!(
+            (ratio / 4.0 - 1.0).abs() < tolerance,
+            "seed {seed}: {ratio}"
+        );
+    }
+}

@@ -14,11 +14,10 @@ pub(super) struct Counter {
     pub(super) slot: usize,
 }
 
-/// How long a slot of this speed takes: by the cost, and by how wrong the cost is.
-pub(super) fn duration(work: &Work, scenario: &Scenario, speed: f64) -> Time {
-    let task = work.lease.task.task;
+/// How long a slot of the usual speed takes: by the cost, and by how wrong the cost is.
+pub(super) fn duration(task: TaskId, cost: u64, scenario: &Scenario) -> Time {
     let wrong = 0.3 + (mixed(task.0) >> 40) as f64 / (1u64 << 23) as f64;
-    let ms = work.cost as f64 * scenario.ms_per_cost * wrong / speed;
+    let ms = cost as f64 * scenario.ms_per_cost * wrong;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let ms = ms as Time;
     ms.max(1)

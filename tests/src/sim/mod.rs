@@ -18,7 +18,8 @@ mod truth;
 mod worker;
 mod world;
 
-pub use scenario::{Faults, Scenario};
+pub use self::worker::Share;
+pub use scenario::{Faults, Make, Scenario};
 pub use tally::{Fault, Tally};
 pub use truth::Truth;
 pub use world::{Outcome, run};

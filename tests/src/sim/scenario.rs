@@ -4,7 +4,7 @@ use coordinator::ledger::Recheck;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{HOUR, MINUTE, SECOND, Time, truth::Truth};
+use super::{HOUR, MINUTE, SECOND, Time, fate, truth::Truth};
 
 /// How often things go wrong.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Faults {
     pub worker_freeze: Time,
     /// Mean time between planned stops of one worker.
     pub worker_drain: Time,
+    /// Mean time between pauses of one worker: its machine is on battery, or wanted by others.
+    pub worker_pause: Time,
     /// Mean time between leaps of one worker's clock.
     pub worker_clock: Time,
     /// The chance that a crashed worker loses its spool directory.
@@ -67,6 +69,7 @@ impl Faults {
         worker_crash: Time::MAX,
         worker_freeze: Time::MAX,
         worker_drain: Time::MAX,
+        worker_pause: Time::MAX,
         worker_clock: Time::MAX,
         spool_loss: 0.0,
         spool_error: 0.0,
@@ -86,6 +89,17 @@ impl Faults {
     };
 }
 
+/// What a machine is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Make {
+    /// Speed of a thread, 1 being the usual.
+    pub speed: f64,
+    /// How many tasks it counts at a time, a thread each.
+    pub threads: u32,
+    /// What each of them may hold.
+    pub memory_bytes_per_thread: u64,
+}
+
 /// A cluster and its fate.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -97,6 +111,8 @@ pub struct Scenario {
     pub workers: usize,
     /// Threads of a worker at most.
     pub threads: u32,
+    /// What the first workers are like; of the others lots are drawn.
+    pub makes: Vec<Make>,
     /// True milliseconds of a thread of speed 1 for one unit of predicted cost.
     pub ms_per_cost: f64,
     /// Uses the store of files, and not the model of it.
@@ -157,6 +173,7 @@ impl Scenario {
             truth,
             workers,
             threads: rng.random_range(1..=8),
+            makes: Vec::new(),
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost(truth),
             recheck,
@@ -188,6 +205,7 @@ impl Scenario {
                 liars_agree: liars == 2 && rng.random_bool(0.5),
                 bad_core: rng.random_bool(0.3),
                 planted: 0,
+                worker_pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
             },
         }
     }
@@ -232,6 +250,40 @@ impl Scenario {
         }
     }
 
+    /// A machine of four times the usual speed, four usual ones, and one whose memory holds no task;
+    /// nothing goes wrong.
+    pub fn mixed(seed: u64) -> Self {
+        let calm = Self::calm(seed);
+        let usual = Make {
+            speed: 1.0,
+            threads: 1,
+            memory_bytes_per_thread: 1 << 30,
+        };
+        let fast = Make {
+            speed: 4.0,
+            ..usual
+        };
+        let small = Make {
+            memory_bytes_per_thread: 1 << 10,
+            ..usual
+        };
+        let makes = vec![fast, usual, usual, usual, usual, small];
+        Self {
+            workers: makes.len(),
+            makes,
+            // A minute a task: an hour is long beside the two minutes within which workers start.
+            ms_per_cost: 30.0 * calm.ms_per_cost,
+            ..calm
+        }
+    }
+
+    /// How long each task takes a thread of speed 1, in milliseconds.
+    pub fn task_times(&self) -> Vec<u64> {
+        let plan = &self.truth.plan;
+        let time = |task| fate::duration(task, plan.task_cost(task), self);
+        plan.handing_out_order().map(time).collect()
+    }
+
     fn calm(seed: u64) -> Self {
         let truth = Truth::all().last().expect("there are plans");
         Self {
@@ -239,6 +291,7 @@ impl Scenario {
             truth,
             workers: 4,
             threads: 4,
+            makes: Vec::new(),
             ms_per_cost: 2_000.0 / mean_cost(truth),
             files: false,
             recheck: Recheck::Auto,

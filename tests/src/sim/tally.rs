@@ -23,6 +23,8 @@ pub enum Fault {
     WorkerFrozen,
     /// A worker was stopped as planned.
     WorkerStopped,
+    /// A worker's machine was wanted by others for a while.
+    WorkerPaused,
     /// A worker's clock leapt.
     WorkerClock,
     /// A task had no count: its thread panicked, or could not begin.
@@ -47,7 +49,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them; those of workers first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::MessageLost,
         Self::MessageRepeated,
         Self::MessageLate,
@@ -57,6 +59,7 @@ impl Fault {
         Self::SpoolError,
         Self::WorkerFrozen,
         Self::WorkerStopped,
+        Self::WorkerPaused,
         Self::WorkerClock,
         Self::CountFailed,
         Self::CountWrong,
@@ -85,6 +88,7 @@ impl Fault {
             Self::SpoolError => "spools not written",
             Self::WorkerFrozen => "workers frozen",
             Self::WorkerStopped => "workers stopped",
+            Self::WorkerPaused => "workers paused",
             Self::WorkerClock => "workers' clocks leapt",
             Self::CountFailed => "counts failed",
             Self::CountWrong => "counts wrong",

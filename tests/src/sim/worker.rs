@@ -68,6 +68,8 @@ pub(super) struct Worker {
     crew: NonZeroU16,
     /// Reports wrong counts, by this much and more.
     lie: Option<u64>,
+    /// Why it pauses, over all lives.
+    paused: Option<&'static str>,
     machine: Machine,
     slots: Vec<Slot>,
     queue: VecDeque<Work>,
@@ -75,8 +77,19 @@ pub(super) struct Worker {
     writing: Option<(SpoolWrite, Time)>,
     call: Option<(u64, Time)>,
     calls: u64,
-    /// Tasks counted, over all lives.
-    pub(super) counted: u64,
+    /// Over all lives.
+    pub(super) share: Share,
+}
+
+/// What a machine was given, and what it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Tasks that it was to count.
+    pub granted: u64,
+    /// Tasks that it counted.
+    pub counted: u64,
+    /// Milliseconds that its slots counted, added up.
+    pub busy_ms: u64,
 }
 
 /// What counts one task at a time.
@@ -117,8 +130,15 @@ impl Worker {
     pub(super) fn new(id: u128, lie: Option<u64>, nature: &mut Nature<'_>) -> Self {
         let rng = &mut *nature.rng;
         let kernels = KernelName::ALL;
-        let crew = rng.random_range(1..=3);
-        let slots = rng.random_range(1..=nature.scenario.threads);
+        let mut crew = rng.random_range(1..=3);
+        let mut slots = rng.random_range(1..=nature.scenario.threads);
+        let mut speed = 10f64.powf(rng.random_range(-0.7..0.7));
+        let mut memory = 1 << 30;
+        let number = usize::try_from(id).map_or(usize::MAX, |id| id.wrapping_sub(1));
+        if let Some(make) = nature.scenario.makes.get(number) {
+            (crew, slots, speed) = (1, make.threads, make.speed);
+            memory = make.memory_bytes_per_thread;
+        }
         let info = WorkerInfo {
             id: WorkerId(id),
             session: SessionId(rng.random()),
@@ -126,7 +146,7 @@ impl Worker {
             version: "sim".to_owned(),
             kernel: kernels[usize::try_from(id % 4).expect("below four")],
             threads: slots * u32::from(crew),
-            memory_bytes_per_thread: 1 << 30,
+            memory_bytes_per_thread: memory,
             machine: u64::try_from(id).unwrap_or(0),
         };
         Self {
@@ -138,16 +158,17 @@ impl Worker {
             cut_off_until: 0,
             wake_at: 0,
             clock_behind: 0,
-            speed: 10f64.powf(rng.random_range(-0.7..0.7)),
+            speed,
             crew: NonZeroU16::new(crew).expect("one at least"),
             lie,
+            paused: None,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             queue: VecDeque::new(),
             spool: BTreeMap::new(),
             writing: None,
             call: None,
             calls: 0,
-            counted: 0,
+            share: Share::default(),
         }
     }
 
@@ -204,12 +225,24 @@ impl Worker {
         let kept = self.spool.values().copied().collect();
         let settings = settings(self.info.clone(), kept);
         self.machine = Machine::new(settings, self.clock(now));
+        self.machine
+            .handle_pause(self.paused.map(str::to_owned), self.clock(now));
     }
 
     /// Asked to stop.
     pub(super) fn drain(&mut self, now: Time) {
         self.tell_progress(now);
         self.machine.handle_stop(self.clock(now));
+    }
+
+    /// From now on its rules have it pause, for this reason, or go on.
+    pub(super) fn pause(&mut self, why: Option<&'static str>, now: Time) {
+        self.paused = why;
+        if self.up {
+            self.tell_progress(now);
+            let why = why.map(str::to_owned);
+            self.machine.handle_pause(why, self.clock(now));
+        }
     }
 
     /// Its canaries find a slot that counts wrong, sooner or later. Whether they did.
@@ -290,7 +323,10 @@ impl Worker {
         let clock = self.clock(nature.now);
         while let Some(order) = self.machine.poll_order() {
             match order {
-                Order::Count(work) => self.queue.push_back(work),
+                Order::Count(work) => {
+                    self.share.granted += 1;
+                    self.queue.push_back(work);
+                }
                 Order::Stop(lease) => {
                     self.queue.retain(|work| work.lease != lease);
                     let running = self
@@ -318,6 +354,7 @@ impl Worker {
             let Some(running) = self.slots[slot].running.take_if(is_over) else {
                 continue;
             };
+            self.share.busy_ms += now - running.begun;
             let took = (now - running.begun) * u64::from(self.crew.get());
             let left = Left {
                 outcome: self.outcome(&running, slot, nature),
@@ -344,7 +381,7 @@ impl Worker {
                 }),
             });
         }
-        self.counted += 1;
+        self.share.counted += 1;
         let counter = Counter {
             lie: self.lie,
             slot,
@@ -372,9 +409,12 @@ impl Worker {
                 return;
             };
             self.machine.handle_begun(work.lease, clock);
+            let usual = fate::duration(work.lease.task.task, work.cost, nature.scenario);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let takes = (usual as f64 / self.speed) as Time;
             slot.running = Some(Running {
                 begun: now,
-                end: now + fate::duration(&work, nature.scenario, self.speed),
+                end: now + takes.max(1),
                 work,
                 cancelled: false,
             });

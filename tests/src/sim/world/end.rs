@@ -18,7 +18,8 @@ impl World {
         let mut disk = shared.disk();
         self.outcome.faults += disk.tally;
         self.outcome.time_ms = self.now;
-        self.outcome.counted = self.workers.iter().map(|worker| worker.counted).sum();
+        self.outcome.counted = self.workers.iter().map(|worker| worker.share.counted).sum();
+        self.outcome.shares = self.workers.iter().map(|worker| worker.share).collect();
         let ledger = &disk.ledger;
         self.outcome.conflicts = ledger.conflicts;
         self.outcome.confirmed = ledger.confirmed;

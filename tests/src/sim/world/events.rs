@@ -14,6 +14,8 @@ pub(super) enum Event {
     Freeze(usize),
     CutOff(usize),
     Drain(usize),
+    WorkerPause(usize),
+    WorkerGoesOn(usize),
     Canaries(usize),
     WorkerClock(usize),
     CoordinatorCrash,

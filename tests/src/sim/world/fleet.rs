@@ -42,6 +42,15 @@ impl World {
                 }
                 faults.worker_drain
             }
+            Event::WorkerPause(worker) => {
+                self.count(Fault::WorkerPaused);
+                self.pause(worker, Some("on battery"));
+                return self.after(long, Event::WorkerGoesOn(worker));
+            }
+            Event::WorkerGoesOn(worker) => {
+                self.pause(worker, None);
+                return self.some_time(faults.worker_pause, Event::WorkerPause(worker));
+            }
             Event::Canaries(worker) => {
                 if self.workers[worker].up && self.workers[worker].canaries(now, &mut self.rng) {
                     self.count(Fault::Canary);
@@ -60,6 +69,14 @@ impl World {
             _ => unreachable!("handled before"),
         };
         self.some_time(mean, event);
+    }
+
+    /// Its rules say that it is to pause, or to go on.
+    fn pause(&mut self, number: usize, why: Option<&'static str>) {
+        self.workers[number].pause(why, self.now);
+        if self.workers[number].up {
+            self.wake_at_once(number);
+        }
     }
 
     pub(super) fn wake(&mut self, number: usize) {

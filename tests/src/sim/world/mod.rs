@@ -24,7 +24,7 @@ use super::{
     scenario::Scenario,
     store::Shared,
     tally::{Fault, Tally},
-    worker::{Nature, Worker},
+    worker::{Nature, Share, Worker},
 };
 
 /// A run that takes longer has stalled: the slowest scenario needs some days.
@@ -37,7 +37,7 @@ const MOST_MESSAGES: u64 = 3_000_000;
 const NOBODY: usize = usize::MAX;
 
 /// What happened, for those who tune scenarios.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// True milliseconds to completion.
     pub time_ms: u64,
@@ -49,6 +49,8 @@ pub struct Outcome {
     pub starts: u64,
     /// Tasks that workers counted, needed or not.
     pub counted: u64,
+    /// What each machine had of it.
+    pub shares: Vec<Share>,
     /// Tasks of the plan.
     pub tasks: u64,
     /// Contradicting counts that were caught.
@@ -176,6 +178,7 @@ impl World {
             self.some_time(faults.worker_crash, Event::Crash(worker));
             self.some_time(faults.worker_freeze, Event::Freeze(worker));
             self.some_time(faults.worker_drain, Event::Drain(worker));
+            self.some_time(faults.worker_pause, Event::WorkerPause(worker));
             self.some_time(faults.partition, Event::CutOff(worker));
             self.some_time(faults.worker_clock, Event::WorkerClock(worker));
             if faults.bad_core && !self.workers[worker].is_honest() {
@@ -227,6 +230,8 @@ impl World {
             | Event::Freeze(_)
             | Event::CutOff(_)
             | Event::Drain(_)
+            | Event::WorkerPause(_)
+            | Event::WorkerGoesOn(_)
             | Event::Canaries(_)
             | Event::WorkerClock(_) => self.befall_worker(event),
             Event::CoordinatorCrash
