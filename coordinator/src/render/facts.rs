@@ -144,13 +144,12 @@ fn ends(status: &v1::Status, history: &History, now_ms: u64) -> String {
     };
     let (low, high) = history.left().unwrap_or((seconds, seconds));
     let (low, high) = (low.min(seconds) * 0.9, high.max(seconds) * 1.1);
-    format!(
-        "in {} to {}: {} to {}",
-        span(low),
-        span(high),
-        from_now(now_ms, low),
-        from_now(now_ms, high)
-    )
+    let (first, last) = (from_now(now_ms, low), from_now(now_ms, high));
+    let to = match first == last {
+        true => String::new(),
+        false => format!(" to {last}"),
+    };
+    format!("in {} to {}: {first}{to}", span(low), span(high))
 }
 
 /// So many seconds from now.

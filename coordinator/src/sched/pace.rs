@@ -9,7 +9,7 @@ use super::{
     run::{Run, memory_bytes},
     tasks::Stage,
 };
-use crate::ledger::RunState;
+use crate::{ledger::RunState, text::plural};
 
 /// Regular syncs that the coordinator wants to serve in a second, all workers together: far fewer than it
 /// can, since results come with them.
@@ -195,7 +195,7 @@ impl Scheduler {
         }
         let mut parts = Vec::new();
         if leased > 0 {
-            parts.push(format!("{leased} tasks are leased"));
+            parts.push(format!("{} leased", plural(leased, "task")));
         }
         if parked > 0 {
             parts.push(self.why_parked(run, parked));
@@ -205,7 +205,10 @@ impl Scheduler {
         }
         let second = run.seconds().number();
         if second > 0 {
-            parts.push(format!("{second} counts wait for a second count"));
+            parts.push(format!(
+                "{} to be counted a second time",
+                plural(second, "task")
+            ));
         }
         if parts.is_empty() {
             return "every task is counted".to_owned();

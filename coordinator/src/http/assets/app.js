@@ -184,7 +184,7 @@ function chart(id, title, series, data) {
     cursor: { show: false },
     // As all other times: by UTC, with 24 hours.
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
-    axes: [{ stroke: ink, grid, values: (_, ticks, axis, space, step) => ticks.map((tick) => time(tick, step)) }, { stroke: ink, grid, size: 80, values: (_, ticks) => ticks.map((tick) => tick === 0 ? '0' : tick.toExponential(2)) }],
+    axes: [{ stroke: ink, grid, space: 80, values: (_, ticks, axis, space, step) => ticks.map((tick) => time(tick, step)) }, { stroke: ink, grid, size: 80, values: (_, ticks) => ticks.map((tick) => tick === 0 ? '0' : tick.toExponential(2)) }],
     series: [{}, ...series.map((line) => ({ points: { show: false }, ...line }))],
   }, data, box);
 }

@@ -36,7 +36,20 @@ fn facts(status: &v1::Status) -> Facts {
 fn a_good_day_has_nothing_wrong() {
     let facts = facts(&status(v1::RunState::Running));
     assert_eq!(facts.alarms, [""; 0]);
-    assert!(facts.word("ends").starts_with("in 54.0 s to 1 min 6 s: "));
+    assert_eq!(
+        facts.word("ends"),
+        "in 54.0 s to 1 min 6 s: 1970-01-01 00:00 UTC to 1970-01-01 00:01 UTC"
+    );
+}
+
+#[test]
+fn an_end_within_a_minute_is_one_moment() {
+    let soon = v1::Status {
+        eta_seconds: Some(10.0),
+        ..status(v1::RunState::Running)
+    };
+    let ends = facts(&soon).word("ends").to_owned();
+    assert_eq!(ends, "in 9.0 s to 11.0 s: 1970-01-01 00:00 UTC");
 }
 
 #[test]
