@@ -48,10 +48,11 @@ fn every_seed_ends_in_the_exact_total() {
     let mut faults = Tally::default();
     outcomes.iter().for_each(|outcome| faults += outcome.faults);
     let of = |of| sum(&outcomes, of);
-    let (messages, groups) = (of(|o| o.messages), of(|o| o.groups));
+    let (messages, groups, shared) = (of(|o| o.messages), of(|o| o.groups), of(|o| o.shared));
     let (caught, missed) = (of(|o| o.caught), of(|o| o.missed));
     eprintln!(
-        "{seeds} seeds: {messages} messages in {groups} groups, {} counts, {} coordinators\n{faults}\n\
+        "{seeds} seeds: {messages} messages, answered in {groups} groups, {shared} of them with others; \
+         {} counts, {} coordinators\n{faults}\n\
          0 counts lost, 0 counted double\n\
          {caught} workers found wrong; {missed} wrong counts of others that nobody compared",
         of(|o| o.counted),
@@ -60,7 +61,8 @@ fn every_seed_ends_in_the_exact_total() {
     // Days on which nothing happens would prove nothing.
     assert!(of(|o| o.starts) > 3 * seeds, "few crashes");
     assert!(faults.of_workers() > 400 * seeds, "few faults");
-    assert!(messages > groups, "nothing was grouped");
+    // Seed 0 is one of those with a hundred workers or more, who seldom come alone.
+    assert!(shared > 100, "nothing was grouped");
     assert!(10 * caught > seeds, "few lies are caught: {caught}");
     assert!(of(|o| o.confirmed) > seeds, "few rechecks");
     assert!(

@@ -43,8 +43,10 @@ pub struct Outcome {
     pub time_ms: u64,
     /// Messages that reached the coordinator.
     pub messages: u64,
-    /// Groups that the driver made of them.
+    /// Groups in which the driver answered them.
     pub groups: u64,
+    /// Messages that were answered in one group with others.
+    pub shared: u64,
     /// Times that the coordinator started.
     pub starts: u64,
     /// Tasks that workers counted, needed or not.
@@ -84,6 +86,7 @@ struct World {
     coordinator: Option<Coordinator>,
     disk: Shared,
     step_at: Time,
+    steps: u64,
     runs: u64,
     planted: BTreeSet<TaskId>,
     complete: bool,
@@ -149,6 +152,7 @@ impl World {
             workers,
             coordinator: None,
             step_at: Time::MAX,
+            steps: 0,
             runs: 0,
             planted,
             complete: false,

@@ -23,7 +23,7 @@ use super::{
 /// Runs begin on so many disks at most.
 const MOST_DISKS: u64 = 4;
 
-/// The time between two looks at everything the scheduler holds, in groups.
+/// The time between two looks at everything the scheduler holds, in steps of the driver.
 const COMPARE_EVERY: u64 = 16;
 
 impl World {
@@ -104,8 +104,17 @@ impl World {
             self.coordinator_crash();
             return;
         };
-        self.outcome.groups += 1;
-        if self.outcome.groups.is_multiple_of(COMPARE_EVERY) {
+        self.steps += 1;
+        // A step may answer nobody: it was time for something.
+        match answered.len() as u64 {
+            0 => {}
+            1 => self.outcome.groups += 1,
+            several => {
+                self.outcome.groups += 1;
+                self.outcome.shared += several;
+            }
+        }
+        if self.steps.is_multiple_of(COMPARE_EVERY) {
             let run = coordinator.run();
             self.disk
                 .disk()
