@@ -113,6 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_comes_later_does_not_put_the_trial_of_the_first_off() {
+        let mut parking = Parking::default();
+        parking.park(3, 0);
+        parking.park(5, FIRST_TRIAL_MS / 2);
+        assert_eq!(parking.next_trial_at(), Some(FIRST_TRIAL_MS));
+        assert_eq!(parking.next_trial(FIRST_TRIAL_MS), Some(3));
+    }
+
+    #[test]
     fn one_is_tried_at_a_time_and_a_bad_one_does_not_keep_the_others() {
         let mut parking = Parking::default();
         assert_eq!(parking.next_trial(0), None);

@@ -185,14 +185,15 @@ impl TaskTable {
         self.stages[task as usize]
     }
 
-    /// Moves a task of this cost to a stage. Leaving `Done` forgets the count.
+    /// Moves a task of this cost to a stage. Leaving `Done` forgets the count; entering it is
+    /// [`Self::accept`]'s.
     pub(super) fn enter(&mut self, task: TaskIx, cost: u64, stage: Stage) {
         let from = std::mem::replace(&mut self.stages[task as usize], stage);
         self.numbers[from as usize] -= 1;
         self.costs[from as usize] = self.costs[from as usize].saturating_sub(cost);
         self.numbers[stage as usize] += 1;
         self.costs[stage as usize] = self.costs[stage as usize].saturating_add(cost);
-        if from == Stage::Done && stage != Stage::Done {
+        if from == Stage::Done {
             self.counts[task as usize] = 0;
             self.set_how(task, 0);
         }
@@ -305,6 +306,8 @@ mod tests {
         assert_eq!(told(&table), (1, 0), "nobody else");
         table.confirm(0, Confirmed::OtherMachine);
         assert_eq!(told(&table), (1, 1));
+        let same = done(Confirmed::OtherMachine, true);
+        assert_eq!(table.done(0), Some(same), "the rest is as it was");
         table.draw(0, false);
         assert_eq!(told(&table), (1, 0), "no longer drawn");
         table.draw(0, true);

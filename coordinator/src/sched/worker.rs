@@ -246,3 +246,26 @@ pub(super) fn unknown_worker(id: WorkerId) -> WorkerInfo {
         machine: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_sessions_are_known_to_be_over() {
+        let of = |session| WorkerInfo {
+            session: SessionId(session),
+            ..unknown_worker(WorkerId(1))
+        };
+        let mut worker = Worker::new(of(1));
+        for session in 1..=5 {
+            worker.greet(&of(session), false);
+        }
+        for over in 1..=4 {
+            assert_eq!(worker.greet(&of(over), false), Greeting::Superseded);
+        }
+        assert_eq!(worker.greet(&of(5), false), Greeting::Known);
+        assert_eq!(worker.greet(&of(6), false), Greeting::Restarted);
+        assert_eq!(worker.past_sessions, [2, 3, 4, 5].map(SessionId));
+    }
+}

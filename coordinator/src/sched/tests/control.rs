@@ -122,3 +122,118 @@ fn the_status_follows_the_work() {
     assert_eq!((estimate.low, estimate.high), (TRUTH.total, TRUTH.total));
     assert!((status.fraction_done - 1.0).abs() < 1e-9);
 }
+
+#[test]
+fn a_run_that_is_forgotten_takes_no_other_with_it() {
+    let mut scheduler = scheduler();
+    let other = RunId(8);
+    scheduler.add_run(&manifest(other, 0), TRUTH.plan.clone(), RunState::Running);
+    let mut worker = Puppet::new(1);
+    for round in 0..100 {
+        worker.finish(&mut scheduler, 1_000 * round);
+    }
+    let done = |run: &RunSummary| run.tasks.done == run.tasks.total;
+    assert!(scheduler.runs().iter().all(done));
+    scheduler.forget_run(RUN);
+    assert_eq!(scheduler.poll_finished(), Some(other));
+    assert_eq!(scheduler.poll_finished(), None);
+    let left: Vec<_> = scheduler
+        .runs()
+        .iter()
+        .map(|run| run.manifest.run)
+        .collect();
+    assert_eq!(left, [other]);
+    assert_eq!(scheduler.status(RUN, Millis(0)), None);
+}
+
+#[test]
+fn a_run_waits_for_another_only_while_that_has_work_for_somebody() {
+    let mut scheduler = scheduler_with(Config::default());
+    let other = RunId(8);
+    scheduler.add_run(&manifest(other, -1), TRUTH.plan.clone(), RunState::Running);
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 1_000;
+    let reason = |scheduler: &Scheduler| scheduler.status(other, Millis(0)).unwrap().reason;
+    scheduler.control(other, Command::Pause, Millis(0)).unwrap();
+    Puppet::new(2).say_nothing(&mut scheduler);
+    scheduler
+        .control(other, Command::Resume, Millis(0))
+        .unwrap();
+    assert_eq!(reason(&scheduler), format!("run {RUN} goes first"));
+    scheduler.control(other, Command::Pause, Millis(0)).unwrap();
+    while numbers(&scheduler).pending > 0 {
+        worker.sync(&mut scheduler, 0);
+    }
+    scheduler
+        .control(other, Command::Resume, Millis(0))
+        .unwrap();
+    assert_eq!(reason(&scheduler), "", "all of it is leased");
+}
+
+#[test]
+fn progress_goes_by_cost() {
+    let mut scheduler = scheduler_of(&LONG, Recheck::Millionths(0));
+    let mut worker = Puppet::new(1);
+    let mut done = 0;
+    worker.sync(&mut scheduler, 0);
+    for grant in std::mem::take(&mut worker.held) {
+        worker.say(&mut scheduler, &grant, 0);
+        done += LONG.task_cost(grant.task.task);
+    }
+    let all: u64 = LONG.task_costs().sum();
+    assert!(
+        done > numbers(&scheduler).done && done < all,
+        "{done} of {all}"
+    );
+    let status = scheduler.status(RUN, Millis(5)).unwrap();
+    assert!((status.fraction_done - done as f64 / all as f64).abs() < 1e-9);
+}
+
+#[test]
+fn an_estimate_forgets_what_was_contradicted() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut liar = Puppet::new(1);
+    liar.sync(&mut scheduler, 0);
+    let wrong = liar.held.remove(0);
+    liar.say(&mut scheduler, &wrong, truth(wrong.task) + 1);
+    let mut honest: Vec<_> = (2..=4).map(Puppet::new).collect();
+    for worker in &honest {
+        worker.say(&mut scheduler, &wrong, truth(wrong.task));
+    }
+    drive(&mut scheduler, &mut honest, 1_000);
+    let estimate = scheduler.status(RUN, Millis(0)).unwrap().estimate.unwrap();
+    assert_eq!((estimate.low, estimate.high), (TRUTH.total, TRUTH.total));
+}
+
+#[test]
+fn what_is_drawn_goes_by_the_key() {
+    let drawn = |key| {
+        let mut scheduler = Scheduler::new(Config::default(), 1);
+        scheduler.draw_by([key; 32]);
+        scheduler.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+        scheduler.restore_recheck(RUN, Recheck::Millionths(500_000));
+        let tasks = (0..TRUTH.plan.tasks()).map(TaskId);
+        let drawn: Vec<_> = tasks
+            .filter(|&task| scheduler.is_drawn(RUN, task))
+            .collect();
+        drawn
+    };
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn what_was_accepted_adds_up_before_the_end_too() {
+    let mut scheduler = scheduler();
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let sum: u128 = worker
+        .held
+        .iter()
+        .map(|grant| u128::from(truth(grant.task)))
+        .sum();
+    assert!(sum > 0);
+    worker.finish(&mut scheduler, 1_000);
+    assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(sum)));
+    assert_eq!(scheduler.solutions_so_far(RunId(99)), None);
+}

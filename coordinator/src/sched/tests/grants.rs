@@ -9,7 +9,8 @@ fn an_unknown_worker_gets_a_few_tasks_a_thread() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);
     worker.info.threads = 2;
-    assert_eq!(worker.sync(&mut scheduler, 0).grants.len(), 4);
+    let reply = worker.sync(&mut scheduler, 0);
+    assert_eq!((reply.grants.len(), reply.reason.as_str()), (4, ""));
 }
 
 #[test]
@@ -345,4 +346,48 @@ fn a_full_reply_fits_a_message() {
             worker.held.len()
         );
     }
+}
+
+#[test]
+fn what_is_sent_again_is_part_of_what_is_wanted() {
+    let mut scheduler = scheduler_of(&LONG, Recheck::Millionths(0));
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    // As fast as the reference machine.
+    let counted = |worker: &Puppet, grant: &Grant| Partial {
+        duration_us: LONG.task_cost(grant.task.task),
+        ..worker.partial(grant, 0)
+    };
+    let held = std::mem::take(&mut worker.held);
+    worker.wants = 1.0;
+    let request = SyncRequest {
+        partials: held.iter().map(|grant| counted(&worker, grant)).collect(),
+        ..worker.request()
+    };
+    let first = scheduler.sync(&request, Millis(1_000)).grants;
+    let costs = first.iter().map(|grant| LONG.task_cost(grant.task.task));
+    assert!(costs.sum::<u64>() >= 1_000_000);
+    let again = scheduler.sync(&worker.request(), Millis(2_000)).grants;
+    let tasks =
+        |grants: &[Grant]| -> BTreeSet<_> { grants.iter().map(|grant| grant.task.task).collect() };
+    assert!(first.len() > 1);
+    assert_eq!(tasks(&again), tasks(&first), "the answer was lost");
+}
+
+#[test]
+fn a_worker_of_unknown_speed_is_taken_for_the_reference_machine() {
+    let mut scheduler = scheduler_of(&LONG, Recheck::Millionths(0));
+    let mut worker = Puppet::new(1);
+    (worker.info.threads, worker.wants) = (4, 0.4);
+    let grants = worker.sync(&mut scheduler, 0).grants;
+    let costs: Vec<_> = grants
+        .iter()
+        .map(|grant| LONG.task_cost(grant.task.task))
+        .collect();
+    let (last, others) = costs.split_last().unwrap();
+    let before: u64 = others.iter().sum();
+    assert!(
+        before < 1_600_000 && before + last >= 1_600_000,
+        "{costs:?}"
+    );
 }

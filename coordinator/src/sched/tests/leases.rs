@@ -462,3 +462,45 @@ fn a_worker_that_drains_refuses_nothing() {
         assert_eq!(numbers(&scheduler).leased, 0);
     }
 }
+
+#[test]
+fn who_was_thought_lost_goes_on_beside_the_next_one_and_a_third_does_not() {
+    let mut scheduler = scheduler();
+    let mut lost = Puppet::new(1);
+    lost.sync(&mut scheduler, 0);
+    lost.started = true;
+    lost.wants = 0.0;
+    lost.sync(&mut scheduler, 1_000);
+    let held = lost.held.clone();
+    for now in (50_000..=400_000).step_by(50_000) {
+        scheduler.advance(Millis(now));
+    }
+    let mut next = Puppet::new(2);
+    next.sync(&mut scheduler, 400_000);
+    assert!(next.held.iter().any(|grant| grant.task == held[0].task));
+    lost.sync(&mut scheduler, 401_000);
+    assert_eq!(lost.held, held, "it has begun: two may count it");
+    let mut third = Puppet::new(3);
+    (third.started, third.wants) = (true, 0.0);
+    third.held = held[..1].to_vec();
+    third.sync(&mut scheduler, 402_000);
+    assert_eq!(third.held, []);
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn failed_attempts_are_remembered_over_a_restart() {
+    let mut scheduler = scheduler();
+    let row = crate::ledger::TaskRow {
+        task: TaskId(2),
+        epoch: Epoch(3),
+        state: crate::ledger::TaskState::Pending,
+        failed: vec![WorkerId(5), WorkerId(6)],
+    };
+    scheduler.restore_task(RUN, row);
+    assert_eq!(scheduler.task_view(RUN, TaskId(2)).unwrap().failed, 2);
+    // Others go first.
+    let mut worker = Puppet::new(5);
+    worker.sync(&mut scheduler, 0);
+    assert!(worker.held.iter().all(|grant| grant.task != task(2)));
+}

@@ -36,8 +36,30 @@ const RUN: RunId = RunId(7);
 /// N = 8 in the smallest tasks there are.
 static TRUTH: LazyLock<Truth> = LazyLock::new(|| Truth::new(8, Layout::FirstRows));
 
+/// N = 12: hundreds of tasks.
+static MANY: LazyLock<Truth> = LazyLock::new(|| Truth::new(12, Layout::Border));
+
+/// N = 20: hundreds of tasks of different costs, which nobody here has counted.
+static LONG: LazyLock<Plan> = LazyLock::new(|| {
+    let board = common::board::Board::new(20).unwrap();
+    Plan::new(PlanSpec::new(board, Layout::Border)).unwrap()
+});
+
+/// Another board, of which so much is counted twice.
+fn scheduler_of(plan: &Plan, recheck: Recheck) -> Scheduler {
+    let mut scheduler = Scheduler::new(Config::default(), 1);
+    scheduler.restored(Millis(0));
+    let manifest = manifest_of(plan, RUN, 0);
+    scheduler.add_run(&manifest, plan.clone(), RunState::Running);
+    scheduler.restore_recheck(RUN, recheck);
+    scheduler
+}
+
 fn manifest(run: RunId, priority: i32) -> RunManifest {
-    let plan = &TRUTH.plan;
+    manifest_of(&TRUTH.plan, run, priority)
+}
+
+fn manifest_of(plan: &Plan, run: RunId, priority: i32) -> RunManifest {
     RunManifest {
         run,
         spec: *plan.spec(),
@@ -222,6 +244,16 @@ impl Puppet {
         let reply = scheduler.sync_by(self.token.as_ref(), &request, Millis(now));
         self.take(&reply);
         reply
+    }
+
+    /// Calls, and wants nothing.
+    fn say_nothing(&self, scheduler: &mut Scheduler) {
+        let request = SyncRequest {
+            seconds_wanted: 0.0,
+            ..self.request()
+        };
+        let now = scheduler.clock.wall(scheduler.clock.ticks());
+        scheduler.sync_by(self.token.as_ref(), &request, now);
     }
 
     /// Reports a count for a task, holding nothing and wanting nothing.

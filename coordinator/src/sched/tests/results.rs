@@ -303,3 +303,51 @@ fn a_repeated_message_does_not_use_up_a_second_count() {
     let status = scheduler.status(RUN, Millis(0)).unwrap();
     assert_eq!(status.rechecks.agreed, TRUTH.plan.tasks());
 }
+
+#[test]
+fn repeating_what_others_agreed_on_makes_nobody_known() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut first = Puppet::new(1);
+    first.info.threads = 3;
+    first.sync(&mut scheduler, 0);
+    let grants = std::mem::take(&mut first.held);
+    assert!(grants.len() >= 4, "{grants:?}");
+    for grant in &grants {
+        first.say(&mut scheduler, grant, truth(grant.task));
+    }
+    let is_known = |scheduler: &mut Scheduler, id| {
+        let worker = scheduler.workers.pinned(WorkerId(id));
+        scheduler.workers.is_known(worker)
+    };
+    let (second, third) = (Puppet::new(2), Puppet::new(3));
+    for (grant, known) in grants.iter().zip([false, false, true, true]) {
+        second.say(&mut scheduler, grant, truth(grant.task));
+        assert_eq!(is_known(&mut scheduler, 2), known);
+        assert_eq!(is_known(&mut scheduler, 1), known);
+    }
+    // Nobody asked.
+    for grant in &grants {
+        third.say(&mut scheduler, grant, truth(grant.task));
+    }
+    assert!(!is_known(&mut scheduler, 3));
+}
+
+#[test]
+fn leases_that_a_crash_lost_are_taken_up_a_few_lives_later() {
+    const LEAP: u64 = 1 << 22;
+    let mut second = restarted(&mut scheduler(), Config::default());
+    let worker = Puppet::new(1);
+    let grant = |task: u64, epoch| Grant {
+        task: self::task(task),
+        epoch: Epoch(epoch),
+        spec: *TRUTH.plan.spec(),
+        orientation: Orientation::Upright,
+    };
+    let lost = grant(0, 4 * LEAP);
+    let (verdict, _) = worker.say(&mut second, &lost, truth(lost.task));
+    assert_eq!(verdict, Verdict::Accepted);
+    let never = grant(1, 5 * LEAP);
+    let (verdict, reason) = worker.say(&mut second, &never, truth(never.task));
+    assert_eq!(verdict, Verdict::Refused);
+    assert!(reason.contains("never leased"), "{reason}");
+}

@@ -26,8 +26,20 @@ fn a_machine_that_cannot_count_the_run_is_not_waited_for_with_second_counts() {
 
 #[test]
 fn a_machine_that_cannot_count_the_run_does_not_keep_a_dispute_open() {
+    for why in ["memory", "bar", "drain"] {
+        dispute_beside_one_that_cannot(why);
+    }
+}
+
+fn dispute_beside_one_that_cannot(why: &str) {
     let mut scheduler = rechecked(Recheck::All);
-    let mut workers = [Puppet::new(1), Puppet::new(2), too_small(3)];
+    let mut workers = [Puppet::new(1), Puppet::new(2), Puppet::new(3)];
+    workers[2].say_nothing(&mut scheduler);
+    match why {
+        "memory" => workers[2] = too_small(3),
+        "bar" => scheduler.restore_distrust(WorkerId(3), true),
+        _ => assert!(scheduler.drain(WorkerId(3))),
+    }
     let mut now = 0;
     while scheduler.runs()[0].state == RunState::Running {
         now += 1_000;
@@ -43,8 +55,8 @@ fn a_machine_that_cannot_count_the_run_does_not_keep_a_dispute_open() {
     }
     assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
     assert_eq!(scheduler.poll_finished(), Some(RUN));
-    // With memory enough it would decide.
-    workers[2] = Puppet::new(3);
+    // Somebody who can decides.
+    workers[2] = Puppet::new(4);
     drive(&mut scheduler, &mut workers, now);
     assert_eq!(scheduler.total(RUN), Some(Ok(TRUTH.total)));
 }
@@ -145,27 +157,17 @@ fn a_count_on_which_two_machines_agreed_is_not_outvoted_after_a_restart() {
 
 #[test]
 fn a_machine_that_is_always_wrong_beside_one_that_is_right_ends_in_a_dispute_about_every_task() {
-    let truth = Truth::new(12, Layout::Border);
-    let manifest = RunManifest {
-        spec: *truth.plan.spec(),
-        plan: truth.plan.hash(),
-        plan_version: truth.plan.spec().version(),
-        ..manifest(RUN, 0)
-    };
-    let mut scheduler = Scheduler::new(Config::default(), 1);
-    scheduler.restored(Millis(0));
-    scheduler.add_run(&manifest, truth.plan.clone(), RunState::Running);
-    scheduler.restore_recheck(RUN, Recheck::All);
+    let mut scheduler = scheduler_of(&MANY.plan, Recheck::All);
     // More than are looked at for one reply.
-    assert!(truth.plan.tasks() > 3 * super::super::grants::SCAN as u64);
+    assert!(MANY.plan.tasks() > 3 * super::super::grants::SCAN as u64);
     let mut workers: Vec<_> = (1..=2).map(Puppet::new).collect();
     let mut now = 0;
     let step = |scheduler: &mut Scheduler, worker: &mut Puppet, now| {
         worker.sync(scheduler, now);
         for grant in std::mem::take(&mut worker.held) {
             let wrong = u64::from(worker.info.id == WorkerId(1)) * 8;
-            let count = truth.counts[usize::try_from(grant.task.task.0).unwrap()];
-            worker.say(scheduler, &grant, count + wrong);
+            let right = MANY.counts[usize::try_from(grant.task.task.0).unwrap()];
+            worker.say(scheduler, &grant, right + wrong);
         }
     };
     while scheduler.runs()[0].state == RunState::Running {
@@ -177,7 +179,7 @@ fn a_machine_that_is_always_wrong_beside_one_that_is_right_ends_in_a_dispute_abo
     }
     scheduler.audit().unwrap();
     assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
-    assert_eq!(numbers(&scheduler).quarantined, truth.plan.tasks());
+    assert_eq!(numbers(&scheduler).quarantined, MANY.plan.tasks());
     // A third one decides them all.
     workers.push(Puppet::new(3));
     while scheduler.total(RUN).is_none() {
@@ -187,7 +189,7 @@ fn a_machine_that_is_always_wrong_beside_one_that_is_right_ends_in_a_dispute_abo
             step(&mut scheduler, worker, now);
         }
     }
-    assert_eq!(scheduler.total(RUN), Some(Ok(truth.total)));
+    assert_eq!(scheduler.total(RUN), Some(Ok(MANY.total)));
 }
 
 #[test]

@@ -165,3 +165,23 @@ fn a_dispute_found_on_disk_is_decided_by_the_same_rules() {
     assert_eq!(verdict, Verdict::Accepted);
     second.audit().unwrap();
 }
+
+#[test]
+fn who_has_another_token_counts_a_second_time_at_once() {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut first = Puppet::new(1);
+    first.token = Some(Arc::from("lab"));
+    first.sync(&mut scheduler, 0);
+    let counted: Vec<_> = first.held.iter().map(|grant| grant.task).collect();
+    first.wants = 0.0;
+    first.finish(&mut scheduler, 1_000);
+    let mut other = Puppet::new(2);
+    other.token = Some(Arc::from("home"));
+    let reply = other.sync(&mut scheduler, 2_000);
+    assert!(
+        reply
+            .grants
+            .iter()
+            .any(|grant| counted.contains(&grant.task))
+    );
+}
