@@ -82,7 +82,7 @@ impl Diagram {
         Ok(Self { n, queens })
     }
 
-    fn of_rows(rows: &[Row]) -> Result<Self, Unreadable> {
+    fn of_rows(rows: &[RowOfText]) -> Result<Self, Unreadable> {
         let mut queens = Vec::new();
         for (at, row) in rows.iter().enumerate() {
             if row.squares.len() != rows.len() {
@@ -101,7 +101,7 @@ impl Diagram {
 }
 
 /// A line of the text with squares in it: whether each has a queen.
-struct Row {
+struct RowOfText {
     line: usize,
     squares: Vec<bool>,
 }
@@ -110,7 +110,7 @@ struct Row {
 pub fn read(text: &str) -> Result<Diagram, Unreadable> {
     if let Some(squares) = squares_of_one_line(text) {
         let n = squares.len().isqrt();
-        let rows = squares.chunks(n.max(1)).map(|squares| Row {
+        let rows = squares.chunks(n.max(1)).map(|squares| RowOfText {
             line: 1,
             squares: squares.to_vec(),
         });
@@ -119,7 +119,7 @@ pub fn read(text: &str) -> Result<Diagram, Unreadable> {
     let mut rows = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         if let Some(squares) = squares_of(text, line)? {
-            rows.push(Row { line, squares });
+            rows.push(RowOfText { line, squares });
         }
     }
     match rows.is_empty() {

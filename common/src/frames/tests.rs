@@ -23,7 +23,7 @@ use crate::{
 
 /// One line of the reference files: the solutions with these columns of P and R, unweighted.
 #[derive(serde::Deserialize)]
-struct Line {
+struct CountedFrame {
     /// Column of the middle-row queen and row of the middle-column queen (odd N).
     x: Option<u32>,
     y: Option<u32>,
@@ -35,7 +35,7 @@ struct Line {
 }
 
 /// The frames that a brute-force search over all solutions of the board found.
-fn reference(n: u8) -> Vec<Line> {
+fn reference(n: u8) -> Vec<CountedFrame> {
     let path = format!(
         "{}/../tests/data/frames_n{n}.jsonl",
         env!("CARGO_MANIFEST_DIR")

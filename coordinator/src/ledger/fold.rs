@@ -20,7 +20,7 @@ pub(crate) const MAX_VERSION_BYTES: usize = proto::limits::VERSION_BYTES;
 
 /// What is kept of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct KeptTask {
     /// The highest epoch ever leased or reported.
     pub(crate) epoch: Epoch,
     /// The sequence number of the last journal line about the task; 0 for none.
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) failed: Vec<WorkerId>,
 }
 
-impl Row {
+impl KeptTask {
     /// A task that nothing happened to.
     pub(crate) const fn new() -> Self {
         Self {
@@ -207,7 +207,7 @@ fn agreement(vote: &Vote, others: &[Vote]) -> Confirmed {
 pub struct Fold {
     run: RunId,
     /// By task; boxed, since most tasks of a long run have no record yet.
-    rows: Vec<Option<Box<Row>>>,
+    rows: Vec<Option<Box<KeptTask>>>,
     lines: u64,
     confirmed: u64,
     disagreements: u64,
@@ -240,7 +240,7 @@ impl Fold {
         check_task(plan, self.run, record.task)?;
         check_count(plan, record)?;
         let index = usize::try_from(record.task.0).expect("checked against the plan");
-        let row = self.rows[index].get_or_insert_with(|| Box::new(Row::new()));
+        let row = self.rows[index].get_or_insert_with(|| Box::new(KeptTask::new()));
         let was_counted = matches!(row.state, TaskState::Done { .. });
         row.settle(entry, sequence)?;
         let contradicts = matches!(entry, JournalEntry::Quarantined(_));
@@ -253,13 +253,13 @@ impl Fold {
     }
 
     /// Every task with a record, in order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (TaskId, &Row)> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (TaskId, &KeptTask)> {
         let rows = (0..).map(TaskId).zip(&self.rows);
         rows.filter_map(|(task, row)| row.as_deref().map(|row| (task, row)))
     }
 
     /// What the records make of a task; none without any.
-    pub(crate) fn row(&self, task: TaskId) -> Option<&Row> {
+    pub(crate) fn row(&self, task: TaskId) -> Option<&KeptTask> {
         self.rows.get(usize::try_from(task.0).ok()?)?.as_deref()
     }
 

@@ -10,7 +10,7 @@ use common::{
 };
 
 use super::{
-    fold::{MAX_VERSION_BYTES, Row},
+    fold::{KeptTask, MAX_VERSION_BYTES},
     *,
 };
 
@@ -94,8 +94,8 @@ const UNPARKED: Change = Change::Unparked {
 };
 
 /// A task after these changes.
-fn after(changes: &[Change]) -> Row {
-    let mut row = Row::new();
+fn after(changes: &[Change]) -> KeptTask {
+    let mut row = KeptTask::new();
     for change in changes {
         row.change(change);
     }
@@ -103,8 +103,8 @@ fn after(changes: &[Change]) -> Row {
 }
 
 /// A task that worker 1 counted.
-fn done() -> Row {
-    let mut row = Row::new();
+fn done() -> KeptTask {
+    let mut row = KeptTask::new();
     let entry = JournalEntry::Accepted(record(TASK, 1, 7));
     row.settle(&entry, 1).unwrap();
     row

@@ -10,7 +10,7 @@ use common::{
 use super::{
     Scheduler,
     clock::Ticks,
-    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
+    index::{LeaseIx, RunIx, TaskIx, WorkerIx},
     run,
     tasks::Stage,
     worker::Purpose,
@@ -292,7 +292,7 @@ impl Scheduler {
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
         let [waiting, begun] = in_run.alone();
         let suits = |&&(_, task): &&(u64, TaskIx)| {
-            let key: LeaseKey = (run, task);
+            let key: LeaseIx = (run, task);
             let first = in_run.tasks().done(task).map(|done| done.worker);
             !self.workers.get(worker).leases.contains_key(&key)
                 && !in_run.failed(task).contains(&worker)

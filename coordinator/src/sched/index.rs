@@ -10,4 +10,4 @@ pub(super) type TaskIx = u32;
 pub(super) type WorkerIx = u32;
 
 /// Names a lease within one worker.
-pub(super) type LeaseKey = (RunIx, TaskIx);
+pub(super) type LeaseIx = (RunIx, TaskIx);

@@ -10,7 +10,7 @@ use proto::limits;
 use super::{
     Scheduler,
     clock::Ticks,
-    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
+    index::{LeaseIx, RunIx, TaskIx, WorkerIx},
     parking::too_often,
     rejection::Rejection,
     run,
@@ -56,7 +56,7 @@ impl Scheduler {
     /// Leases a task, and returns what the worker is told.
     pub(super) fn lease(
         &mut self,
-        (run, task): LeaseKey,
+        (run, task): LeaseIx,
         worker: WorkerIx,
         purpose: Purpose,
         orientation: Orientation,
@@ -79,7 +79,7 @@ impl Scheduler {
     }
 
     /// Puts a lease in its places. The worker must not hold the task, and has done nothing of it yet.
-    fn install(&mut self, (run, task): LeaseKey, worker: WorkerIx, lease: Lease) {
+    fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {
             run: self.runs[run].manifest().run,
@@ -101,7 +101,7 @@ impl Scheduler {
     }
 
     /// What the worker is told of a lease it holds.
-    pub(super) fn grant_of(&self, (run, task): LeaseKey, worker: WorkerIx) -> Grant {
+    pub(super) fn grant_of(&self, (run, task): LeaseIx, worker: WorkerIx) -> Grant {
         let lease = &self.workers.get(worker).leases[&(run, task)];
         let run = &self.runs[run];
         Grant {
@@ -141,7 +141,7 @@ impl Scheduler {
     }
 
     /// Takes a lease out of all its places; the task's stage is left to the caller.
-    fn remove(&mut self, worker: WorkerIx, (run, task): LeaseKey) -> Option<Lease> {
+    fn remove(&mut self, worker: WorkerIx, (run, task): LeaseIx) -> Option<Lease> {
         self.unindex_alone(run, task);
         let lease = self.workers.find_mut(worker)?.leases.remove(&(run, task))?;
         self.runs[run].drop_holder(task, worker, lease.cost_done);
@@ -158,7 +158,7 @@ impl Scheduler {
     }
 
     /// A lease ends without a result.
-    pub(super) fn end_lease(&mut self, worker: WorkerIx, key: LeaseKey, end: End) {
+    pub(super) fn end_lease(&mut self, worker: WorkerIx, key: LeaseIx, end: End) {
         let (run, task) = key;
         let Some(lease) = self.remove(worker, key) else {
             return;
@@ -174,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseKey, epoch: u64, end: End) {
+    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: End) {
         let name = self.workers.id(worker);
         let in_run = &mut self.runs[run];
         let (run_id, task_id) = (in_run.manifest().run, run::id(task));
@@ -301,7 +301,7 @@ impl Scheduler {
     }
 
     /// Finds the run and the task that a worker speaks of, or says what is wrong.
-    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseKey, Rejection> {
+    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseIx, Rejection> {
         let Some(&run) = self.by_id.get(&task.run) else {
             return Err(Rejection::NoSuchRun(task.run));
         };
@@ -324,7 +324,7 @@ impl Scheduler {
     }
 
     /// The epoch as it was issued for the task, or what is wrong with it.
-    pub(super) fn issued(&self, (run, task): LeaseKey, epoch: Epoch) -> Result<u64, Rejection> {
+    pub(super) fn issued(&self, (run, task): LeaseIx, epoch: Epoch) -> Result<u64, Rejection> {
         let highest = self.runs[run].highest_epoch(task);
         if (1..=highest).contains(&epoch.0) {
             return Ok(epoch.0);
@@ -361,7 +361,7 @@ impl Scheduler {
     fn adopt(
         &mut self,
         worker: WorkerIx,
-        (run, task): LeaseKey,
+        (run, task): LeaseIx,
         (epoch, held): (u64, &HeldLease),
     ) -> Result<(), Rejection> {
         let known = self.workers.get(worker);
@@ -406,7 +406,7 @@ impl Scheduler {
     }
 
     /// Leases found on disk keep their workers for a while.
-    pub(super) fn restore_lease(&mut self, key: LeaseKey, worker: WorkerIx, epoch: u64) {
+    pub(super) fn restore_lease(&mut self, key: LeaseIx, worker: WorkerIx, epoch: u64) {
         let lease = Lease {
             epoch,
             purpose: Purpose::Count,

@@ -10,7 +10,7 @@ use common::{
 
 use super::{
     Millis, Scheduler, canaries,
-    index::{LeaseKey, RunIx, TaskIx, WorkerIx},
+    index::{LeaseIx, RunIx, TaskIx, WorkerIx},
     leases::End,
     rejection::Rejection,
     run::{self, Report},
@@ -51,7 +51,7 @@ impl Scheduler {
     }
 
     /// Everything that can be wrong with a partial whatever the task's state.
-    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseKey, Rejection> {
+    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, Rejection> {
         let key = self.find(partial.task)?;
         self.issued(key, partial.epoch)?;
         let (run, task) = key;
@@ -81,7 +81,7 @@ impl Scheduler {
 
     fn rule(
         &mut self,
-        key: LeaseKey,
+        key: LeaseIx,
         worker: WorkerIx,
         (partial, now): (&Partial, Millis),
     ) -> Ruling {
@@ -134,7 +134,7 @@ impl Scheduler {
         }
     }
 
-    fn accept(&mut self, (run, task): LeaseKey, report: Report, record: Record) {
+    fn accept(&mut self, (run, task): LeaseIx, report: Report, record: Record) {
         self.remove_all(run, task);
         let cost = self.runs[run].cost(task);
         let was_disputed = self.runs[run].tasks().stage(task) == Stage::Quarantined;
@@ -173,7 +173,7 @@ impl Scheduler {
 
     /// Whether a task is among the first of its worker, which are compared: some in any case, more while
     /// that costs little.
-    fn is_compared_as_first(&mut self, (run, task): LeaseKey, worker: WorkerIx) -> bool {
+    fn is_compared_as_first(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
         let standing = self.workers.standing(worker);
         let compared = standing.is_new() && self.runs[run].affords_first(task, standing.is_owed());
         if compared {
@@ -193,7 +193,7 @@ impl Scheduler {
     /// An equal count of a done task: worth noting once, if it came another way.
     fn agree(
         &mut self,
-        (run, task): LeaseKey,
+        (run, task): LeaseIx,
         (first, second): (Done, Report),
         record: Record,
     ) -> Ruling {
@@ -239,7 +239,7 @@ impl Scheduler {
     /// Another count of a done task: neither counts from now on.
     fn contradict(
         &mut self,
-        key: LeaseKey,
+        key: LeaseIx,
         (first, second): (Done, Report),
         record: Record,
     ) -> Ruling {
@@ -263,7 +263,7 @@ impl Scheduler {
     }
 
     /// One more count of a quarantined task, which may decide it.
-    fn decide(&mut self, key: LeaseKey, report: Report, record: Record) -> Ruling {
+    fn decide(&mut self, key: LeaseIx, report: Report, record: Record) -> Ruling {
         let (run, task) = key;
         let reports = self.runs[run].reports(task).to_vec();
         let first = reports.first().map_or(0, |first| first.count);
@@ -323,7 +323,7 @@ impl Scheduler {
 
     /// A second count told nothing new: its lease ends, and this worker is not asked again in the way
     /// that it was asked. A repeated message, under an older epoch, says nothing of the lease.
-    fn end_in_vain(&mut self, worker: WorkerIx, key: LeaseKey, epoch: Epoch) {
+    fn end_in_vain(&mut self, worker: WorkerIx, key: LeaseIx, epoch: Epoch) {
         let lease = self.workers.get(worker).leases.get(&key);
         let asked = lease.filter(|lease| lease.epoch == epoch.0 && lease.purpose != Purpose::Count);
         let Some(lease) = asked else { return };
@@ -403,7 +403,7 @@ impl Scheduler {
     }
 
     /// The most that others have said for a count which decides between contradicting ones.
-    fn agreement(&self, (run, task): LeaseKey, report: Report) -> Confirmed {
+    fn agreement(&self, (run, task): LeaseIx, report: Report) -> Confirmed {
         let reports = self.runs[run].reports(task).iter();
         let equal = reports.filter(|other| other.count == report.count);
         equal
@@ -417,7 +417,7 @@ impl Scheduler {
     /// first of them.
     pub(super) fn restore_reports(
         &mut self,
-        (run, task): LeaseKey,
+        (run, task): LeaseIx,
         votes: &[Vote],
         confirmed: Confirmed,
     ) {

@@ -10,7 +10,7 @@ use common::{
 
 use super::{
     clock::Ticks,
-    index::{LeaseKey, RunIx},
+    index::{LeaseIx, RunIx},
 };
 
 /// Sessions of a worker that are remembered as over.
@@ -76,7 +76,7 @@ pub(super) struct Worker {
     pub(super) left: bool,
     /// When it was told to call again.
     pub(super) due: Ticks,
-    pub(super) leases: BTreeMap<LeaseKey, Lease>,
+    pub(super) leases: BTreeMap<LeaseIx, Lease>,
     pub(super) round: u64,
     pub(super) seen: Ticks,
     /// When it is lost unless it calls; `None` when it is.

@@ -16,7 +16,7 @@ use common::{
 use super::{
     Change, Fold, JournalCursor, JournalEntry, Recheck, RunManifest, RunState, Store, StoreError,
     StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
-    files::{self, Layout, Lock, Replacement, RunFiles, Secret},
+    files::{self, DataFiles, Lock, Replacement, RunFiles, Secret},
     journal::{Journal, Next, Reader},
     manifest::{self, SavedState},
     recover::{self, FoundRun, Replayed},
@@ -29,7 +29,7 @@ use crate::{
     descriptors,
     ledger::{
         Elapsed,
-        fold::{self, Row},
+        fold::{self, KeptTask},
     },
 };
 
@@ -38,7 +38,7 @@ use crate::{
 /// Use it from one thread that may block: it writes and syncs files in every call that changes it.
 #[derive(Debug)]
 pub struct DiskStore {
-    layout: Layout,
+    data_files: DataFiles,
     rows: Rows,
     runs: HashMap<RunId, DiskRun>,
     trust: TrustLog,
@@ -59,8 +59,8 @@ struct DiskRun {
 }
 
 impl DiskRun {
-    fn files(&self, layout: &Layout) -> RunFiles {
-        layout.run(self.stored.manifest.run)
+    fn files(&self, data_files: &DataFiles) -> RunFiles {
+        data_files.run(self.stored.manifest.run)
     }
 }
 
@@ -71,10 +71,10 @@ impl DiskStore {
     /// not seen are replayed, and a sled that is missing, unreadable or at odds with the journals is
     /// set aside and made anew. Damage within a journal is an error.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        let layout = Layout::new(dir);
-        let lock = Lock::exclusive(&layout)?;
-        recover::remove_deleted(&layout)?;
-        let found = recover::find_runs(&layout)?
+        let data_files = DataFiles::new(dir);
+        let lock = Lock::exclusive(&data_files)?;
+        recover::remove_deleted(&data_files)?;
+        let found = recover::find_runs(&data_files)?
             .into_iter()
             .map(|run| {
                 segments::exists(&run.files.journal(), true)?;
@@ -82,7 +82,7 @@ impl DiskStore {
             })
             .map(|run: Result<_, StoreError>| run.map(|(plan, run)| (run, plan)))
             .collect::<Result<Vec<_>, _>>()?;
-        let (rows, replayed) = recover::open_rows(&layout, &found)?;
+        let (rows, replayed) = recover::open_rows(&data_files, &found)?;
         let mut runs = HashMap::new();
         for ((run, plan), Replayed { end, elapsed_ms }) in found.into_iter().zip(replayed) {
             let journal = Journal::open(&run.files.journal(), &run.manifest, end)?;
@@ -103,11 +103,11 @@ impl DiskStore {
             runs.insert(name, run);
         }
         Ok(Self {
-            trust: TrustLog::open(&layout.trust())?,
-            secret: layout.keep_secret()?,
-            term: layout.next_term()?,
+            trust: TrustLog::open(&data_files.trust())?,
+            secret: data_files.keep_secret()?,
+            term: data_files.next_term()?,
             sync_times: SyncTimes::default(),
-            layout,
+            data_files,
             rows,
             runs,
             poison: None,
@@ -182,7 +182,7 @@ impl DiskStore {
             self.trust.append(&staged.trust)?;
         }
         for (run, recheck) in &staged.rechecks {
-            let path = self.layout.run(*run).recheck();
+            let path = self.data_files.run(*run).recheck();
             let text = manifest::encode_recheck(*run, *recheck);
             let new = Replacement::prepare(&path, &text).map_err(|error| match untouched {
                 true => error.unkept(),
@@ -216,7 +216,7 @@ impl DiskStore {
     }
 
     fn bad_rows(&self, error: BadRows) -> StoreError {
-        error.at(&self.layout.database())
+        error.at(&self.data_files.database())
     }
 
     fn prepare_state(&self, run: RunId, state: RunState) -> Result<Replacement, StoreError> {
@@ -226,13 +226,13 @@ impl DiskStore {
             lines: end.lines,
             head: end.head,
         };
-        let path = self.layout.run(run).state();
+        let path = self.data_files.run(run).state();
         Replacement::prepare(&path, &manifest::encode_state(run, &saved))
     }
 
     /// The manifest comes last: it is what makes the run exist.
     fn keep_run(&self, manifest: &RunManifest, plan: Plan) -> Result<DiskRun, StoreError> {
-        let files = self.layout.run(manifest.run);
+        let files = self.data_files.run(manifest.run);
         fs::create_dir_all(&files.dir).map_err(files::failed("create", &files.dir))?;
         files::sync_parent(&files.dir)?;
         let journal = Journal::create(&files.journal(), manifest)?;
@@ -252,7 +252,7 @@ impl DiskStore {
 
     /// Takes back what [`Self::keep_run`] did before it failed.
     fn unkeep_run(&mut self, run: RunId, error: StoreError) -> StoreError {
-        let dir = self.layout.run(run).dir;
+        let dir = self.data_files.run(run).dir;
         match fs::remove_dir_all(&dir) {
             Err(left) if left.kind() != ErrorKind::NotFound => {
                 self.poison = Some(error.to_string());
@@ -277,7 +277,7 @@ impl Known for DiskStore {
         Ok((&run.plan, run.journal.end().lines))
     }
 
-    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError> {
+    fn row(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, StoreError> {
         self.rows
             .get(run, task)
             .map_err(|error| self.bad_rows(error))
@@ -308,7 +308,7 @@ impl Store for DiskStore {
 
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
         self.healthy()?;
-        let files = self.run(run)?.files(&self.layout);
+        let files = self.run(run)?.files(&self.data_files);
         let gone = files.deleted();
         fs::rename(&files.dir, &gone)
             .map_err(files::failed("remove", &files.dir))
@@ -328,7 +328,7 @@ impl Store for DiskStore {
     }
 
     fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
-        let path = self.run(run)?.files(&self.layout).symmetric();
+        let path = self.run(run)?.files(&self.data_files).symmetric();
         let bytes = match descriptors::open(|| fs::read(&path)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -362,7 +362,7 @@ impl Store for DiskStore {
     }
 
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
-        let path = self.run(run)?.files(&self.layout).symmetric();
+        let path = self.run(run)?.files(&self.data_files).symmetric();
         files::write_durably(&path, &manifest::encode_symmetric(run, counts))
     }
 
@@ -376,7 +376,7 @@ impl Store for DiskStore {
     fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let run = self.run(run)?;
         let found = FoundRun {
-            files: run.files(&self.layout),
+            files: run.files(&self.data_files),
             manifest: run.stored.manifest.clone(),
             saved: None,
             seals: Vec::new(),

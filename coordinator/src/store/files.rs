@@ -40,7 +40,7 @@ const DELETED: &str = "deleted";
 
 /// Where things are.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct DataFiles {
     pub(crate) dir: PathBuf,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct RunFiles {
     pub(crate) dir: PathBuf,
 }
 
-impl Layout {
+impl DataFiles {
     pub(crate) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -237,10 +237,10 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Makes the directory if need be, checks that it is ours or empty, and takes it.
-    pub(crate) fn exclusive(layout: &Layout) -> Result<Self, StoreError> {
-        fs::create_dir_all(&layout.dir).map_err(failed("create", &layout.dir))?;
-        layout.check()?;
-        let path = layout.lock();
+    pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
+        fs::create_dir_all(&data_files.dir).map_err(failed("create", &data_files.dir))?;
+        data_files.check()?;
+        let path = data_files.lock();
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -250,7 +250,7 @@ impl Lock {
             .map_err(failed("open", &path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(in_use(layout, &mut file)),
+            Err(TryLockError::WouldBlock) => return Err(in_use(data_files, &mut file)),
             Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
         }
         let pid = std::process::id();
@@ -261,14 +261,14 @@ impl Lock {
             file,
             exclusive: true,
         };
-        layout.claim()?;
+        data_files.claim()?;
         Ok(lock)
     }
 
     /// Keeps coordinators away while a directory is read, unless one has it already: then `None`.
     /// A copy on a read-only medium may lack the lock file, which is as good as none either.
-    pub(crate) fn shared(layout: &Layout) -> Result<Reading, StoreError> {
-        let path = layout.lock();
+    pub(crate) fn shared(data_files: &DataFiles) -> Result<Reading, StoreError> {
+        let path = data_files.lock();
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Reading::Alone(None)),
@@ -284,10 +284,10 @@ impl Lock {
         }
     }
 
-    /// Whether the directory of `layout` is one of ours, for readers.
-    pub(crate) fn marked(layout: &Layout) -> Result<bool, StoreError> {
-        fs::read_dir(&layout.dir).map_err(failed("read", &layout.dir))?;
-        Ok(layout.check()?.is_some())
+    /// Whether the directory of `data_files` is one of ours, for readers.
+    pub(crate) fn marked(data_files: &DataFiles) -> Result<bool, StoreError> {
+        fs::read_dir(&data_files.dir).map_err(failed("read", &data_files.dir))?;
+        Ok(data_files.check()?.is_some())
     }
 }
 
@@ -301,7 +301,7 @@ impl Drop for Lock {
     }
 }
 
-fn in_use(layout: &Layout, file: &mut File) -> StoreError {
+fn in_use(data_files: &DataFiles, file: &mut File) -> StoreError {
     let mut pid = String::new();
     let _ = file.rewind().and_then(|()| file.read_to_string(&mut pid));
     let holder = match pid.trim() {
@@ -309,7 +309,7 @@ fn in_use(layout: &Layout, file: &mut File) -> StoreError {
         pid => format!(" (process {pid})"),
     };
     StoreError::InUse {
-        dir: layout.dir.clone(),
+        dir: data_files.dir.clone(),
         holder,
     }
 }

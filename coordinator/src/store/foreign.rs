@@ -4,13 +4,16 @@
 
 use common::{run::RunId, sealed};
 
-use super::{line::Line, manifest, rows, segments, text, trust};
+use super::{line::JournalLine, manifest, rows, segments, text, trust};
 
 /// One journal line: as it is, and with the check sum that these bytes would have.
 pub fn journal_line(bytes: &[u8]) {
     let again = |text: &[u8]| {
-        if let Ok(line) = Line::decode(text) {
-            assert_eq!(Line::decode(line.encode().as_bytes()).as_ref(), Ok(&line));
+        if let Ok(line) = JournalLine::decode(text) {
+            assert_eq!(
+                JournalLine::decode(line.encode().as_bytes()).as_ref(),
+                Ok(&line)
+            );
         }
     };
     again(bytes);

@@ -15,7 +15,7 @@ use common::{
 use super::{
     JournalEntry, RunManifest, StoreError,
     files::{self, RunFiles},
-    line::{BadLine, Line, Link, MAX_LINE_BYTES, Malformed, Stamp},
+    line::{BadLine, JournalLine, Link, MAX_LINE_BYTES, Malformed, Stamp},
     segments::{self, SEGMENT_BYTES, Segments},
 };
 use crate::descriptors;
@@ -178,7 +178,7 @@ impl Journal {
         let mut text = Vec::new();
         for entry in entries {
             end.lines += 1;
-            let line = Line {
+            let line = JournalLine {
                 sequence: end.lines,
                 plan: self.plan,
                 stamp: Some(Stamp {
@@ -287,7 +287,7 @@ pub(crate) struct Reader<R> {
 )]
 pub(crate) enum Next<'a> {
     /// A line whose check sum is right, and its text without the end.
-    Line(Line, &'a str),
+    Line(JournalLine, &'a str),
     /// A line that is not right.
     Bad(BadLine),
     /// Bytes without a line end, up to the end of the file.
@@ -373,7 +373,7 @@ impl<R: BufRead> Reader<R> {
         let text = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         (1..text.len())
             .filter(|start| text[*start..].starts_with(b"{\"seq\":"))
-            .any(|start| Line::decode(&text[start..]).is_ok())
+            .any(|start| JournalLine::decode(&text[start..]).is_ok())
     }
 
     /// Reads on by one line.
@@ -389,7 +389,7 @@ impl<R: BufRead> Reader<R> {
             return self.without_end(read);
         }
         let text = &self.buffer[..self.buffer.len() - 1];
-        Ok(match Line::decode(text) {
+        Ok(match JournalLine::decode(text) {
             Ok(line) => Next::Line(line, std::str::from_utf8(text).expect("decoded as UTF-8")),
             Err(bad) => Next::Bad(bad),
         })

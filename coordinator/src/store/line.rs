@@ -99,7 +99,7 @@ enum Kind {
 
 /// A line as read: what it says, and what it claims to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line<E = JournalEntry> {
+pub(crate) struct JournalLine<E = JournalEntry> {
     pub(crate) sequence: u64,
     pub(crate) plan: PlanHash,
     /// `None` in a line of format 1, which says neither this nor the record's principal and time.
@@ -117,7 +117,7 @@ pub(crate) struct Stamp {
     pub(crate) fence: u64,
 }
 
-impl<E: Borrow<JournalEntry>> Line<E> {
+impl<E: Borrow<JournalEntry>> JournalLine<E> {
     /// The text of the line, without a line end.
     pub(crate) fn encode(&self) -> String {
         let mut text = Vec::with_capacity(MAX_LINE_BYTES / 4);
@@ -159,7 +159,7 @@ impl<E: Borrow<JournalEntry>> Line<E> {
     }
 }
 
-impl Line {
+impl JournalLine {
     /// Reads a line without its end, and checks its check sum, not its place in the chain.
     pub(crate) fn decode(text: &[u8]) -> Result<Self, BadLine> {
         if std::str::from_utf8(text).is_err() {
@@ -176,7 +176,7 @@ impl Line {
 }
 
 impl Fields<'_> {
-    fn line(&self) -> Result<Line, Malformed> {
+    fn line(&self) -> Result<JournalLine, Malformed> {
         let (stamp, principal, elapsed_ms) = match (
             self.units,
             self.fence,
@@ -204,7 +204,7 @@ impl Fields<'_> {
             accepted_unix_ms: self.accepted_unix_ms,
             elapsed_ms,
         };
-        Ok(Line {
+        Ok(JournalLine {
             sequence: self.seq,
             plan: BadField::parse("plan", self.plan)?,
             stamp,
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    fn line(version: &str) -> Line {
+    fn line(version: &str) -> JournalLine {
         let record = Record {
             run: RunId(0xab),
             task: TaskId(7),
@@ -302,7 +302,7 @@ mod tests {
             accepted_unix_ms: 1_700_000_000_000,
             elapsed_ms: 4500,
         };
-        Line {
+        JournalLine {
             sequence: 1,
             plan: "0123456789abcdef".repeat(4).parse().unwrap(),
             stamp: Some(Stamp {
@@ -338,7 +338,7 @@ mod tests {
             r#""orientation":"turned","version":"0.1.0","duration_us":1000000,"#,
             r#""accepted_unix_ms":1700000000000,"prev":"05b3abf2579a5eb66403cd78be557fd8","crc":"079bc185"}"#,
         );
-        let line = Line::decode(expected.as_bytes()).unwrap();
+        let line = JournalLine::decode(expected.as_bytes()).unwrap();
         assert_eq!(line.stamp, None);
         assert_eq!(
             line.entry.record().principal.as_str(),
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(line.encode(), expected);
         // Half of what is new is neither format.
         let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
-        let error = Line::decode(&sealed::resealed(body.as_bytes()))
+        let error = JournalLine::decode(&sealed::resealed(body.as_bytes()))
             .unwrap_err()
             .to_string();
         assert!(error.contains("missing"), "{error}");
@@ -369,7 +369,7 @@ mod tests {
                 text.len() <= MAX_LINE_BYTES && !text.contains('\n'),
                 "{text}"
             );
-            assert_eq!(Line::decode(text.as_bytes()), Ok(line));
+            assert_eq!(JournalLine::decode(text.as_bytes()), Ok(line));
         }
     }
 
@@ -382,7 +382,7 @@ mod tests {
             let text = sealed::resealed(format!("{body}}}").as_bytes());
             String::from_utf8(text).unwrap()
         };
-        assert!(Line::decode(resealed(body.to_owned()).as_bytes()).is_ok());
+        assert!(JournalLine::decode(resealed(body.to_owned()).as_bytes()).is_ok());
         let bad = [
             String::new(),
             text.replace(r#","crc""#, r#","cr""#),
@@ -394,10 +394,10 @@ mod tests {
             resealed(format!(r#"{body},"more":"fields"#)),
         ];
         for bad in bad {
-            let error = Line::decode(bad.as_bytes()).unwrap_err();
+            let error = JournalLine::decode(bad.as_bytes()).unwrap_err();
             assert!(matches!(error, BadLine::Malformed(_)), "{bad}: {error}");
         }
-        let error = Line::decode(text.replace("1000000", "1000001").as_bytes()).unwrap_err();
+        let error = JournalLine::decode(text.replace("1000000", "1000001").as_bytes()).unwrap_err();
         assert!(matches!(error, BadLine::Changed(_)), "{error}");
     }
 }

@@ -13,12 +13,12 @@ use common::{
 use super::{
     Change, JournalCursor, JournalEntry, RunManifest, RunState, Store, StoreError, StoredRun,
     SymmetricCounts, TaskRow, TrustRecord,
-    line::{Line, Link, Stamp},
+    line::{JournalLine, Link, Stamp},
     stage::{self, Known},
 };
 use crate::ledger::{
     Elapsed,
-    fold::{self, Fold, Row},
+    fold::{self, Fold, KeptTask},
 };
 
 /// It has no disk to keep a secret on, and nobody to keep it from.
@@ -39,10 +39,10 @@ pub struct MemoryStore {
 struct MemoryRun {
     stored: StoredRun,
     plan: Plan,
-    journal: Vec<Line>,
+    journal: Vec<JournalLine>,
     /// What the next line names as the one before.
     head: Link,
-    rows: BTreeMap<TaskId, Row>,
+    rows: BTreeMap<TaskId, KeptTask>,
     symmetric: Option<SymmetricCounts>,
 }
 
@@ -94,7 +94,7 @@ impl Known for MemoryStore {
         Ok((&run.plan, run.journal.len() as u64))
     }
 
-    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError> {
+    fn row(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, StoreError> {
         Ok(self.runs[self.place(run)?].rows.get(&task).cloned())
     }
 }
@@ -168,7 +168,7 @@ impl Store for MemoryStore {
             let mut elapsed = Elapsed::of(&run.stored.manifest);
             elapsed.see(record);
             run.stored.elapsed_ms = run.stored.elapsed_ms.max(elapsed.ms());
-            let line = Line {
+            let line = JournalLine {
                 sequence,
                 plan: run.plan.hash(),
                 stamp: Some(Stamp {

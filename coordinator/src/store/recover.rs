@@ -16,14 +16,14 @@ use common::{
 
 use super::{
     Refusal, RunManifest, StoreError,
-    files::{self, Layout, RunFiles},
+    files::{self, DataFiles, RunFiles},
     journal::{End, Next, Source},
-    line::{BadLine, Line, Link},
+    line::{BadLine, JournalLine, Link},
     manifest::{self, SavedState},
     rows::{self, BadRows, Rows},
     segments::{self, Seal},
 };
-use crate::ledger::fold::{Fold, Row};
+use crate::ledger::fold::{Fold, KeptTask};
 
 /// The suffix of a database that was set aside.
 const BAD: &str = "bad";
@@ -44,8 +44,8 @@ pub(crate) struct FoundRun<S = RunFiles> {
 }
 
 /// Every run of a data directory, in order of creation.
-pub(crate) fn find_runs(layout: &Layout) -> Result<Vec<FoundRun>, StoreError> {
-    let dir = layout.runs();
+pub(crate) fn find_runs(data_files: &DataFiles) -> Result<Vec<FoundRun>, StoreError> {
+    let dir = data_files.runs();
     let entries = fs::read_dir(&dir).map_err(files::failed("read", &dir))?;
     let mut found = Vec::new();
     for entry in entries {
@@ -58,14 +58,14 @@ pub(crate) fn find_runs(layout: &Layout) -> Result<Vec<FoundRun>, StoreError> {
             tracing::warn!(path = %entry.path().display(), "this is no run's: left alone");
             continue;
         };
-        found.extend(find_run(layout, run)?);
+        found.extend(find_run(data_files, run)?);
     }
     found.sort_by_key(|run| run.manifest.age());
     Ok(found)
 }
 
-pub(crate) fn find_run(layout: &Layout, run: RunId) -> Result<Option<FoundRun>, StoreError> {
-    let files = layout.run(run);
+pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<FoundRun>, StoreError> {
+    let files = data_files.run(run);
     let path = files.manifest();
     let Some(text) = read_if_there(&path)? else {
         // The manifest is written last: without it the run was never created.
@@ -186,7 +186,7 @@ pub(crate) enum Disorder {
 
 impl<S: Source> FoundRun<S> {
     /// What is wrong with `line` as the one after `end`; the journal's grammar is not its matter.
-    pub(crate) fn check_place(&self, line: &Line, end: &End) -> Result<(), Disorder> {
+    pub(crate) fn check_place(&self, line: &JournalLine, end: &End) -> Result<(), Disorder> {
         let record = line.entry.record();
         if line.sequence != end.lines + 1 {
             return Err(Disorder::Sequence {
@@ -280,7 +280,7 @@ impl<S: Source> FoundRun<S> {
     /// Checks the whole journal and shows every line to `visit`; returns where its whole lines end.
     pub(crate) fn check<E: From<StoreError>>(
         &self,
-        mut visit: impl FnMut(&Line, &End) -> Result<(), E>,
+        mut visit: impl FnMut(&JournalLine, &End) -> Result<(), E>,
     ) -> Result<End, E> {
         let start = End::empty(&self.manifest);
         let mut head = self.head_if_saved_at(&start);
@@ -303,7 +303,7 @@ impl<S: Source> FoundRun<S> {
     fn walk<E: From<StoreError>>(
         &self,
         mut end: End,
-        mut visit: impl FnMut(&Line, &End) -> Result<(), E>,
+        mut visit: impl FnMut(&JournalLine, &End) -> Result<(), E>,
     ) -> Result<End, E> {
         let path = self.files.name();
         let mut reader = self.files.open(&end)?;
@@ -385,8 +385,8 @@ impl From<BadRows> for Trouble {
 }
 
 /// Removes what was left of runs that were being removed.
-pub(crate) fn remove_deleted(layout: &Layout) -> Result<(), StoreError> {
-    let dir = layout.runs();
+pub(crate) fn remove_deleted(data_files: &DataFiles) -> Result<(), StoreError> {
+    let dir = data_files.runs();
     let entries = fs::read_dir(&dir).map_err(files::failed("read", &dir))?;
     for entry in entries {
         let path = entry.map_err(files::failed("read", &dir))?.path();
@@ -407,10 +407,10 @@ pub(crate) struct Replayed {
 /// Opens the rows and brings them up to the journals; if they cannot be read, or do not agree with
 /// the journals, sets them aside and makes them anew. Returns where each run's journal ends.
 pub(crate) fn open_rows(
-    layout: &Layout,
+    data_files: &DataFiles,
     runs: &[(FoundRun, Plan)],
 ) -> Result<(Rows, Vec<Replayed>), StoreError> {
-    let path = layout.database();
+    let path = data_files.database();
     let reason = match try_rows(&path, runs) {
         Ok(done) => return Ok(done),
         Err(Trouble::Rows(BadRows::Wrong(reason))) => reason,
@@ -550,7 +550,7 @@ impl Survey {
 }
 
 /// Whether a line that names a task of the plan names that task's units, if it names any.
-pub(crate) fn check_units(plan: &Plan, line: &Line) -> Result<(), Disorder> {
+pub(crate) fn check_units(plan: &Plan, line: &JournalLine) -> Result<(), Disorder> {
     let Some(stamp) = &line.stamp else {
         return Ok(());
     };
@@ -571,7 +571,7 @@ struct Replay<'a> {
     rows: &'a Rows,
     found: &'a FoundRun,
     seen: u64,
-    batch: HashMap<(RunId, TaskId), Row>,
+    batch: HashMap<(RunId, TaskId), KeptTask>,
 }
 
 impl<'a> Replay<'a> {
@@ -599,12 +599,12 @@ impl<'a> Replay<'a> {
         Ok(self.write(survey.end.lines)?)
     }
 
-    fn line(&mut self, line: &Line) -> Result<(), Trouble> {
+    fn line(&mut self, line: &JournalLine) -> Result<(), Trouble> {
         let run = self.found.manifest.run;
         let task = line.entry.record().task;
         let mut row = match self.batch.remove(&(run, task)) {
             Some(row) => row,
-            None => self.rows.get(run, task)?.unwrap_or(Row::new()),
+            None => self.rows.get(run, task)?.unwrap_or(KeptTask::new()),
         };
         row.settle(&line.entry, line.sequence)
             .map_err(|refusal| contradiction(&refusal, line.sequence))?;

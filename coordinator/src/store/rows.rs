@@ -24,7 +24,7 @@ use common::{
 };
 
 use super::{StoreError, files};
-use crate::ledger::{Confirmed, Principal, TaskState, Vote, fold::Row};
+use crate::ledger::{Confirmed, Principal, TaskState, Vote, fold::KeptTask};
 
 /// The version of the bytes below; another one is rebuilt from the journals.
 const VERSION: u8 = 2;
@@ -149,7 +149,7 @@ impl Rows {
     }
 
     /// The row of a task.
-    pub(crate) fn get(&self, run: RunId, task: TaskId) -> Result<Option<Row>, BadRows> {
+    pub(crate) fn get(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, BadRows> {
         let bytes = self.db.get(row_key(run, task))?;
         bytes
             .map(|bytes| decode(&bytes).ok_or_else(|| malformed(run, task)))
@@ -160,7 +160,7 @@ impl Rows {
     pub(crate) fn scan(
         &self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, Row) -> Result<(), BadRows>,
+        visit: &mut dyn FnMut(TaskId, KeptTask) -> Result<(), BadRows>,
     ) -> Result<(), BadRows> {
         for item in self.db.scan_prefix(run_prefix(run)) {
             let (key, value) = item?;
@@ -177,7 +177,7 @@ impl Rows {
     /// Keeps rows and how many journal lines they have seen, all or nothing.
     pub(crate) fn put(
         &self,
-        rows: &HashMap<(RunId, TaskId), Row>,
+        rows: &HashMap<(RunId, TaskId), KeptTask>,
         seen: impl IntoIterator<Item = (RunId, u64)>,
     ) -> Result<(), BadRows> {
         let mut batch = sled::Batch::default();
@@ -265,7 +265,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
 /// votes (4), votes; then the workers that failed (16 each) up to the end. Quarantined rows of earlier
 /// programs have standing 3, and do not say what was confirmed: they are made anew. A vote: count (8), worker (16), kernel (1), 1 where it was turned
 /// (1), when it was accepted (8), length of the principal (1), principal.
-pub(super) fn encode(row: &Row) -> Vec<u8> {
+pub(super) fn encode(row: &KeptTask) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
     bytes.extend(row.epoch.0.to_be_bytes());
     bytes.extend(row.sequence.to_be_bytes());
@@ -330,7 +330,7 @@ fn encode_vote(bytes: &mut Vec<u8>, vote: &Vote) {
     bytes.extend(principal.bytes());
 }
 
-pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
+pub(super) fn decode(mut bytes: &[u8]) -> Option<KeptTask> {
     let input = &mut bytes;
     let epoch = Epoch(u64::from_be_bytes(take(input)?));
     let sequence = u64::from_be_bytes(take(input)?);
@@ -360,7 +360,7 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Row> {
     while !input.is_empty() {
         failed.push(decode_worker(input)?);
     }
-    Some(Row {
+    Some(KeptTask {
         epoch,
         sequence,
         state,
@@ -464,7 +464,7 @@ mod tests {
             state in states(),
             failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
         ) {
-            let row = Row { epoch: Epoch(epoch), sequence, state, failed };
+            let row = KeptTask { epoch: Epoch(epoch), sequence, state, failed };
             let bytes = encode(&row);
             prop_assert_eq!(decode(&bytes), Some(row));
             prop_assert_eq!(decode(&bytes[..16]), None);
@@ -497,7 +497,7 @@ mod tests {
             vote: vote(5, kernel),
             confirmed,
         };
-        let row = |state| Row {
+        let row = |state| KeptTask {
             epoch: Epoch(2),
             sequence: 3,
             state,

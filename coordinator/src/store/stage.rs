@@ -10,7 +10,7 @@ use common::{
 use super::StoreError;
 use crate::ledger::{
     Change, JournalEntry, Recheck, RunState, TrustRecord,
-    fold::{self, Row},
+    fold::{self, KeptTask},
 };
 
 /// What a store knows before a group of changes.
@@ -19,7 +19,7 @@ pub(crate) trait Known {
     fn run(&self, run: RunId) -> Result<(&Plan, u64), StoreError>;
 
     /// What is kept of a task, if anything.
-    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError>;
+    fn row(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, StoreError>;
 }
 
 /// A group of changes, checked: what to keep.
@@ -28,7 +28,7 @@ pub(crate) struct Staged {
     /// Journal lines to append, with their sequence numbers, in order.
     pub(crate) lines: Vec<(u64, JournalEntry)>,
     /// The rows of all tasks touched, as they are after the group.
-    pub(crate) rows: HashMap<(RunId, TaskId), Row>,
+    pub(crate) rows: HashMap<(RunId, TaskId), KeptTask>,
     /// New states of runs, in order.
     pub(crate) states: Vec<(RunId, RunState)>,
     /// What is to be counted twice from now on.
@@ -63,7 +63,7 @@ pub(crate) fn stage(known: &impl Known, changes: &[Change]) -> Result<Staged, St
         fold::check_task(plan, run, task)?;
         let mut row = match staged.rows.remove(&(run, task)) {
             Some(row) => row,
-            None => known.row(run, task)?.unwrap_or(Row::new()),
+            None => known.row(run, task)?.unwrap_or(KeptTask::new()),
         };
         if let Some(entry) = change.journal_entry() {
             fold::check_count(plan, entry.record())?;

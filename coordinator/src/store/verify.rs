@@ -16,9 +16,9 @@ use common::{
 use super::{
     JournalEntry, Recheck, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
     disk::kept_recheck,
-    files::{self, Layout, Lock, Reading},
+    files::{self, DataFiles, Lock, Reading},
     journal::{End, Next, Source},
-    line::{Line, Link},
+    line::{JournalLine, Link},
     manifest,
     meter::{Examined, Meter},
     recover::{self, Disorder, FoundRun},
@@ -134,17 +134,17 @@ pub fn verify_watched(
     dir: &Path,
     watch: &mut dyn FnMut(Examined),
 ) -> Result<VerifyReport, VerifyError> {
-    let layout = Layout::new(dir);
-    if !Lock::marked(&layout)? {
+    let data_files = DataFiles::new(dir);
+    if !Lock::marked(&data_files)? {
         return Err(VerifyError::NotOurs(dir.to_owned()));
     }
-    let reading = Lock::shared(&layout)?;
+    let reading = Lock::shared(&data_files)?;
     let kept = Overall {
         live: matches!(reading, Reading::WhileWritten),
-        draw: layout.kept_secret()?.map(|secret| Draw::new(secret.0)),
-        trust: TrustLog::read_only(&layout.trust())?,
+        draw: data_files.kept_secret()?.map(|secret| Draw::new(secret.0)),
+        trust: TrustLog::read_only(&data_files.trust())?,
     };
-    let runs = recover::find_runs(&layout)?.into_iter().map(|found| {
+    let runs = recover::find_runs(&data_files)?.into_iter().map(|found| {
         let recheck = kept_recheck(&found.files, found.manifest.run)?;
         Ok((found, recheck))
     });
@@ -189,11 +189,11 @@ pub(super) fn verify_all<S: Source>(
 
 /// Every run of a data directory, with the time of its creation in milliseconds since 1970.
 pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
-    let layout = Layout::new(dir);
-    if !Lock::marked(&layout)? {
+    let data_files = DataFiles::new(dir);
+    if !Lock::marked(&data_files)? {
         return Err(VerifyError::NotOurs(dir.to_owned()));
     }
-    let found = recover::find_runs(&layout)?;
+    let found = recover::find_runs(&data_files)?;
     let named = |run: FoundRun| (run.manifest.created_unix_ms, run.manifest.run);
     Ok(found.into_iter().map(named).collect())
 }
@@ -205,15 +205,15 @@ pub fn verify_run(
     run: RunId,
     visit: &mut dyn FnMut(Range<u64>, &JournalEntry),
 ) -> Result<RunReport, VerifyError> {
-    let layout = Layout::new(dir);
-    if !Lock::marked(&layout)? {
+    let data_files = DataFiles::new(dir);
+    if !Lock::marked(&data_files)? {
         return Err(VerifyError::NotOurs(dir.to_owned()));
     }
-    let reading = Lock::shared(&layout)?;
+    let reading = Lock::shared(&data_files)?;
     let live = matches!(reading, Reading::WhileWritten);
-    let draw = layout.kept_secret()?.map(|secret| Draw::new(secret.0));
-    let trust = TrustLog::read_only(&layout.trust())?;
-    let found = recover::find_run(&layout, run)?.ok_or(StoreError::NoSuchRun(run))?;
+    let draw = data_files.kept_secret()?.map(|secret| Draw::new(secret.0));
+    let trust = TrustLog::read_only(&data_files.trust())?;
+    let found = recover::find_run(&data_files, run)?.ok_or(StoreError::NoSuchRun(run))?;
     let mut audit = Audit::new(&found, draw, kept_recheck(&found.files, run)?)?;
     audit.read(visit, &mut Meter::new(0, &mut |_| {}))?;
     let report = RunReport {
@@ -228,7 +228,7 @@ pub fn verify_run(
 
 /// The symmetric solutions that are kept with a run.
 pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
-    let files = Layout::new(dir).run(run);
+    let files = DataFiles::new(dir).run(run);
     // One that is not whole, or no text, is as good as none: it can be counted again.
     let text = match recover::read_if_there(&files.symmetric()) {
         Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::InvalidData => None,
@@ -239,7 +239,7 @@ pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>,
 
 /// The key that signs for a data directory; drawn when it is asked for first.
 pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
-    Layout::new(dir).keep_signing_key().map(|key| key.0)
+    DataFiles::new(dir).keep_signing_key().map(|key| key.0)
 }
 
 /// One run under examination.
@@ -333,7 +333,7 @@ impl<'a, S: Source> Audit<'a, S> {
         Ok(())
     }
 
-    fn line(&mut self, number: u64, line: &Line, link: Link) {
+    fn line(&mut self, number: u64, line: &JournalLine, link: Link) {
         if self.lost {
             self.end.lines = line.sequence.saturating_sub(1);
             self.end.head = line.prev;
@@ -358,7 +358,7 @@ impl<'a, S: Source> Audit<'a, S> {
         self.saved_head = self.saved_head.or(saved_head);
     }
 
-    fn settle(&mut self, line: &Line) -> Result<(), Disorder> {
+    fn settle(&mut self, line: &JournalLine) -> Result<(), Disorder> {
         self.fold
             .take(&self.plan, &line.entry, line.sequence)
             .map_err(Disorder::Refused)

@@ -21,7 +21,7 @@ use crate::machine::LeaseKey;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum SpoolLine {
     /// A task was counted.
     Finished(Partial),
     /// The coordinator answered for a partial: it need not be kept.
@@ -65,7 +65,7 @@ enum StoredOrientation {
     Turned,
 }
 
-impl Line {
+impl SpoolLine {
     /// Appends the line, with its line end.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         let start = to.len();
@@ -135,8 +135,8 @@ mod tests {
     fn the_bytes_are_frozen() {
         let mut bytes = Vec::new();
         let partial = sample_partial(7, 3);
-        Line::Finished(partial).write(&mut bytes);
-        Line::Acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
+        SpoolLine::Finished(partial).write(&mut bytes);
+        SpoolLine::Acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
         let plan = partial.task.plan;
         let head =
             format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
@@ -157,15 +157,19 @@ mod tests {
     #[test]
     fn every_damaged_byte_and_every_torn_end_is_seen() {
         let mut bytes = Vec::new();
-        let line = Line::Finished(sample_partial(7, 3));
+        let line = SpoolLine::Finished(sample_partial(7, 3));
         line.write(&mut bytes);
         bytes.pop();
-        assert_eq!(Line::read(&bytes), Some(line));
+        assert_eq!(SpoolLine::read(&bytes), Some(line));
         for at in 0..bytes.len() {
-            assert_eq!(Line::read(&bytes[..at]), None, "cut at {at}");
+            assert_eq!(SpoolLine::read(&bytes[..at]), None, "cut at {at}");
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(Line::read(&damaged), None, "bit 0 of byte {at} flipped");
+            assert_eq!(
+                SpoolLine::read(&damaged),
+                None,
+                "bit 0 of byte {at} flipped"
+            );
         }
     }
 }

@@ -25,7 +25,7 @@ use std::{
 use common::run::{Partial, WorkerId};
 
 use crate::{config::SpoolChoice, machine::LeaseKey};
-use line::Line;
+use line::SpoolLine;
 pub(crate) use writer::Writer;
 
 /// Why there is no spool in a directory.
@@ -179,12 +179,12 @@ impl Spool {
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
         for partial in finished {
-            Line::Finished(*partial).write(&mut bytes);
+            SpoolLine::Finished(*partial).write(&mut bytes);
             self.live.insert(LeaseKey::of(partial), *partial);
         }
         for lease in acknowledged {
             if self.live.remove(lease).is_some() {
-                Line::Acknowledged(*lease).write(&mut bytes);
+                SpoolLine::Acknowledged(*lease).write(&mut bytes);
                 self.dead_lines += 2;
             }
         }
@@ -241,11 +241,11 @@ impl Spool {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
         {
-            match Line::read(line) {
-                Some(Line::Finished(partial)) => {
+            match SpoolLine::read(line) {
+                Some(SpoolLine::Finished(partial)) => {
                     self.live.insert(LeaseKey::of(&partial), partial);
                 }
-                Some(Line::Acknowledged(lease)) => {
+                Some(SpoolLine::Acknowledged(lease)) => {
                     self.live.remove(&lease);
                 }
                 None => damaged += 1,
@@ -259,7 +259,7 @@ impl Spool {
         self.file = None;
         let mut bytes = Vec::new();
         for partial in self.live.values() {
-            Line::Finished(*partial).write(&mut bytes);
+            SpoolLine::Finished(*partial).write(&mut bytes);
         }
         let (path, new) = (self.path(), self.directory.join("outbox.new"));
         let mut file = File::create(&new)?;

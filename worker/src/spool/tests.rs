@@ -180,7 +180,7 @@ proptest! {
             .rev()
             .find(|&lines| {
                 let mut expected = Vec::new();
-                (0..lines).for_each(|t| Line::Finished(sample_partial(u64::from(t), 1)).write(&mut expected));
+                (0..lines).for_each(|t| SpoolLine::Finished(sample_partial(u64::from(t), 1)).write(&mut expected));
                 if lines > 0 {
                     expected.pop();
                 }

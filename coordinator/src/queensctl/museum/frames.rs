@@ -100,7 +100,7 @@ fn number(value: f64, sampled: bool) -> String {
 }
 
 /// What is known of the frames of one group.
-struct Row {
+struct GroupFacts {
     mean: Lists,
     looked_at: u64,
 }
@@ -144,7 +144,7 @@ fn table(
     let (mut whole, mut sampled) = (0.0, false);
     for group in survey.groups() {
         let row = row(options, survey, group, random_below);
-        let Row { mean, .. } = row;
+        let GroupFacts { mean, .. } = row;
         // Middle queens in the left and the upper half are a quarter of all.
         let weight = if group.name() == "type II" { 4.0 } else { 1.0 };
         #[expect(clippy::cast_precision_loss, reason = "frames are few")]
@@ -238,7 +238,7 @@ fn row(
     survey: &mut Survey,
     group: Group,
     random_below: &mut dyn FnMut(u64) -> u64,
-) -> Row {
+) -> GroupFacts {
     let side = u32::from(options.n.n()) / 2;
     let frames: Vec<(u32, u32)> = if options.n.n() <= MOST_WHOLE {
         let sets = |queens: u32| (0..1u32 << side).filter(move |set| set.count_ones() == queens);
@@ -266,7 +266,7 @@ fn row(
         mean.solutions += lists.solutions * share;
         mean.sampled |= lists.sampled;
     }
-    Row { mean, looked_at }
+    GroupFacts { mean, looked_at }
 }
 
 fn open(

@@ -37,8 +37,8 @@ const RECORDS: [(u8, &str, &str, &str, u32); 3] = [
     (26, "2009-07-11", "TU Dresden", "after JSomers", 168_960),
 ];
 
-/// A row of the speed table: seconds for N = 18 … 22 where they are known.
-struct Row {
+/// A program of the speed table: seconds for N = 18 … 22 where they are known.
+struct Timed {
     name: &'static str,
     source: &'static str,
     seconds: [Option<f64>; 5],
@@ -49,8 +49,8 @@ const PEERS: &str = "measured, Xeon 2.3 GHz";
 
 /// Table 4, and public programs as they were measured on one core of a Xeon with AVX-512 at 2.3 GHz,
 /// gcc 12 -O3 -march=native, user CPU seconds, counts checked.
-const ROWS: [Row; 8] = [
-    Row {
+const ROWS: [Timed; 8] = [
+    Timed {
         name: "takaken",
         source: TABLE_4,
         seconds: [
@@ -61,12 +61,12 @@ const ROWS: [Row; 8] = [
             None,
         ],
     },
-    Row {
+    Timed {
         name: "qn24b",
         source: TABLE_4,
         seconds: [Some(420.717), Some(3436.602), Some(26_364.765), None, None],
     },
-    Row {
+    Timed {
         name: "QJH",
         source: TABLE_4,
         seconds: [
@@ -77,27 +77,27 @@ const ROWS: [Row; 8] = [
             Some(97_720.5),
         ],
     },
-    Row {
+    Timed {
         name: "Jeff Somers 2002",
         source: PEERS,
         seconds: [Some(204.0), None, None, None, None],
     },
-    Row {
+    Timed {
         name: "takaken 2003",
         source: PEERS,
         seconds: [Some(82.0), None, None, None, None],
     },
-    Row {
+    Timed {
         name: "QJH 2010",
         source: PEERS,
         seconds: [Some(9.3), Some(54.9), Some(517.0), None, None],
     },
-    Row {
+    Timed {
         name: "constellations in C",
         source: PEERS,
         seconds: [Some(66.0), None, None, None, None],
     },
-    Row {
+    Timed {
         name: "N-Queens-Count-Sol",
         source: "measured; 22 from 3 of 1000 parts",
         seconds: [Some(6.2), Some(82.0), Some(334.0), None, Some(29_000.0)],

@@ -31,7 +31,7 @@ use tokio::runtime::{self, Runtime};
 pub use self::place::ArchivePlace;
 use super::{
     Copied, StoreError,
-    files::{self, Layout},
+    files::{self, DataFiles},
 };
 use crate::descriptors;
 
@@ -112,13 +112,13 @@ impl Archive {
     }
 
     /// Brings the copy up to the directory.
-    fn pass(&mut self, layout: &Layout) -> Result<(), StoreError> {
-        let small = small_files(&layout.dir)?;
-        let dir = layout.runs();
+    fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
+        let small = small_files(&data_files.dir)?;
+        let dir = data_files.runs();
         for entry in fs::read_dir(&dir).map_err(files::failed("read", &dir))? {
             let run = entry.map_err(files::failed("read", &dir))?.path();
             if run.is_dir() && !files::is_deleted(&run) {
-                self.journal(&run, &layout.dir)?;
+                self.journal(&run, &data_files.dir)?;
             }
         }
         for (name, bytes) in small {
@@ -246,7 +246,7 @@ impl Archiver {
     /// Copies `dir`, which a coordinator has open, to `place` from now on. The first copy
     /// is whole when this returns. An archive of another data directory is an error.
     pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
-        let layout = Layout::new(dir);
+        let data_files = DataFiles::new(dir);
         place.make()?;
         place.beside(dir)?;
         let mut archive = Archive::open(place)?;
@@ -258,12 +258,12 @@ impl Archiver {
             return Err(place.unfit(what, advice));
         }
         let copied = Copied::up_to(Instant::now());
-        archive.pass(&layout)?;
+        archive.pass(&data_files)?;
         let (stop, stopped) = mpsc::channel();
         let moves = copied.clone();
         let thread = thread::Builder::new()
             .name("archive".to_owned())
-            .spawn(move || follow(&mut archive, &layout, &stopped, &moves))
+            .spawn(move || follow(&mut archive, &data_files, &stopped, &moves))
             .map_err(files::failed("follow", dir))?;
         Ok(Self {
             stop: Some(stop),
@@ -278,11 +278,16 @@ impl Archiver {
     }
 }
 
-fn follow(archive: &mut Archive, layout: &Layout, stopped: &mpsc::Receiver<()>, copied: &Copied) {
+fn follow(
+    archive: &mut Archive,
+    data_files: &DataFiles,
+    stopped: &mpsc::Receiver<()>,
+    copied: &Copied,
+) {
     loop {
         let last = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
         let began = Instant::now();
-        match archive.pass(layout) {
+        match archive.pass(data_files) {
             Ok(()) => copied.moves(began),
             Err(error) => tracing::warn!(
                 "the archive is {} s behind: {error}",

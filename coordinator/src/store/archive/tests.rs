@@ -14,7 +14,7 @@ fn follows_and_restores(place: &ArchivePlace) {
     let [data, other] = ["data", "other"].map(|name| all.path().join(name));
     let mut store = DiskStore::open(&data).unwrap();
     store.create(&manifest(1)).unwrap();
-    let layout = Layout::new(&data);
+    let data_files = DataFiles::new(&data);
     place.make().unwrap();
     let mut archive = Archive::open(place).unwrap();
     let mut kept = 0_usize;
@@ -26,7 +26,7 @@ fn follows_and_restores(place: &ArchivePlace) {
             store.apply(&[change]).unwrap();
             kept += 1;
         }
-        archive.pass(&layout).unwrap();
+        archive.pass(&data_files).unwrap();
         let after = Change::Accepted(record(1, losses * 4 + 3, 1, 40));
         store.apply(&[after]).unwrap();
         let to = all.path().join(format!("restored-{losses}"));

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use super::{
     Change, DiskStore, MemoryStore, RunState, Store, StoreError, TaskRow, TaskState,
     conformance::{Bench, OnDisk, lines, manifest, record, rows},
-    files::Layout,
+    files::DataFiles,
     journal::{End, Medium},
     manifest as format,
     recover::{self, FoundRun},
@@ -48,7 +48,7 @@ fn journal_path(disk: &OnDisk) -> PathBuf {
 }
 
 fn found(disk: &OnDisk) -> FoundRun {
-    let mut runs = recover::find_runs(&Layout::new(disk.dir())).unwrap();
+    let mut runs = recover::find_runs(&DataFiles::new(disk.dir())).unwrap();
     runs.remove(0)
 }
 

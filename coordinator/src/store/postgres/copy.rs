@@ -9,7 +9,7 @@ use common::run::RunId;
 use super::{
     super::{
         Leader, StoreError,
-        files::{self, Layout, Lock, Reading, write_durably},
+        files::{self, DataFiles, Lock, Reading, write_durably},
         journal::{End, Next, Reader, Source as _},
         manifest,
         recover::{self, FoundRun, Survey},
@@ -35,19 +35,19 @@ pub fn copy_to_database(
     url: &str,
     waits: &mut dyn FnMut(&Leader),
 ) -> Result<usize, StoreError> {
-    let layout = Layout::new(dir);
-    if !Lock::marked(&layout)? {
+    let data_files = DataFiles::new(dir);
+    if !Lock::marked(&data_files)? {
         let what = "it is no data directory: it has no format.json";
         return Err(StoreError::damaged(dir, None, what));
     }
-    let reading = Lock::shared(&layout)?;
+    let reading = Lock::shared(&data_files)?;
     if matches!(reading, Reading::WhileWritten) {
         return Err(StoreError::InUse {
             dir: dir.to_owned(),
             holder: " (a coordinator)".to_owned(),
         });
     };
-    let found = recover::find_runs(&layout)?;
+    let found = recover::find_runs(&data_files)?;
     let mut store = PgStore::open(url, "queensctl copy", waits)?;
     if !store.runs.is_empty() || !store.trust.records().is_empty() {
         let what = "it holds runs already".to_owned();
@@ -57,10 +57,10 @@ pub fn copy_to_database(
     for run in &found {
         store.take_in(run)?;
     }
-    store.take_in_secrets(&layout)?;
-    store.take_in_trust(&layout)?;
+    store.take_in_secrets(&data_files)?;
+    store.take_in_trust(&data_files)?;
     // Later records name later terms. This is the last that is done in this one.
-    let kept = layout.kept_term()?;
+    let kept = data_files.kept_term()?;
     drop(reading);
     store.transact(vec![Step::new(
         "UPDATE queens.leader SET term = greatest(term, $1), leads = false",
@@ -76,9 +76,9 @@ pub fn copy_to_directory(
     dir: &Path,
     waits: &mut dyn FnMut(&Leader),
 ) -> Result<usize, StoreError> {
-    let layout = Layout::new(dir);
-    let lock = Lock::exclusive(&layout)?;
-    if !recover::find_runs(&layout)?.is_empty() {
+    let data_files = DataFiles::new(dir);
+    let lock = Lock::exclusive(&data_files)?;
+    if !recover::find_runs(&data_files)?.is_empty() {
         let what = "it holds runs already: give an empty or a new directory";
         return Err(StoreError::damaged(dir, None, what));
     }
@@ -86,13 +86,16 @@ pub fn copy_to_directory(
     for (name, text) in store.vault()?.all()? {
         files::write_private(&dir.join(&name), text.as_bytes())?;
     }
-    let mut trust = TrustLog::open(&layout.trust())?;
+    let mut trust = TrustLog::open(&data_files.trust())?;
     trust.append(store.trust.records())?;
-    write_durably(&layout.term(), &manifest::encode_term(store.leader.term))?;
+    write_durably(
+        &data_files.term(),
+        &manifest::encode_term(store.leader.term),
+    )?;
     let runs = super::found::find_runs(&store.link)?;
     let number = runs.len();
     for (found, _) in runs {
-        store.give_out(&found, &layout)?;
+        store.give_out(&found, &data_files)?;
     }
     drop(lock);
     Ok(number)
@@ -140,14 +143,14 @@ impl PgStore {
         )])
     }
 
-    fn take_in_secrets(&mut self, layout: &Layout) -> Result<(), StoreError> {
+    fn take_in_secrets(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
         let mut steps = Vec::new();
         for name in SECRETS {
-            if let Some(text) = recover::read_if_there(&layout.dir.join(name))? {
+            if let Some(text) = recover::read_if_there(&data_files.dir.join(name))? {
                 steps.push(super::vault::keep_named(name, &trimmed(text)));
             }
         }
-        let doors = layout.dir.join("doors");
+        let doors = data_files.dir.join("doors");
         if doors.exists() {
             let entries = fs::read_dir(&doors).map_err(files::failed("read", &doors))?;
             for entry in entries {
@@ -165,8 +168,8 @@ impl PgStore {
         self.transact(steps)
     }
 
-    fn take_in_trust(&mut self, layout: &Layout) -> Result<(), StoreError> {
-        let records = TrustLog::read_only(&layout.trust())?;
+    fn take_in_trust(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
+        let records = TrustLog::read_only(&data_files.trust())?;
         let (chain, lines) = TrustChain::new().with(&records);
         let numbers: Vec<_> = (1..).take(lines.len()).collect();
         self.transact(vec![super::group::put_trust(numbers, lines)])?;
@@ -174,9 +177,9 @@ impl PgStore {
         Ok(())
     }
 
-    fn give_out(&self, found: &FoundRun<Table>, layout: &Layout) -> Result<(), StoreError> {
+    fn give_out(&self, found: &FoundRun<Table>, data_files: &DataFiles) -> Result<(), StoreError> {
         let run = found.manifest.run;
-        let to = layout.run(run);
+        let to = data_files.run(run);
         let path = to.journal();
         fs::create_dir_all(&to.dir).map_err(files::failed("create", &to.dir))?;
         files::sync_parent(&to.dir)?;

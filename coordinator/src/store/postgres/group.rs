@@ -11,7 +11,7 @@ use super::{
     super::{
         Change, StoreError,
         journal::End,
-        line::{Line, Link as LineLink, Stamp},
+        line::{JournalLine, Link as LineLink, Stamp},
         manifest::{self, SavedState},
         rows,
         stage::{Known, Staged},
@@ -20,7 +20,7 @@ use super::{
     PgStore, lead,
     link::Step,
 };
-use crate::ledger::{Elapsed, fold::Row};
+use crate::ledger::{Elapsed, fold::KeptTask};
 
 impl PgStore {
     /// What is kept of the tasks that changes are about.
@@ -72,7 +72,7 @@ impl PgStore {
                 .ends
                 .entry(record.run)
                 .or_insert_with(|| (run.end, Elapsed::of(&run.stored.manifest)));
-            let line = Line {
+            let line = JournalLine {
                 sequence: *sequence,
                 plan: run.plan.hash(),
                 stamp: Some(Stamp {
@@ -155,7 +155,7 @@ pub(super) struct Kept {
 /// The rows of a group's tasks, as the database has them.
 pub(super) struct Rows<'a> {
     store: &'a PgStore,
-    rows: HashMap<(RunId, TaskId), Row>,
+    rows: HashMap<(RunId, TaskId), KeptTask>,
 }
 
 impl Known for Rows<'_> {
@@ -164,7 +164,7 @@ impl Known for Rows<'_> {
         Ok((&run.plan, run.end.lines))
     }
 
-    fn row(&self, run: RunId, task: TaskId) -> Result<Option<Row>, StoreError> {
+    fn row(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, StoreError> {
         Ok(self.rows.get(&(run, task)).cloned())
     }
 }
@@ -184,7 +184,7 @@ pub(super) fn set_end(run: RunId, end: &End) -> Step {
     )
 }
 
-pub(super) fn put_rows<'a>(all: impl Iterator<Item = (RunId, TaskId, &'a Row)>) -> Step {
+pub(super) fn put_rows<'a>(all: impl Iterator<Item = (RunId, TaskId, &'a KeptTask)>) -> Step {
     let mut columns: (Vec<String>, Vec<i64>, Vec<Vec<u8>>) = Default::default();
     for (run, task, row) in all {
         columns.0.push(run.to_string());

@@ -52,13 +52,13 @@ use super::{
     StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     files::Secret,
     journal::End,
-    line::Line,
+    line::JournalLine,
     manifest,
     recover::{FoundRun, Survey, refold},
     rows, stage,
     trust::TrustChain,
 };
-use crate::ledger::fold::{self, Row};
+use crate::ledger::fold::{self, KeptTask};
 
 const FENCE: &str = "SELECT queens.fence($1, $2)";
 
@@ -92,8 +92,8 @@ enum Odds {
     #[error("task {task}: {row:?}, the journal says {folded:?}")]
     Row {
         task: TaskId,
-        row: Row,
-        folded: Option<Row>,
+        row: KeptTask,
+        folded: Option<KeptTask>,
     },
     #[error("{journalled} tasks have records, {agreed} have rows")]
     Number { journalled: usize, agreed: usize },
@@ -227,7 +227,7 @@ impl PgStore {
     fn each_row(
         &self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, Row),
+        visit: &mut dyn FnMut(TaskId, KeptTask),
     ) -> Result<Option<TaskId>, StoreError> {
         const SQL: &str = "SELECT task, content FROM queens.rows \
              WHERE run = $1 AND task > $2 ORDER BY task LIMIT $3";
@@ -446,7 +446,7 @@ impl Store for PgStore {
         loop {
             let page = table.page(signed(place), AT_A_TIME)?;
             for (number, text) in &page {
-                let line = Line::decode(text.as_bytes()).map_err(|bad| {
+                let line = JournalLine::decode(text.as_bytes()).map_err(|bad| {
                     let name = super::journal::Source::name(&table);
                     StoreError::damaged(&name, Some(lead::unsigned(*number)), bad.to_string())
                 })?;
