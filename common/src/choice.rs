@@ -61,6 +61,18 @@ pub enum BadChoice {
 
 /// The layout for a method and a prefix asked for.
 ///
+/// ```
+/// use common::{board::Board, choice::*, method::{Layout, Method}};
+///
+/// let rows = MethodChoice::Fixed(Method::Rows);
+/// let choice = choose(Board::new(14)?, rows, Some(Prefix::FirstRows), None)?;
+/// assert_eq!(choice.layout, Layout::FirstRows);
+/// let frames = MethodChoice::Fixed(Method::Frames);
+/// let refused = choose(Board::new(14)?, frames, Some(Prefix::Border), None);
+/// assert_eq!(refused, Err(BadChoice::PrefixOfFrames));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If method `frames` was asked for with a prefix, or is the only one for a board and lacks memory.
 pub fn choose(
@@ -99,6 +111,16 @@ pub struct Choice {
 ///
 /// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
 /// grows with N (`docs/benchmarks.md`); but `frames` needs room for its lists.
+///
+/// ```
+/// use common::{board::Board, choice::auto, method::Layout};
+///
+/// assert_eq!(auto(Board::new(12)?, None)?.layout, Layout::Border);
+/// let choice = auto(Board::new(20)?, None)?;
+/// assert_eq!(choice.layout, Layout::Frames);
+/// assert_eq!(choice.reason, "method frames: the faster one from N = 16 on");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If that room is missing and `rows` would take far too long instead.

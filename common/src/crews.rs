@@ -127,6 +127,18 @@ impl fmt::Display for Crews {
 }
 
 /// The memory that crews need for the tasks of one plan.
+///
+/// ```
+/// # use std::num::NonZeroU16;
+/// use common::{board::Board, crews::PlanNeeds, method::Layout, plan::{Plan, PlanSpec}};
+///
+/// let needs = PlanNeeds::new(&Plan::new(PlanSpec::new(Board::new(22)?, Layout::Frames))?);
+/// let [one, four] = [1, 4].map(|threads| NonZeroU16::new(threads).expect("not zero"));
+/// assert!(needs.least_bytes(one) <= needs.whole_bytes(one));
+/// // A crew shares its lists: four threads need far less than four times as much.
+/// assert!(needs.whole_bytes(four) < 2 * needs.whole_bytes(one));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PlanNeeds(ByMethod);
 

@@ -4,6 +4,21 @@
 //! ([`Lots`]). The mean of measured over predicted time of those drawn ([`Fit`]) is then an unbiased
 //! estimate of how much longer than predicted the whole run takes (Hansen and Hurwitz; Cochran, Sampling
 //! Techniques, §9A.3), and their spread says how far to believe it.
+//!
+//! ```
+//! use common::{board::Board, forecast::{Fit, Lots}, method::Layout, plan::*};
+//!
+//! let plan = Plan::new(PlanSpec::new(Board::new(18)?, Layout::Frames))?;
+//! let lots = Lots::new(&plan);
+//! let cost: u64 = plan.task_costs().sum();
+//! assert_eq!(lots.number(), cost); // microseconds on the reference machine
+//! assert_eq!(lots.task(cost - 1), TaskId(plan.tasks() - 1));
+//! // Three tasks took 1.9, 2.0 and 2.1 times as long as predicted here.
+//! let fit = Fit::new(vec![1.9, 2.0, 2.1]).expect("enough of them");
+//! let seconds = fit.ratio().times(cost as f64 / 1e6);
+//! assert!(seconds.low < seconds.expected && seconds.expected < seconds.high);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::{
     plan::{Plan, TaskId},

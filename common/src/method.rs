@@ -3,6 +3,14 @@
 use std::{fmt, str::FromStr};
 
 /// A way of counting. Both give the same number.
+///
+/// ```
+/// use common::method::{Layout, Method};
+///
+/// assert_eq!("frames".parse(), Ok(Method::Frames));
+/// assert_eq!(Method::Rows.usual_layout(), Layout::Border);
+/// assert_eq!(Layout::FirstRows.method(), Method::Rows);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
     /// Backtracking over bitmasks from a prefix of placed queens.

@@ -10,6 +10,25 @@
 //! times estimated count over estimated cost. Its variance is that of count - ratio · cost within the
 //! strata (Cochran, Sampling Techniques, §6.11). A poor cost model widens the interval and does not
 //! shift it; the ratio's own bias is of the order of 1 / sampled tasks.
+//!
+//! ```
+//! use common::{board::Board, count::*, method::Layout, plan::*, sample::Sample};
+//!
+//! let spec = PlanSpec { task_cost: 100, ..PlanSpec::new(Board::new(12)?, Layout::Frames) };
+//! let plan = Plan::new(spec)?;
+//! let mut state = 7_u64;
+//! let mut random_below = |below: u64| {
+//!     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+//!     (state >> 33) % below
+//! };
+//! let sample = Sample::draw(&plan, 0.5, &mut random_below)?;
+//! let mut counter = Counter::new(&plan, &Setup::best(1 << 28))?;
+//! let mut count = |task| counter.count(plan.task_units(task), &Unwatched).map(|count| (task, count));
+//! let counts = sample.tasks().map(&mut count).collect::<Result<std::collections::HashMap<_, _>, _>>()?;
+//! let estimate = sample.estimate(&|task| counts[&task]);
+//! assert!((estimate.low..=estimate.high).contains(&14_200)); // as 19 of 20 such intervals do
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::plan::{BadSpec, Plan, PlanSpec, TaskId};
 

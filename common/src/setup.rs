@@ -5,6 +5,22 @@ use std::{num::NonZeroU16, ops::ControlFlow};
 use crate::kernel::Kernel;
 
 /// What a count is made with.
+///
+/// ```
+/// use std::num::NonZeroU16;
+///
+/// use common::{board::Board, count::*, method::Layout, plan::*};
+///
+/// // A crew of two in 64 MiB.
+/// let threads = NonZeroU16::new(2).expect("not zero");
+/// let setup = Setup { threads, ..Setup::best(64 << 20) };
+/// let plan = Plan::new(PlanSpec::new(Board::new(13)?, Layout::Frames))?;
+/// assert_eq!(Counter::new(&plan, &setup)?.count(0..plan.units(), &Unwatched)?, 73_712);
+/// // What is too little is refused, and the least that is enough is named.
+/// let refused = Counter::new(&plan, &Setup { memory_bytes: 1, ..setup });
+/// assert!(matches!(refused, Err(SetupError::Memory { given: 1, least }) if least < 64 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The instruction set of the inner loops.
@@ -49,6 +65,26 @@ pub enum Orientation {
 }
 
 /// Told of progress from inside the count, and asked whether to go on.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use common::{board::Board, count::*, method::Layout, plan::*};
+///
+/// struct Impatient;
+///
+/// impl Watch for Impatient {
+///     fn advance(&self, _cost_done: u64) -> ControlFlow<()> {
+///         ControlFlow::Break(())
+///     }
+/// }
+///
+/// let plan = Plan::new(PlanSpec::new(Board::new(14)?, Layout::Frames))?;
+/// let mut counter = Counter::new(&plan, &Setup::best(1 << 28))?;
+/// let stopped = counter.count(0..plan.units(), &Impatient);
+/// assert_eq!(stopped, Err(CountError::Cancelled));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// Called often enough to cancel promptly (many times a second), seldom enough to cost nothing.
 pub trait Watch {

@@ -25,6 +25,19 @@ use crate::{
 };
 
 /// The frames of a board, and means of their lists.
+///
+/// ```
+/// use common::{board::Board, frames::{Effort, Survey}};
+///
+/// // The frame that docs/method.md works through.
+/// let mut survey = Survey::new(Board::new(8)?, 1 << 20)?;
+/// let (a, c) = (0b0101, 0b1010);
+/// let group = survey.group_of(a, c).expect("two queens each");
+/// let everything = Effort { halves: usize::MAX, pairs: usize::MAX };
+/// let lists = survey.lists(group, a, c, everything, &mut |_| 0);
+/// assert_eq!((lists.halves, lists.pairs, lists.solutions), ([14.0, 6.0], 84.0, 6.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Survey {
     division: Division,

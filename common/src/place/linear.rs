@@ -32,6 +32,17 @@ fn most_pairs(n: u32) -> u64 {
 /// All but the last queens are placed without any conflict: for each a random column of those left is
 /// drawn until its diagonals are free. The last ones are placed anyhow; then each that is attacked
 /// changes columns with random other queens until neither is attacked.
+///
+/// ```
+/// let mut state = 1_u64;
+/// let mut random_below = |below: u64| {
+///     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+///     (state >> 33) % below
+/// };
+/// let placed = common::place::linear(1_000, &mut random_below).expect("all but 2 and 3 can");
+/// assert_eq!(placed.solution.n(), 1_000);
+/// assert!(common::place::linear(3, &mut random_below).is_none());
+/// ```
 pub fn linear(n: u32, random_below: &mut dyn FnMut(u64) -> u64) -> Option<Placed> {
     if !is_solvable(n) {
         return None;

@@ -24,6 +24,14 @@ use crate::{
 /// The classes of a board's solutions, by complete enumeration of one border of each orbit: about
 /// the time of a count with the border layout. Counts independently of
 /// [`Counts::classes`](crate::tally::Counts::classes), which computes the same from totals.
+///
+/// ```
+/// use common::{board::Board, count::Unwatched, kernel::Kernel, rows::classes};
+///
+/// let classes = classes(Board::new(8)?, Kernel::best(), &Unwatched)?;
+/// assert_eq!((classes.asymmetric, classes.half_turn, classes.quarter_turn), (11, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn classes(board: Board, kernel: Kernel, watch: &dyn Watch) -> Result<Classes, CountError> {
     let spec = PlanSpec {
         board,

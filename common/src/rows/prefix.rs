@@ -16,6 +16,15 @@ use crate::{
 /// The number of solutions whose first rows have their queens in these columns: 0 where two of them
 /// attack each other. `watch` is told of no cost, only asked whether to go on.
 ///
+/// ```
+/// use common::{board::Board, count::Unwatched, kernel::Kernel, rows::completions};
+///
+/// let board = Board::new(8)?;
+/// let below = |prefix: &[u8]| completions(board, prefix, Kernel::best(), &Unwatched);
+/// assert_eq!((below(&[])?, below(&[0])?, below(&[0, 1])?), (92, 4, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Panics
 /// If there are more columns than rows, or one that the board does not have.
 pub fn completions(

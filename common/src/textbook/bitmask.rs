@@ -5,6 +5,14 @@ use crate::board::Board;
 
 /// Unused columns and attacked diagonals as masks: "bitmask recursion" of
 /// `000_a1ee00c4f40ae057.txt`.
+///
+/// ```
+/// use common::{board::Board, textbook::bitmask_recursion};
+///
+/// let count = bitmask_recursion(Board::new(8)?, &|| false).expect("nobody stops it");
+/// assert_eq!(count.solutions, 92);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn bitmask_recursion(board: Board, stop: &Stop<'_>) -> Option<Count> {
     let mut patience = Patience::new(stop);
     let solutions = fill(u64::from(board.full_row()), 0, 0, &mut patience)?;
