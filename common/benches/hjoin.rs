@@ -2,12 +2,17 @@
 //!
 //! `cargo bench -p common --bench hjoin -- 24 --frames 3 --kernel avx512 --repeat 2`
 //!
-//! With `--without bands` the best kernel counts every frame with and without bands in turns: the seconds of
-//! each, and what the join without them takes of the time of the whole one.
+//! With `--without all` the best kernel counts every frame whole and without each mechanism of the join, in
+//! turns: the seconds of each, and what the join without it takes of the time of the whole one; with
+//! `--without Bands` and the like without that one only. `--columns A,C` gives the frame (sets of columns as
+//! bits); else frames are random ones with half of the columns each, by `--seed`.
 
 use std::{collections::HashMap, ops::ControlFlow, sync::OnceLock, time::Instant};
 
-use common::{frames::hjoin::HJoin, kernel::Kernel};
+use common::{
+    frames::hjoin::{HJoin, Mechanism},
+    kernel::Kernel,
+};
 
 /// CPU seconds that this process has used, or, where no such file tells, seconds that have passed.
 fn cpu_seconds() -> f64 {
@@ -46,24 +51,37 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .map_or(default, String::as_str);
     let n: u32 = board.parse::<u32>().expect("an even board") / 2;
-    // A kernel, and whether bands are left out.
     let named = |kernel: &Kernel| value("--kernel").is_none_or(|name| name == kernel.to_string());
-    let mut ways: Vec<(String, Kernel, bool)> = Kernel::available()
+    let mut ways: Vec<Way> = Kernel::available()
         .into_iter()
         .filter(named)
-        .map(|kernel| (kernel.to_string(), kernel, false))
+        .map(|kernel| (kernel.to_string(), kernel, None))
         .collect();
     if let Some(left_out) = value("--without") {
-        assert_eq!(left_out, "bands", "what may be left out");
         ways.truncate(1);
-        ways.push(("no bands".to_owned(), ways[0].1, true));
+        let kernel = ways[0].1;
+        let all = Mechanism::ALL
+            .into_iter()
+            .map(|one| (format!("{one:?}"), one));
+        let chosen = all.filter(|(name, _)| left_out == "all" || left_out == *name);
+        ways.extend(chosen.map(|(name, one)| (format!("no {name}"), kernel, Some(one))));
+        assert!(
+            ways.len() > 1,
+            "--without: all, or one of {:?}",
+            Mechanism::ALL
+        );
     }
     let mut seed = number("--seed", 1);
     let mut sums = vec![(0.0, 0); ways.len()];
     for _ in 0..number("--frames", 1) {
-        let (a, c) = frame(n, &mut seed);
+        let (a, c) = value("--columns").map_or_else(
+            || frame(n, &mut seed),
+            |text| {
+                let (a, c) = text.split_once(',').expect("two numbers");
+                (a.parse().expect("a number"), c.parse().expect("a number"))
+            },
+        );
         let (top, bottom) = half_boards(n, a, c);
-        let batch = (10_000_000_000 / (top.len() * bottom.len()).max(1)).clamp(1, 1_000);
         let pairs = top.len() as f64 * bottom.len() as f64;
         println!(
             "N = {}, A = {a}, C = {c}: {} x {} keys",
@@ -71,33 +89,20 @@ fn main() {
             top.len(),
             bottom.len()
         );
-        for ((name, kernel, left_out), sum) in ways.iter().zip(&mut sums) {
-            let join = HJoin::new(*kernel, 2 * (2 * n - 1), 1);
-            let mut join = if *left_out {
-                join.without_bands()
-            } else {
-                join
-            };
-            let mut best = f64::INFINITY;
-            let mut found = 0;
-            for _ in 0..number("--repeat", 3) {
-                // The clock ticks every few milliseconds: short joins are timed together.
-                let (start, mut joins) = (cpu_seconds(), 0.0);
-                while joins == 0.0 || cpu_seconds() - start < 0.05 {
-                    for _ in 0..batch {
-                        let count = join.count(&top, &bottom, &mut |_| ControlFlow::Continue(()));
-                        found = count.expect("no overflow");
-                        joins += 1.0;
-                    }
-                }
-                best = best.min((cpu_seconds() - start) / joins);
+        let mut best = vec![(f64::INFINITY, 0); ways.len()];
+        for _ in 0..number("--repeat", 3) {
+            for (way, best) in ways.iter().zip(&mut best) {
+                let (seconds, found) = seconds(way, n, &top, &bottom);
+                *best = (best.0.min(seconds), found);
             }
-            *sum = (sum.0 + best, sum.1 + found);
+        }
+        for (((name, ..), (seconds, found)), sum) in ways.iter().zip(best).zip(&mut sums) {
+            *sum = (sum.0 + seconds, sum.1 + found);
             println!(
                 "  {name:15} {:9.3} ms  {found} matches  {:7.3}e9 solutions/s  {:9.3}e12 pairs/s",
-                best * 1e3,
-                found as f64 * 8e-9 / best,
-                pairs * 1e-12 / best,
+                seconds * 1e3,
+                found as f64 * 8e-9 / seconds,
+                pairs * 1e-12 / seconds,
             );
         }
     }
@@ -110,6 +115,29 @@ fn main() {
             seconds / whole,
         );
     }
+}
+
+/// What a way of joining is called, its kernel, and what it does without.
+type Way = (String, Kernel, Option<Mechanism>);
+
+/// CPU seconds of a join in this way, and what it found.
+fn seconds((_, kernel, left_out): &Way, n: u32, top: &[u64], bottom: &[u64]) -> (f64, u64) {
+    let join = HJoin::new(*kernel, 2 * (2 * n - 1), 1);
+    let mut join = match left_out {
+        Some(mechanism) => join.without(*mechanism),
+        None => join,
+    };
+    let batch = (10_000_000_000 / (top.len() * bottom.len()).max(1)).clamp(1, 1_000);
+    // The clock ticks every few milliseconds: short joins are timed together.
+    let (start, mut joins, mut found) = (cpu_seconds(), 0.0, 0);
+    while joins == 0.0 || cpu_seconds() - start < 0.05 {
+        for _ in 0..batch {
+            let count = join.count(top, bottom, &mut |_| ControlFlow::Continue(()));
+            found = count.expect("no overflow");
+            joins += 1.0;
+        }
+    }
+    ((cpu_seconds() - start) / joins, found)
 }
 
 /// A pseudo-random frame of the middle m: A and C of n / 2 columns, A < C < ~A.

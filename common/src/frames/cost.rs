@@ -8,6 +8,8 @@
 //!
 //! Only additions, multiplications, divisions and square roots: every machine must come to the same
 //! costs, because they decide where tasks begin.
+//!
+//! The mathematics: `docs/method.md`, “What a frame costs”.
 
 use super::{
     frame::FramesOfA,

@@ -1,4 +1,6 @@
 //! Frames, one by one and by A.
+//!
+//! The mathematics: `docs/method.md`, “The frame”.
 
 use super::geometry::Kind;
 

@@ -17,6 +17,8 @@
 //!   lower half in the middle row only;
 //! - the **edge bit** 4n−1 is in the upper half the main diagonal row − column = −n, in the lower
 //!   half row − column = n. It matters for making half boards and is cleared in theirs.
+//!
+//! The mathematics: `docs/method.md`, “Quarter boards, and when they fit” and “Odd boards”.
 
 /// The centre diagonals, which a half turn keeps.
 const CENTRE: u64 = 0b11;

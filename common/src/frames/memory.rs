@@ -22,7 +22,11 @@ pub(super) struct Budget {
 
 /// What limits the pieces of frames, by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LimitsByClass(Vec<((Kind, u32), Limits)>);
+pub(super) struct LimitsByClass {
+    classes: Vec<((Kind, u32), Limits)>,
+    /// Bytes of a row that a thread narrows at a time.
+    pub(super) row_bytes: usize,
+}
 
 impl LimitsByClass {
     /// Those of frames of `class`.
@@ -30,7 +34,7 @@ impl LimitsByClass {
     /// # Panics
     /// If the board has none.
     pub(super) fn of(&self, class: (Kind, u32)) -> Limits {
-        let known = self.0.iter().find(|known| known.0 == class);
+        let known = self.classes.iter().find(|known| known.0 == class);
         known.expect("every class has its share").1
     }
 }
@@ -70,6 +74,12 @@ const SHELF_PART: u64 = 4;
 /// But some of them are always kept: those of neighbouring frames.
 const LEAST_SHELF_PART: u64 = 64;
 
+/// What threads gather beyond the least is worth this part of what the budget has beyond its least, all
+/// together.
+const GATHERED_PART: u64 = 64;
+/// A thread gathers so many rows.
+const ROWS_A_THREAD: u64 = 8;
+
 impl Budget {
     /// Of `given` bytes.
     ///
@@ -87,9 +97,16 @@ impl Budget {
             .min(spare)
             .max((given - least) / LEAST_SHELF_PART);
         let left = given - shelf_bytes;
-        let limits = |bytes, threads| {
+        let limits = |bytes: u64, threads| {
+            let beyond = bytes.saturating_sub(needs.of(threads).least) / GATHERED_PART;
+            let more = beyond / (ROWS_A_THREAD * threads as u64);
+            let more = more.min((HJoin::MOST_ROW_BYTES - HJoin::LEAST_ROW_BYTES) as u64);
+            let bytes = bytes - ROWS_A_THREAD * threads as u64 * more;
             let limits = |need: &Need| (need.class, need.limits(bytes, threads));
-            Arc::new(LimitsByClass(needs.classes.iter().map(limits).collect()))
+            Arc::new(LimitsByClass {
+                classes: needs.classes.iter().map(limits).collect(),
+                row_bytes: HJoin::LEAST_ROW_BYTES + usize::try_from(more).unwrap_or(0),
+            })
         };
         let part = left / threads as u64;
         Ok(Self {
@@ -102,8 +119,11 @@ impl Budget {
     /// The same limit for every class.
     pub(super) fn with_limit(&self, limit: usize) -> LimitsByClass {
         let limits = Limits([limit; ROUNDS.len()]);
-        let classes = self.together.0.iter();
-        LimitsByClass(classes.map(|&(class, _)| (class, limits)).collect())
+        let classes = self.together.classes.iter();
+        LimitsByClass {
+            classes: classes.map(|&(class, _)| (class, limits)).collect(),
+            row_bytes: self.together.row_bytes,
+        }
     }
 }
 
@@ -135,6 +155,8 @@ impl FrameNeeds {
         let mut classes = self.classes.iter();
         let typical = classes.find(|need| need.class == self.typical.class);
         let whole = typical.map_or(0, |need| need.bytes(self.typical.keys, 2, threads));
+        // Beside what threads gather where there is more than the least.
+        let whole = whole + whole / GATHERED_PART;
         Needs {
             least,
             whole: whole.max(least),
@@ -221,6 +243,15 @@ mod tests {
                 );
                 assert!(LEAST_KEYS <= few && few < many, "N = {n}, {class:?}");
             }
+            // What threads gather grows with the memory, and less by every thread that shares it.
+            let row_bytes = |memory, threads| {
+                let budget = Budget::new(memory, &division, threads).unwrap();
+                budget.together.row_bytes
+            };
+            assert_eq!(smallest.together.row_bytes, HJoin::LEAST_ROW_BYTES);
+            assert_eq!(row_bytes(1 << 40, 16), HJoin::MOST_ROW_BYTES);
+            let some = least + (1 << 28);
+            assert!(row_bytes(some, 1) > row_bytes(some, 8), "N = {n}");
         }
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! Source: Kazuji Haginoya, a new approach to the N-Queens problem (部分解合成法, Parts Assembly
 //! Approach). The joining of all middle queens of a frame at once (type II) is this project's.
+//!
+//! The mathematics: `docs/method.md`, “Four quadrants”.
 
 mod cost;
 mod counter;

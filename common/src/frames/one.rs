@@ -67,6 +67,8 @@ impl FrameCounter {
             Kind::Even
         };
         let key_bits = division.geometry(kind, turned).key_bits();
+        let mut join = HJoin::by(crew.clone(), kernel, key_bits);
+        join.set_row_bytes(limits.row_bytes);
         Self {
             turned,
             limits,
@@ -74,7 +76,7 @@ impl FrameCounter {
             shares: Shares::default(),
             top: HalfBoards::default(),
             bottom: HalfBoards::default(),
-            join: HJoin::by(crew.clone(), kernel, key_bits),
+            join,
             plain: PlainJoin::default(),
             plain_pairs: PLAIN_PAIRS,
             is_plain: false,

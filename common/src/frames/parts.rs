@@ -1,4 +1,6 @@
 //! The quarter lists of a frame, and the half boards made of them.
+//!
+//! The mathematics: `docs/method.md`, “Two joins” and “Odd boards”.
 
 use std::sync::Arc;
 

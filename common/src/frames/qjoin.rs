@@ -1,4 +1,6 @@
 //! QJoin: half boards from pairs of quarter boards that fit.
+//!
+//! The mathematics: `docs/method.md`, “Two joins”.
 
 use crate::{
     kernel::Kernel,

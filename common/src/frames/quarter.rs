@@ -1,4 +1,6 @@
 //! Quarter lists: all placements of queens in given columns of a quadrant.
+//!
+//! The mathematics: `docs/method.md`, “Quarter boards, and when they fit”.
 
 use std::{ops::ControlFlow, sync::Arc};
 

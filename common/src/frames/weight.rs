@@ -16,6 +16,8 @@
 //! so that a frame needs few joins: whole ranges of B against whole ranges of D. (Taking the
 //! smallest image as a whole, with weight 8 or 8 over its multiplicity, gives the same totals with
 //! more joins.)
+//!
+//! The mathematics: `docs/method.md`, “Each solution once, in eight guises”.
 
 use std::ops::Range;
 

@@ -6,6 +6,8 @@
 //! X2 = g2 and X1 disjoint from g1: every pair that is disjoint in those bits meets in exactly one
 //! leaf, where only the other bits are left to test. The lists of large leaves are sorted by a few of
 //! those, X3, so that much is passed over there (`bands`).
+//!
+//! The mathematics: `docs/method.md`, “Every disjoint pair in exactly one leaf”.
 
 mod grid;
 mod join;
@@ -21,12 +23,15 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use self::{
     grid::{
-        gather::{SLACK, TILE},
+        gather::SLACK,
         scatter,
         sort::{self, Scratch},
         sorting::Sorting,
     },
-    join::parts::{Buffers, JoinLimits, SortMemory},
+    join::{
+        parts::{Buffers, JoinLimits, SortMemory, ToJoin},
+        walk::Gathered,
+    },
     layout::{
         choose::{Chooser, LONG_LISTS},
         keys::{Slices, Typical},
@@ -61,6 +66,7 @@ const PAIRS_OF_ONE: usize = 1 << 32;
 pub struct HJoin {
     kernel: Kernel,
     limits: JoinLimits,
+    row_bytes: usize,
     /// [`Self::SHORT_LIST`], or less in tests.
     short_list: usize,
     layout: KeyLayout,
@@ -76,6 +82,33 @@ pub struct HJoin {
     apart: [ByteTables; 2],
 }
 
+/// What a join could do without, at a loss or for more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Large leaves are sorted by X3.
+    Bands,
+    /// Rests have eight bytes where lists are so short that a grid of few cells is best.
+    LongRests,
+    /// Long lists are counted and put straight into grids of few cells, instead of being told apart by rows
+    /// first.
+    FewCells,
+    /// Lists of up to [`HJoin::SHORT_LIST`] keys are held and sorted in one go.
+    ShortLists,
+    /// Long rows are gathered a portion at a time, so that threads take little memory: of use for that alone.
+    Portions,
+}
+
+impl Mechanism {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Bands,
+        Self::LongRests,
+        Self::FewCells,
+        Self::ShortLists,
+        Self::Portions,
+    ];
+}
+
 /// The most keys of a list that are joined at a time: offsets are 32 bits.
 const MOST_KEYS: usize = 1 << 31;
 
@@ -88,6 +121,13 @@ impl HJoin {
 
     /// The most rounds to sort a list in: with more, its rests take most of the memory anyway.
     pub const MOST_ROUNDS: usize = 4;
+
+    /// The least bytes of a row that a thread narrows at a time, what it gathers for a tile or a leaf: rows are
+    /// narrowed again for each part of what they are joined with, which is little beside leaves that large.
+    pub const LEAST_ROW_BYTES: usize = 1 << 17;
+
+    /// The most: no longer parts are worth their while, and these stay in a second-level cache.
+    pub const MOST_ROW_BYTES: usize = 1 << 20;
 
     /// A join on `threads` threads of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is
     /// the one that is set in both lists most often, and so on downwards.
@@ -104,6 +144,7 @@ impl HJoin {
                 bands: Limits::MEASURED,
                 pairs_of_one: PAIRS_OF_ONE,
             },
+            row_bytes: Self::MOST_ROW_BYTES,
             short_list: Self::SHORT_LIST,
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
@@ -120,11 +161,16 @@ impl HJoin {
         }
     }
 
-    /// The same join without bands in its large leaves: nothing else changes, so that a benchmark can tell
-    /// what they gain.
+    /// The same join without a mechanism: nothing else changes, so that a benchmark can tell what it gains.
     #[must_use]
-    pub fn without_bands(mut self) -> Self {
-        self.limits.bands.join = usize::MAX;
+    pub fn without(mut self, mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::Bands => self.limits.bands.join = usize::MAX,
+            Mechanism::LongRests => self.chooser.leave_no_long_rests(),
+            Mechanism::FewCells => self.memory.sorting.always_by_rows(),
+            Mechanism::ShortLists => self.short_list = 0,
+            Mechanism::Portions => self.row_bytes = usize::MAX,
+        }
         self
     }
 
@@ -190,10 +236,17 @@ impl HJoin {
         self.memory.rounds = rounds;
     }
 
-    /// As if all lists were long: shared by a crew, made as they are sorted, with banded leaves of so
-    /// many bits of X3, 1 to 3, and sorted by rows first if these are odd.
+    /// Lets every thread narrow so many bytes of a row at a time from now on, [`Self::MOST_ROW_BYTES`] to begin
+    /// with: it takes eight times as much memory for what it gathers.
+    pub fn set_row_bytes(&mut self, row_bytes: usize) {
+        self.row_bytes = row_bytes.clamp(Self::LEAST_ROW_BYTES, Self::MOST_ROW_BYTES);
+    }
+
+    /// As if all lists were long: shared by a crew, made as they are sorted, gathered in parts, with banded
+    /// leaves of so many bits of X3, 1 to 3, and sorted by rows first if these are odd.
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
         (self.short_list, self.limits.pairs_of_one) = (0, 0);
+        self.row_bytes = 200 << x3_bits;
         if x3_bits % 2 == 1 {
             self.memory.sorting.always_by_rows();
         }
@@ -210,7 +263,8 @@ impl HJoin {
     }
 
     /// About the most memory, in bytes, that joining two lists of so many keys takes beside the lists, and
-    /// where they are not held, in all, when they are sorted in so many rounds.
+    /// where they are not held, in all, when they are sorted in so many rounds and rows are narrowed
+    /// [`Self::LEAST_ROW_BYTES`] at a time.
     pub fn memory_bytes(key_bits: u32, threads: usize, keys: usize, rounds: usize) -> u64 {
         let keys = keys.min(MOST_KEYS);
         let (longer, both) = (keys as u64, 2 * keys as u64);
@@ -230,9 +284,11 @@ impl HJoin {
         } else {
             sort::memory_bytes(1 << cell_bits)
         };
-        // Of a tile, of both lists, and what is gathered of it for a leaf; in bands, where lists are long.
-        let buffers = if rest == 8 { 24 } else { 160 };
-        let gathered = rest * (both.min(2 * TILE as u64 * row) / 2 + buffers * SLACK as u64);
+        let gathered = if rest == 8 {
+            Gathered::<u64>::most_bytes(keys.min(Self::LEAST_ROW_BYTES / 8))
+        } else {
+            Gathered::<u32>::most_bytes(keys.min(Self::LEAST_ROW_BYTES / 4))
+        };
         let rests = rest * (both + 4 * SLACK as u64);
         rests + sorting + threads * gathered + 2 * KeyLayout::most_offset_bytes(keys, keys)
     }
@@ -294,11 +350,16 @@ impl DisjointPairs for HJoin {
         bottom: Part,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        let (layout, limits) = (self.layout, self.limits);
+        let join = ToJoin {
+            parts: (top, bottom),
+            layout: self.layout,
+            limits: self.limits,
+            row_bytes: self.row_bytes,
+        };
         if self.layout.rest_bits() <= 32 {
-            self.short.join(top, bottom, layout, limits, progress)
+            self.short.join(join, progress)
         } else {
-            self.long.join(top, bottom, layout, limits, progress)
+            self.long.join(join, progress)
         }
     }
 }

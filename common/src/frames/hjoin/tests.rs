@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::{DisjointPairs, HJoin, Keys, Part, PlainJoin, Side};
+use super::{DisjointPairs, HJoin, Keys, Mechanism, Part, PlainJoin, Side};
 use crate::{count::CountError, kernel::Kernel};
 
 /// A key whose bit b is set with probability about `density` / 256, falling to half of that at the
@@ -187,6 +187,21 @@ fn memory_grows_with_the_lists() {
         assert!(
             (8 + 2 * rest..12 + 2 * rest).contains(&a_key),
             "{keys} keys: {a_key} bytes each"
+        );
+    }
+}
+
+#[test]
+fn without_a_mechanism_the_join_finds_the_same() {
+    let shape = (40, 70);
+    let (top, bottom) = (list(1, 30_000, shape), list(2, 20_000, shape));
+    let expected = naive(&top, &bottom);
+    for mechanism in Mechanism::ALL {
+        let mut join = HJoin::new(Kernel::best(), 40, 1).without(mechanism);
+        assert_eq!(
+            join.count(&top, &bottom, &mut on),
+            Ok(expected),
+            "no {mechanism:?}"
         );
     }
 }

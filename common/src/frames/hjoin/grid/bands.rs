@@ -5,8 +5,13 @@
 //! The rows of a tile are sorted when they are narrowed, once for all leaves of the tile. Where
 //! leaves are small this costs more than it saves, so a tile uses as many bits of X3 as its leaves
 //! are large.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint pairs without looking at all of them”.
 
-use super::gather::{Buffer, GridRow, List, TILE};
+use super::{
+    gather::{Buffer, GridRow, List, Spans, TILE},
+    sort::offset,
+};
 use crate::{
     frames::hjoin::layout::x3::{MOST_BITS, X3Places},
     simd::{Lanes, Rest, Sixteen},
@@ -29,101 +34,143 @@ const ORDERS: [[u8; MOST_BANDS]; MOST_BITS + 1] = [
 pub(crate) struct BandedRow<'a, W> {
     /// The only band, or the one without any bit of X3.
     first: GridRow<'a, W>,
-    others: Option<&'a Bands<W>>,
+    /// The others, and the buffer that they are in.
+    others: Option<(&'a Bands, &'a Buffer<W>)>,
     x3_bits: usize,
 }
 
-/// Memory for a row's bands, by pattern.
+/// Rows of a grid, narrowed for a tile: one after the other, each band by band.
 #[derive(Debug, Default)]
-pub(crate) struct Bands<W> {
-    buffers: [Buffer<W>; MOST_BANDS],
+pub(crate) struct NarrowedRows<W> {
+    keys: Buffer<W>,
+    rows: [Bands; TILE],
+}
+
+/// Where a row's bands are, by pattern.
+#[derive(Debug, Default)]
+struct Bands {
+    starts: [usize; MOST_BANDS],
+    /// Where the cells of each begin, and the last one ends, from its start on.
     offsets: [[u32; TILE + 1]; MOST_BANDS],
 }
 
-/// For every 16 keys that were divided, how many before them have the bit, and which of them.
-pub(crate) type Marks = Vec<(u32, u16)>;
+/// What dividing a row takes beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Dividing<W> {
+    /// For every 16 keys, how many before them have the bit, and which of them.
+    marks: Vec<(u32, u16)>,
+    /// Those that have it.
+    with: Buffer<W>,
+}
 
 /// Keys that are divided at a time.
 const AT_A_TIME: usize = 16;
 
-impl<W: Rest> Bands<W> {
-    /// The keys of a row that a tile needs, as [`GridRow::narrow`] finds them, sorted by the bits of X3 at
-    /// these places.
+impl<W: Rest> NarrowedRows<W> {
+    /// No rows, and room for so many keys.
     #[inline(always)]
-    pub(crate) fn narrow<'b, 'a: 'b, L: Lanes>(
-        &'b mut self,
-        row: GridRow<'a, W>,
-        exclude: usize,
-        low_bits: u32,
+    pub(crate) fn clear(&mut self, keys: usize) {
+        self.keys.clear(keys);
+    }
+
+    /// Adds these spans of a row, sorted by the bits of X3 at these places, as row number `at`; or leaves
+    /// them where they are, if that is how they are wanted.
+    ///
+    /// # Safety
+    /// The spans are some of this row's, of at most [`TILE`] cells, and there is room for their keys.
+    #[inline(always)]
+    pub(crate) unsafe fn add<L: Lanes>(
+        &mut self,
+        at: usize,
+        row: GridRow<'_, W>,
+        spans: Spans,
         x3: X3Places,
-        marks: &mut Marks,
-    ) -> BandedRow<'b, W> {
-        if x3.number == 0 {
-            let first = row.narrow(
-                exclude,
-                low_bits,
-                &mut self.offsets[0],
-                &mut self.buffers[0],
-            );
-            return BandedRow {
-                first,
-                others: None,
-                x3_bits: 0,
-            };
+        dividing: &mut Dividing<W>,
+    ) {
+        // SAFETY: the caller vouches for the spans.
+        if x3.number == 0 && unsafe { row.in_place(spans) }.is_some() {
+            return;
         }
-        let mut starts = [0; TILE + 1];
-        let narrowed = row.narrow(exclude, low_bits, &mut starts, &mut self.buffers[0]);
-        narrowed.offsets_from_zero(&mut self.offsets[0]);
-        let (cells, narrowed) = (narrowed.number_of_cells(), narrowed.list());
+        let (keys, bands) = (&mut self.keys, &mut self.rows[at]);
+        bands.starts[0] = keys.len();
+        // SAFETY: the caller vouches for the spans and the room.
+        unsafe { row.narrow(spans, &mut bands.offsets[0], keys) };
         for (step, &bit) in x3.bits[..x3.number].iter().enumerate() {
             for band in 0..1 << step {
-                let keys = if step == 0 {
-                    narrowed
-                } else {
-                    self.buffers[band].list()
-                };
-                // SAFETY: these are the keys that the band's offsets are of, and can be spared as many
-                // after them.
-                unsafe { self.divide::<L>(keys, cells, bit, band, band | 1 << step, marks) };
+                bands.divide::<L, W>(keys, spans.cells(), bit, (band, band | 1 << step), dividing);
             }
-        }
-        BandedRow {
-            first: GridRow::new(self.buffers[0].rests(), &self.offsets[0][..=cells]),
-            others: Some(self),
-            x3_bits: x3.number,
         }
     }
 
-    /// Divides `keys`, whose cells band `without` has the offsets of, into the bands `without` and
-    /// `with`.
+    /// Row number `at`, which was made of these spans and sorted by so many bits of X3.
     ///
     /// # Safety
-    /// So many keys are readable, and as many more as a buffer has to spare.
+    /// So it was.
     #[inline(always)]
-    unsafe fn divide<L: Lanes>(
+    pub(crate) unsafe fn row<'b, 'a: 'b>(
+        &'b self,
+        at: usize,
+        row: GridRow<'a, W>,
+        spans: Spans,
+        x3_bits: usize,
+    ) -> BandedRow<'b, W> {
+        let bands = &self.rows[at];
+        let in_place = if x3_bits == 0 {
+            // SAFETY: the caller vouches for the spans.
+            unsafe { row.in_place(spans) }
+        } else {
+            None
+        };
+        BandedRow {
+            first: in_place.unwrap_or_else(|| bands.band(0, spans.cells(), &self.keys)),
+            others: (x3_bits > 0).then_some((bands, &self.keys)),
+            x3_bits,
+        }
+    }
+}
+
+impl Bands {
+    /// The band of `pattern`, of a row with so many cells.
+    #[inline(always)]
+    fn band<'a, W: Rest>(
+        &'a self,
+        pattern: usize,
+        cells: usize,
+        keys: &'a Buffer<W>,
+    ) -> GridRow<'a, W> {
+        let keys = keys.rests_from(self.starts[pattern]);
+        GridRow::new(keys, &self.offsets[pattern][..=cells])
+    }
+
+    /// Divides the band `without` into itself and the band `with` after it.
+    #[inline(always)]
+    fn divide<L: Lanes, W: Rest>(
         &mut self,
-        keys: List<W>,
+        keys: &mut Buffer<W>,
         cells: usize,
         bit: u32,
-        without: usize,
-        with: usize,
-        marks: &mut Marks,
+        (without, with): (usize, usize),
+        dividing: &mut Dividing<W>,
     ) {
-        // The keys may be those of the buffer that has room for them already.
-        let to_without = self.buffers[without].room(keys.length);
-        let to_with = self.buffers[with].room(keys.length);
-        let groups = keys.length / AT_A_TIME + 1;
-        if marks.len() < groups {
-            marks.resize(groups, (0, 0));
+        let (start, length) = (self.starts[without], self.offsets[without][cells] as usize);
+        let rests = keys.rests_from_mut(start);
+        // The last keys are read and written with those past the end, which may be another band's.
+        let past_end: [W; AT_A_TIME] = *rests[length..].first_chunk().expect("rests to spare");
+        let (from, to_with) = (rests.as_mut_ptr(), dividing.with.room(length));
+        let groups = length / AT_A_TIME + 1;
+        if dividing.marks.len() < groups {
+            dividing.marks.resize(groups, (0, 0));
         }
+        let marks = &mut dividing.marks[..groups];
         let (mut clear, mut set) = (0, 0);
-        for (at, mark) in marks[..groups].iter_mut().enumerate() {
-            // SAFETY: what is written in place was read before; all lists have some to spare.
+        for (at, mark) in marks.iter_mut().enumerate() {
+            // SAFETY: there are so many rests and to spare on both sides; what is written in place was
+            // read before.
             let ones = unsafe {
                 L::divide(Sixteen {
-                    keys: keys.start.add(AT_A_TIME * at).cast(),
+                    keys: from.add(AT_A_TIME * at).cast::<u32>(),
                     bit,
-                    without: to_without.add(clear).cast(),
+                    without: from.add(clear).cast(),
                     with: to_with.add(set).cast(),
                 })
             };
@@ -139,19 +186,11 @@ impl<W: Rest> Bands<W> {
             self.offsets[with][cell] = set;
             self.offsets[without][cell] = end - set;
         }
-        for band in [without, with] {
-            self.buffers[band].set_len(self.offsets[band][cells] as usize);
-        }
+        rests[length..length + AT_A_TIME].copy_from_slice(&past_end);
+        let left = self.offsets[without][cells] as usize;
+        self.starts[with] = start + left;
+        rests[left..length].copy_from_slice(&dividing.with.rests_from(0)[..length - left]);
     }
-}
-
-#[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a row is part of a grid of 2^31 keys"
-)]
-fn offset(keys: usize) -> u32 {
-    keys as u32
 }
 
 impl<W: Rest> BandedRow<'_, W> {
@@ -167,10 +206,8 @@ impl<W: Rest> BandedRow<'_, W> {
     #[inline(always)]
     fn band(&self, pattern: u8) -> GridRow<'_, W> {
         match self.others {
-            Some(bands) if pattern > 0 => {
-                let band = usize::from(pattern);
-                let offsets = &bands.offsets[band][..=self.first.number_of_cells()];
-                GridRow::new(bands.buffers[band].rests(), offsets)
+            Some((bands, keys)) if pattern > 0 => {
+                bands.band(pattern.into(), self.first.number_of_cells(), keys)
             }
             _ => self.first,
         }
@@ -231,7 +268,7 @@ impl<W: Rest> Banded<W> {
 mod tests {
     use super::*;
     use crate::{
-        frames::hjoin::grid::gather::SLACK,
+        frames::hjoin::grid::gather::{Cut, SLACK, TILE_BITS},
         kernel::Kernel,
         simd::{Set, Work, dispatch},
     };
@@ -315,24 +352,35 @@ mod tests {
             let mut expected: Vec<u32> = plain.iter().map(parked).collect();
             expected.sort_unstable();
 
-            let mut bands = Bands::default();
-            let high = self.exclude / TILE;
-            assert!(row.narrowed_len(high, 4) >= plain.len());
-            let row = bands.narrow::<S::Bits>(row, high, 4, self.x3, &mut Marks::new());
-            let mut buffer = Buffer::default();
-            let banded = row.gather(self.exclude % TILE, &mut buffer);
-            // SAFETY: as above.
-            let found =
-                unsafe { std::slice::from_raw_parts(banded.list.start, banded.list.length) };
-            let mut start = 0;
-            for (pattern, end) in banded.bands() {
-                for key in &found[start..end] {
-                    let on_top = key.unbounded_shr(32 - self.x3.number_u32());
-                    assert_eq!(on_top, u32::from(pattern));
-                }
-                start = end;
+            // Both halves of what a tile wants of the row, as two rows.
+            let wanted = row.wanted(self.exclude / TILE, TILE_BITS);
+            assert!(row.keys_of(wanted) >= plain.len());
+            let Cut { first, others, .. } = row.cut(wanted, row.keys_of(wanted) / 2);
+            let halves: Vec<Spans> = [Some(first), others].into_iter().flatten().collect();
+            let (mut rows, mut dividing) = (NarrowedRows::default(), Dividing::default());
+            rows.clear(row.len());
+            for (at, &spans) in halves.iter().enumerate() {
+                // SAFETY: spans of this row, for which there is room.
+                unsafe { rows.add::<S::Bits>(at, row, spans, self.x3, &mut dividing) };
             }
-            let mut found = found.to_vec();
+            let mut found = Vec::new();
+            for (at, &spans) in halves.iter().enumerate() {
+                // SAFETY: this is how it was made.
+                let half = unsafe { rows.row(at, row, spans, self.x3.number) };
+                let banded = half.gather(self.exclude % TILE, &mut buffer);
+                // SAFETY: as above.
+                let list =
+                    unsafe { std::slice::from_raw_parts(banded.list.start, banded.list.length) };
+                let mut start = 0;
+                for (pattern, end) in banded.bands() {
+                    for key in &list[start..end] {
+                        let on_top = key.unbounded_shr(32 - self.x3.number_u32());
+                        assert_eq!(on_top, u32::from(pattern));
+                    }
+                    start = end;
+                }
+                found.extend_from_slice(list);
+            }
             found.sort_unstable();
             assert_eq!(found, expected);
         }

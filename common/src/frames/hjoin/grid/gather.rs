@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::sort::offset;
 use crate::simd::Rest;
 
 /// Rests readable past the end of any list that a leaf is given: leaves read whole blocks and mask
@@ -101,26 +102,32 @@ impl<'a, W: Rest> GridRow<'a, W> {
         unsafe { self.cells(0, self.cells) }
     }
 
-    /// Where each cell starts in [`Self::list`], and the end.
-    #[inline(always)]
-    pub(crate) fn offsets_from_zero(self, offsets: &mut [u32]) {
-        for (cell, offset) in offsets.iter_mut().enumerate().take(self.cells + 1) {
-            // SAFETY: there is one more offset than cells.
-            *offset = unsafe { *self.offsets.add(cell) - *self.offsets };
-        }
-    }
-
     /// The rests of the cells whose pattern has no bit in common with `exclude`.
     #[inline(always)]
     pub(crate) fn gather(self, exclude: usize, buffer: &mut Buffer<W>) -> List<W> {
-        let (side_by_side, slices) = self.slices(exclude);
-        if slices == 0 {
-            // SAFETY: these are the first cells.
-            return unsafe { self.cells(0, side_by_side) };
+        let spans = self.disjoint(exclude);
+        // SAFETY: these are spans of this row, which has so many keys.
+        unsafe { self.gather_spans(spans, self.len(), buffer) }
+    }
+
+    /// The rests of some spans, which have at most `keys` keys.
+    ///
+    /// # Safety
+    /// The spans are some of this row's, and have no more keys.
+    #[inline(always)]
+    pub(crate) unsafe fn gather_spans(
+        self,
+        spans: Spans,
+        keys: usize,
+        buffer: &mut Buffer<W>,
+    ) -> List<W> {
+        // SAFETY: the caller vouches for the spans.
+        if let Some(row) = unsafe { self.in_place(spans) } {
+            return row.list();
         }
-        buffer.clear(self.len());
-        // SAFETY: the buffer has room for the whole row.
-        unsafe { self.append_to(exclude, buffer) };
+        buffer.clear(keys);
+        // SAFETY: the caller vouches for the spans, and there is room for their keys.
+        unsafe { self.append_spans(spans, buffer) };
         buffer.list()
     }
 
@@ -130,87 +137,201 @@ impl<'a, W: Rest> GridRow<'a, W> {
     /// There is room for it.
     #[inline(always)]
     pub(crate) unsafe fn append_to(self, exclude: usize, buffer: &mut Buffer<W>) {
-        let (side_by_side, slices) = self.slices(exclude);
-        let mut slice = 0;
+        // SAFETY: the caller vouches for the room.
+        unsafe { self.append_spans(self.disjoint(exclude), buffer) };
+    }
+
+    /// # Safety
+    /// The spans are some of this row's, and there is room for their keys.
+    #[inline(always)]
+    unsafe fn append_spans(self, spans: Spans, buffer: &mut Buffer<W>) {
+        let mut span = spans.first;
         loop {
-            // SAFETY: the caller vouches for the room.
-            unsafe { buffer.append(self.cells(slice, slice + side_by_side)) };
-            if slice == slices {
+            // SAFETY: the caller vouches for the spans and the room.
+            unsafe { buffer.append(self.cells(span, span + spans.cells)) };
+            if span == spans.last {
                 break;
             }
-            slice = slice.wrapping_sub(slices) & slices;
+            span = spans.after(span);
         }
     }
 
-    /// How many cells lie side by side below the lowest bit of `exclude`, where all are wanted, and
-    /// the bits that tell such slices of cells apart and are not excluded.
+    /// The cells whose pattern has no bit in common with `exclude`: all lie side by side below its lowest
+    /// bit.
     #[inline(always)]
-    fn slices(self, exclude: usize) -> (usize, usize) {
-        let side_by_side = (exclude & exclude.wrapping_neg())
+    pub(crate) fn disjoint(self, exclude: usize) -> Spans {
+        let cells = (exclude & exclude.wrapping_neg())
             .wrapping_sub(1)
             .min(self.cells - 1)
             + 1;
-        (side_by_side, !exclude & (self.cells - side_by_side))
+        Spans::all(cells, !exclude & (self.cells - cells))
     }
 
-    /// How many keys [`Self::narrow`] leaves.
+    /// The cells that a tile needs: those whose high pattern, that above the lowest `low_bits` bits, has
+    /// no bit in common with `exclude`.
     #[inline(always)]
-    pub(crate) fn narrowed_len(self, exclude: usize, low_bits: u32) -> usize {
-        let low = self.cells.min(1 << low_bits);
-        let slices = !(exclude << low_bits) & (self.cells - low);
-        let (mut slice, mut length) = (0, 0);
-        loop {
-            // SAFETY: a slice starts at a multiple of its length below the number of cells.
-            length += unsafe { self.cells(slice, slice + low) }.length;
-            if slice == slices {
-                return length;
-            }
-            slice = slice.wrapping_sub(slices) & slices;
-        }
+    pub(crate) fn wanted(self, exclude: usize, low_bits: u32) -> Spans {
+        let cells = self.cells.min(1 << low_bits);
+        Spans::all(cells, !(exclude << low_bits) & (self.cells - cells))
     }
 
-    /// The keys whose high pattern, that above the lowest `low_bits` bits, has no bit in common
-    /// with `exclude`, sorted by the low pattern alone: what a whole tile gathers from.
+    /// How many keys some spans of this row have.
     ///
-    /// `offsets` are those of the new row, and `buffer` its keys, unless they can stay where they
-    /// are.
+    /// # Panics
+    /// If it has no such spans.
     #[inline(always)]
-    pub(crate) fn narrow<'b>(
-        self,
-        exclude: usize,
-        low_bits: u32,
-        offsets: &'b mut [u32; TILE + 1],
-        buffer: &'b mut Buffer<W>,
-    ) -> GridRow<'b, W>
-    where
-        'a: 'b,
-    {
-        let low = self.cells.min(1 << low_bits);
-        let slices = !(exclude << low_bits) & (self.cells - low);
-        if slices == 0 {
-            return Self { cells: low, ..self };
+    pub(crate) fn keys_of(self, spans: Spans) -> usize {
+        assert!(spans.last + spans.cells <= self.cells, "of another row");
+        let (mut span, mut keys) = (spans.first, 0);
+        loop {
+            // SAFETY: no span begins after the last one.
+            keys += unsafe { self.cells(span, span + spans.cells) }.length;
+            if span == spans.last {
+                return keys;
+            }
+            span = spans.after(span);
         }
-        buffer.clear(self.len());
+    }
+
+    /// The first of these spans of this row, as many as have no more than `most` keys, but one at least.
+    ///
+    /// # Panics
+    /// If it has no such spans.
+    pub(crate) fn cut(self, spans: Spans, most: usize) -> Cut {
+        assert!(spans.last + spans.cells <= self.cells, "of another row");
+        if self.len() <= most {
+            // Mostly; how many these have takes longer to find out.
+            return Cut {
+                first: spans,
+                keys: self.len(),
+                others: None,
+            };
+        }
+        let (mut last, mut next, mut keys) = (spans.first, spans.first, 0);
+        loop {
+            // SAFETY: as in `keys_of`.
+            let more = unsafe { self.cells(next, next + spans.cells) }.length;
+            if keys + more > most && next != spans.first {
+                let others = Spans {
+                    first: next,
+                    ..spans
+                };
+                return Cut {
+                    first: Spans { last, ..spans },
+                    keys,
+                    others: Some(others),
+                };
+            }
+            keys += more;
+            last = next;
+            if next == spans.last {
+                return Cut {
+                    first: spans,
+                    keys,
+                    others: None,
+                };
+            }
+            next = spans.after(next);
+        }
+    }
+
+    /// These spans as a row, where it is a single one: its keys need not be moved.
+    ///
+    /// # Safety
+    /// The spans are some of this row's.
+    #[inline(always)]
+    pub(crate) unsafe fn in_place(self, spans: Spans) -> Option<Self> {
+        (spans.first == spans.last).then(|| Self {
+            // SAFETY: there is one more offset than cells.
+            offsets: unsafe { self.offsets.add(spans.first) },
+            cells: spans.cells,
+            ..self
+        })
+    }
+
+    /// Appends the keys of these spans to `buffer`, sorted by their low pattern alone: what a whole tile
+    /// gathers from. `offsets` say where each such cell ends, from the first of these keys on.
+    ///
+    /// # Safety
+    /// The spans are some of this row's, of at most [`TILE`] cells, and there is room for their keys.
+    #[inline(always)]
+    pub(crate) unsafe fn narrow(
+        self,
+        spans: Spans,
+        offsets: &mut [u32; TILE + 1],
+        buffer: &mut Buffer<W>,
+    ) {
+        let start = buffer.length;
         offsets[0] = 0;
-        for at in 0..low {
-            let mut slice = 0;
+        for at in 0..spans.cells {
+            let mut span = spans.first;
             loop {
-                // SAFETY: the buffer has room for the whole row.
-                unsafe { buffer.append(self.cells(slice + at, slice + at + 1)) };
-                if slice == slices {
+                // SAFETY: the caller vouches for the spans and the room.
+                unsafe { buffer.append(self.cells(span + at, span + at + 1)) };
+                if span == spans.last {
                     break;
                 }
-                slice = slice.wrapping_sub(slices) & slices;
+                span = spans.after(span);
             }
-            offsets[at + 1] = buffer.length32();
+            offsets[at + 1] = offset(buffer.length - start);
         }
-        GridRow::new(&buffer.rests, &offsets[..=low])
     }
+}
+
+/// Cells of a row in spans of as many side by side: the spans that begin at a submask of some bits, in
+/// ascending order from one to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spans {
+    /// Cells of each.
+    cells: usize,
+    /// The bits.
+    of: usize,
+    /// Where the first and the last begin.
+    first: usize,
+    last: usize,
+}
+
+impl Spans {
+    /// Those that begin at any submask of `of`.
+    #[inline(always)]
+    fn all(cells: usize, of: usize) -> Self {
+        let (first, last) = (0, of);
+        Self {
+            cells,
+            of,
+            first,
+            last,
+        }
+    }
+
+    /// Where the one after that at `span` begins.
+    #[inline(always)]
+    fn after(self, span: usize) -> usize {
+        span.wrapping_sub(self.of) & self.of
+    }
+
+    /// How many cells each has.
+    #[inline(always)]
+    pub(crate) fn cells(self) -> usize {
+        self.cells
+    }
+}
+
+/// Spans of a row, cut into two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) first: Spans,
+    /// The first have no more keys.
+    pub(crate) keys: usize,
+    pub(crate) others: Option<Spans>,
 }
 
 /// Patterns on a tile's side: 16 rows of either grid are a few hundred KiB, a second-level cache.
 pub(crate) const TILE: usize = 1 << TILE_BITS;
 pub(crate) const TILE_BITS: u32 = 4;
+
+/// Buffers grow by so many rests at least.
+const STEP: usize = 4 * SLACK;
 
 /// Keys gathered from a row.
 #[derive(Debug, Default)]
@@ -227,25 +348,43 @@ impl<W: Rest> Buffer<W> {
         self.room(keys);
     }
 
-    /// Makes room for `keys` keys, and returns where they go.
+    /// Makes room for `keys` keys, and returns where they go; there may be any there before.
     #[inline(always)]
     pub(crate) fn room(&mut self, keys: usize) -> *mut W {
         if self.rests.len() < keys + SLACK {
-            self.rests.resize(keys + SLACK, W::default());
+            self.grow(keys);
         }
         self.rests.as_mut_ptr()
     }
 
-    /// Says how many keys there are.
-    #[inline(always)]
-    pub(crate) fn set_len(&mut self, keys: usize) {
-        self.length = keys;
+    #[cold]
+    fn grow(&mut self, keys: usize) {
+        // Not twice as much as is needed, nothing to copy, and cleared by the system page by page.
+        self.rests = Vec::new();
+        self.rests = vec![W::default(); (keys + SLACK).next_multiple_of(STEP)];
     }
 
-    /// The rests, and those to spare.
+    /// The rests from number `start` on, and those to spare.
     #[inline(always)]
-    pub(crate) fn rests(&self) -> &[W] {
-        &self.rests
+    pub(crate) fn rests_from(&self, start: usize) -> &[W] {
+        &self.rests[start..]
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub(crate) fn rests_from_mut(&mut self, start: usize) -> &mut [W] {
+        &mut self.rests[start..]
+    }
+
+    /// How many keys there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Bytes for so many keys.
+    pub(crate) fn bytes(keys: usize) -> u64 {
+        (size_of::<W>() * (keys + SLACK).next_multiple_of(STEP)) as u64
     }
 
     /// # Safety
@@ -283,15 +422,6 @@ impl<W: Rest> Buffer<W> {
             start: self.rests.as_ptr(),
             length: self.length,
         }
-    }
-
-    #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a row is part of a grid of 2^31 keys"
-    )]
-    fn length32(&self) -> u32 {
-        self.length as u32
     }
 }
 
@@ -340,13 +470,31 @@ mod tests {
         let mut buffers = [Buffer::default(), Buffer::default()];
         for exclude in 0..64_usize {
             let mut expected = read(row.gather(exclude, &mut buffers[0]));
-            let mut near = [0; TILE + 1];
-            let [first, second] = &mut buffers;
-            let near = row.narrow(exclude >> TILE_BITS, TILE_BITS, &mut near, first);
-            let mut list = read(near.gather(exclude % TILE, second));
-            list.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(list, expected, "{exclude}");
+            let wanted = row.wanted(exclude >> TILE_BITS, TILE_BITS);
+            for most in [0, 70, 300, usize::MAX] {
+                let (mut list, mut left) = (Vec::new(), Some(wanted));
+                while let Some(spans) = left {
+                    let Cut {
+                        first,
+                        keys,
+                        others,
+                    } = row.cut(spans, most);
+                    assert!(row.keys_of(first) <= keys, "{exclude}, {most}");
+                    assert!(keys <= most || first.first == first.last, "{exclude}");
+                    let [narrowed, gathered] = &mut buffers;
+                    narrowed.clear(keys);
+                    let mut near = [0; TILE + 1];
+                    // SAFETY: made room for them just now.
+                    unsafe { row.narrow(first, &mut near, narrowed) };
+                    assert_eq!(narrowed.len(), row.keys_of(first));
+                    let near = GridRow::new(narrowed.rests_from(0), &near[..=first.cells()]);
+                    list.extend(read(near.gather(exclude % TILE, gathered)));
+                    left = others;
+                }
+                list.sort_unstable();
+                assert_eq!(list, expected, "{exclude}, {most}");
+            }
         }
     }
 }

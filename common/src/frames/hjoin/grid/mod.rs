@@ -5,6 +5,7 @@ pub(crate) mod bands;
 pub(crate) mod cells;
 mod count;
 pub(crate) mod gather;
+pub(crate) mod portions;
 pub(crate) mod scatter;
 pub(crate) mod sort;
 pub(crate) mod sorting;

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     crew::Crew,
     frames::hjoin::{
-        grid::{cells::Grid, gather::Buffer, sort::Scratch, sorting::Sorting},
+        grid::{cells::Grid, sort::Scratch, sorting::Sorting},
         layout::{
             keys::Keys,
             order::Dissection,
@@ -75,11 +75,21 @@ pub(crate) struct JoinLimits {
     pub(crate) pairs_of_one: usize,
 }
 
+/// What is to be joined, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToJoin {
+    /// Of the top and of the bottom half.
+    pub(crate) parts: (Part, Part),
+    pub(crate) layout: KeyLayout,
+    pub(crate) limits: JoinLimits,
+    /// Bytes of a row that a thread gathers at a time, unless a few cells take more.
+    pub(crate) row_bytes: usize,
+}
+
 /// What each thread needs.
 #[derive(Debug, Default)]
 struct Member<W> {
     gathered: Box<Gathered<W>>,
-    candidates: [Buffer<W>; 2],
     tables: Tables,
 }
 
@@ -164,13 +174,17 @@ impl<W: Rest> Buffers<W> {
 
     pub(crate) fn join(
         &mut self,
-        top_part: Part,
-        bottom_part: Part,
-        layout: KeyLayout,
-        limits: JoinLimits,
+        join: ToJoin,
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
         let kernel = self.kernel;
+        let ToJoin {
+            parts,
+            layout,
+            limits,
+            row_bytes,
+        } = join;
+        let row_keys = row_bytes / size_of::<W>();
         // As many members as lists of these lengths are worth.
         let worth = |members: usize, top: usize, bottom: usize| {
             let is_short = top.saturating_mul(bottom) <= limits.pairs_of_one;
@@ -178,21 +192,19 @@ impl<W: Rest> Buffers<W> {
         };
         let ([top, bottom], [few_tops, few_bottoms]) = (&self.grids, &self.bounds);
         let members = &mut self.members[..];
-        let (side, few, many) = match (top_part, bottom_part) {
+        let (side, few, many) = match parts {
             (Part::Inner, Part::Inner) if top.is_empty() || bottom.is_empty() => {
                 return nothing(progress);
             }
             (Part::Inner, Part::Inner) => {
-                let walk = Walk::new(layout, limits.bands, top, bottom);
+                let walk = Walk::new(layout, limits.bands, row_keys, top, bottom);
                 let steps = walk.steps() as f64;
                 let size = worth(members.len(), top.len(), bottom.len());
                 let on_done = &mut |done: u64| progress(done as f64 / steps);
                 let results = self
                     .crew
                     .run(&mut members[..size], on_done, |member, tell| {
-                        let Member {
-                            gathered, tables, ..
-                        } = member;
+                        let Member { gathered, tables } = member;
                         let walk = &walk;
                         dispatch(
                             kernel,
@@ -221,19 +233,15 @@ impl<W: Rest> Buffers<W> {
         if few.is_empty() || many.is_empty() {
             return nothing(progress);
         }
-        let join = SparseJoin::new(layout, side, few, many);
+        let join = SparseJoin::new(layout, side, few, many, row_keys);
         let steps = f64::from(join.steps());
         let size = worth(members.len(), SPARSE_FACTOR * few.len(), many.len());
         let on_done = &mut |done: u64| progress(done as f64 / steps);
         let results = self
             .crew
             .run(&mut members[..size], on_done, |member, tell| {
-                let Member {
-                    candidates: gathered,
-                    tables,
-                    ..
-                } = member;
-                let join = &join;
+                let Member { gathered, tables } = member;
+                let (gathered, join) = (&mut gathered.leaf, &join);
                 dispatch(
                     kernel,
                     SparseRows {

@@ -1,5 +1,7 @@
 //! Joining a short list with a long one: the short list has far fewer keys than the grid has cells,
 //! so that its keys are gone through one by one instead of cell by cell.
+//!
+//! The mathematics: `docs/method.md`, “Every disjoint pair in exactly one leaf”.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -10,7 +12,7 @@ use crate::{
         grid::{
             bands::Banded,
             cells::Grid,
-            gather::{Buffer, GridRow},
+            gather::{Buffer, Cut, GridRow},
             sort::Apart,
         },
         layout::{
@@ -77,6 +79,8 @@ pub(crate) struct SparseJoin<'a, W> {
     order: Order,
     few: &'a Sparse<W>,
     many: &'a Grid<W>,
+    /// The most keys of a row to gather at a time.
+    row_keys: usize,
     /// The next row.
     next: AtomicU32,
 }
@@ -88,6 +92,7 @@ impl<'a, W: Rest> SparseJoin<'a, W> {
         side: Side,
         few: &'a Sparse<W>,
         many: &'a Grid<W>,
+        row_keys: usize,
     ) -> Self {
         let (order, next) = (layout.order(side), AtomicU32::new(0));
         Self {
@@ -95,6 +100,7 @@ impl<'a, W: Rest> SparseJoin<'a, W> {
             order,
             few,
             many,
+            row_keys,
             next,
         }
     }
@@ -164,16 +170,26 @@ impl<W: Rest> SparseRows<'_, '_, W> {
             if probes.length == 0 {
                 continue;
             }
-            let candidates = row.gather(alike[0].major as usize, long);
-            *pairs += probes.length * candidates.length;
-            // SAFETY: gathered lists have the slack that leaves read; the instruction set is
-            // there, since the kernel got us here.
-            unsafe {
-                let lists = (Banded::one(probes), Banded::one(candidates));
-                let rest_bits = self.join.layout.rest_bits();
-                self.tables
-                    .count::<S, W, false>(set, rest_bits, 0, lists.0, lists.1, &mut tally)
-            };
+            let mut left = Some(row.disjoint(alike[0].major as usize));
+            while let Some(spans) = left {
+                let Cut {
+                    first,
+                    keys,
+                    others,
+                } = row.cut(spans, self.join.row_keys);
+                left = others;
+                // SAFETY: these are spans of this row, and have no more keys.
+                let candidates = unsafe { row.gather_spans(first, keys, long) };
+                *pairs += probes.length * candidates.length;
+                // SAFETY: gathered lists have the slack that leaves read; the instruction set is
+                // there, since the kernel got us here.
+                unsafe {
+                    let lists = (Banded::one(probes), Banded::one(candidates));
+                    let rest_bits = self.join.layout.rest_bits();
+                    self.tables
+                        .count::<S, W, false>(set, rest_bits, 0, lists.0, lists.1, &mut tally)
+                };
+            }
         }
         tally.total()
     }

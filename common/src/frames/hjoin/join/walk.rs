@@ -1,4 +1,6 @@
 //! Visiting every pair of patterns of two grids.
+//!
+//! The mathematics: `docs/method.md`, “Every disjoint pair in exactly one leaf”.
 
 use std::{
     ops::Range,
@@ -10,9 +12,10 @@ use crate::{
     crew::Tell,
     frames::hjoin::{
         grid::{
-            bands::{BandedRow, Bands, Marks},
+            bands::{BandedRow, Dividing, NarrowedRows},
             cells::Grid,
             gather::{Buffer, TILE, TILE_BITS},
+            portions::{MostKeys, Portions},
         },
         layout::{
             roles::KeyLayout,
@@ -28,6 +31,8 @@ use crate::{
 pub(crate) struct Walk<'a, W> {
     layout: KeyLayout,
     limits: Limits,
+    /// The most keys of a row to narrow at a time.
+    row_keys: usize,
     top: &'a Grid<W>,
     bottom: &'a Grid<W>,
     /// The next tile.
@@ -38,6 +43,7 @@ impl<'a, W: Rest> Walk<'a, W> {
     pub(crate) fn new(
         layout: KeyLayout,
         limits: Limits,
+        row_keys: usize,
         top: &'a Grid<W>,
         bottom: &'a Grid<W>,
     ) -> Self {
@@ -45,6 +51,7 @@ impl<'a, W: Rest> Walk<'a, W> {
         Self {
             layout,
             limits,
+            row_keys,
             top,
             bottom,
             next,
@@ -57,14 +64,25 @@ impl<'a, W: Rest> Walk<'a, W> {
     }
 }
 
+/// So many times as many keys of the top grid are narrowed at a time as of a row: the rows of the bottom grid
+/// are narrowed again for each portion of them.
+const TOPS: usize = 4;
+
 /// Keys gathered for one tile, and for one leaf of it.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered<W> {
-    tile_tops: [Bands<W>; TILE],
-    tile_bottom: Bands<W>,
-    marks: Marks,
-    leaf_top: Buffer<W>,
-    leaf_bottom: Buffer<W>,
+    tops: NarrowedRows<W>,
+    bottom: NarrowedRows<W>,
+    dividing: Dividing<W>,
+    pub(super) leaf: [Buffer<W>; 2],
+}
+
+impl<W: Rest> Gathered<W> {
+    /// About the most bytes that it takes, where so many keys of a row are narrowed at a time.
+    pub(crate) fn most_bytes(row_keys: usize) -> u64 {
+        // Rows of the top grid; one of the bottom grid, what is divided of it, and a leaf's two lists.
+        Buffer::<W>::bytes(TOPS * row_keys) + 4 * Buffer::<W>::bytes(row_keys)
+    }
 }
 
 /// What one member does of a walk.
@@ -127,6 +145,7 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
     ) -> u64 {
         let Walk {
             layout,
+            row_keys,
             top: top_grid,
             bottom: bottom_grid,
             ..
@@ -134,46 +153,66 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
         let (x1_bits, x2_bits) = (layout.x1_bits(), layout.x2_bits());
         let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
         let Gathered {
-            tile_tops,
-            tile_bottom,
-            marks,
-            leaf_top,
-            leaf_bottom,
+            tops: narrowed_tops,
+            bottom: narrowed_bottom,
+            dividing,
+            leaf: [leaf_top, leaf_bottom],
         } = &mut *self.gathered;
-        let mut tops = [BandedRow::empty(); TILE];
-        for ((g1, top), bands) in tile1.clone().zip(&mut tops).zip(tile_tops) {
-            let row = top_grid.row(g1, x2_bits);
-            *top = bands.narrow::<S::Bits>(row, high2, TILE_BITS, x3, marks);
-        }
         let mut tally = Tally::<S::Bits>::new();
-        for g2 in tile2 {
-            let row = bottom_grid.row(g2, x1_bits);
-            if row.len() == 0 {
-                continue;
+        let most = |times: usize| MostKeys {
+            row: row_keys,
+            all: row_keys.saturating_mul(times),
+        };
+        for portion in Portions::new(top_grid, x2_bits, high2, most(TOPS), tile1) {
+            let row = |g1| top_grid.row(g1, x2_bits);
+            let spans = portion.spans;
+            narrowed_tops.clear(portion.keys);
+            for (at, g1) in portion.rows.clone().enumerate() {
+                // SAFETY: spans of this row, of no more cells than a tile's; there is room for all of the
+                // portion.
+                unsafe { narrowed_tops.add::<S::Bits>(at, row(g1), spans, x3, dividing) };
             }
-            let bottom = tile_bottom.narrow::<S::Bits>(row, high1, TILE_BITS, x3, marks);
-            for (g1, top) in tile1.clone().zip(&tops) {
-                let above = top.gather(g2 % TILE, leaf_top);
-                if above.list.length == 0 {
+            let mut tops = [BandedRow::empty(); TILE];
+            for ((at, g1), top) in portion.rows.clone().enumerate().zip(&mut tops) {
+                // SAFETY: as it was made just now.
+                *top = unsafe { narrowed_tops.row(at, row(g1), spans, x3.number) };
+            }
+            for g2 in tile2.clone() {
+                let row = bottom_grid.row(g2, x1_bits);
+                if row.len() == 0 {
                     continue;
                 }
-                let below = bottom.gather(g1 % TILE, leaf_bottom);
-                if below.list.length == 0 {
-                    continue;
+                for below in Portions::new(bottom_grid, x1_bits, high1, most(1), g2..g2 + 1) {
+                    narrowed_bottom.clear(below.keys);
+                    // SAFETY: as above.
+                    let bottom = unsafe {
+                        narrowed_bottom.add::<S::Bits>(0, row, below.spans, x3, dividing);
+                        narrowed_bottom.row(0, row, below.spans, x3.number)
+                    };
+                    for (g1, top) in portion.rows.clone().zip(&tops) {
+                        let above = top.gather(g2 % TILE, leaf_top);
+                        if above.list.length == 0 {
+                            continue;
+                        }
+                        let below = bottom.gather(g1 % TILE, leaf_bottom);
+                        if below.list.length == 0 {
+                            continue;
+                        }
+                        *pairs += above.list.length * below.list.length;
+                        // SAFETY: gathered lists have the slack that leaves read; the instruction set is
+                        // there, since the kernel got us here.
+                        unsafe {
+                            self.tables.count::<S, W, BANDED>(
+                                set,
+                                layout.rest_bits(),
+                                x3.number,
+                                above,
+                                below,
+                                &mut tally,
+                            );
+                        };
+                    }
                 }
-                *pairs += above.list.length * below.list.length;
-                // SAFETY: gathered lists have the slack that leaves read; the instruction set is
-                // there, since the kernel got us here.
-                unsafe {
-                    self.tables.count::<S, W, BANDED>(
-                        set,
-                        layout.rest_bits(),
-                        x3.number,
-                        above,
-                        below,
-                        &mut tally,
-                    );
-                };
             }
         }
         tally.total()
@@ -196,11 +235,11 @@ impl<W: Rest> WalkTiles<'_, '_, W> {
         let (high1, high2) = (tile1.start >> TILE_BITS, tile2.start >> TILE_BITS);
         let above = |g1| {
             let row = top.row(g1, x2_bits);
-            row.narrowed_len(high2, TILE_BITS)
+            row.keys_of(row.wanted(high2, TILE_BITS))
         };
         let below = |g2| {
             let row = bottom.row(g2, x1_bits);
-            row.narrowed_len(high1, TILE_BITS)
+            row.keys_of(row.wanted(high1, TILE_BITS))
         };
         let above: usize = tile1.clone().map(above).sum();
         let below: usize = tile2.clone().map(below).sum();

@@ -3,6 +3,8 @@
 //! A bit is worth as much as it rules out of the pairs that the bits before it leave. That is not what
 //! it rules out of all pairs: keys have about as many ones each, so pairs that get past some bits have
 //! theirs in others. Hence the choice goes by a sample of pairs, not by how often each bit is set.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint pairs without looking at all of them”.
 
 use std::cmp::Reverse;
 
@@ -14,14 +16,32 @@ use super::{
 };
 
 /// Chooses layouts; keeps its buffers from one choice to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chooser {
     meeting: Meeting,
     above: Copies,
     below: Copies,
+    /// [`LONG_LISTS`], or 0 to tell what long rests gain.
+    long_lists: usize,
+}
+
+impl Default for Chooser {
+    fn default() -> Self {
+        Self {
+            meeting: Meeting::default(),
+            above: Copies::default(),
+            below: Copies::default(),
+            long_lists: LONG_LISTS,
+        }
+    }
 }
 
 impl Chooser {
+    /// From now on rests of short lists have four bytes as well, wherever there are bits enough for that.
+    pub(crate) fn leave_no_long_rests(&mut self) {
+        self.long_lists = 0;
+    }
+
     /// The layout that is predicted to be the fastest for two lists, of which these are typical.
     ///
     /// Bits join the grid in order of how many pairs they rule out; whether to X1 or to X2 is what the
@@ -37,6 +57,7 @@ impl Chooser {
             meeting,
             above,
             below,
+            long_lists,
         } = self;
         meeting.start(contested, top, bottom);
         above.start(top);
@@ -46,7 +67,8 @@ impl Chooser {
         let (mut best, mut least) = (layout, join.cycles(layout));
         // Rests of long lists have four bytes wherever there are bits enough for that.
         let most = most_cell_bits(top.of, bottom.of);
-        let too_long = |layout: KeyLayout| layout.rest_bits() > 32 && four_bytes(contested, most);
+        let four_bytes = most >= *long_lists && contested.count_ones() as usize <= 32 + most;
+        let too_long = |layout: KeyLayout| layout.rest_bits() > 32 && four_bytes;
         for at in 0..most {
             let unchosen = too_long(best).then(|| (1 << layout.rest().trailing_zeros(), 0.0));
             let Some((bit, ruled_out)) = meeting.bit(at).or(unchosen) else {
@@ -82,12 +104,6 @@ impl Chooser {
         }
         best
     }
-}
-
-/// Whether rests of so many contested bits fit into four bytes once `most` bits choose the cell, of lists
-/// long enough to have many.
-fn four_bytes(contested: u64, most: usize) -> bool {
-    most >= LONG_LISTS && contested.count_ones() as usize <= 32 + most
 }
 
 /// Bits for the cells of lists so long that memory decides: of shorter ones, whose rests have more bits

@@ -1,4 +1,6 @@
 //! X3: the bits that the leaves of a tile are banded by.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint pairs without looking at all of them”.
 
 use super::order::extract;
 

@@ -1,4 +1,6 @@
 //! Leaves with few pairs: every pair is tested.
+//!
+//! The mathematics: `docs/method.md`, “Adding up with few instructions”.
 
 use super::words::{lanes_below, load_words};
 use crate::{

@@ -1,4 +1,6 @@
 //! Counting the disjoint pairs of two short lists of rests.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint pairs without looking at all of them”.
 
 use super::{
     few::few,

@@ -1,4 +1,6 @@
 //! The tables of a bit-sliced leaf.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint pairs without looking at all of them”.
 
 use std::mem::MaybeUninit;
 

@@ -1,4 +1,6 @@
 //! Adding up the zeros of what probes pick in tables: where the time goes.
+//!
+//! The mathematics: `docs/method.md`, “Adding up with few instructions”.
 
 use std::marker::PhantomData;
 
