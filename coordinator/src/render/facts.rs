@@ -144,12 +144,19 @@ fn ends(status: &v1::Status, history: &History, now_ms: u64) -> String {
     };
     let (low, high) = history.left().unwrap_or((seconds, seconds));
     let (low, high) = (low.min(seconds) * 0.9, high.max(seconds) * 1.1);
-    let (first, last) = (from_now(now_ms, low), from_now(now_ms, high));
-    let to = match first == last {
-        true => String::new(),
-        false => format!(" to {last}"),
-    };
-    format!("in {} to {}: {first}{to}", span(low), span(high))
+    let between = between(&from_now(now_ms, low), &from_now(now_ms, high));
+    format!("in {} to {}: {between}", span(low), span(high))
+}
+
+/// From one moment to another, in no more words than it takes.
+fn between(first: &str, last: &str) -> String {
+    match (first.split_once(' '), last.split_once(' ')) {
+        _ if first == last => first.to_owned(),
+        (Some((day, _)), Some((same, time))) if day == same => {
+            format!("{} to {time}", first.trim_end_matches(" UTC"))
+        }
+        _ => format!("{} to {last}", first.trim_end_matches(" UTC")),
+    }
 }
 
 /// So many seconds from now.

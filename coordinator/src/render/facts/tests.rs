@@ -38,7 +38,7 @@ fn a_good_day_has_nothing_wrong() {
     assert_eq!(facts.alarms, [""; 0]);
     assert_eq!(
         facts.word("ends"),
-        "in 54.0 s to 1 min 6 s: 1970-01-01 00:00 UTC to 1970-01-01 00:01 UTC"
+        "in 54.0 s to 1 min 6 s: 1970-01-01 00:00 to 00:01 UTC"
     );
 }
 
@@ -102,4 +102,23 @@ fn a_run_that_does_not_go_on_says_what_would_make_it() {
         ends(&disputed),
         "not before another machine has counted 2 tasks whose counts contradict each other"
     );
+}
+
+#[test]
+fn the_end_is_told_in_no_more_words_than_it_takes() {
+    let mut status = status(v1::RunState::Running);
+    for (seconds, when) in [
+        (40.0, "in 36.0 s to 44.0 s: 1970-01-01 00:00 UTC"),
+        (
+            7200.0,
+            "in 1 h 48 min to 2 h 12 min: 1970-01-01 01:48 to 02:12 UTC",
+        ),
+        (
+            864_000.0,
+            "in 9 d 0 h to 11 d 0 h: 1970-01-10 00:00 to 1970-01-12 00:00 UTC",
+        ),
+    ] {
+        status.eta_seconds = Some(seconds);
+        assert_eq!(facts(&status).word("ends"), when);
+    }
 }
