@@ -54,10 +54,14 @@ ports:
 elastic *arguments:
     cargo run --release -p tests --example elastic -- {{arguments}}
 
-# What a fleet of 10,000 costs its coordinator in a virtual day, and in six hours with half of it leaving every hour.
-fleet workers="10000" hours="24":
+# What a fleet of 10,000 costs its coordinator in a virtual week (some minutes), and what it loses of which half
+# leaves every hour: with ten seconds and for strangers, with five minutes, and with five minutes and coming back.
+fleet workers="10000" hours="168":
     cargo run --release -p tests --example virtual_fleet -- {{workers}} {{hours}}
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6
     cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285
+    cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285 again
 
 # A foreign client that lies by multiples of 8, beside two honest workers (needs grpcio and grpcio-tools).
 liar:
