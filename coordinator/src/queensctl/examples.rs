@@ -158,7 +158,7 @@ pub(super) const TOKEN_CREATE: &str = "\
 Examples:
   queensctl token create --role worker --name lab --expires 90d
       for a lab's machines, for three months
-  queensctl token create --role viewer --name hall > hall.join
+  queensctl token create --role viewer --name hall
       for a screen in the hall: it sees everything and changes nothing";
 
 pub(super) const TOKEN_LIST: &str = "\
