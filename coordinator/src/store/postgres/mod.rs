@@ -88,6 +88,10 @@ struct PgRun {
 
 /// How rows and journal are at odds.
 #[derive(Debug, thiserror::Error)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, on its way to a message"
+)]
 enum Odds {
     #[error("task {task}: {row:?}, the journal says {folded:?}")]
     Row {
