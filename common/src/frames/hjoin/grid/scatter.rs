@@ -14,8 +14,8 @@ use crate::{
 
 /// Short enough that the last ones of all rows are little beside a long list, and that a thread takes
 /// 4 MiB at N = 28.
-const LINES_A_BLOCK: usize = 9;
-/// 144 KiB: each thread has one that it may not have begun to fill.
+const LINES_A_BLOCK: usize = 8;
+/// 128 KiB: each thread has one that it may not have begun to fill.
 const BLOCKS_A_CHUNK: usize = 1 << 8;
 
 /// The memory of blocks, some at a time.
