@@ -43,10 +43,10 @@ neon *tests="kernel hjoin qjoin":
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
     cargo test -p common --lib --target aarch64-unknown-linux-gnu -- {{tests}}
 
-# Type-checks the worker for other systems (needs their std and the C compilers of mingw-w64 and
+# Type-checks worker and coordinator for other systems (needs their std and the C compilers of mingw-w64 and
 # gcc-aarch64-linux-gnu; for macOS only what needs no C).
 ports:
-    cargo check -p worker --target x86_64-pc-windows-gnu
+    cargo check -p worker -p coordinator --target x86_64-pc-windows-gnu
     cargo check -p worker --target aarch64-unknown-linux-gnu
     cargo check -p common --target aarch64-apple-darwin
 

@@ -340,6 +340,7 @@ impl Replacement {
     fn prepare_private(path: &Path, text: &str) -> Result<Self, StoreError> {
         // One left by a crash keeps the mode that it was made with.
         let _ = fs::remove_file(temporary(path));
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "files have modes on Unix"))]
         let mut options = OpenOptions::new();
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
