@@ -222,6 +222,7 @@ fn the_fold_counts_what_its_records_say() {
     let mut fold = Fold::new(&manifest(&plan), &plan);
     let (first, second, third) = (TaskId(0), TaskId(1), TaskId(2));
     assert_eq!((fold.total(), fold.lines()), (Ok(0), 0));
+    assert_eq!(fold.disagreements(), 0);
     let entries = [
         JournalEntry::Accepted(record(first, 1, 2)),
         JournalEntry::Confirmed(record(first, 2, 2)),

@@ -63,10 +63,38 @@ fn commands_need_a_run_that_is_not_over() {
     assert_eq!(error, Err(ControlError::NoSuchRun(nobody)));
     drive(&mut scheduler, &mut [Puppet::new(1)], 0);
     assert_eq!(scheduler.conclude(RUN, false), Some(RunState::Contradicted));
-    assert_eq!(
-        scheduler.control(RUN, Command::Cancel, Millis(1)),
-        Err(ControlError::Over(RUN))
-    );
+    for command in [
+        Command::Pause,
+        Command::Resume,
+        Command::Cancel,
+        Command::Unpark,
+    ] {
+        assert_eq!(
+            scheduler.control(RUN, command, Millis(1)),
+            Err(ControlError::Over(RUN))
+        );
+    }
+}
+
+#[test]
+fn a_fraction_that_is_asked_for_later_is_no_more_than_that() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    drive(&mut scheduler, &mut [Puppet::new(1)], 0);
+    scheduler.conclude(RUN, true);
+    let half = Recheck::Millionths(500_000);
+    let command = Command::Recheck(half);
+    let state = scheduler.control(RUN, command, Millis(1));
+    assert_eq!(state, Ok(RunState::Running));
+    let tasks = (0..TRUTH.plan.tasks()).map(TaskId);
+    let drawn = tasks.filter(|&task| scheduler.is_drawn(RUN, task)).count() as u64;
+    assert!(drawn > 0 && drawn < TRUTH.plan.tasks(), "{drawn}");
+    let awaited = |scheduler: &Scheduler| {
+        let status = scheduler.status(RUN, Millis(1)).unwrap();
+        status.rechecks.awaited
+    };
+    assert_eq!(awaited(&scheduler), drawn);
+    scheduler.control(RUN, command, Millis(1)).unwrap();
+    assert_eq!(awaited(&scheduler), drawn, "once is enough");
 }
 
 #[test]
