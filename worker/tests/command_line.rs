@@ -585,6 +585,23 @@ fn an_estimate_says_what_a_run_takes() {
 }
 
 #[test]
+fn results_fit_a_terminal_of_the_usual_width() {
+    for arguments in [
+        "count --n 17 --threads 2",
+        "count --n 22 --threads 2 --sample 0.00001",
+        "estimate --n 16 --threads 2 --memory 1GiB --budget 5s --watts 250",
+    ] {
+        let output = run(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines: Vec<_> = text(&output.stdout).lines().collect();
+        assert!(lines.len() > 2, "{arguments}: {lines:#?}");
+        for line in lines {
+            assert!(line.chars().count() <= 80, "{arguments}: {line}");
+        }
+    }
+}
+
+#[test]
 fn estimates_of_nothing_are_refused_with_what_to_give() {
     for (arguments, says) in [
         ("estimate", "--n"),
