@@ -35,7 +35,8 @@ pub struct FailedCanaries {
     /// How many, since the process began.
     pub threads: u32,
     /// For how long one of them had counted, in milliseconds before this call, since its canaries were
-    /// last good: whatever the worker counted within this time may be wrong.
+    /// last good: whatever the worker counted within this time may be wrong. [`u64::MAX`] if they never were
+    /// in this process: then whatever earlier ones counted may be wrong too.
     pub unproven_ms: u64,
     /// How often a thread has counted what is known right, since the process began.
     pub passed: u64,

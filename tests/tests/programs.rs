@@ -713,13 +713,3 @@ fn queensctl_without_a_coordinator_says_so() {
         assert!(!refused.stderr.contains("new directory"), "{refused:#?}");
     }
 }
-
-#[test]
-fn a_worker_that_is_told_of_no_coordinator_says_what_to_paste() {
-    let end = Process::run("the worker", &mut Command::new(&binaries().worker));
-    check_refused(
-        &end,
-        2,
-        &["QUEENS_JOIN=", "worker --coordinator http://127.0.0.1:7171"],
-    );
-}

@@ -111,7 +111,7 @@ fn bad_input_is_named_and_ends_with_2() {
         ("count --n 8 --sample 0", "above 0 and at most 1"),
         ("count --n 8 --sample -1", "above 0 and at most 1"),
         ("count --n 8 --sample 1.5", "above 0 and at most 1"),
-        ("", "--coordinator <URL>"),
+        ("", "where is the coordinator? It prints the line to paste"),
         (
             "--coordinator nonsense",
             "'nonsense' is no coordinator's URL",

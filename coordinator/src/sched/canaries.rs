@@ -43,11 +43,14 @@ impl Scheduler {
         let from_unix_ms = self.clock.wall(now).0.saturating_sub(reach);
         self.workers.standing_mut(worker).unproven();
         let threads = self.workers.get(worker).failed_threads;
+        let what = match unproven_ms {
+            // A process that fails at its start says nothing of how long those before it went wrong.
+            u64::MAX => "what it ever counted".to_owned(),
+            _ => format!("what it counted in the {} s before", unproven_ms / 1_000),
+        };
         let reason = format!(
-            "{} of it counted known boards wrong: what it counted in the {} s before is counted \
-             again",
+            "{} of it counted known boards wrong: {what} is counted again",
             plural(threads, "thread"),
-            unproven_ms / 1_000
         );
         self.note_trust(worker, Trust::Unproven { from_unix_ms }, &reason);
         for run in 0..self.runs.len() {

@@ -96,8 +96,10 @@ pub struct Share {
 #[derive(Debug, Default)]
 struct Slot {
     running: Option<Running>,
-    /// It failed its canaries.
+    /// It failed its canaries, or will as soon as it has no task: a thread proves itself between two.
     stopped: bool,
+    /// It is to fail its canaries.
+    fails: bool,
 }
 
 #[derive(Debug)]
@@ -250,12 +252,23 @@ impl Worker {
         let finds = self.lie.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
         if finds {
             self.slots[0].stopped = true;
-            let proven = self.clock(now) - Duration::from_millis(HOUR);
-            for _ in 0..self.crew.get() {
-                self.machine.handle_failed_canaries(proven, self.clock(now));
-            }
+            self.slots[0].fails = true;
+            self.fail_canaries(now);
         }
         finds
+    }
+
+    /// A slot that counts wrong fails between two tasks: what it counted last was told before.
+    fn fail_canaries(&mut self, now: Time) {
+        let slot = &mut self.slots[0];
+        if slot.fails && slot.running.is_none() {
+            slot.fails = false;
+            let proven = self.clock(now) - Duration::from_millis(HOUR);
+            for _ in 0..self.crew.get() {
+                self.machine
+                    .handle_failed_canaries(Some(proven), self.clock(now));
+            }
+        }
     }
 
     /// Lets time pass; returns what has to be done now.
@@ -364,6 +377,7 @@ impl Worker {
             };
             self.machine.handle_left(left, self.clock(now));
         }
+        self.fail_canaries(now);
     }
 
     fn outcome(&mut self, running: &Running, slot: usize, nature: &mut Nature<'_>) -> Outcome {

@@ -9,15 +9,17 @@ use common::sync::FailedCanaries;
 pub(super) struct Canaries {
     threads: u32,
     proven: Option<Instant>,
+    /// One of them was never proven: it may have counted for the process before this one.
+    never: bool,
     passed: u64,
 }
 
 impl Canaries {
-    /// A thread that was last proven then has failed, and stopped.
-    pub(super) fn failed(&mut self, proven: Instant) {
+    /// A thread that was last proven then, or never, has failed, and stopped.
+    pub(super) fn failed(&mut self, proven: Option<Instant>) {
         self.threads += 1;
-        let earliest = self.proven.map_or(proven, |before| before.min(proven));
-        self.proven = Some(earliest);
+        self.never |= proven.is_none();
+        self.proven = self.proven.into_iter().chain(proven).min();
     }
 
     /// A thread has counted what is known right.
@@ -32,9 +34,11 @@ impl Canaries {
 
     /// As the coordinator hears of it now.
     pub(super) fn report(&self, now: Instant) -> FailedCanaries {
-        let unproven = self.proven.map_or(0, |proven| {
-            now.saturating_duration_since(proven).as_millis()
-        });
+        let unproven = match self.proven {
+            _ if self.never => u128::MAX,
+            Some(proven) => now.saturating_duration_since(proven).as_millis(),
+            None => 0,
+        };
         FailedCanaries {
             threads: self.threads,
             unproven_ms: u64::try_from(unproven).unwrap_or(u64::MAX),
@@ -57,7 +61,7 @@ mod tests {
         assert_eq!(canaries.report(at(9)), FailedCanaries::default());
         for proven in [at(5), at(3), at(4)] {
             canaries.passed();
-            canaries.failed(proven);
+            canaries.failed(Some(proven));
         }
         let report = |threads, unproven_ms| FailedCanaries {
             threads,
@@ -67,5 +71,7 @@ mod tests {
         assert_eq!(canaries.threads(), 3);
         assert_eq!(canaries.report(at(9)), report(3, 6_000));
         assert_eq!(canaries.report(at(10)), report(3, 7_000));
+        canaries.failed(None);
+        assert_eq!(canaries.report(at(10)), report(4, u64::MAX));
     }
 }

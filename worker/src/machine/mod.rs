@@ -252,8 +252,8 @@ impl Machine {
         self.canaries.passed();
     }
 
-    /// A counting thread that was last proven then failed its canaries, and counts no more.
-    pub fn handle_failed_canaries(&mut self, proven: Instant, now: Instant) {
+    /// A counting thread that was last proven then, or never, failed its canaries, and counts no more.
+    pub fn handle_failed_canaries(&mut self, proven: Option<Instant>, now: Instant) {
         self.canaries.failed(proven);
         let failed = self.canaries.threads();
         self.demand

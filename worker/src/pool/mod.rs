@@ -85,8 +85,8 @@ pub(crate) enum Event {
     Left(Left),
     /// A thread has counted what is known right.
     Proven,
-    /// A thread that was last proven then failed its canaries, and has ended.
-    Unproven(Instant),
+    /// A thread that was last proven then, or never, failed its canaries, and has ended.
+    Unproven(Option<Instant>),
 }
 
 /// The queue and the threads that empty it.

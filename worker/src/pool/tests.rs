@@ -286,7 +286,6 @@ fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place(
             },
             ..config(3)
         };
-        let before = Instant::now();
         let (pool, mut events) = start_with(config, Arc::new(real_counter));
         let plan = plan(9);
         pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
@@ -306,7 +305,6 @@ fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place(
         }
         assert_eq!(sum, 352, "the others count");
         assert_eq!(begun, plan.tasks());
-        assert_eq!(failed.len(), 1);
-        assert!(failed[0] >= before, "it never was proven");
+        assert_eq!(failed, [None], "it never was proven");
     }
 }

@@ -97,7 +97,11 @@ pub(super) fn work(
 }
 
 /// Counts what is known. When it was done; where the thread must not go on, when it last was.
-fn prove(shared: &Shared, index: usize, last_proof: Option<Instant>) -> Result<Instant, Instant> {
+fn prove(
+    shared: &Shared,
+    index: usize,
+    last_proof: Option<Instant>,
+) -> Result<Instant, Option<Instant>> {
     let begun = Instant::now();
     match (shared.config.prove)(shared.config.kernel) {
         Ok(()) => {
@@ -112,8 +116,7 @@ fn prove(shared: &Shared, index: usize, last_proof: Option<Instant>) -> Result<I
                 "counting thread {index} failed its canaries and stops: {wrong}; check this \
                  machine's memory and processor"
             );
-            // Before the first proof nothing was counted.
-            Err(last_proof.unwrap_or(begun))
+            Err(last_proof)
         }
     }
 }

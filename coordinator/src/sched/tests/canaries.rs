@@ -54,6 +54,28 @@ fn counted_twice(scheduler: &mut Scheduler, worker: &mut Puppet) -> [u64; 2] {
 }
 
 #[test]
+fn a_process_that_never_counted_a_known_board_right_has_all_counted_again() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut worker = Puppet::new(1);
+    let [early, late] = counted_twice(&mut scheduler, &mut worker);
+    assert!(early > 0 && late > 0);
+    changes(&mut scheduler);
+    worker.info.session = SessionId(2);
+    tell(
+        &mut scheduler,
+        &worker,
+        canaries(1, u64::MAX, 1),
+        90_000_000,
+    );
+    assert_eq!(awaited(&scheduler), early + late);
+    let kept = changes(&mut scheduler);
+    let facts = trust_facts(&kept);
+    let from_unix_ms = 0;
+    assert_eq!(facts[0].trust, Trust::Unproven { from_unix_ms });
+    assert!(facts[0].reason.contains("ever"), "{}", facts[0].reason);
+}
+
+#[test]
 fn what_was_counted_since_the_last_good_canary_is_counted_again_and_nothing_else() {
     let mut scheduler = rechecked(Recheck::Millionths(0));
     let mut worker = Puppet::new(1);

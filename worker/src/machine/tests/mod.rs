@@ -289,12 +289,15 @@ fn slots_that_fail_their_canaries_are_told_and_the_last_one_ends_the_worker() {
     let mut bench = Bench::new();
     let proven = bench.now;
     bench.now += 7 * SECOND;
-    bench.machine.handle_failed_canaries(proven, bench.now);
+    bench
+        .machine
+        .handle_failed_canaries(Some(proven), bench.now);
     let request = bench.exchange(quiet());
     assert!(!request.draining);
     assert_eq!(request.failed_canaries.threads, 1);
     assert_eq!(request.failed_canaries.unproven_ms, 7_000);
-    bench.machine.handle_failed_canaries(bench.now, bench.now);
+    let now = Some(bench.now);
+    bench.machine.handle_failed_canaries(now, bench.now);
     let request = bench.exchange(quiet());
     assert!(request.draining);
     assert_eq!(request.failed_canaries.threads, 2);
@@ -309,7 +312,7 @@ fn a_failed_slot_is_not_asked_for() {
             bench.begin(task);
             bench.count(task);
         }
-        (0..failed).for_each(|_| bench.machine.handle_failed_canaries(bench.now, bench.now));
+        (0..failed).for_each(|_| bench.machine.handle_failed_canaries(None, bench.now));
         bench.grant(20..30);
         bench.call().seconds_wanted
     };

@@ -103,7 +103,7 @@ fn the_second_reason_to_stop_changes_nothing() {
     bench.machine.handle_stop(bench.now);
     let first = bench.machine.poll_timeout(bench.now);
     for _ in 0..2 {
-        bench.machine.handle_failed_canaries(bench.now, bench.now);
+        bench.machine.handle_failed_canaries(None, bench.now);
     }
     assert_eq!(bench.machine.poll_timeout(bench.now), first);
     let limit = bench.now + LIMIT;
