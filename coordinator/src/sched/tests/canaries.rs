@@ -229,3 +229,14 @@ fn proofs_are_kept_with_the_first_count_and_at_the_end() {
     );
     assert_eq!(*second.workers.proofs_kept(0), passed);
 }
+
+#[test]
+fn who_has_counted_nothing_has_no_proofs_kept_at_the_end() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let idle = Puppet::new(2);
+    tell(&mut scheduler, &idle, canaries(0, 0, 9), 0);
+    drive(&mut scheduler, &mut [Puppet::new(1)], 0);
+    assert_eq!(scheduler.workers(Millis(0)).len(), 2, "it is remembered");
+    let changes = changes(&mut scheduler);
+    assert!(trust_facts(&changes).is_empty(), "{changes:?}");
+}

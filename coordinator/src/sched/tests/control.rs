@@ -265,3 +265,19 @@ fn what_was_accepted_adds_up_before_the_end_too() {
     assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(sum)));
     assert_eq!(scheduler.solutions_so_far(RunId(99)), None);
 }
+
+#[test]
+fn a_run_that_is_added_later_is_served_from_then_on() {
+    let mut scheduler = Scheduler::new(Config::default(), 1);
+    scheduler.restored(Millis(0));
+    for minute in 0..=10 {
+        scheduler.advance(Millis(minute * 60_000));
+    }
+    scheduler.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 600_000);
+    worker.finish(&mut scheduler, 605_000);
+    let changes = changes(&mut scheduler);
+    let elapsed = accepted(&changes).first().map(|record| record.elapsed_ms);
+    assert_eq!(elapsed, Some(5_000));
+}

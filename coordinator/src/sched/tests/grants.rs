@@ -391,3 +391,89 @@ fn a_worker_of_unknown_speed_is_taken_for_the_reference_machine() {
         "{costs:?}"
     );
 }
+
+/// A worker's next call, with the count of the first task that it holds.
+fn finish_one(scheduler: &mut Scheduler, worker: &mut Puppet) -> SyncReply {
+    let done = worker.held.remove(0);
+    let count = MANY.counts[usize::try_from(done.task.task.0).unwrap()];
+    let request = SyncRequest {
+        partials: vec![worker.partial(&done, count)],
+        ..worker.request()
+    };
+    let reply = scheduler.sync(&request, Millis(1_000));
+    worker.take(&reply);
+    scheduler.audit().unwrap();
+    reply
+}
+
+#[test]
+fn who_waits_for_its_first_comparison_holds_two_tasks_a_thread() {
+    // (first counts are compared, one was, another machine is there), and whether it holds little
+    for (recheck, was_compared, has_other, holds_little) in [
+        (Recheck::Auto, false, true, true),
+        (Recheck::Auto, true, true, false),
+        (Recheck::Auto, false, false, false),
+        (Recheck::Millionths(0), false, true, false),
+    ] {
+        let mut scheduler = scheduler_of(&MANY.plan, recheck);
+        let mut worker = Puppet::new(1);
+        worker.info.threads = 2;
+        worker.wants = 1e9;
+        if has_other {
+            Puppet::new(2).say_nothing(&mut scheduler);
+        }
+        worker.sync(&mut scheduler, 0);
+        assert_eq!(worker.held.len(), 4, "its speed is unknown");
+        if was_compared {
+            let known = scheduler.workers.pinned(worker.info.id);
+            scheduler.workers.standing_mut(known).agreed();
+        }
+        for _ in 0..3 {
+            let granted = finish_one(&mut scheduler, &mut worker).grants.len();
+            let case = (recheck, was_compared, has_other);
+            if holds_little {
+                assert_eq!((granted, worker.held.len()), (1, 4), "{case:?}");
+            } else {
+                assert!(worker.held.len() > 8, "{case:?}: {granted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_the_last_part_of_a_run_a_busy_thread_gets_nothing_ahead() {
+    let mut scheduler = scheduler_of(&MANY.plan, Recheck::Millionths(0));
+    let mut other = Puppet::new(2);
+    other.sync(&mut scheduler, 0);
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let costs = |scheduler: &Scheduler| {
+        let tasks = scheduler.runs[0].tasks();
+        (tasks.cost(tasks::Stage::Pending), tasks.cost_of_all())
+    };
+    let mut ahead = 0;
+    loop {
+        // It works on its last one, and calls for more.
+        while worker.held.len() > 1 {
+            let done = worker.held.remove(0);
+            let count = MANY.counts[usize::try_from(done.task.task.0).unwrap()];
+            worker.say(&mut scheduler, &done, count);
+        }
+        let (pending, all) = costs(&scheduler);
+        let reply = worker.sync(&mut scheduler, 1_000);
+        if pending * 50 < all {
+            assert_eq!(reply.grants, [], "{pending} of {all}");
+            break;
+        }
+        assert!(!reply.grants.is_empty(), "{pending} of {all}");
+        ahead += 1;
+    }
+    assert!(ahead > 0);
+    // An idle one gets a single task of several, a busy one beside it none.
+    assert!(numbers(&scheduler).pending > 2);
+    assert_eq!(finish_one(&mut scheduler, &mut worker).grants.len(), 1);
+    worker.info.threads = 3;
+    let reply = worker.sync(&mut scheduler, 1_000);
+    assert_eq!(reply.grants.len(), 2, "one a thread");
+    scheduler.audit().unwrap();
+}

@@ -2,6 +2,7 @@
 
 mod canaries;
 mod control;
+mod disputes;
 mod grants;
 mod leases;
 mod map;
