@@ -16,6 +16,9 @@ use crate::ledger::{Confirmed, Recheck, TaskRow, TaskState, Vote};
 /// no epoch names two leases, and takes epochs up to some such leaps ahead for lost ones.
 const EPOCH_LEAP: u64 = 1 << 22;
 
+/// A worker whose leases ended so long before the start is hardly there any more.
+const LONG_GONE_MS: u64 = 24 * 60 * 60 * 1_000;
+
 impl Scheduler {
     /// How much of a run is counted twice, if that was ever said: before its tasks are restored.
     ///
@@ -53,7 +56,10 @@ impl Scheduler {
         in_run.restore_failed(task, failed);
         match row.state {
             TaskState::Pending => {}
-            TaskState::Leased { worker, .. } => {
+            TaskState::Leased {
+                worker,
+                until_unix_ms,
+            } => {
                 let live = in_run.is_live();
                 let worker = self
                     .workers
@@ -62,6 +68,8 @@ impl Scheduler {
                     && live
                 {
                     self.restore_lease((run, task), worker, epoch);
+                    let until = &mut self.workers.get_mut(worker).leased_until_ms;
+                    *until = until_unix_ms.max(*until);
                 }
             }
             TaskState::Done { vote, confirmed } => {
@@ -106,17 +114,26 @@ impl Scheduler {
     }
 
     /// Everything on disk was given: from now on workers are served. Leases found on disk last for
-    /// the grace period.
+    /// the grace period, but not those of workers that were not heard of for a day: a coordinator that
+    /// starts every few minutes would wait for them for ever. If one is there all the same, its counts are
+    /// taken as they come.
     pub fn restored(&mut self, now: Millis) {
         let ticks = self.clock.read(now);
         let waiting: Vec<_> = self
             .workers
             .iter()
             .filter(|(_, worker)| !worker.leases.is_empty())
-            .map(|(number, _)| number)
+            .map(|(number, worker)| {
+                let long_gone = now.0.saturating_sub(worker.leased_until_ms) > LONG_GONE_MS;
+                (number, long_gone)
+            })
             .collect();
-        for worker in waiting {
-            self.workers.expect_by(worker, ticks + self.config.grace_ms);
+        for (worker, long_gone) in waiting {
+            let grace = match long_gone {
+                true => 0,
+                false => self.config.grace_ms,
+            };
+            self.workers.expect_by(worker, ticks + grace);
         }
         let leap = self.jitter.below(EPOCH_LEAP);
         for run in 0..self.runs.len() {

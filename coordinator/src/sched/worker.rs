@@ -81,6 +81,8 @@ pub(super) struct Worker {
     pub(super) seen: Ticks,
     /// When it is lost unless it calls; `None` when it is.
     pub(super) deadline: Option<Ticks>,
+    /// When the last of its leases that were found on disk ended, in Unix milliseconds.
+    pub(super) leased_until_ms: u64,
     /// When it is forgotten; `None` while it is live.
     pub(super) forget_at: Option<Ticks>,
     /// Its threads, as counted among those of all live workers.
@@ -133,6 +135,7 @@ impl Worker {
             round: 0,
             seen: 0,
             deadline: None,
+            leased_until_ms: 0,
             forget_at: None,
             live_threads: 0,
             tasks_done: 0,

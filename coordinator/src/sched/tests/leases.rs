@@ -210,6 +210,25 @@ fn leases_on_disk_outlive_a_restart_by_the_grace_period() {
 }
 
 #[test]
+fn a_worker_lost_days_before_the_start_is_not_waited_for_and_its_counts_are_taken() {
+    const DAY: u64 = 86_400_000;
+    for (start, waits) in [(DAY, true), (2 * DAY, false)] {
+        let mut first = scheduler();
+        let mut worker = Puppet::new(1);
+        worker.sync(&mut first, 0);
+        let held = worker.held.len() as u64;
+        assert!(held > 0);
+        let mut second = restarted_at(&mut first, Config::default(), start);
+        second.advance(Millis(start + 1));
+        second.audit().unwrap();
+        assert_eq!(numbers(&second).leased, if waits { held } else { 0 });
+        worker.finish(&mut second, start + 2);
+        second.audit().unwrap();
+        assert_eq!(numbers(&second).done, held);
+    }
+}
+
+#[test]
 fn a_lease_that_a_crash_lost_from_disk_is_taken_up_again() {
     let mut worker = Puppet::new(1);
     worker.sync(&mut scheduler(), 0);

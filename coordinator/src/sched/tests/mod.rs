@@ -92,6 +92,11 @@ fn scheduler() -> Scheduler {
 
 /// The next life of the coordinator, with everything the first one decided on disk.
 fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
+    restarted_at(first, config, 0)
+}
+
+/// The same, at a time.
+fn restarted_at(first: &mut Scheduler, config: Config, now: u64) -> Scheduler {
     let mut store = MemoryStore::new();
     let manifest = first.runs()[0].manifest.clone();
     store.create(&manifest).unwrap();
@@ -105,7 +110,7 @@ fn restarted(first: &mut Scheduler, config: Config) -> Scheduler {
     store
         .scan(RUN, &mut |row| second.restore_task(RUN, row))
         .unwrap();
-    second.restored(Millis(0));
+    second.restored(Millis(now));
     second.audit().unwrap();
     second
 }
