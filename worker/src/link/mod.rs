@@ -31,7 +31,7 @@ use crate::{
     spool::Writer,
     summary::{Summary, plural},
 };
-use transport::{Call, CallError, LostCall, Transport};
+use transport::{Call, LostCall, Transport};
 
 /// How often a line tells what the worker is doing.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -289,7 +289,7 @@ impl Link {
     }
 
     fn complain(&self, LostCall { id, error }: &LostCall, wait: Duration) {
-        let stranger = matches!(error, CallError::Garbled(_)) && !self.was_answered;
+        let stranger = error.may_be_a_strangers() && !self.was_answered;
         tracing::warn!(
             call = %id,
             "coordinator {} {error}{}; attempt {} in {:.1} s; {} held, {} kept",

@@ -62,6 +62,21 @@ pub(crate) enum CallError {
     BadReply(#[from] BadMessage),
 }
 
+/// What is said of a call on a connection that ended before the call was under way.
+const CLOSED: &str = "connection closed";
+
+impl CallError {
+    /// Whether what answers may be no coordinator. What it says first, unasked, ends the connection, and
+    /// is known only if the call was under way by then.
+    pub(super) fn may_be_a_strangers(&self) -> bool {
+        match self {
+            Self::Garbled(_) => true,
+            Self::Unreachable(why) => why == CLOSED,
+            Self::Refused { .. } | Self::BadReply(_) => false,
+        }
+    }
+}
+
 /// Calls one coordinator; connects on the first call and again whenever the connection is lost.
 #[derive(Debug)]
 pub(crate) struct Transport {
