@@ -119,6 +119,28 @@ fn changes(scheduler: &mut Scheduler) -> Vec<Change> {
     std::iter::from_fn(|| scheduler.poll_change()).collect()
 }
 
+/// Until the run is over each worker says of what it gets the true count and `wrong` more; the time then.
+fn until_over(
+    scheduler: &mut Scheduler,
+    workers: &mut [Puppet],
+    wrong: impl Fn(WorkerId, TaskRef) -> u64,
+) -> u64 {
+    let mut now = 0;
+    while scheduler.runs()[0].state == RunState::Running {
+        now += 1_000;
+        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
+        for worker in &mut *workers {
+            worker.sync(scheduler, now);
+            for grant in std::mem::take(&mut worker.held) {
+                let count = truth(grant.task) + wrong(worker.info.id, grant.task);
+                worker.say(scheduler, &grant, count);
+            }
+            scheduler.audit().unwrap();
+        }
+    }
+    now
+}
+
 /// Every task done with its true count by as many workers as it takes.
 fn drive(scheduler: &mut Scheduler, workers: &mut [Puppet], mut now: u64) -> u64 {
     for _ in 0..10_000 {

@@ -40,19 +40,9 @@ fn dispute_beside_one_that_cannot(why: &str) {
         "bar" => scheduler.restore_distrust(WorkerId(3), true),
         _ => assert!(scheduler.drain(WorkerId(3))),
     }
-    let mut now = 0;
-    while scheduler.runs()[0].state == RunState::Running {
-        now += 1_000;
-        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
-        for worker in &mut workers {
-            worker.sync(&mut scheduler, now);
-            for grant in std::mem::take(&mut worker.held) {
-                let wrong = worker.info.id == WorkerId(1) && grant.task == task(3);
-                worker.say(&mut scheduler, &grant, truth(grant.task) + u64::from(wrong));
-            }
-        }
-        scheduler.audit().unwrap();
-    }
+    let now = until_over(&mut scheduler, &mut workers, |worker, of| {
+        u64::from(worker == WorkerId(1) && of == task(3))
+    });
     assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
     assert_eq!(scheduler.poll_finished(), Some(RUN));
     // Somebody who can decides.
@@ -204,21 +194,11 @@ fn more_different_counts_than_are_kept_end_in_a_dispute() {
         Puppet::new(id).say(&mut scheduler, &contested, count);
     }
     let mut workers: Vec<_> = (1..=10).map(Puppet::new).collect();
-    let mut now = 0;
-    while scheduler.runs()[0].state == RunState::Running {
-        now += 1_000;
-        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
-        for worker in &mut workers {
-            worker.sync(&mut scheduler, now);
-            for grant in std::mem::take(&mut worker.held) {
-                let wrong = match grant.task == contested.task {
-                    true => u64::try_from(worker.info.id.0).unwrap(),
-                    false => 0,
-                };
-                worker.say(&mut scheduler, &grant, truth(grant.task) + wrong);
-            }
+    until_over(&mut scheduler, &mut workers, |worker, task| {
+        match task == contested.task {
+            true => u64::try_from(worker.0).unwrap(),
+            false => 0,
         }
-        scheduler.audit().unwrap();
-    }
+    });
     assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
 }

@@ -406,20 +406,10 @@ fn all_counts_of_a_doubted_worker_are_compared() {
 fn a_run_that_nobody_can_decide_ends_as_disputed_and_goes_on_when_somebody_comes() {
     let mut scheduler = rechecked(Recheck::All);
     let mut workers = machines(1..=2);
-    let mut now = 0;
     // One of two is wrong about one task, both ways round.
-    while scheduler.runs()[0].state == RunState::Running {
-        now += 1_000;
-        assert!(now < 500_000, "{:#?}", scheduler.status(RUN, Millis(now)));
-        for worker in &mut workers {
-            worker.sync(&mut scheduler, now);
-            for grant in std::mem::take(&mut worker.held) {
-                let wrong = worker.info.id == WorkerId(1) && grant.task == task(3);
-                worker.say(&mut scheduler, &grant, truth(grant.task) + u64::from(wrong));
-            }
-            scheduler.audit().unwrap();
-        }
-    }
+    let now = until_over(&mut scheduler, &mut workers, |worker, of| {
+        u64::from(worker == WorkerId(1) && of == task(3))
+    });
     assert_eq!(scheduler.runs()[0].state, RunState::Disputed);
     assert_eq!(scheduler.poll_finished(), Some(RUN));
     assert_eq!(scheduler.total(RUN), None);
