@@ -2,6 +2,9 @@
 //! with and without TLS and tokens, in turn. A token's calls are limited (`doors::limits`), so each
 //! worker has a token of its own there.
 //!
+//! Second counts, which the run asks for, are journalled and acknowledged like the first ones: results
+//! are both, and how many of them were second ones stands beside.
+//!
 //! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS] [DIR]`
 
 use std::{
@@ -29,6 +32,7 @@ use tests::{
     load::{IdleWorker, plan_of, quantile},
 };
 use tokio::task::JoinSet;
+
 const TASKS: u64 = 1_000_000;
 
 /// How a worker reaches the driver.
@@ -80,8 +84,8 @@ async fn main() -> anyhow::Result<()> {
     let span = Duration::from_secs(seconds.parse().context("SECONDS")?);
     let dir = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
     println!(
-        "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10}",
-        "way", "workers", "tasks/call", "calls/s", "results/s", "median", "99 %"
+        "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}",
+        "way", "workers", "tasks/call", "calls/s", "results/s", "of second", "median", "99 %"
     );
     for load in loads {
         measure(&dir, span, *load).await?;
@@ -114,23 +118,30 @@ async fn measure(
         };
         all.spawn(report_until(end, way, (number, batch)));
     }
-    let (mut accepted, mut calls) = (0, Vec::new());
+    let mut sum = Reported::default();
     while let Some(done) = all.join_next().await {
-        let (by_one, mut took) = done??;
-        accepted += by_one;
-        calls.append(&mut took);
+        let mut by_one = done??;
+        sum.first += by_one.first;
+        sum.second += by_one.second;
+        sum.calls.append(&mut by_one.calls);
     }
+    let Reported {
+        first,
+        second,
+        mut calls,
+    } = sum;
     calls.sort();
     let per_second = |number: usize| number as f64 / span.as_secs_f64();
     println!(
-        "{:>8} {workers:>8} {batch:>12} {:>12.0} {:>12.0} {:>10.2?} {:>10.2?}",
+        "{:>8} {workers:>8} {batch:>12} {:>12.0} {:>12.0} {:>10.0} {:>10.2?} {:>10.2?}",
         match through {
             Through::Driver => "driver",
             Through::Grpc => "gRPC",
             Through::Tls => "TLS",
         },
         per_second(calls.len()),
-        per_second(accepted),
+        per_second(first + second),
+        per_second(second),
         quantile(&calls, 0.5),
         quantile(&calls, 0.99),
     );
@@ -165,14 +176,24 @@ fn serve(
     Ok((face, doors))
 }
 
-/// How many results were accepted, and how long each call took.
+/// What came of a worker's calls.
+#[derive(Default)]
+struct Reported {
+    /// Tasks whose count was accepted.
+    first: usize,
+    /// Tasks whose second count agreed.
+    second: usize,
+    /// How long each call took.
+    calls: Vec<Duration>,
+}
+
 async fn report_until(
     end: Instant,
     mut way: Way,
     (number, batch): (u32, usize),
-) -> anyhow::Result<(usize, Vec<Duration>)> {
+) -> anyhow::Result<Reported> {
     let mut worker = IdleWorker::new(number);
-    let (mut accepted, mut calls) = (0, Vec::new());
+    let mut reported = Reported::default();
     while Instant::now() < end {
         let request = worker.report(batch);
         let start = Instant::now();
@@ -183,12 +204,15 @@ async fn report_until(
                 SyncReply::try_from(reply.into_inner())?
             }
         };
-        calls.push(start.elapsed());
-        let verdicts = reply.acknowledgements.iter();
-        accepted += verdicts
-            .filter(|answer| answer.verdict == Verdict::Accepted)
-            .count();
+        reported.calls.push(start.elapsed());
+        for answer in &reply.acknowledgements {
+            match answer.verdict {
+                Verdict::Accepted => reported.first += 1,
+                Verdict::Duplicate => reported.second += 1,
+                Verdict::Conflict | Verdict::Refused => {}
+            }
+        }
         worker.take(&reply);
     }
-    Ok((accepted, calls))
+    Ok(reported)
 }
