@@ -88,6 +88,10 @@ mutants files="{coordinator/src/sched,coordinator/src/ledger,worker/src/machine}
 mutants-quick part *options:
     tests/mutants/quick {{part}} {{options}}
 
+# The code of `proto` anew, after a change of its .proto files.
+proto:
+    cargo run --quiet --manifest-path proto/generate/Cargo.toml
+
 # Formatting, lints and documentation, as CI checks them.
 lint:
     cargo fmt --all --check

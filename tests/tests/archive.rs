@@ -14,8 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use tests::{
     binaries::binaries,
     cluster::result,

@@ -15,8 +15,7 @@ use std::{
 };
 
 use proto::v1::Verdict;
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use tests::{
     binaries::binaries,
     cluster::result,

@@ -18,8 +18,7 @@ use std::{
 
 use common::sync::{FailedCanaries, Grant, HeldLease};
 use proto::v1::Status;
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use serde_json::Value;
 use tests::{
     binaries::binaries,

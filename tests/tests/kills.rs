@@ -11,8 +11,7 @@ use std::{
 };
 
 use proto::v1::{Acknowledgement, Status, Verdict};
-use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
 use serde_json::Value;
 use tests::{
     cluster::{Cluster, result},

@@ -16,8 +16,7 @@ use common::{
     plan::{Plan, PlanSpec},
     sample::{BadFraction, CONFIDENCE, Estimate, Sample, plan_to_draw_from},
 };
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Serialize;
 use tokio::runtime;
 use worker::{

@@ -8,8 +8,7 @@ use common::{
     plan::{BadSpec, Plan, PlanSpec},
     sample::CONFIDENCE,
 };
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Serialize;
 use worker::{
     estimate::{MeasureFailure, Measured, Measurement, measure, plan_to_draw_from},

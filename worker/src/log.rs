@@ -1,9 +1,15 @@
 //! What the programs log, and how.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+};
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::{
+    filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::terminal::{LogWriter, Manner};
 
@@ -23,17 +29,21 @@ pub enum LogFormat {
 /// # Panics
 /// If it is called twice.
 pub fn start(format: LogFormat, manner: Manner) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(manner.log_level()));
+    let asked = env::var("RUST_LOG").ok();
+    let targets = asked.and_then(|asked| asked.parse().ok());
+    let targets = targets.unwrap_or_else(|| Targets::new().with_default(manner.log_level()));
+    // Of all levels: `targets` is asked before it.
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(Level::TRACE)
         .with_writer(LogWriter)
         .with_target(false)
         .log_internal_errors(false);
     match format {
         LogFormat::Text => log
             .with_ansi(manner.colours(io::stderr().is_terminal()))
+            .finish()
+            .with(targets)
             .init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
     }
 }

@@ -13,6 +13,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// How often a line is drawn in a second at most.
@@ -75,8 +76,8 @@ impl Manner {
     }
 
     /// What is logged where `RUST_LOG` does not say.
-    pub fn log_level(self) -> &'static str {
-        if self.quiet { "warn" } else { "info" }
+    pub fn log_level(self) -> Level {
+        if self.quiet { Level::WARN } else { Level::INFO }
     }
 }
 

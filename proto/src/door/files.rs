@@ -5,6 +5,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use tokio_rustls::rustls::{
@@ -13,10 +14,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     sign::CertifiedKey,
 };
-use x509_parser::{
-    certificate::X509Certificate,
-    extensions::GeneralName,
-    prelude::{ASN1Time, FromDer as _},
+use x509_cert::{
+    certificate::{CertificateInner, Raw},
+    der::{DateTime, Decode as _},
+    ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
 /// A file that is not what the command line says it is.
@@ -188,35 +189,43 @@ fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 fn check_date(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), BadTlsFile> {
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| BadTlsFile::Form {
+    let parsed = CertificateInner::<Raw>::from_der(certificate).map_err(|_| BadTlsFile::Form {
         path: path.to_owned(),
         what: "certificate",
         hint: "",
     })?;
-    let validity = parsed.validity();
-    if validity.is_valid() {
+    let validity = parsed.tbs_certificate().validity();
+    let (from, until) = (validity.not_before, validity.not_after);
+    let now = SystemTime::now();
+    if (from.to_system_time()..=until.to_system_time()).contains(&now) {
         return Ok(());
     }
     Err(BadTlsFile::Date {
         path: path.to_owned(),
-        from: validity.not_before.to_string(),
-        until: validity.not_after.to_string(),
-        now: ASN1Time::now().to_string(),
+        from: from.to_string(),
+        until: until.to_string(),
+        now: DateTime::from_system_time(now).map_or_else(
+            |_| "a moment outside of 1970 to 9999".to_owned(),
+            |now| now.to_string(),
+        ),
     })
 }
 
 /// What a certificate calls its holder: DNS names and URIs among its subject's alternative names.
 /// Nothing of bytes that are no certificate.
 pub fn names_of(certificate: &[u8]) -> Vec<String> {
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+    let Ok(parsed) = CertificateInner::<Raw>::from_der(certificate) else {
         return Vec::new();
     };
-    let Ok(Some(names)) = parsed.subject_alternative_name() else {
+    let names = parsed.tbs_certificate().get_extension::<SubjectAltName>();
+    let Ok(Some((_, SubjectAltName(names)))) = names else {
         return Vec::new();
     };
-    let name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(text) | GeneralName::URI(text) => Some((*text).to_owned()),
+    let name = |name| match name {
+        GeneralName::DnsName(text) | GeneralName::UniformResourceIdentifier(text) => {
+            Some(text.to_string())
+        }
         _ => None,
     };
-    names.value.general_names.iter().filter_map(name).collect()
+    names.into_iter().filter_map(name).collect()
 }

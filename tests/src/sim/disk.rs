@@ -3,8 +3,7 @@
 
 use common::run::RunId;
 use coordinator::store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use super::{
     files::Files,

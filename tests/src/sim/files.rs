@@ -10,8 +10,7 @@ use std::{
 
 use common::run::RunId;
 use coordinator::store::{DiskStore, StoreError};
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, rngs::ChaCha8Rng};
 use tempfile::TempDir;
 
 /// A data directory.

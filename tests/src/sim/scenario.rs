@@ -1,8 +1,7 @@
 //! What a seed decides: the cluster and how badly it is treated.
 
 use coordinator::ledger::Recheck;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use super::{HOUR, MINUTE, SECOND, Time, fate, truth::Truth};
 

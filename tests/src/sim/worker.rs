@@ -15,8 +15,7 @@ use common::{
     run::{Partial, SessionId, WorkerId},
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, rngs::ChaCha8Rng};
 use worker::machine::{
     Failure, LeaseKey, Left, Machine, Order, Outcome, Settings, SpoolWrite, Work,
 };

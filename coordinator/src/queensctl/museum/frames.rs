@@ -9,8 +9,7 @@ use common::{
     known::known_counts,
     textbook::assembly::{Apart, CONDITIONS, Quarters, Verdict},
 };
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
 use super::super::output::print;
 use crate::{exit::Exit, text::thousands};

@@ -9,8 +9,7 @@ use common::{
     boards::{Solution, Style},
     place::{Figure, is_solvable, linear, sweeps},
 };
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
 use super::{super::output::print, Drawings};
 use crate::{

@@ -12,8 +12,7 @@ use common::{
     plan::{Plan, PlanSpec, TaskId},
     sample::Sample,
 };
-use rand::{RngExt as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
 use super::{super::output::print, climb::counter, cpu::Stopwatch, ladder::LadderOptions};
 use crate::text::{span, thousands};

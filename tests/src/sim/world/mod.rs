@@ -12,8 +12,7 @@ use std::{
 };
 
 use common::plan::TaskId;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use self::events::{Entry, Event};
 use super::{

@@ -1,0 +1,67 @@
+//! Compiles the `.proto` files, without `protoc`, into `src/generated` of crate `proto`; with `--check` only
+//! says whether what is there is what they compile to.
+
+use std::{env, fs, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use sha2::{Digest as _, Sha256};
+
+/// Relative to crate `proto`, in the order in which they are hashed.
+const FILES: [&str; 3] = [
+    "queens/v1/work_queue.proto",
+    "queens/v1/runs.proto",
+    "queens/v1/tokens.proto",
+];
+
+fn main() -> anyhow::Result<ExitCode> {
+    let check = match env::args().nth(1).as_deref() {
+        None => false,
+        Some("--check") => true,
+        Some(other) => anyhow::bail!("{other}: --check, or nothing"),
+    };
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("beside the .proto files")?;
+    let (out, scratch) = (proto.join("src/generated"), env::temp_dir());
+    let scratch = scratch.join(format!("queens-generate-{}", std::process::id()));
+    fs::create_dir_all(&scratch)?;
+    let made = compile(proto, &scratch);
+    fs::remove_dir_all(&scratch)?;
+    for (name, bytes) in made? {
+        let path = out.join(name);
+        if !check {
+            fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        } else if fs::read(&path).ok().as_ref() != Some(&bytes) {
+            eprintln!(
+                "{}: not what the .proto files compile to; run: cargo run --manifest-path proto/generate/Cargo.toml",
+                path.display()
+            );
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names and contents of the generated files.
+fn compile(proto: &Path, scratch: &Path) -> anyhow::Result<[(&'static str, Vec<u8>); 3]> {
+    let descriptors = protox::Compiler::new([proto])?
+        .include_source_info(true)
+        .include_imports(true)
+        .open_files(FILES.map(|file| proto.join(file)))?
+        .file_descriptor_set();
+    let encoded = prost::Message::encode_to_vec(&descriptors);
+    tonic_prost_build::configure()
+        .out_dir(scratch)
+        .compile_fds(descriptors)?;
+    let code = fs::read(scratch.join("queens.v1.rs"))?;
+    let mut sources = Sha256::new();
+    for file in FILES {
+        sources.update(fs::read(proto.join(file))?);
+    }
+    let hash: String = sources.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    Ok([
+        ("queens.v1.rs", code),
+        ("queens.v1.bin", encoded),
+        ("sources.sha256", format!("{hash}\n").into_bytes()),
+    ])
+}
