@@ -78,13 +78,14 @@ estimate-check *boards="20 21 22":
 exact:
     cargo run --release -p common --example frames_exact -- 4 20
 
-# One file, with the build that is here: `just mutants coordinator/src/ledger/fold.rs --in-place`. A whole
-# pass takes many hours, in a copy of this tree; tallies so far are in docs/reliability.md.
-# Mutants of the scheduler, the facts and the worker's machine, by unit tests (needs cargo-mutants).
-mutants files="{coordinator/src/sched,coordinator/src/ledger,worker/src/machine}/**/*.rs" *options:
-    cargo mutants -p coordinator -p worker --file '{{files}}' {{options}}
+# All mutants of the scheduler, the facts and the worker's machine by their unit tests, in one program for each
+# crate: prints the table of docs/reliability.md and every mutant that is missed (needs cargo-mutants). Goes on
+# where it was ended; `just mutants machine`, `just mutants --missed` for what the last pass missed.
+mutants *options:
+    tests/mutants/all {{options}}
 
-# Mutants in seconds each, in a crate of their own: `just mutants-quick scheduler --shuffle`, or machine.
+# The same by a build for each, seconds long, in a crate of their own: `just mutants-quick scheduler --shuffle`,
+# or machine.
 mutants-quick part *options:
     tests/mutants/quick {{part}} {{options}}
 

@@ -65,6 +65,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_key_is_not_shown() {
+        let draw = Draw::new([7; 32]);
+        assert_eq!(format!("{draw:?}"), "Draw");
+    }
+
+    #[test]
+    fn a_part_holds_the_lots_below_it() {
+        let draw = Draw::new([1; 32]);
+        for task in (0..100).map(TaskId) {
+            let word = draw.word(b"recheck", RunId(9), (task, 0));
+            let lot = u32::try_from((u128::from(word) * PARTS) >> 64).unwrap();
+            let chosen = |parts| draw.chosen(RunId(9), task, Recheck::Millionths(parts));
+            assert!(!chosen(lot) && chosen(lot + 1), "{task}: {lot}");
+        }
+    }
+
+    #[test]
     fn lots_fall_as_often_as_they_should_and_differ_by_key() {
         let draws = [Draw::new([1; 32]), Draw::new([2; 32])];
         let drawn = draws.clone().map(|draw| {

@@ -313,3 +313,35 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
         }
     }
 }
+
+#[test]
+fn runs_are_as_old_as_they_say_then_by_name() {
+    let of = |run, created_unix_ms| RunManifest {
+        run: RunId(run),
+        created_unix_ms,
+        ..manifest(&plan())
+    };
+    assert_eq!(of(3, 1_000).age(), (1_000, 3));
+    assert!(of(9, 1_000).age() < of(3, 1_001).age());
+    assert!(of(3, 1_000).age() < of(9, 1_000).age());
+}
+
+#[test]
+fn a_count_that_decides_is_confirmed_by_the_other_machines_that_made_it() {
+    let decided = |deciding: Record| {
+        let mut row = done();
+        let other = JournalEntry::Quarantined(record(TASK, 2, 8));
+        row.settle(&other, 2).unwrap();
+        row.settle(&JournalEntry::Accepted(deciding), 3).unwrap();
+        match row.state {
+            TaskState::Done { vote, confirmed } => (vote.count, confirmed),
+            other => panic!("{other:?}"),
+        }
+    };
+    let third = |count| record(TASK, 3, count);
+    assert_eq!(decided(third(8)), (8, Confirmed::OtherMachine));
+    assert_eq!(decided(third(7)), (7, Confirmed::OtherMachine));
+    assert_eq!(decided(third(9)), (9, Confirmed::No), "nobody else said it");
+    let again = record(TASK, 2, 8);
+    assert_eq!(decided(again), (8, Confirmed::No), "the same machine");
+}

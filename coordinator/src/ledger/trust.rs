@@ -70,3 +70,37 @@ impl TrustRecord {
         record
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_those_of_the_files() {
+        let all = [
+            Trust::Doubted,
+            Trust::Barred,
+            Trust::Trusted,
+            Trust::Unproven { from_unix_ms: 1 },
+            Trust::Proven { proofs: 1 },
+        ];
+        let words = ["doubted", "barred", "trusted", "unproven", "proven"];
+        assert_eq!(all.map(Trust::name), words);
+    }
+
+    #[test]
+    fn words_from_outside_are_cut() {
+        let record = TrustRecord {
+            worker: WorkerId(1),
+            principal: Principal::new(1, None),
+            name: "n".repeat(MAX_WORDS_BYTES + 1),
+            trust: Trust::Doubted,
+            faults: 1,
+            reason: "r".repeat(MAX_WORDS_BYTES + 1),
+            since_unix_ms: 0,
+        };
+        let kept = record.bounded();
+        let lengths = (kept.name.len(), kept.reason.len());
+        assert_eq!(lengths, (MAX_WORDS_BYTES, MAX_WORDS_BYTES));
+    }
+}

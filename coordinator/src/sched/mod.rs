@@ -301,9 +301,7 @@ impl Scheduler {
     /// count that comes later opens a run again, and it is yielded again.
     pub fn poll_finished(&mut self) -> Option<RunId> {
         while let Some(run) = self.finished.pop_front() {
-            let in_run = &self.runs[self.by_id[&run]];
-            if in_run.is_announced() && (in_run.all_done() || in_run.state() == RunState::Disputed)
-            {
+            if self.runs[self.by_id[&run]].is_announced() {
                 return Some(run);
             }
         }

@@ -131,6 +131,7 @@ mod tests {
         assert_eq!(parking.next_trial(FIRST_TRIAL_MS), None);
         let mut now = 1_000 + FIRST_TRIAL_MS;
         assert_eq!(parking.next_trial(now), Some(3));
+        assert_eq!(parking.on_trial(), Some(3));
         parking.leave(3);
         assert_eq!(
             (parking.next_trial(now), parking.next_trial_at()),

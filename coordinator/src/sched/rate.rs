@@ -93,6 +93,7 @@ mod tests {
         let mut rate = Rate::default();
         for at in 0..1_000 {
             rate.add(1, 1, at * BUCKET_MS);
+            rate.add(1, 1, at * BUCKET_MS + 1);
             assert!(rate.buckets.len() <= 60, "{} buckets", rate.buckets.len());
         }
         assert_eq!(rate.buckets.len(), 60);

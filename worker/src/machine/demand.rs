@@ -192,6 +192,29 @@ mod tests {
     }
 
     #[test]
+    fn what_took_a_millisecond_or_cost_nothing_says_nothing_of_the_speed() {
+        for (cost, time) in [
+            (2_000, Duration::from_millis(1)),
+            (0, Duration::from_secs(1)),
+        ] {
+            let mut demand = Demand::new(1);
+            demand.note(cost, time, NonZeroU16::MIN);
+            assert_eq!(demand.speed(), 1e6, "{cost} in {time:?}");
+        }
+        let mut demand = Demand::new(3);
+        demand.note(2_001, Duration::from_millis(2), NonZeroU16::MIN);
+        assert!((demand.cores() - 3.0015).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quarter_of_the_stock_is_enough() {
+        let mut demand = Demand::new(1);
+        demand.note(1_000, Duration::from_secs(1), NonZeroU16::MIN);
+        demand.set_period(PERIOD);
+        assert!(demand.is_low(backlog(14)) && !demand.is_low(backlog(15)));
+    }
+
+    #[test]
     fn the_stock_follows_the_period_within_bounds() {
         let wanted = |period| {
             let mut demand = measured(1, Duration::from_millis(100));

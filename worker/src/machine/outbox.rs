@@ -353,6 +353,15 @@ mod tests {
     }
 
     #[test]
+    fn while_one_is_written_the_others_on_disk_are_kept() {
+        let now = Instant::now();
+        let mut outbox = Outbox::new(Some([4, 5, 6].map(|task| sample_partial(task, 1)).into()));
+        outbox.put(sample_partial(1, 1), now);
+        outbox.poll_write(now + LINGER).unwrap();
+        assert_eq!((outbox.len(), outbox.unkept()), (4, 1));
+    }
+
+    #[test]
     fn a_result_that_comes_again_after_its_answer_is_kept() {
         let now = Instant::now();
         let mut outbox = Outbox::new(Some(vec![sample_partial(5, 1)]));

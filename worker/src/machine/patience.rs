@@ -77,6 +77,7 @@ mod tests {
         assert!(patience.is_hopeless(&held(&plan, now, 1, 0), seconds(10.5)));
         assert!(!patience.is_hopeless(&held(&plan, now, 1, 0), seconds(9.5)));
         assert!(!patience.is_hopeless(&held(&plan, now, 1, COST / 2), seconds(10.5)));
+        assert!(!patience.is_hopeless(&held(&plan, now, 1, 0), seconds(10.0)));
         // It should have been done long ago, and says nothing.
         assert!(!patience.is_hopeless(&held(&plan, now, 10, 0), seconds(1.0)));
         assert!(patience.is_hopeless(&held(&plan, now, 11, 0), seconds(1.0)));

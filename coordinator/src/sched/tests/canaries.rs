@@ -35,6 +35,12 @@ fn awaited(scheduler: &Scheduler) -> u64 {
     status.rechecks.awaited
 }
 
+#[test]
+fn when_a_count_came_is_kept_in_whole_seconds() {
+    let kept = [0, 999, 1_000, 86_400_000, u64::MAX].map(super::super::canaries::seconds);
+    assert_eq!(kept, [0, 0, 1, 86_400, u32::MAX]);
+}
+
 /// A worker's counts at two times half an hour apart; how many came at each.
 fn counted_twice(scheduler: &mut Scheduler, worker: &mut Puppet) -> [u64; 2] {
     let mut now = 0;

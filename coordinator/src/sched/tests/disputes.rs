@@ -22,6 +22,12 @@ fn say_both_ways(worker: &Puppet, scheduler: &mut Scheduler, grant: &Grant, coun
 
 /// The first worker has counted every task, one of them wrong, and nothing is counted twice. Its leases.
 fn counted_by_one() -> (Scheduler, Puppet, Vec<Grant>) {
+    let nobody = Puppet::new(9);
+    counted_by_two(&nobody, 0)
+}
+
+/// The same, but of so many tasks in natural order the counts are another's.
+fn counted_by_two(other: &Puppet, of_other: u64) -> (Scheduler, Puppet, Vec<Grant>) {
     let mut scheduler = rechecked(Recheck::Millionths(0));
     let mut worker = Puppet::new(1);
     worker.wants = 1e9;
@@ -30,7 +36,11 @@ fn counted_by_one() -> (Scheduler, Puppet, Vec<Grant>) {
         worker.sync(&mut scheduler, 0);
         for grant in std::mem::take(&mut worker.held) {
             let wrong = u64::from(grant.task == task(CONTESTED));
-            worker.say(&mut scheduler, &grant, truth(grant.task) + wrong);
+            let by = match grant.task.task.0 < of_other {
+                true => other,
+                false => &worker,
+            };
+            by.say(&mut scheduler, &grant, truth(grant.task) + wrong);
             counted.push(grant);
         }
     }
@@ -167,6 +177,25 @@ fn who_contradicts_what_is_decided_by_now_is_not_waited_for_once_it_was_asked_bo
 }
 
 #[test]
+fn who_has_counted_is_asked_again_only_once_nobody_else_can_be() {
+    let (mut scheduler, _, counted) = counted_by_one();
+    let grant = contested(&counted);
+    let mut second = Puppet::new(2);
+    let third = Puppet::new(3);
+    third.say_nothing(&mut scheduler);
+    second.say(&mut scheduler, &grant, truth(grant.task));
+    let now = scheduler.clock.wall(scheduler.clock.ticks()).0;
+    let asked = second.sync(&mut scheduler, now).grants;
+    assert_eq!(asked, [], "the third has not said anything");
+    leave(&third, &mut scheduler);
+    let [asked] = second.sync(&mut scheduler, now).grants[..] else {
+        panic!("it is the only one that can still add something");
+    };
+    assert_eq!(asked.task, grant.task);
+    assert_ne!(asked.orientation, grant.orientation, "the other way round");
+}
+
+#[test]
 fn a_run_is_not_disputed_while_nobody_is_connected() {
     for somebody_stays in [false, true] {
         let (mut scheduler, liar, counted) = counted_by_one();
@@ -259,4 +288,63 @@ fn a_run_waits_a_minute_for_somebody_who_can_decide() {
         scheduler.advance(Millis(at));
         assert_eq!(state(&scheduler), expected, "after {at} ms");
     }
+}
+
+#[test]
+fn newcomers_are_examined_by_counts_of_those_whom_they_contradict() {
+    // Others have counted as well, and are confirmed.
+    let [fifth, sixth] = [5, 6].map(Puppet::new);
+    let (mut scheduler, liar, counted) = counted_by_two(&fifth, 4);
+    let grant = contested(&counted);
+    let (theirs, of_liar): (Vec<&Grant>, Vec<_>) =
+        counted.iter().partition(|grant| grant.task.task.0 < 4);
+    for grant in theirs {
+        sixth.say(&mut scheduler, grant, truth(grant.task));
+    }
+    // The liar is known: somebody agreed with it three times.
+    let others = of_liar.iter().filter(|other| other.task != grant.task);
+    for grant in others.take(3) {
+        sixth.say(&mut scheduler, grant, truth(grant.task));
+    }
+    for gone in [&fifth, &sixth] {
+        leave(gone, &mut scheduler);
+    }
+    for newcomer in [3, 4].map(Puppet::new) {
+        say_both_ways(&newcomer, &mut scheduler, &grant, truth(grant.task));
+    }
+    say_both_ways(&liar, &mut scheduler, &grant, truth(grant.task) + 1);
+    wait(&mut scheduler, 100);
+    assert_eq!(awaited(&scheduler), 3);
+    let firsts = scheduler.runs[0].seconds().waiting();
+    let firsts: Vec<_> = firsts
+        .map(|(first, _)| scheduler.workers.id(first))
+        .collect();
+    assert_eq!(firsts, [liar.info.id]);
+}
+
+#[test]
+fn an_operator_has_everybody_asked_again_in_a_disputed_run_and_in_no_other_that_is_over() {
+    let (mut scheduler, mut liar, counted) = counted_by_one();
+    let grant = contested(&counted);
+    let mut other = Puppet::new(2);
+    say_both_ways(&other, &mut scheduler, &grant, truth(grant.task));
+    say_both_ways(&liar, &mut scheduler, &grant, truth(grant.task) + 1);
+    wait(&mut scheduler, 100);
+    assert_eq!(state(&scheduler), RunState::Disputed);
+    let now = scheduler.clock.wall(scheduler.clock.ticks());
+    assert_eq!(other.sync(&mut scheduler, now.0).grants, []);
+    let after = scheduler.control(RUN, Command::Unpark, now);
+    assert_eq!(after, Ok(RunState::Running));
+    let asked = other.sync(&mut scheduler, now.0).grants;
+    assert!(
+        asked.iter().any(|asked| asked.task == grant.task),
+        "{asked:?}"
+    );
+    // A third settles it: nothing is to be asked in a run that is complete.
+    liar.held.clear();
+    drive(&mut scheduler, &mut [other, Puppet::new(3)], now.0);
+    assert_eq!(scheduler.conclude(RUN, true), Some(RunState::Complete));
+    let now = scheduler.clock.wall(scheduler.clock.ticks());
+    let after = scheduler.control(RUN, Command::Unpark, now);
+    assert_eq!(after, Err(ControlError::Over(RUN)));
 }

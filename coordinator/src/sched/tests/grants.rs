@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
+use super::{super::grants::BACKUP_AFTER_MS, *};
 
 #[test]
 fn an_unknown_worker_gets_a_few_tasks_a_thread() {
@@ -136,7 +136,9 @@ fn stragglers_get_one_backup_copy_and_the_first_result_wins() {
     assert_eq!(numbers(&scheduler).pending, 0);
     let mut quick = Puppet::new(2);
     let early = quick.sync(&mut scheduler, 1_000);
-    assert!(early.reason.contains("leased"), "{}", early.reason);
+    let leased = numbers(&scheduler).leased;
+    let expected = format!("nothing is pending: {leased} tasks leased");
+    assert_eq!(early.reason, expected);
     assert!(early.next_sync_ms <= 1_200, "{}", early.next_sync_ms);
     quick.sync(&mut scheduler, 20_000);
     assert_eq!(quick.held.len(), 1);
@@ -390,6 +392,10 @@ fn a_worker_of_unknown_speed_is_taken_for_the_reference_machine() {
         before < 1_600_000 && before + last >= 1_600_000,
         "{costs:?}"
     );
+    // The answer was lost: that is no reason to give it more.
+    worker.held.clear();
+    let again = worker.sync(&mut scheduler, 1_000).grants;
+    assert_eq!(again.len(), grants.len());
 }
 
 /// A worker's next call, with the count of the first task that it holds.
@@ -476,4 +482,58 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_nothing_ahead() {
     let reply = worker.sync(&mut scheduler, 1_000);
     assert_eq!(reply.grants.len(), 2, "one a thread");
     scheduler.audit().unwrap();
+}
+
+#[test]
+fn what_another_could_count_again_is_turned_by_lot_and_nothing_else_is() {
+    for others in [false, true] {
+        let mut scheduler = scheduler_of(&MANY.plan, Recheck::Auto);
+        if others {
+            Puppet::new(2).say_nothing(&mut scheduler);
+        }
+        let mut worker = Puppet::new(1);
+        worker.info.threads = 100;
+        worker.sync(&mut scheduler, 0);
+        let mut turned = 0;
+        for grant in &worker.held {
+            let (task, before) = (grant.task.task, grant.epoch.0 - 1);
+            let is_turned = grant.orientation == Orientation::Turned;
+            assert_eq!(
+                is_turned,
+                others && scheduler.draw.turned(RUN, task, before)
+            );
+            turned += usize::from(is_turned);
+        }
+        assert!(worker.held.len() > 100, "{}", worker.held.len());
+        assert_eq!(turned > 0, others, "{turned}");
+    }
+}
+
+#[test]
+fn where_others_count_too_no_thread_stays_idle_however_little_is_wanted() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    Puppet::new(2).say_nothing(&mut scheduler);
+    let mut worker = Puppet::new(1);
+    worker.info.threads = 4;
+    worker.sync(&mut scheduler, 0);
+    worker.wants = 1e-6;
+    let reply = worker.finish(&mut scheduler, 1_000);
+    assert_eq!(reply.grants.len(), 4);
+}
+
+#[test]
+fn copies_are_found_behind_all_that_a_worker_holds_itself() {
+    let mut scheduler = scheduler_of(&MANY.plan, Recheck::Millionths(0));
+    let mut first = Puppet::new(1);
+    first.sync(&mut scheduler, 0);
+    let mut second = Puppet::new(2);
+    second.info.threads = 1_000;
+    for _ in 0..9 {
+        second.sync(&mut scheduler, 0);
+    }
+    assert_eq!(numbers(&scheduler).pending, 0);
+    let copies = second.sync(&mut scheduler, BACKUP_AFTER_MS).grants;
+    let tasks =
+        |grants: &[Grant]| -> BTreeSet<_> { grants.iter().map(|grant| grant.task.task).collect() };
+    assert_eq!(tasks(&copies), tasks(&first.held));
 }

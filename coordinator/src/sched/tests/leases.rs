@@ -49,6 +49,28 @@ fn one_worker_counts_the_board() {
 }
 
 #[test]
+fn who_names_a_task_that_the_plan_lacks_hears_which_there_are() {
+    let mut scheduler = scheduler();
+    let tasks = TRUTH.plan.tasks();
+    let held = HeldLease {
+        task: task(tasks),
+        epoch: Epoch(1),
+        cost_done: 0,
+        started: false,
+    };
+    let request = SyncRequest {
+        held: vec![held],
+        ..Puppet::new(1).request()
+    };
+    let revoked = scheduler.sync(&request, Millis(0)).revoked;
+    let expected = format!(
+        "run {RUN} has tasks 0 to {}, and no task {tasks}: drop it",
+        tasks - 1
+    );
+    assert_eq!(revoked[0].reason, expected);
+}
+
+#[test]
 fn a_lost_reply_is_granted_again_with_the_same_epochs() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);

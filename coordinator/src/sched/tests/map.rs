@@ -82,6 +82,8 @@ fn every_task_stands_somewhere_and_cells_add_them_up() {
         u64::from(all.waiting + all.leased + all.done + all.confirmed + all.parked + all.contested),
         tasks
     );
+    // As fine as they may be.
+    assert_eq!(scheduler.task_map(RUN, 2..7, 2).unwrap().per_cell, 3);
     assert_eq!(scheduler.task_map(RunId(99), 0..1, 1), None);
     assert!(scheduler.standings(RunId(99)).is_none());
 }

@@ -1,5 +1,6 @@
 //! Each rule of the scheduler, one test.
 
+mod audit;
 mod canaries;
 mod control;
 mod disputes;

@@ -56,6 +56,44 @@ fn suffer(scheduler: &mut Scheduler, poison: TaskId, (id, now): (u128, &mut u64)
 }
 
 #[test]
+fn the_scheduler_wants_to_be_called_for_the_trial_of_a_run_that_goes_on() {
+    let (mut scheduler, _, now) = poisoned();
+    scheduler.advance(Millis(now + 30_000));
+    assert_eq!(scheduler.next_timeout(), Some(Millis(now + 60_000)));
+    let later = Millis(now + 30_000);
+    scheduler.control(RUN, Command::Pause, later).unwrap();
+    // Nothing is tried: as late as it may be.
+    assert_eq!(scheduler.next_timeout(), Some(Millis(now + 90_000)));
+}
+
+#[test]
+fn a_task_that_is_set_aside_goes_on_only_where_it_was_begun() {
+    for started in [false, true] {
+        let (mut scheduler, poison, now) = poisoned();
+        let held = HeldLease {
+            task: task(poison.0),
+            epoch: Epoch(1),
+            cost_done: 0,
+            started,
+        };
+        let request = SyncRequest {
+            held: vec![held],
+            seconds_wanted: 0.0,
+            ..Puppet::new(6).request()
+        };
+        let revoked = scheduler.sync(&request, Millis(now)).revoked;
+        let reasons: Vec<_> = revoked.iter().map(|gone| gone.reason.as_str()).collect();
+        let (expected, parked) = match started {
+            true => (&[][..], 0),
+            false => (&["the task is set aside after failed attempts"][..], 1),
+        };
+        assert_eq!(reasons, expected);
+        assert_eq!(numbers(&scheduler).parked, parked);
+        scheduler.audit().unwrap();
+    }
+}
+
+#[test]
 fn a_task_that_fails_everywhere_is_parked_and_the_run_goes_on() {
     let (mut scheduler, poison, mut now) = poisoned();
     let parked = Change::Parked {

@@ -351,3 +351,18 @@ fn leases_that_a_crash_lost_are_taken_up_a_few_lives_later() {
     assert_eq!(verdict, Verdict::Refused);
     assert!(reason.contains("never leased"), "{reason}");
 }
+
+#[test]
+fn records_say_how_long_earlier_processes_have_served_the_run_too() {
+    let mut scheduler = scheduler();
+    scheduler.restore_elapsed(RUN, 5_000);
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    worker.finish(&mut scheduler, 700);
+    let changes = changes(&mut scheduler);
+    let times: Vec<_> = accepted(&changes)
+        .iter()
+        .map(|record| record.elapsed_ms)
+        .collect();
+    assert_eq!(times, [5_700; 2]);
+}

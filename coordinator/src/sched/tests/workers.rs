@@ -124,8 +124,11 @@ fn workers_hear_when_every_run_is_over() {
     };
     assert_eq!(over.grants, []);
     assert!(idler.sync(&mut scheduler, now).all_runs_over);
+    assert_eq!(over.reason, "every task is counted");
     scheduler.conclude(RUN, true);
-    assert!(idler.sync(&mut scheduler, now).all_runs_over);
+    let over = idler.sync(&mut scheduler, now);
+    assert!(over.all_runs_over);
+    assert_eq!(over.reason, "every run is over: submit one with queensctl");
     // A paused run may go on.
     let next = RunId(RUN.0 + 1);
     scheduler.add_run(&manifest(next, 0), TRUTH.plan.clone(), RunState::Paused);
@@ -215,4 +218,75 @@ fn whom_an_operator_has_stop_is_told_until_it_starts_again() {
     let reply = worker.sync(&mut scheduler, 4_000);
     assert!(!reply.drain && !reply.grants.is_empty(), "{reply:?}");
     scheduler.audit().unwrap();
+}
+
+#[test]
+fn who_was_seen_longest_ago_is_forgotten_for_a_new_one_a_few_at_a_time() {
+    let config = Config {
+        workers: 32,
+        ..Config::default()
+    };
+    let mut scheduler = scheduler_with(config);
+    for id in 0..32 {
+        let worker = Puppet {
+            wants: 0.0,
+            ..Puppet::new(id)
+        };
+        scheduler.sync(
+            &worker.request(),
+            Millis(u64::try_from(id).unwrap() * 1_000),
+        );
+    }
+    let mut newcomer = Puppet::new(99);
+    let reply = newcomer.sync(&mut scheduler, 40_000);
+    assert_eq!(reply.reason, "32 workers are known already", "all are live");
+    assert_eq!((reply.next_sync_ms, reply.lease_ms), (15_000, 300_000));
+    let now = 600_000;
+    state_after(&mut scheduler, (40_000, now));
+    newcomer.sync(&mut scheduler, now);
+    let known: Vec<_> = scheduler
+        .workers(Millis(now))
+        .iter()
+        .map(|worker| worker.info.id.0)
+        .collect();
+    // One in sixteen, and one more.
+    assert_eq!(known.len(), 30, "{known:?}");
+    assert!(known.iter().all(|id| *id > 2), "{known:?}");
+    scheduler.audit().unwrap();
+}
+
+#[test]
+fn an_earlier_process_takes_over_only_from_one_that_has_missed_two_calls() {
+    for (silent_ms, taken) in [(30_000, false), (30_001, true)] {
+        let mut scheduler = scheduler();
+        let [mut earlier, mut later] = [1, 1].map(Puppet::new);
+        later.info.session = SessionId(2);
+        earlier.sync(&mut scheduler, 0);
+        later.sync(&mut scheduler, 1_000);
+        let reply = earlier.sync(&mut scheduler, 1_000 + silent_ms);
+        let told = reply.reason.starts_with("a later process");
+        assert_eq!(!told, taken, "{silent_ms}: {}", reply.reason);
+    }
+}
+
+#[test]
+fn who_gets_nothing_hears_what_the_run_waits_for() {
+    let mut scheduler = rechecked(Recheck::All);
+    let mut worker = Puppet::new(1);
+    // Its counts wait for another machine, which is there.
+    Puppet::new(2).say_nothing(&mut scheduler);
+    let mut round = 0;
+    let reply = loop {
+        let reply = worker.finish(&mut scheduler, round);
+        round += 1;
+        if reply.grants.is_empty() {
+            break reply;
+        }
+    };
+    let tasks = TRUTH.plan.tasks();
+    assert_eq!(numbers(&scheduler).done, tasks);
+    assert_eq!(
+        reply.reason,
+        format!("nothing is pending: {tasks} tasks to be counted a second time")
+    );
 }

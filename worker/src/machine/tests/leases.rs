@@ -160,6 +160,24 @@ fn why_work_is_refused_is_said_once_a_refusal() {
 }
 
 #[test]
+fn who_lacks_memory_says_how_much_it_needs() {
+    let mut bench = Bench::holding([0]);
+    bench.begin(0);
+    let setup = SetupError::Memory {
+        given: 1 << 20,
+        least: 1 << 30,
+    };
+    let said = said(|| bench.leave(0, Outcome::Failed(Failure::Setup(setup))));
+    // Of all threads together.
+    let needs = "this worker cannot count N = 10: that needs at least --memory 2";
+    assert!(said.contains(needs), "{said}");
+    assert!(
+        said.contains(" with --threads 2, and there are 2"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_grant_of_another_plan_is_declined() {
     let mut bench = Bench::new();
     let beyond = grant(&bench.plan, bench.plan.tasks());

@@ -305,6 +305,32 @@ fn slots_that_fail_their_canaries_are_told_and_the_last_one_ends_the_worker() {
 }
 
 #[test]
+fn proofs_are_told() {
+    let mut bench = Bench::new();
+    bench.machine.handle_proof();
+    bench.machine.handle_proof();
+    assert_eq!(bench.exchange(quiet()).failed_canaries.passed, 2);
+}
+
+#[test]
+fn who_asked_for_nothing_is_not_starved_by_getting_nothing() {
+    let mut bench = Bench::new();
+    bench.exchange(SyncReply {
+        grants: vec![grant(&bench.plan, 0)],
+        ..quiet()
+    });
+    // Nothing is asked for while the plan is made.
+    assert_eq!(bench.exchange(quiet()).seconds_wanted, 0.0);
+    let made = Ok(bench.plan.clone());
+    bench
+        .machine
+        .handle_plan(*bench.plan.spec(), made, bench.now);
+    let before = bench.now;
+    assert!(bench.call().seconds_wanted > 0.0);
+    assert!(bench.now - before < SECOND, "{:?}", bench.now - before);
+}
+
+#[test]
 fn a_failed_slot_is_not_asked_for() {
     let asks = |failed: u32| {
         let mut bench = Bench::holding(0..20);

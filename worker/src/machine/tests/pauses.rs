@@ -108,3 +108,18 @@ fn a_pause_begins_soon_however_long_a_stop_may_take() {
     bench.machine.handle_timeout(bench.now + 10 * SECOND);
     assert_eq!(bench.orders(), ["stop 0"]);
 }
+
+#[test]
+fn a_pause_for_the_same_reason_is_no_news_and_a_worker_that_stops_does_not_pause() {
+    let mut bench = Bench::new();
+    let why = || Some("on battery".to_owned());
+    bench.machine.handle_pause(why(), bench.now);
+    bench.exchange(quiet());
+    bench.machine.handle_pause(why(), bench.now);
+    let next = bench.machine.poll_timeout(bench.now).unwrap();
+    assert_eq!(next, bench.now + 10 * SECOND);
+    bench.machine.handle_pause(None, bench.now);
+    bench.machine.handle_stop(bench.now);
+    bench.machine.handle_pause(why(), bench.now);
+    assert_eq!(bench.machine.paused(), None);
+}

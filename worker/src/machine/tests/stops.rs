@@ -193,3 +193,12 @@ fn what_a_long_stop_finishes_stays_leased() {
     assert_eq!(partials(&bench.exchange(reply)), [0]);
     assert_eq!(bench.machine.poll_end(bench.now), Some(Ended::Told));
 }
+
+#[test]
+fn who_has_handed_everything_in_calls_no_more() {
+    let mut bench = Bench::new();
+    bench.machine.handle_stop(bench.now);
+    bench.exchange(quiet());
+    assert_eq!(bench.machine.poll_end(bench.now), Some(Ended::Told));
+    assert!(!bench.machine.is_call_due(bench.now + 60 * SECOND));
+}
