@@ -14,7 +14,8 @@ const TOGETHER: Duration = Duration::from_millis(300);
 pub enum Signal {
     /// Ctrl-C: SIGINT.
     Interrupt,
-    /// A service manager: SIGTERM; on Windows the end of the console or of the session.
+    /// A service manager: SIGTERM; a terminal that is closed: SIGHUP on Linux, on Windows the end of the
+    /// console or of the session.
     Terminate,
 }
 
@@ -57,13 +58,18 @@ mod system {
     pub(super) struct Streams {
         interrupt: Stream,
         terminate: Stream,
+        /// `None` where it is left to what the system does of it.
+        hangup: Option<Stream>,
     }
 
     impl Streams {
         pub(super) fn new() -> io::Result<Self> {
+            let hangup = !outlives_its_terminal();
+            let hangup = hangup.then(|| signal(SignalKind::hangup()));
             Ok(Self {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
+                hangup: hangup.transpose()?,
             })
         }
 
@@ -71,8 +77,28 @@ mod system {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,
                 _ = self.terminate.recv() => Signal::Terminate,
+                () = hung_up(&mut self.hangup) => Signal::Terminate,
             }
         }
+    }
+
+    async fn hung_up(hangup: &mut Option<Stream>) {
+        match hangup {
+            Some(hangup) => {
+                hangup.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether whoever started this process (`nohup`) has it ignore the end of its terminal, which a
+    /// handler would undo. Where the system does not say, it may be so.
+    fn outlives_its_terminal() -> bool {
+        const SIGHUP: u32 = 1;
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        ignored.is_none_or(|mask| mask & (1 << (SIGHUP - 1)) != 0)
     }
 }
 

@@ -406,7 +406,9 @@ fn send(signal: &str, to: &Child) {
 
 #[test]
 fn signals_stop_a_worker_in_good_order() {
-    for (signal, code) in [("-TERM", 0), ("-INT", 130)] {
+    // Linux alone says whether somebody wants a worker to outlive its terminal.
+    let hangup = cfg!(target_os = "linux").then_some(("-HUP", 0));
+    for (signal, code) in [("-TERM", 0), ("-INT", 130)].into_iter().chain(hangup) {
         let home = tempfile::tempdir().unwrap();
         let mut worker = worker("--coordinator http://127.0.0.1:1 --threads 1 --spool")
             .arg(home.path())
@@ -434,11 +436,42 @@ fn signals_stop_a_worker_in_good_order() {
     }
 }
 
+/// Whether a set of the process's signals (`SigCgt`, `SigIgn`) has this one.
+fn has_signal(process: &Child, set: &str, signal: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.unwrap().trim_start_matches(':').trim();
+    u64::from_str_radix(mask, 16).unwrap() & 1 << (signal - 1) != 0
+}
+
 /// Whether the process has a handler of its own for SIGINT, signal 2.
 fn catches_interrupts(process: &Child) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 1 << 1 != 0
+    has_signal(process, "SigCgt", 2)
+}
+
+/// `nohup` has a program go on when its terminal is closed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_worker_that_is_to_outlive_its_terminal_does() {
+    const SIGHUP: u32 = 1;
+    let home = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_worker");
+    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    let mut ignoring = Command::new("sh");
+    ignoring
+        .args(["-c", script, program, "--coordinator", "http://127.0.0.1:1"])
+        .args(["--threads", "1", "--spool"])
+        .arg(home.path());
+    let mut worker = clean(ignoring).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(worker.stderr.take().unwrap());
+    // Signals are watched before the first line is written.
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(catches_interrupts(&worker), "{line}");
+    assert!(!has_signal(&worker, "SigCgt", SIGHUP), "{line}");
+    assert!(has_signal(&worker, "SigIgn", SIGHUP), "{line}");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }
 
 #[test]
