@@ -205,7 +205,7 @@ fn new_worker_id() -> WorkerId {
 fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spool>) {
     let spool = spool.map_or_else(
         || "none".to_owned(),
-        |spool| spool.directory().display().to_string(),
+        |spool| spool::absolute(spool.directory()).display().to_string(),
     );
     tracing::info!(
         "queens worker {} '{}': coordinator {}, kernel {} of {}, {} with {} each, spool {}",

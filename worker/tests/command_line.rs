@@ -449,6 +449,45 @@ fn catches_interrupts(process: &Child) -> bool {
     has_signal(process, "SigCgt", 2)
 }
 
+/// Whoever wants to stop a worker is not always where it was started.
+#[test]
+fn a_worker_is_stopped_from_elsewhere_by_what_its_first_line_names() {
+    let [here, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let at = |place: &tempfile::TempDir, arguments: &str| {
+        let mut command = worker(arguments);
+        command
+            .current_dir(place.path())
+            .env_remove("XDG_STATE_HOME");
+        command
+    };
+    let mut running = at(
+        &here,
+        "--coordinator http://127.0.0.1:1 --threads 1 --name here --drain-after 1m",
+    );
+    let mut running = running.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(running.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let (_, spool) = line.trim_end().rsplit_once("spool ").unwrap();
+    let usual = |place: &tempfile::TempDir| place.path().canonicalize().unwrap();
+    assert_eq!(
+        std::path::Path::new(spool),
+        usual(&here).join("queens-spool/here"),
+        "{line}"
+    );
+    let nobody = at(&elsewhere, "stop").output().unwrap();
+    let says = text(&nobody.stderr);
+    assert_eq!(nobody.status.code(), Some(1), "{says}");
+    let looked_in = usual(&elsewhere).join("queens-spool");
+    for part in [looked_in.to_str().unwrap(), "its first line names"] {
+        assert!(says.contains(part), "'{part}' in: {says}");
+    }
+    let stopped = at(&elsewhere, &format!("stop --spool {spool}")).output();
+    let stopped = stopped.unwrap();
+    assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+}
+
 /// `nohup` has a program go on when its terminal is closed.
 #[test]
 #[cfg(target_os = "linux")]

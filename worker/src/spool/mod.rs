@@ -83,6 +83,11 @@ fn usual_base() -> PathBuf {
         )
 }
 
+/// For people in another directory: the whole path.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Opens the spool that `choice` names for a worker called `name`. Beside it comes the number of
 /// the usual directory that was free, counted from 1.
 pub(crate) fn open(

@@ -41,6 +41,13 @@ pub enum StopError {
     /// Nobody is there.
     #[error("no worker runs with a spool in {}: give the --spool that it was started with", .0.display())]
     Nobody(PathBuf),
+    /// Nobody is there, and where the worker is nobody said.
+    #[error(
+        "no worker runs with a spool below {}: ask where it was started, or give its --spool, which its \
+         first line names",
+        .0.display()
+    )]
+    NobodyHere(PathBuf),
     /// It was told, and is still there.
     #[error(
         "the worker with spool {} was told to stop and still runs after {} s: it may take as long as its \
@@ -57,15 +64,18 @@ pub enum StopError {
 /// Asks workers on this machine to stop in good order, and waits until they have. Their spool
 /// directories.
 pub async fn stop(which: &Which) -> Result<Vec<PathBuf>, StopError> {
-    let (base, directories) = match which {
-        Which::Directory(directory) => (directory.clone(), vec![directory.clone()]),
+    let (nobody, directories) = match which {
+        Which::Directory(directory) => (
+            StopError::Nobody(directory.clone()),
+            vec![directory.clone()],
+        ),
         Which::Usual(name) => {
             let base = super::usual_base();
             let directories = match name {
                 Some(name) => vec![base.join(super::directory_name(name))],
                 None => directories(&base),
             };
-            (base, directories)
+            (StopError::NobodyHere(super::absolute(&base)), directories)
         }
     };
     let mut told = Vec::new();
@@ -76,7 +86,7 @@ pub async fn stop(which: &Which) -> Result<Vec<PathBuf>, StopError> {
         }
     }
     if told.is_empty() {
-        return Err(StopError::Nobody(base));
+        return Err(nobody);
     }
     for directory in &told {
         wait(directory).await?;
