@@ -221,6 +221,32 @@ fn a_result_is_read_from_a_disk_that_is_full() {
     assert!(!out.exists(), "half a certificate");
 }
 
+/// The terminal is gone, or the disk that the output goes to is full: other runs are served all the same.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_coordinator_whose_results_nobody_takes_serves_on() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let heard = command(dir.path(), &["--n", "8", "--no-http"]);
+    let mut unheard = Command::new("sh");
+    unheard
+        .args(["-c", "exec \"$0\" \"$@\" > /dev/full"])
+        .arg(heard.get_program())
+        .args(heard.get_args());
+    let coordinator = Process::start("the coordinator", &mut unheard);
+    let url = url(&coordinator);
+    HandWorker::at(&url, 7).await?.count_all().await?;
+    coordinator.stderr_line("cannot write the result to standard output");
+    coordinator.stderr_line("serving on");
+    let mut wait = Command::new(&binaries().queensctl);
+    wait.args(["--coordinator", &url, "wait", "last"]);
+    let end = Process::run("queensctl", &mut wait);
+    assert_eq!(end.code, Some(0), "{end:#?}");
+    assert!(end.stdout.contains("92"), "{end:#?}");
+    coordinator.signal("TERM");
+    assert_eq!(coordinator.end().code, Some(130));
+    Ok(())
+}
+
 /// A coordinator that may have 64 open files, and a client that came before everybody else.
 #[tokio::test]
 async fn requests_at_the_limit_of_open_files_are_followed() -> anyhow::Result<()> {

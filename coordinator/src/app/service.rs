@@ -125,20 +125,22 @@ impl Service {
         options: &Options,
         exit: anyhow::Result<Exit>,
     ) -> anyhow::Result<Exit> {
-        match exit {
-            Ok(Exit::Interrupted) => interrupted(options, &self.watched).await?,
+        // Words that nobody takes are no reason to leave anything open.
+        let told = match exit {
+            Ok(Exit::Interrupted) => interrupted(options, &self.watched).await,
             Ok(Exit::Success | Exit::Contradicted) => {
                 farewell(&self.watched.driver, options.longest_sync()).await;
+                Ok(())
             }
-            Ok(Exit::Usage | Exit::Error) | Err(_) => {}
-        }
+            Ok(Exit::Usage | Exit::Error) | Err(_) => Ok(()),
+        };
         if let Some(events) = self.events {
             events.end().await;
         }
         // Whatever else failed did so because the driver did: its reason is the one to tell.
         self.cluster.close().await?;
         self.archive.end();
-        exit
+        told.and(exit)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     exit::Exit,
     sched::RunSummary,
     store::RunState,
-    text::tell,
+    text::{one_line, tell},
 };
 
 /// How often the progress is looked at.
@@ -108,9 +108,17 @@ impl Watched {
     }
 
     fn print(&self, report: &Report) -> anyhow::Result<()> {
-        match self.json {
+        let printed = match self.json {
             true => print_line(&report.json().to_string()),
             false => print_line(&report.text()),
+        };
+        match printed {
+            // The result is kept, and other runs are waiting to be served.
+            Err(error) if !self.exit_when_done => {
+                tell(&format!("error: {}", one_line(&error)));
+                Ok(())
+            }
+            printed => printed,
         }
     }
 
