@@ -25,7 +25,7 @@ use crate::{
     grpc::Server,
     http::{self, Http},
     room::SeenRoom,
-    sched::{Command, Config, Millis, RunStatus, Scheduler},
+    sched::{Command, Config, Millis, RunStatus, RunSummary, Scheduler},
     store::{RunManifest, RunState, StoredRun},
     text::{method_name, plural, tell, thousands},
 };
@@ -230,10 +230,13 @@ async fn announce(
     let version = env!("CARGO_PKG_VERSION");
     let dir = options.place();
     let serves = match target {
-        Some(run) => match driver.status(Some(run)).await? {
-            Some(report) => serves(&report.status),
-            None => format!("run {run}"),
-        },
+        Some(run) => {
+            let served = match driver.status(Some(run)).await? {
+                Some(report) => serves(&report.status),
+                None => format!("run {run}"),
+            };
+            served + &also_open(run, &driver.runs().await?)
+        }
         None => plural(driver.runs().await?.len(), "run"),
     };
     let key = public_key(signing_key);
@@ -266,6 +269,28 @@ fn serves(status: &RunStatus) -> String {
         plural(tasks.total, "task"),
         thousands(tasks.done.into()),
     )
+}
+
+/// What else workers are given: with another method or task cost than before a board is a run of its
+/// own, and the earlier one stays open, which not everybody means.
+fn also_open(target: RunId, runs: &[RunSummary]) -> String {
+    let others = runs
+        .iter()
+        .filter(|run| run.manifest.run != target && run.state == RunState::Running);
+    let others: Vec<_> = others.map(|run| &run.manifest).collect();
+    match others.as_slice() {
+        [] => String::new(),
+        [other] => format!(
+            "\n  also open: run {}, N = {}, method {}",
+            other.run,
+            other.spec.board,
+            method_name(other.spec.layout)
+        ),
+        several => format!(
+            "\n  also open: {}; `queensctl runs` lists them",
+            plural(several.len(), "run")
+        ),
+    }
 }
 
 /// Says that nothing is lost and how to go on; with `--json` how far the run was, too.

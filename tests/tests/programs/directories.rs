@@ -126,3 +126,26 @@ fn an_interrupted_local_run_resumes() {
         "14772512"
     );
 }
+
+/// Asked for otherwise than before, a board is another run; that the earlier one goes on is said.
+#[test]
+fn a_run_that_is_open_beside_the_one_asked_for_is_named() {
+    let cluster = Cluster::new(&["--n", "16"]);
+    let first = cluster.coordinator();
+    first.signal("INT");
+    assert_eq!(first.end().code, Some(130));
+    let by_rows = |arguments: &[&str]| {
+        let mut command = Command::new(&binaries().coordinator);
+        command
+            .args(["--n", "16", "--method", "rows"])
+            .args(arguments)
+            .args(["--no-http", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(cluster.data_dir());
+        Process::start("the coordinator", &mut command)
+    };
+    let second = by_rows(&[]);
+    let line = second.stderr_line("  also open: run ");
+    assert!(line.ends_with(", N = 16, method frames"), "{line}");
+    drop(second.kill());
+    by_rows(&["--again"]).stderr_line("  also open: 2 runs");
+}
