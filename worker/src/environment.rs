@@ -175,10 +175,18 @@ fn is_flag(argument: &OsStr, long: &str) -> bool {
     name == Some(long)
 }
 
-/// For tests: what is wrong with the examples at the end of a program's `--help` and of those of its
-/// commands. There are some, each begins with its command, the program takes it, and it fits a terminal.
+/// For tests: the examples at the end of a program's `--help`, and of those of its commands, are right.
+/// There are some, each begins with its command, the program takes it, and it fits a terminal.
+///
+/// # Panics
+/// If one is not, with all that are not.
 #[doc(hidden)]
-pub fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> Vec<String> {
+pub fn check_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) {
+    let bad = bad_examples::<T>(needs);
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[Needs]) -> Vec<String> {
     let takes = |example: &str| {
         let mut command = T::command();
         let matches = command.try_get_matches_from_mut(words(example))?;
