@@ -1,21 +1,22 @@
 //! A fleet, read from a file, and what a run takes on it.
 
 use std::{
-    fs,
+    fs, io,
     num::{NonZeroU16, NonZeroU32},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 use common::{
+    board::Board,
     crews::{Crews, PlanNeeds},
     forecast::{Range, SECOND_COUNTS_MILLIONTHS},
     plan::Plan,
 };
 use serde::Deserialize;
 use worker::{
-    config::{Threads, TooLittleMemory, crews},
-    memory::MemorySize,
+    config::{BadThreads, Threads, TooLittleMemory, crews},
+    memory::{BadMemorySize, MemorySize},
 };
 
 use super::client::BadUsage;
@@ -65,6 +66,39 @@ struct Speed {
     low: f64,
     expected: f64,
     high: f64,
+}
+
+/// A machine whose figures make no sense.
+#[derive(Debug, thiserror::Error)]
+enum BadKind {
+    #[error("memory: {0}")]
+    Memory(#[from] BadMemorySize),
+    #[error("cores: {0}")]
+    Cores(#[from] BadThreads),
+    #[error("{what} is {value}, and a number above 0 is wanted")]
+    NotPositive { what: &'static str, value: f64 },
+    #[error(
+        "give one of speed (a core beside the reference machine's), rate (SPEED in `queensctl \
+         workers`) and estimate (a file by `worker estimate --json`)"
+    )]
+    Speed,
+    #[error("cannot read {}: {why}", path.display())]
+    Unread { path: PathBuf, why: io::Error },
+    #[error("{} is no estimate: {why}; {}", path.display(), estimate_of(*board))]
+    NoEstimate {
+        path: PathBuf,
+        why: serde_json::Error,
+        board: Board,
+    },
+    #[error("{} is an estimate of N = {n}, not of {board}; {}", path.display(), estimate_of(*board))]
+    OtherBoard { path: PathBuf, n: u8, board: Board },
+    #[error("{} is of no range of speeds; {}", path.display(), estimate_of(*board))]
+    NoRange { path: PathBuf, board: Board },
+}
+
+/// What makes an estimate.
+fn estimate_of(board: Board) -> String {
+    format!("write it with `worker estimate --n {board} --json` on such a machine")
 }
 
 /// What a run takes on a fleet.
@@ -178,39 +212,28 @@ fn work(plan: &Plan) -> f64 {
     cost * (1.0 + f64::from(SECOND_COUNTS_MILLIONTHS) / 1e6)
 }
 
+/// A figure that is above 0.
+fn positive(what: &'static str, value: f64) -> Result<f64, BadKind> {
+    match value > 0.0 && value.is_finite() {
+        true => Ok(value),
+        false => Err(BadKind::NotPositive { what, value }),
+    }
+}
+
 impl Kind {
-    fn group(&self, plan: &Plan, needs: &PlanNeeds, dir: &Path) -> Result<Group, String> {
-        let memory: MemorySize = self
-            .memory
-            .parse()
-            .map_err(|bad| format!("memory: {bad}"))?;
-        let threads: Threads = self
-            .cores
-            .to_string()
-            .parse()
-            .map_err(|bad| format!("cores: {bad}"))?;
-        let positive = |what: &str, value: f64| match value > 0.0 && value.is_finite() {
-            true => Ok(value),
-            false => Err(format!("{what} is {value}, and a number above 0 is wanted")),
-        };
+    fn group(&self, plan: &Plan, needs: &PlanNeeds, dir: &Path) -> Result<Group, BadKind> {
+        let memory: MemorySize = self.memory.parse()?;
+        let threads: Threads = self.cores.to_string().parse()?;
         let speed = match (self.speed, self.rate, &self.estimate) {
             (Some(speed), None, None) => Range::exactly(positive("speed", speed)?),
             (None, Some(rate), None) => {
                 Range::exactly(positive("rate", rate)? / f64::from(self.cores.get()))
             }
             (None, None, Some(file)) => measured(plan, &dir.join(file))?,
-            _ => {
-                return Err(
-                    "give one of speed (a core beside the reference machine's), rate (SPEED in \
-                     `queensctl workers`) and estimate (a file by `worker estimate --json`)"
-                        .to_owned(),
-                );
-            }
+            _ => return Err(BadKind::Speed),
         };
-        let watts = self
-            .watts
-            .map(|watts| positive("watts", watts))
-            .transpose()?;
+        let watts = self.watts.map(|watts| positive("watts", watts));
+        let watts = watts.transpose()?;
         let crews = crews(plan, memory, threads, self.crews);
         let number = crews.as_ref().map_or(1, Crews::number);
         let members = crews
@@ -232,29 +255,31 @@ impl Kind {
 }
 
 /// The speed that an estimate of the same board found.
-fn measured(plan: &Plan, file: &Path) -> Result<Range, String> {
-    let place = file.display();
-    let text = fs::read_to_string(file).map_err(|error| format!("cannot read {place}: {error}"))?;
-    let n = plan.spec().board;
-    let how = format!("write it with `worker estimate --n {n} --json` on such a machine");
-    let read: Estimate = serde_json::from_str(&text)
-        .map_err(|error| format!("{place} is no estimate: {error}; {how}"))?;
+fn measured(plan: &Plan, file: &Path) -> Result<Range, BadKind> {
+    let (path, board) = (file.to_owned(), plan.spec().board);
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(why) => return Err(BadKind::Unread { path, why }),
+    };
+    let Estimate { n, speed } = match serde_json::from_str(&text) {
+        Ok(read) => read,
+        Err(why) => return Err(BadKind::NoEstimate { path, why, board }),
+    };
+    if n != board.n() {
+        return Err(BadKind::OtherBoard { path, n, board });
+    }
     let Speed {
         low,
         expected,
         high,
-    } = read.speed;
-    let is_range = 0.0 < low && low <= expected && expected <= high && high.is_finite();
-    match read.n == n.n() && is_range {
+    } = speed;
+    match 0.0 < low && low <= expected && expected <= high && high.is_finite() {
         true => Ok(Range {
             low,
             expected,
             high,
         }),
-        false => Err(format!(
-            "{place} is an estimate of N = {}, not of {n}; {how}",
-            read.n
-        )),
+        false => Err(BadKind::NoRange { path, board }),
     }
 }
 
@@ -364,6 +389,10 @@ mod tests {
         write(21);
         let other = fleet(text).forecast(&plan(20), dir.path()).unwrap_err();
         assert!(other.to_string().contains("N = 21, not of 20"), "{other}");
+        let upside_down = r#"{"n":20,"speed":{"low":4.0,"expected":2.0,"high":1.0}}"#;
+        fs::write(dir.path().join("rack.json"), upside_down).unwrap();
+        let none = fleet(text).forecast(&plan(20), dir.path()).unwrap_err();
+        assert!(none.to_string().contains("of no range of speeds"), "{none}");
     }
 
     #[test]
