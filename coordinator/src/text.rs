@@ -15,6 +15,21 @@ pub(crate) fn tell(text: &str) {
     });
 }
 
+/// Writes a sentence to stderr, broken at spaces where a terminal would break it in words.
+pub(crate) fn tell_prose(text: &str) {
+    let size = console::Term::stderr().size_checked();
+    tell(&prose(text, size.map(|(_, columns)| usize::from(columns))));
+}
+
+/// Sentences for a terminal of so many columns; as they are where it is none.
+pub(crate) fn prose(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return text.to_owned();
+    };
+    let lines = text.split('\n').flat_map(|line| wrapped(line, width));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// "1 task", "2 tasks", "1,683 tasks".
 pub(crate) fn plural(number: impl TryInto<u128>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u128::MAX);
@@ -337,6 +352,14 @@ mod tests {
             "NAME          DONE\nrack-…e-0012     1\nrack-…e-0013     1"
         );
         assert!(lines(Some(1)).contains("rac…0012"));
+    }
+
+    #[test]
+    fn sentences_are_broken_where_a_terminal_ends_and_nowhere_else() {
+        let text = "\none two three\nfour\n";
+        assert_eq!(prose(text, None), text);
+        assert_eq!(prose(text, Some(80)), text);
+        assert_eq!(prose(text, Some(8)), "\none two\nthree\nfour\n");
     }
 
     #[test]

@@ -312,3 +312,29 @@ fn counting_draws_a_bar_and_leaves_only_its_result() {
     assert!(text.trim().starts_with("N = 16:"), "{text}");
     assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
 }
+
+/// What needs no coordinator fits a terminal of the usual width: the terminal breaks no line in a word.
+#[test]
+fn tables_and_sentences_are_no_wider_than_their_terminal() {
+    for command in [
+        "frames --n 9",
+        "frames --n 8 --a 5 --c 10",
+        "place --n 100000 --summary --seed 1",
+        "place --n 4 --tries --seed 1",
+        "ladder --bounds --max-n 5",
+        "ladder --as hiroi --max-n 15 --time-limit 1",
+        "ladder --as haginoya --max-n 17",
+        "ladder --as next-permutation --max-n 8",
+        "ladder --as list-comprehension --max-n 6",
+        "ladder --as suzuki --time-limit 1",
+    ] {
+        let script = format!("{} {command}", quoted(&binaries().queensctl));
+        let (code, text, written) = Terminal::start((24, 80), &script, &[]).end();
+        assert_eq!(code, 0, "{command}: {text}");
+        assert!(!written.contains('\x1b'), "{command} draws: {written:?}");
+        let wide = written
+            .lines()
+            .find(|line| line.trim_end_matches('\r').chars().count() > 80);
+        assert_eq!(wide, None, "{command}");
+    }
+}

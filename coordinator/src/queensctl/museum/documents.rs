@@ -8,8 +8,12 @@ use common::{
 };
 
 use super::{
-    super::{client::BadUsage, output::print},
+    super::{
+        client::BadUsage,
+        output::{print, print_prose},
+    },
     climb::{Climber, Technique},
+    fold::Folded,
     ladder::value,
 };
 use crate::text::thousands;
@@ -66,7 +70,7 @@ pub(super) fn hiroi(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
         let what = format!("these tables begin with N = {first}: give --max-n {first} or more");
         return Err(BadUsage(what).into());
     }
-    print(
+    print_prose(
         "Results (seconds): printed with clang 14 -O2 on an Intel Core i5-6200U at 2.30 GHz; ours here, now",
     )?;
     for rung in &HIROI {
@@ -78,18 +82,17 @@ pub(super) fn hiroi(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
             continue;
         }
         print("")?;
-        let cells = |texts: Vec<String>| -> String {
-            texts.iter().map(|text| format!(":{text:>10} ")).collect()
+        let cells = |head: &str, texts: Vec<String>| -> Vec<String> {
+            let cells = texts.iter().map(|text| format!(":{text:>10} "));
+            let head = std::iter::once(format!("{head:<10}"));
+            head.chain(cells).collect()
         };
-        print(&format!(
-            "{:<10}{}",
-            "queens",
-            cells((first..=last).map(|n| n.to_string()).collect())
-        ))?;
-        print(&format!(
-            "----------{}",
-            "+-----------".repeat(usize::from(last - first) + 1)
-        ))?;
+        let columns = usize::from(last - first) + 1;
+        let rule =
+            std::iter::once("----------").chain(std::iter::repeat_n("+-----------", columns));
+        let queens = (first..=last).map(|n| n.to_string()).collect();
+        let mut table = Folded::begin(&cells("queens", queens), 1)?;
+        table.row(&rule.map(str::to_owned).collect::<Vec<_>>())?;
         let (mut counts, mut lines) = (Vec::new(), Vec::new());
         for rung in &HIROI[rungs.clone()] {
             let technique = Technique::textbook(rung.technique);
@@ -102,17 +105,18 @@ pub(super) fn hiroi(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
                 let took = climbed.map(|climbed| climbed.seconds);
                 ours.push(took.map_or("------".to_owned(), |s| format!("{s:.3}")));
             }
-            lines.push(format!("{:<10}{}", rung.mark, cells(printed)));
-            lines.push(format!("{:<10}{}", "    ours", cells(ours)));
+            lines.push(cells(rung.mark, printed));
+            lines.push(cells("    ours", ours));
         }
         for n in first..=last {
             let count = climber.solutions(Board::new(n)?);
             counts.push(count.map_or("------".to_owned(), |count| count.to_string()));
         }
-        print(&format!("{:<10}{}", "solutions", cells(counts)))?;
+        table.row(&cells("solutions", counts))?;
         for line in lines {
-            print(&line)?;
+            table.row(&line)?;
         }
+        table.end()?;
     }
     Ok(())
 }
@@ -158,7 +162,7 @@ pub(super) fn next_permutation(climber: &mut Climber) -> anyhow::Result<()> {
     let [squares, _, factorial, _] = BOUNDS;
     let climbed = climber.measure(&Technique::textbook("next-permutation"), board)?;
     let visited = climbed.and_then(|climbed| climbed.visited).unwrap_or(0);
-    print(&format!(
+    print_prose(&format!(
         "{} solutions; 8 queens on 64 squares stand in {} ways, one a row and a column in {}, of which \
          next_permutation visits {}",
         climber.solutions(board).unwrap_or(0),

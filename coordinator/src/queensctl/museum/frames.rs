@@ -11,7 +11,10 @@ use common::{
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
-use super::super::output::print;
+use super::{
+    super::output::{print, print_prose},
+    fold::Folded,
+};
 use crate::{exit::Exit, text::thousands};
 
 /// Memory for quarter boards kept from frame to frame.
@@ -111,7 +114,7 @@ fn table(
 ) -> anyhow::Result<()> {
     let board = options.n;
     let side = u32::from(board.n()) / 2;
-    print(&format!(
+    print_prose(&format!(
         "N = {board}: quadrants of {side} × {side}; m queens in R, as many in P (type II: one fewer)\n\
          ~ an estimate: from {} random frames of a group, and in large ones from some of their pairs; seed {}\n",
         options.sample, options.seed
@@ -132,14 +135,14 @@ fn table(
         "pairs each",
     ];
     let widths = [8, 3, 12, 12, 14, 14, 12, 12, 12, 12, 12, 12, 12];
-    let line = |cells: &[String]| -> String {
-        let cells = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:>width$}"));
-        cells.collect::<Vec<_>>().join(" ")
+    let cells = |texts: [String; 13]| -> Vec<String> {
+        let spaces = std::iter::once("").chain(std::iter::repeat(" "));
+        let cells = texts.iter().zip(widths).zip(spaces);
+        cells
+            .map(|((text, width), space)| format!("{space}{text:>width$}"))
+            .collect()
     };
-    print(&line(&heads.map(str::to_owned)))?;
+    let mut table = Folded::begin(&cells(heads.map(str::to_owned)), 2)?;
     let (mut whole, mut sampled) = (0.0, false);
     for group in survey.groups() {
         let row = row(options, survey, group, random_below);
@@ -164,7 +167,7 @@ fn table(
             true => number(mean.pairs / mean.solutions, estimated),
             false => "-".to_owned(),
         };
-        print(&line(&[
+        table.row(&cells([
             group.name().to_owned(),
             group.queens.to_string(),
             thousands(group.frames.into()),
@@ -180,7 +183,8 @@ fn table(
             each,
         ]))?;
     }
-    print(
+    table.end()?;
+    print_prose(
         "\nquarters: all quarter boards with the queens of P (of Q) on squares that no middle queen of type I \
          attacks;\nlist: those with a frame's columns; tops, bottoms: half boards of a frame; means over frames. \
          Frames of\ntype II hold middle queens in the left and the upper half only, a quarter of all.",
@@ -195,7 +199,7 @@ fn table(
         extraction(board)?;
     }
     if matches!(board.n(), 25 | 26) {
-        print(
+        print_prose(
             "the document prints this count rounded: see queensctl ladder --as haginoya, table 1",
         )?;
     }
@@ -215,21 +219,38 @@ const TABLE_3: [(&str, &str, &str); 4] = [
 ];
 
 fn extraction(board: Board) -> anyhow::Result<()> {
-    print(&format!(
-        "\nTable 3: quarter boards with any number of queens, and those that middle queens leave\n\
-         {:<9} {:>8} {:>8} {:>14}  conditions as printed: type I; type II (queens (n, I) and (J, n))",
-        "quadrant", "all", "type I", "type II, mean"
-    ))?;
+    print_prose(
+        "\nTable 3: quarter boards with any number of queens, and those that middle queens leave",
+    )?;
+    let cells = |quadrant: &str, [all, one, two]: [String; 3], conditions: &str| {
+        [
+            format!("{quadrant:<9}"),
+            format!(" {all:>8}"),
+            format!(" {one:>8}"),
+            format!(" {two:>14}"),
+            format!("  {conditions}"),
+        ]
+    };
+    let heads = ["all", "type I", "type II, mean"].map(str::to_owned);
+    let conditions = "conditions as printed: type I; type II (queens (n, I) and (J, n))";
+    let mut table = Folded::begin(&cells("quadrant", heads, conditions), 1)?;
     let found = Quarters::new(board).extraction();
     for (((letter, one, two), quadrant), found) in
         TABLE_3.into_iter().zip("PQRS".chars()).zip(found)
     {
-        print(&format!(
-            "{letter} ({quadrant})     {:>8} {:>8} {:>14.1}  {one}; {two}",
-            found.all, found.type_one, found.type_two
+        let numbers = [
+            found.all.to_string(),
+            found.type_one.to_string(),
+            format!("{:.1}", found.type_two),
+        ];
+        let conditions = format!("{one}; {two}");
+        table.row(&cells(
+            &format!("{letter} ({quadrant})"),
+            numbers,
+            &conditions,
         ))?;
     }
-    Ok(())
+    table.end()
 }
 
 fn row(
@@ -345,7 +366,7 @@ fn list(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
         print(&format!("{line:<width$} {}", conditions(&apart, symmetry)))?;
     }
     let [a, b, c] = classes;
-    print(&format!(
+    print_prose(&format!(
         "\n{} solutions; + holds, - fails, . not asked. Representatives: {a} of class a, {b} of b, {c} of c",
         opened.solutions.len()
     ))

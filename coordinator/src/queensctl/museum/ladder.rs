@@ -10,7 +10,9 @@ use common::{
 use super::{
     super::output::print,
     climb::{Climbed, Climber, Technique},
-    documents, speeds,
+    documents,
+    fold::Folded,
+    speeds,
 };
 use crate::{
     exit::Exit,
@@ -147,18 +149,18 @@ fn climb_beside(
 /// The bounds of the documents, and what was really visited.
 fn bounds(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
     print("What there would be to visit")?;
-    let heads: Vec<_> = BOUNDS
-        .iter()
-        .map(|bound| format!("{:>22}", bound.formula))
-        .collect();
-    print(&format!("{:>2}{}", "N", heads.concat()))?;
+    let cells = |n: &str, values: &mut dyn Iterator<Item = String>| -> Vec<String> {
+        let values = values.map(|value| format!("{value:>22}"));
+        std::iter::once(format!("{n:>2}")).chain(values).collect()
+    };
+    let mut formulas = BOUNDS.iter().map(|bound| bound.formula.to_owned());
+    let mut table = Folded::begin(&cells("N", &mut formulas), 1)?;
     for n in FIRST..=most.n() {
         let board = Board::new(n)?;
-        let values = BOUNDS
-            .iter()
-            .map(|bound| format!("{:>22}", value(bound, board)));
-        print(&format!("{n:>2}{}", values.collect::<String>()))?;
+        let mut values = BOUNDS.iter().map(|bound| value(bound, board));
+        table.row(&cells(&n.to_string(), &mut values))?;
     }
+    table.end()?;
     for (visits, what) in [
         (Visits::FullBoards, "Full boards checked"),
         (
@@ -172,26 +174,25 @@ fn bounds(climber: &mut Climber, most: Board) -> anyhow::Result<()> {
             Technique::Method(_) => false,
         };
         let techniques: Vec<_> = Technique::all().into_iter().filter(of).collect();
-        let heads: Vec<_> = techniques
-            .iter()
-            .map(|t| format!("{:>22}", t.name()))
-            .collect();
-        print(&format!("\n{what}\n{:>2}{}", "N", heads.concat()))?;
+        print(&format!("\n{what}"))?;
+        let mut names = techniques.iter().map(|t| t.name().to_owned());
+        let mut table = Folded::begin(&cells("N", &mut names), 1)?;
         for n in FIRST..=most.n() {
-            let mut row = String::new();
+            let mut row = Vec::new();
             let mut any = false;
             for technique in &techniques {
                 let climbed = climber.measure(technique, Board::new(n)?)?;
                 let visited = climbed.and_then(|climbed| climbed.visited);
                 any |= visited.is_some();
                 let text = visited.map_or("-".to_owned(), |visited| thousands(visited.into()));
-                row += &format!("{text:>22}");
+                row.push(text);
             }
             if !any {
                 break;
             }
-            print(&format!("{n:>2}{row}"))?;
+            table.row(&cells(&n.to_string(), &mut row.into_iter()))?;
         }
+        table.end()?;
     }
     Ok(())
 }

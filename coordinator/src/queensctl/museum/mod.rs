@@ -4,6 +4,7 @@
 mod climb;
 mod cpu;
 mod documents;
+mod fold;
 mod frames;
 mod ladder;
 mod picture;

@@ -11,10 +11,13 @@ use common::{
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
-use super::{super::output::print, Drawings};
+use super::{
+    super::output::{print, print_prose},
+    Drawings,
+};
 use crate::{
     exit::Exit,
-    text::{tell, thousands},
+    text::{tell, tell_prose, thousands},
 };
 
 /// The most rows: 10 GB of counters.
@@ -83,7 +86,7 @@ pub(super) fn place(options: &PlaceOptions) -> anyhow::Result<Exit> {
     }
     let start = Instant::now();
     let (solution, work) = search(options.method, n, seed)?;
-    tell(&format!(
+    tell_prose(&format!(
         "{} queens placed and checked in {:.3} s: {work}; seed {seed}",
         thousands(n.into()),
         start.elapsed().as_secs_f64(),
@@ -191,7 +194,7 @@ fn tries(most: u32, seed: u64) -> anyhow::Result<Exit> {
         }
         print(&line)?;
     }
-    print(
+    print_prose(
         "\nAs written, the inner loop puts back the column that a queen had before it was exchanged; \
          mended,\nthe one that it has. That is why the document needs more tries than the paper.",
     )?;

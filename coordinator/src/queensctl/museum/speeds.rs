@@ -14,7 +14,13 @@ use common::{
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 
-use super::{super::output::print, climb::counter, cpu::Stopwatch, ladder::LadderOptions};
+use super::{
+    super::output::{print, print_prose},
+    climb::counter,
+    cpu::Stopwatch,
+    fold::Folded,
+    ladder::LadderOptions,
+};
 use crate::text::{span, thousands};
 
 /// Table 1: N, date, all, unique as printed.
@@ -106,22 +112,30 @@ const ROWS: [Timed; 8] = [
 /// The tables.
 pub(super) fn haginoya(options: &LadderOptions) -> anyhow::Result<()> {
     print("Table 1: counts, as printed and as known now")?;
-    print(&format!(
-        "{:>2}  {:<10} {:>26} {:>26}  {:>26} {:>26}",
-        "N", "date", "all, printed", "unique, printed", "all", "unique"
-    ))?;
+    let cells = |(n, date): (&str, &str), numbers: [&str; 4], rounded: &str| {
+        let [all, unique, all_known, unique_known] = numbers;
+        [
+            format!("{n:>2}  {date:<10}"),
+            format!(" {all:>26}"),
+            format!(" {unique:>26}"),
+            format!("  {all_known:>26}"),
+            format!(" {unique_known:>26}"),
+            format!("  {rounded:<15}"),
+        ]
+    };
+    let heads = ["all, printed", "unique, printed", "all", "unique"];
+    let mut table = Folded::begin(&cells(("N", "date"), heads, ""), 1)?;
     for (n, date, all, unique) in PRINTED_COUNTS {
         let known = known_counts(Board::new(n)?).context("the count is known")?;
         let rounded = (all, unique) != (known.all(), known.unique());
-        print(&format!(
-            "{n:>2}  {date} {:>26} {:>26}  {:>26} {:>26}{}",
-            thousands(all),
-            thousands(unique),
-            thousands(known.all()),
-            thousands(known.unique()),
-            if rounded { "  printed rounded" } else { "" },
+        let numbers = [all, unique, known.all(), known.unique()].map(thousands);
+        table.row(&cells(
+            (&n.to_string(), date),
+            numbers.each_ref().map(String::as_str),
+            if rounded { "printed rounded" } else { "" },
         ))?;
     }
+    table.end()?;
     print("\nTable 2: what the records took")?;
     print(&format!(
         "{:>2}  {:<10} {:<24} {:<16} {:>10}",
@@ -133,21 +147,25 @@ pub(super) fn haginoya(options: &LadderOptions) -> anyhow::Result<()> {
             "{n:>2}  {date} {who:<24} {program:<16} {days:>10}"
         ))?;
     }
-    print(
+    print_prose(
         "\nTable 4: one core; ours is measured now in CPU seconds, ~ by a random sample of tasks with a 95 % interval",
     )?;
-    let heads: Vec<_> = (18..=22)
-        .map(|n| format!("{:>15}", format!("N = {n}")))
-        .collect();
-    print(&format!("{:<21}{}  source", "program", heads.concat()))?;
+    let cells = |program: &str, times: [String; 5], source: &str| {
+        let times = times.iter().map(|time| format!("{time:>15}"));
+        let cells = std::iter::once(format!("{program:<21}")).chain(times);
+        let source = format!("  {source:<33}");
+        cells.chain([source]).collect::<Vec<_>>()
+    };
+    let heads = [18, 19, 20, 21, 22].map(|n| format!("N = {n}"));
+    let mut table = Folded::begin(&cells("program", heads, "source"), 1)?;
     for row in &ROWS {
-        let cell = |seconds: &Option<f64>| format!("{:>15}", seconds.map_or("-".to_owned(), clock));
-        let cells: String = row.seconds.iter().map(cell).collect();
-        print(&format!("{:<21}{cells}  {}", row.name, row.source))?;
+        let times = row.seconds.map(|time| time.map_or("-".to_owned(), clock));
+        table.row(&cells(row.name, times, row.source))?;
     }
+    table.end()?;
     for n in 18..=options.max_n.n().min(22) {
         let measured = measure(Board::new(n)?, Duration::from_secs(options.time_limit))?;
-        print(&format!("{:<21}{}", format!("frames, N = {n}"), measured))?;
+        print_prose(&format!("{:<21}{}", format!("frames, N = {n}"), measured))?;
     }
     Ok(())
 }
