@@ -134,6 +134,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ten_first_counts_are_new_and_two_of_them_owed_whatever_came_of_them() {
+        let by_choice = |standing: &mut Standing| standing.chosen();
+        let by_others = |standing: &mut Standing| standing.agreed();
+        for step in [by_choice, by_others] {
+            let mut standing = Standing::default();
+            for number in 0..20 {
+                assert_eq!(standing.is_new(), number < FIRSTS);
+                assert_eq!(standing.is_owed(), number < OWED);
+                step(&mut standing);
+            }
+            standing.trust();
+            assert!(!standing.is_new(), "a repair makes nobody a newcomer");
+        }
+    }
+
+    #[test]
+    fn failed_canaries_take_back_what_others_agreed_with() {
+        let mut standing = Standing::default();
+        standing.agreed();
+        standing.trust();
+        assert!(standing.is_trusted());
+        standing.unproven();
+        assert_eq!((standing.is_trusted(), standing.compared()), (false, 0));
+    }
+
+    #[test]
     fn a_worker_that_was_wrong_once_is_doubted_however_often_it_is_right_until_it_is_trusted() {
         let mut standing = Standing::default();
         assert!(!standing.is_doubted());

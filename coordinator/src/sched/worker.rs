@@ -270,5 +270,43 @@ mod tests {
         assert_eq!(worker.greet(&of(5), false), Greeting::Known);
         assert_eq!(worker.greet(&of(6), false), Greeting::Restarted);
         assert_eq!(worker.past_sessions, [2, 3, 4, 5].map(SessionId));
+        // The present one is silent: an earlier one goes on, and the others are over as before.
+        assert_eq!(worker.greet(&of(3), true), Greeting::Restarted);
+        assert_eq!(worker.past_sessions, [2, 4, 5, 6].map(SessionId));
+    }
+
+    #[test]
+    fn a_speed_is_that_of_all_threads_and_of_one_program() {
+        let mut info = WorkerInfo {
+            threads: 4,
+            ..unknown_worker(WorkerId(1))
+        };
+        let mut worker = Worker::new(info.clone());
+        assert_eq!(worker.cost_per_second(), None);
+        worker.measure(1_000, 2_000_000);
+        assert_eq!(worker.cost_per_second(), Some(2_000.0));
+        info.threads = 2;
+        worker.greet(&info, false);
+        assert_eq!(worker.cost_per_second(), Some(1_000.0));
+        info.version = "2".to_owned();
+        worker.greet(&info, false);
+        assert_eq!(worker.cost_per_second(), None);
+    }
+
+    #[test]
+    fn a_run_that_was_declined_often_enough_is_declined_for_a_while() {
+        let mut worker = Worker::new(unknown_worker(WorkerId(1)));
+        for (run, now) in [(7, 1), (7, 2), (8, 3)] {
+            worker.decline(run, now, (3, 100));
+            assert!(!worker.declines(run, now));
+        }
+        worker.decline(7, 4, (3, 100));
+        assert!(worker.declines(7, 4) && worker.declines(7, 103));
+        assert!(!worker.declines(7, 104) && !worker.declines(8, 4));
+        for run in 100..100 + DECLINED_RUNS {
+            worker.decline(run, 5, (3, 100));
+        }
+        assert_eq!(worker.declined.len(), DECLINED_RUNS);
+        assert!(!worker.declines(7, 6), "the oldest is forgotten");
     }
 }

@@ -274,19 +274,47 @@ fn of_two_runs_that_came_to_their_end_the_one_that_was_opened_again_is_not_told(
 
 #[test]
 fn a_run_waits_a_minute_for_somebody_who_can_decide() {
+    for start in [0, 120_000] {
+        let (mut scheduler, liar, counted) = counted_by_one();
+        wait(&mut scheduler, start / 1_000);
+        let grant = contested(&counted);
+        let other = Puppet::new(2);
+        say_both_ways(&other, &mut scheduler, &grant, truth(grant.task));
+        say_both_ways(&liar, &mut scheduler, &grant, truth(grant.task) + 1);
+        // From the call that finds it so.
+        for (after, expected) in [
+            (0, RunState::Running),
+            (59_999, RunState::Running),
+            (60_000, RunState::Disputed),
+        ] {
+            scheduler.advance(Millis(start + after));
+            assert_eq!(state(&scheduler), expected, "{start} + {after} ms");
+        }
+    }
+}
+
+#[test]
+fn the_minute_begins_anew_once_somebody_was_asked() {
     let (mut scheduler, liar, counted) = counted_by_one();
     let grant = contested(&counted);
     let other = Puppet::new(2);
     say_both_ways(&other, &mut scheduler, &grant, truth(grant.task));
     say_both_ways(&liar, &mut scheduler, &grant, truth(grant.task) + 1);
-    // From the call that finds it so; all of this was at 0.
+    scheduler.advance(Millis(0));
+    let mut third = Puppet::new(3);
+    third.sync(&mut scheduler, 30_000);
+    assert!(third.held.iter().any(|held| held.task == grant.task));
+    scheduler.advance(Millis(50_000));
+    third.held.clear();
+    // It says something else again.
+    say_both_ways(&third, &mut scheduler, &grant, truth(grant.task) + 2);
     for (at, expected) in [
-        (0, RunState::Running),
-        (59_999, RunState::Running),
-        (60_000, RunState::Disputed),
+        (50_000, RunState::Running),
+        (109_999, RunState::Running),
+        (110_000, RunState::Disputed),
     ] {
         scheduler.advance(Millis(at));
-        assert_eq!(state(&scheduler), expected, "after {at} ms");
+        assert_eq!(state(&scheduler), expected, "at {at} ms");
     }
 }
 
@@ -347,4 +375,23 @@ fn an_operator_has_everybody_asked_again_in_a_disputed_run_and_in_no_other_that_
     let now = scheduler.clock.wall(scheduler.clock.ticks());
     let after = scheduler.control(RUN, Command::Unpark, now);
     assert_eq!(after, Err(ControlError::Over(RUN)));
+}
+
+#[test]
+fn contested_tasks_are_looked_at_in_turn() {
+    let mut scheduler = scheduler();
+    let run = &mut scheduler.runs[0];
+    (1..=5).for_each(|task| run.contest(task));
+    let [one, other] = [0, 1];
+    for expected in [[1, 2], [3, 4], [5, 1], [2, 3]] {
+        let next = run.next_contested(one, 2);
+        assert_eq!(next, expected);
+        run.look_on(one, &next);
+    }
+    assert_eq!(run.next_contested(other, 2), [1, 2], "each in its own turn");
+    // Whoever has seen all of them begins with the first.
+    let all = run.next_contested(one, 9);
+    assert_eq!(all, [4, 5, 1, 2, 3]);
+    run.look_on(one, &all);
+    assert_eq!(run.next_contested(one, 2), [1, 2]);
 }

@@ -114,6 +114,20 @@ fn a_worker_gets_nothing_that_its_memory_does_not_hold() {
 }
 
 #[test]
+fn as_much_memory_as_a_run_takes_is_enough() {
+    let scheduler = scheduler_of(&LONG, Recheck::Millionths(0));
+    let lacks = |memory_bytes_per_thread| {
+        let info = WorkerInfo {
+            memory_bytes_per_thread,
+            ..Puppet::new(1).info
+        };
+        scheduler.runs[0].lacks_memory(&info)
+    };
+    let least = lacks(0).unwrap();
+    assert_eq!((lacks(least - 1), lacks(least)), (Some(least), None));
+}
+
+#[test]
 fn nothing_is_granted_for_no_reason() {
     let mut scheduler = scheduler();
     let mut worker = Puppet::new(1);

@@ -234,7 +234,9 @@ fn leases_on_disk_outlive_a_restart_by_the_grace_period() {
 #[test]
 fn a_worker_lost_days_before_the_start_is_not_waited_for_and_its_counts_are_taken() {
     const DAY: u64 = 86_400_000;
-    for (start, waits) in [(DAY, true), (2 * DAY, false)] {
+    const LEASED_UNTIL: u64 = 300_000;
+    let long = DAY + LEASED_UNTIL;
+    for (start, waits) in [(DAY, true), (long, true), (long + 1, false)] {
         let mut first = scheduler();
         let mut worker = Puppet::new(1);
         worker.sync(&mut first, 0);
@@ -262,6 +264,33 @@ fn a_lease_that_a_crash_lost_from_disk_is_taken_up_again() {
     worker.finish(&mut second, 2_000);
     assert!(numbers(&second).done > 0);
     second.audit().unwrap();
+}
+
+#[test]
+fn no_life_of_the_coordinator_leases_under_an_epoch_of_the_one_before() {
+    let mut second = restarted(&mut scheduler(), Config::default());
+    let grants = Puppet::new(1).sync(&mut second, 0).grants;
+    let epochs: Vec<_> = grants.iter().map(|grant| grant.epoch).collect();
+    assert!(epochs.iter().all(|epoch| *epoch > Epoch(1)), "{epochs:?}");
+}
+
+#[test]
+fn epochs_go_on_from_those_on_disk() {
+    let mut scheduler = Scheduler::new(Config::default(), 1);
+    scheduler.add_run(&manifest(RUN, 0), TRUTH.plan.clone(), RunState::Running);
+    let highest = 1 << 40;
+    for task in 0..TRUTH.plan.tasks() {
+        let row = crate::ledger::TaskRow {
+            task: TaskId(task),
+            epoch: Epoch(highest),
+            state: crate::ledger::TaskState::Pending,
+            failed: Vec::new(),
+        };
+        scheduler.restore_task(RUN, row);
+    }
+    scheduler.restored(Millis(0));
+    let grants = Puppet::new(1).sync(&mut scheduler, 0).grants;
+    assert!(grants.iter().all(|grant| grant.epoch.0 > highest));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Each rule of the scheduler, one test.
 
+mod agreements;
 mod audit;
 mod canaries;
 mod control;
@@ -7,8 +8,10 @@ mod disputes;
 mod grants;
 mod leases;
 mod map;
+mod pace;
 mod parking;
 mod results;
+mod second_opinions;
 mod sequences;
 mod tokens;
 mod trust;

@@ -185,3 +185,35 @@ fn who_has_another_token_counts_a_second_time_at_once() {
             .any(|grant| counted.contains(&grant.task))
     );
 }
+
+#[test]
+fn each_count_has_the_tokens_that_vouch_for_it() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut workers = fleet([Some("a"), Some("b"), Some("c"), Some("d")]);
+    workers[0].sync(&mut scheduler, 0);
+    let grant = workers[0].held[0];
+    let right = truth(grant.task);
+    // While the fourth can be asked, two against one decide nothing.
+    workers[3].say_nothing(&mut scheduler);
+    for (worker, wrong) in workers.iter().zip([1, 0, 1]) {
+        worker.say(&mut scheduler, &grant, right + wrong);
+    }
+    let support = scheduler.support(0, run::index(grant.task.task));
+    let told = |count: u64| (support[&count].tokens, support[&count].machines);
+    assert_eq!((told(right + 1), told(right)), ((2, 2), (1, 1)));
+}
+
+#[test]
+fn who_agreed_before_a_count_was_contradicted_speaks_for_it() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut workers = fleet([None, None, None]);
+    workers[0].sync(&mut scheduler, 0);
+    let grant = workers[0].held[0];
+    let right = truth(grant.task);
+    for (worker, wrong) in workers.iter().zip([0, 0, 1]) {
+        worker.say(&mut scheduler, &grant, right + wrong);
+    }
+    let support = scheduler.support(0, run::index(grant.task.task));
+    let told = |count: u64| (support[&count].known, support[&count].machines);
+    assert_eq!((told(right), told(right + 1)), ((1, 2), (0, 1)));
+}

@@ -290,3 +290,67 @@ fn who_gets_nothing_hears_what_the_run_waits_for() {
         format!("nothing is pending: {tasks} tasks to be counted a second time")
     );
 }
+
+#[test]
+fn the_number_of_who_counted_names_nobody_else_however_long_it_is_gone() {
+    let mut scheduler = rechecked(Recheck::Millionths(0));
+    let mut worker = Puppet::new(1);
+    worker.sync(&mut scheduler, 0);
+    let grant = worker.held[0];
+    worker.say(&mut scheduler, &grant, truth(grant.task));
+    let hours = 5 * 3_600_000;
+    assert_eq!(state_after(&mut scheduler, (0, hours)), None);
+    Puppet::new(2).say_nothing(&mut scheduler);
+    let seen = scheduler.task_view(RUN, grant.task.task).unwrap();
+    assert_eq!(seen.workers, ["worker 00000000"]);
+}
+
+#[test]
+fn who_was_ever_wrong_is_not_forgotten() {
+    let mut scheduler = scheduler();
+    let worker = Puppet::new(1);
+    worker.say_nothing(&mut scheduler);
+    scheduler.restore_distrust(worker.info.id, false);
+    let hours = 5 * 3_600_000;
+    let state = state_after(&mut scheduler, (0, hours));
+    assert_eq!(state, Some(WorkerState::Lost));
+}
+
+#[test]
+fn who_moves_to_another_machine_takes_nothing_from_who_stays() {
+    let mut scheduler = scheduler();
+    let [mut moves, stays] = [1, 2].map(|id| {
+        let mut worker = Puppet::new(id);
+        worker.info.machine = 5;
+        worker
+    });
+    for worker in [&moves, &stays] {
+        worker.say_nothing(&mut scheduler);
+    }
+    let [mover, stayer] = [&moves, &stays].map(|worker| scheduler.workers.pinned(worker.info.id));
+    for _ in 0..3 {
+        scheduler.workers.standing_mut(stayer).agreed();
+    }
+    assert!(scheduler.workers.is_known(mover) && scheduler.workers.is_known(stayer));
+    moves.info.machine = 6;
+    moves.say_nothing(&mut scheduler);
+    assert!(!scheduler.workers.is_known(mover) && scheduler.workers.is_known(stayer));
+    let principals = [mover, stayer].map(|worker| scheduler.workers.principal(worker).machine());
+    assert_eq!(principals, [Some(6), Some(5)]);
+}
+
+#[test]
+fn second_counts_that_nobody_has_begun_are_work_that_waits() {
+    let mut scheduler = rechecked(Recheck::All);
+    let [mut first, mut second] = [1, 2].map(Puppet::new);
+    second.say_nothing(&mut scheduler);
+    for round in 0..TRUTH.plan.tasks() {
+        first.finish(&mut scheduler, round);
+    }
+    assert_eq!(numbers(&scheduler).done, TRUTH.plan.tasks());
+    assert!(scheduler.runs[0].has_waiting());
+    while scheduler.poll_finished().is_none() {
+        second.finish(&mut scheduler, 1_000);
+    }
+    assert!(!scheduler.runs[0].has_waiting());
+}
