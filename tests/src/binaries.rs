@@ -22,9 +22,9 @@ pub struct Binaries {
 
 /// As the test was built.
 const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
-    (true, true) => &["--features", "coordinator/postgres,coordinator/archive"],
-    (true, false) => &["--features", "coordinator/postgres"],
-    (false, true) => &["--features", "coordinator/archive"],
+    (true, true) => &["--features", "tests/postgres,tests/archive"],
+    (true, false) => &["--features", "tests/postgres"],
+    (false, true) => &["--features", "tests/archive"],
     (false, false) => &[],
 };
 
@@ -62,13 +62,12 @@ fn build() -> Binaries {
         .args([
             "build",
             "--quiet",
-            "-p",
-            "coordinator",
-            "-p",
-            "worker",
-            "-p",
-            "submit-and-follow",
+            "--workspace",
             "--bins",
+            // A small test, for its own sake nothing: it has cargo choose features of the libraries as for
+            // `cargo test --workspace`, which built them. Others would be all libraries once more.
+            "--test",
+            "book",
         ])
         .args(FEATURES)
         .args([
