@@ -1,14 +1,11 @@
 //! Hundreds of faulty days of a cluster, each from a seed, at the configuration that is shipped.
 //!
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and tells what happened; `QUEENS_SIM_SEEDS=5000`
-//! runs more.
+//! runs more; CI runs 250.
 //! `just simulate` runs what the documents tell of.
 
 use coordinator::checks::most_wrong;
 use tests::sim::{Outcome, Scenario, Tally, run};
-
-/// Seeds of a normal test run.
-const SEEDS: u64 = 250;
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -16,9 +13,9 @@ fn number(variable: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
 }
 
-/// Runs so many seeds, `part` of what a normal test run has.
-fn runs(part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> {
-    let seeds = number("QUEENS_SIM_SEEDS").unwrap_or(SEEDS) / part;
+/// Runs one seed for each `part` that QUEENS_SIM_SEEDS names, or the `usual` number.
+fn runs(usual: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> {
+    let seeds = number("QUEENS_SIM_SEEDS").map_or(usual, |seeds| seeds / part);
     (0..seeds).map(|seed| run(scenario(seed))).collect()
 }
 
@@ -43,7 +40,7 @@ fn every_seed_ends_in_the_exact_total() {
     if is_replay(Scenario::new) {
         return;
     }
-    let outcomes = runs(1, Scenario::new);
+    let outcomes = runs(100, 1, Scenario::new);
     let seeds = outcomes.len() as u64;
     let mut faults = Tally::default();
     outcomes.iter().for_each(|outcome| faults += outcome.faults);
@@ -85,7 +82,7 @@ fn a_liar_of_any_rate_that_is_caught_changes_no_total() {
     if is_replay(Scenario::one_liar) {
         return;
     }
-    let outcomes = runs(5, Scenario::one_liar);
+    let outcomes = runs(50, 5, Scenario::one_liar);
     let caught = outcomes.iter().filter(|outcome| outcome.caught > 0);
     let caught: Vec<&Outcome> = caught.collect();
     eprintln!(
@@ -104,7 +101,7 @@ fn a_worker_that_is_always_wrong_is_barred_within_twenty_comparisons() {
     if is_replay(Scenario::always_wrong) {
         return;
     }
-    let outcomes = runs(10, Scenario::always_wrong);
+    let outcomes = runs(25, 10, Scenario::always_wrong);
     for (seed, outcome) in outcomes.iter().enumerate() {
         assert_eq!((outcome.barred, outcome.exact), (1, true), "seed {seed}");
         assert!(outcome.compared <= 20, "seed {seed}: {}", outcome.compared);
@@ -123,7 +120,7 @@ fn a_worker_that_is_always_wrong_is_barred_within_twenty_comparisons() {
 fn one_wrong_count_more_than_the_bound_is_found() {
     let tasks = Scenario::planted(0, 0).truth.plan.tasks();
     let wrong = most_wrong(tasks - tasks / 10, tasks / 10) + 1;
-    let seeds = number("QUEENS_SIM_SEEDS").unwrap_or(SEEDS).min(1_000);
+    let seeds = number("QUEENS_SIM_SEEDS").unwrap_or(250).min(1_000);
     let found = (0..seeds).filter(|seed| run(Scenario::planted(*seed, wrong)).conflicts > 0);
     let found = found.count() as u64;
     eprintln!(
@@ -147,7 +144,7 @@ fn machines_get_work_in_proportion_to_their_speed_and_none_that_their_memory_doe
     let squares: f64 = times.iter().map(|ms| (*ms as f64 - mean).powi(2)).sum();
     let spread = (squares / times.len() as f64).sqrt() / mean;
     let longest = *times.iter().max().expect("there are tasks");
-    for (seed, outcome) in runs(25, Scenario::mixed).iter().enumerate() {
+    for (seed, outcome) in runs(4, 25, Scenario::mixed).iter().enumerate() {
         assert!(outcome.exact, "seed {seed}");
         let [fast, usual @ .., small] = &outcome.shares[..] else {
             panic!("seed {seed}: no machines");
