@@ -145,7 +145,7 @@ fn what_the_wrong_worker_alone_counted_is_counted_again_and_nothing_else() {
 fn who_counts_a_task_of_a_run_is_forgiven_what_it_gave_back() {
     let mut scheduler = rechecked(Recheck::Millionths(0));
     let mut worker = Puppet::new(1);
-    let mut gives_back = |scheduler: &mut Scheduler, worker: &mut Puppet| {
+    let gives_back = |scheduler: &mut Scheduler, worker: &mut Puppet| {
         worker.sync(scheduler, 0);
         worker.sync(scheduler, 0);
         worker.held.clear();
