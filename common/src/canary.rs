@@ -72,6 +72,9 @@ const KEYS: usize = 1 << 15;
 /// More than the small lists of a canary ever take.
 const MEMORY_BYTES: u64 = 1 << 40;
 
+/// The most memory that a thread takes while it proves itself, in bytes: for the quarter lists of N = 28.
+pub const PEAK_BYTES: u64 = 48 << 20;
+
 const BOTH: [Orientation; 2] = [Orientation::Upright, Orientation::Turned];
 
 /// What canaries count, made once for all threads.

@@ -115,10 +115,17 @@ pub fn plan_of(tasks: u64) -> Plan {
 
 /// Resident memory of a process, in bytes; `None` where the system does not tell.
 pub fn resident_bytes(process: u32) -> Option<u64> {
+    memory_bytes(process, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub fn peak_bytes(process: u32) -> Option<u64> {
+    memory_bytes(process, "VmHWM:")
+}
+
+fn memory_bytes(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

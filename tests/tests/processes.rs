@@ -2,14 +2,17 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
 use proto::v1::Status;
 use tests::{
+    binaries::binaries,
     cluster::{Cluster, by_rows, result},
+    load::peak_bytes,
     process::Process,
 };
 
@@ -234,4 +237,33 @@ async fn a_worker_that_is_told_to_stop_again_drains_on() {
     let last = cluster.worker_with("last", &["--idle-timeout", "1s"]);
     check(&cluster, coordinator);
     check_idle_end(last);
+}
+
+#[test]
+fn threads_that_prove_themselves_take_little_beside_the_memory_that_is_given() {
+    let cluster = Cluster::new(&["--n", "8"]);
+    let _coordinator = cluster.serving();
+    let mut command = Command::new(&binaries().worker);
+    command
+        .args(["--coordinator", &cluster.url(), "--threads", "8"])
+        .args(["--memory", "64MiB", "--spool"])
+        .arg(cluster.data_dir().with_file_name("spool"))
+        .env("RUST_LOG", "debug")
+        .stderr(Stdio::piped());
+    // Not by the usual way, which leaves RUST_LOG out.
+    let mut worker = command.spawn().unwrap();
+    let lines = BufReader::new(worker.stderr.take().unwrap()).lines();
+    let proven = lines
+        .map(Result::unwrap)
+        .filter(|line| line.contains("proved itself"));
+    assert_eq!(proven.take(8).count(), 8);
+    let peak = peak_bytes(worker.id());
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let Some(peak) = peak else {
+        eprintln!("!! NOT TESTED: what a worker takes while it proves itself (no /proc here)");
+        return;
+    };
+    // What it was given, one thread's proof at a time, and the program itself.
+    assert!(peak < (64 + 48 + 48) << 20, "{} MiB", peak >> 20);
 }

@@ -5,6 +5,15 @@ use std::{fmt, str::FromStr};
 use bytesize::ByteSize;
 use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, System};
 
+/// Gives back to the system what was freed: glibc keeps some of it for every thread.
+pub(crate) fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: any thread may call it at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// An amount of memory in bytes, at least 1.
 ///
 /// As text: a number, alone (bytes) or followed by `K`, `M`, `G`, `T` or `KB`, `MB`, `GB`, `TB`

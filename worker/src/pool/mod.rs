@@ -11,12 +11,13 @@ use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io,
     num::NonZeroU16,
+    panic::catch_unwind,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use common::{
-    canary::Wrong,
+    canary::{self, Wrong},
     count::SetupError,
     crews::{Crew, Crews, Machine},
     kernel::Kernel,
@@ -34,7 +35,7 @@ pub(crate) use thread::ThreadTimes;
 
 use crate::{
     machine::{LeaseKey, Left},
-    memory::MemorySize,
+    memory::{self, MemorySize},
 };
 
 /// What a pool is made of.
@@ -51,6 +52,13 @@ pub(crate) struct PoolConfig {
 }
 
 impl PoolConfig {
+    /// How many threads may prove themselves at a time: what that takes is beside what counting may hold, which
+    /// it is to be little of.
+    fn most_proofs(&self) -> u32 {
+        let proofs = self.memory_bytes / PROOFS_PART / canary::PEAK_BYTES;
+        u32::try_from(proofs).unwrap_or(u32::MAX).max(1)
+    }
+
     /// The crews that count tasks of `plan`.
     fn crews(&self, plan: &Plan) -> Result<Crews, SetupError> {
         let threads = u16::try_from(self.threads).unwrap_or(u16::MAX);
@@ -72,6 +80,9 @@ impl PoolConfig {
         Ok(crews)
     }
 }
+
+/// Threads that prove themselves take this part of the memory at most, all together, or what one takes.
+const PROOFS_PART: u64 = 16;
 
 /// Counts what is known; why it came out wrong.
 pub(crate) type Prove = fn(Kernel) -> Result<(), Wrong>;
@@ -102,6 +113,8 @@ struct Shared {
     /// Signalled when `queue` gained jobs or was closed.
     changed: Condvar,
     times: Vec<thread::Times>,
+    /// How many threads prove themselves just now, and when one is done with it.
+    proofs: (Mutex<u32>, Condvar),
     /// Threads that counted what is known wrong.
     failed: Mutex<Vec<usize>>,
 }
@@ -159,6 +172,27 @@ impl Shared {
     /// No thread panics while it holds this lock; even then the queue would be whole.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Proves that this thread counts right, as soon as there is memory for it; `Err` says what went wrong, be it
+    /// a panic.
+    fn prove(&self) -> Result<(), String> {
+        let (proofs, done) = &self.proofs;
+        let under_way = || proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = self.config.most_proofs();
+        let mut now = done
+            .wait_while(under_way(), |now| *now >= most)
+            .unwrap_or_else(PoisonError::into_inner);
+        *now += 1;
+        drop(now);
+        let proven = catch_unwind(|| (self.config.prove)(self.config.kernel));
+        memory::give_back();
+        *under_way() -= 1;
+        done.notify_one();
+        match proven {
+            Ok(proven) => proven.map_err(|wrong| wrong.to_string()),
+            Err(panic) => Err(format!("panic: {}", thread::message(&*panic))),
+        }
     }
 
     /// No thread panics while it holds this lock.
@@ -225,6 +259,7 @@ impl Pool {
             times: (0..config.threads)
                 .map(|_| thread::Times::default())
                 .collect(),
+            proofs: Default::default(),
             failed: Mutex::default(),
         });
         let pool = Self { shared };

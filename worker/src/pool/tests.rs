@@ -1,6 +1,9 @@
 //! What a pool does with results, cancelled jobs and panicking counters.
 
-use std::{collections::HashMap, sync::mpsc};
+use std::{
+    collections::HashMap,
+    sync::{atomic::AtomicU32, mpsc},
+};
 
 use common::{
     count::{CountError, Orientation, Setup},
@@ -307,4 +310,47 @@ fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place(
         assert_eq!(begun, plan.tasks());
         assert_eq!(failed, [None], "it never was proven");
     }
+}
+
+#[test]
+fn as_many_threads_prove_themselves_at_a_time_as_the_memory_is_for() {
+    static NOW: AtomicU32 = AtomicU32::new(0);
+    static MOST: AtomicU32 = AtomicU32::new(0);
+    fn prove(_kernel: Kernel) -> Result<(), Wrong> {
+        MOST.fetch_max(NOW.fetch_add(1, Relaxed) + 1, Relaxed);
+        // Long enough for the others to get here, if anything lets them.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        NOW.fetch_sub(1, Relaxed);
+        Ok(())
+    }
+    for (memory_bytes, most) in [(1 << 20, 1), (3 * 16 * canary::PEAK_BYTES, 3)] {
+        MOST.store(0, Relaxed);
+        let config = PoolConfig {
+            memory_bytes,
+            prove,
+            ..config(8)
+        };
+        let (pool, mut events) = start_with(config, Arc::new(real_counter));
+        for _ in 0..8 {
+            let event = events.0.blocking_recv().unwrap();
+            assert!(matches!(event, Event::Proven), "{event:?}");
+        }
+        drop(pool);
+        assert!(MOST.load(Relaxed) <= most, "{MOST:?} at a time");
+    }
+}
+
+#[test]
+fn a_canary_that_panics_has_failed() {
+    let config = PoolConfig {
+        prove: |_| panic!("a bad core"),
+        ..config(2)
+    };
+    let (pool, mut events) = start_with(config, Arc::new(real_counter));
+    for _ in 0..2 {
+        let event = events.0.blocking_recv().unwrap();
+        assert!(matches!(event, Event::Unproven(None)), "{event:?}");
+    }
+    drop(pool);
+    assert!(events.0.blocking_recv().is_none());
 }

@@ -45,6 +45,8 @@ pub(super) fn work(
     let mut last_proof = None;
     loop {
         if last_proof.is_none_or(|proof: Instant| proof.elapsed() >= PROVE_EVERY) {
+            // What it counts with would be beside what this takes.
+            counters.clear();
             match prove(shared, index, last_proof) {
                 Ok(proof) => {
                     last_proof = Some(proof);
@@ -103,7 +105,7 @@ fn prove(
     last_proof: Option<Instant>,
 ) -> Result<Instant, Option<Instant>> {
     let begun = Instant::now();
-    match (shared.config.prove)(shared.config.kernel) {
+    match shared.prove() {
         Ok(()) => {
             tracing::debug!(
                 "counting thread {index} proved itself in {:?}",
@@ -141,7 +143,7 @@ fn count(counters: &mut Counters<'_>, job: &Job, crew: Crew) -> Outcome {
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .copied()
