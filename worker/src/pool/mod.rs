@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io,
     num::NonZeroU16,
-    panic::catch_unwind,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -175,8 +175,8 @@ impl Shared {
     }
 
     /// Proves that this thread counts right, as soon as there is memory for it; `Err` says what went wrong, be it
-    /// a panic.
-    fn prove(&self) -> Result<(), String> {
+    /// a panic. Nothing once the pool is closed.
+    fn prove(&self) -> Option<Result<(), String>> {
         let (proofs, done) = &self.proofs;
         let under_way = || proofs.lock().unwrap_or_else(PoisonError::into_inner);
         let most = self.config.most_proofs();
@@ -185,14 +185,16 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner);
         *now += 1;
         drop(now);
-        let proven = catch_unwind(|| (self.config.prove)(self.config.kernel));
+        let prove = || (self.config.prove)(self.config.kernel);
+        let is_closed = self.queue().closed;
+        let proven = (!is_closed).then(|| catch_unwind(AssertUnwindSafe(prove)));
         memory::give_back();
         *under_way() -= 1;
         done.notify_one();
-        match proven {
+        Some(match proven? {
             Ok(proven) => proven.map_err(|wrong| wrong.to_string()),
             Err(panic) => Err(format!("panic: {}", thread::message(&*panic))),
-        }
+        })
     }
 
     /// No thread panics while it holds this lock.

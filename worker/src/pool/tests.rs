@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{atomic::AtomicU32, mpsc},
+    sync::{
+        atomic::{AtomicBool, AtomicU32},
+        mpsc,
+    },
 };
 
 use common::{
@@ -353,4 +356,28 @@ fn a_canary_that_panics_has_failed() {
     }
     drop(pool);
     assert!(events.0.blocking_recv().is_none());
+}
+
+#[test]
+fn who_waits_to_prove_itself_when_the_pool_is_closed_does_not() {
+    static PROOFS: AtomicU32 = AtomicU32::new(0);
+    static CLOSED: AtomicBool = AtomicBool::new(false);
+    let config = PoolConfig {
+        prove: |_| {
+            PROOFS.fetch_add(1, Relaxed);
+            while !CLOSED.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        },
+        ..config(8)
+    };
+    let (pool, mut events) = start_with(config, Arc::new(real_counter));
+    while PROOFS.load(Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    drop(pool);
+    CLOSED.store(true, Relaxed);
+    while events.0.blocking_recv().is_some() {}
+    assert_eq!(PROOFS.load(Relaxed), 1, "of those who waited none did");
 }

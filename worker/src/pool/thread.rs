@@ -48,12 +48,13 @@ pub(super) fn work(
             // What it counts with would be beside what this takes.
             counters.clear();
             match prove(shared, index, last_proof) {
-                Ok(proof) => {
+                None => return,
+                Some(Ok(proof)) => {
                     last_proof = Some(proof);
                     // Nobody may be interested any more.
                     let _ = events.send(Event::Proven);
                 }
-                Err(proven) => {
+                Some(Err(proven)) => {
                     shared.fail(index);
                     // Nobody may be interested any more.
                     let _ = events.send(Event::Unproven(proven));
@@ -98,14 +99,15 @@ pub(super) fn work(
     }
 }
 
-/// Counts what is known. When it was done; where the thread must not go on, when it last was.
+/// Counts what is known. When it was done; where the thread must not go on, when it last was. Nothing once the
+/// pool is closed.
 fn prove(
     shared: &Shared,
     index: usize,
     last_proof: Option<Instant>,
-) -> Result<Instant, Option<Instant>> {
+) -> Option<Result<Instant, Option<Instant>>> {
     let begun = Instant::now();
-    match shared.prove() {
+    Some(match shared.prove()? {
         Ok(()) => {
             tracing::debug!(
                 "counting thread {index} proved itself in {:?}",
@@ -120,7 +122,7 @@ fn prove(
             );
             Err(last_proof)
         }
-    }
+    })
 }
 
 fn add(total_ns: &AtomicU64, part: Duration) {
