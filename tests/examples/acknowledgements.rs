@@ -23,6 +23,7 @@ use coordinator::{
     sched::Config,
     store::DiskStore,
 };
+use mimalloc::MiMalloc;
 use proto::{
     door::{Door, Way as DoorWay, install_crypto},
     v1::work_queue_client::WorkQueueClient,
@@ -32,6 +33,10 @@ use tests::{
     load::{IdleWorker, plan_of, quantile},
 };
 use tokio::task::JoinSet;
+
+/// The programs' allocator.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 

@@ -28,10 +28,14 @@ use super::{
 use crate::{
     descriptors,
     ledger::{
-        Elapsed,
+        Elapsed, TaskState,
         fold::{self, KeptTask},
     },
 };
+
+/// Rows of leased tasks that are remembered, some 100 bytes each: more than a large fleet holds. Those of
+/// other tasks are read from sled.
+const LEASED_REMEMBERED: usize = 1 << 16;
 
 /// All runs of one data directory, which it holds alone until dropped.
 ///
@@ -40,6 +44,9 @@ use crate::{
 pub struct DiskStore {
     data_files: DataFiles,
     rows: Rows,
+    /// Rows of leased tasks, as they are in `rows`: the next thing that is kept of such a task is its
+    /// count, and a look into sled costs as much as the rest of checking that.
+    leased: HashMap<(RunId, TaskId), KeptTask>,
     runs: HashMap<RunId, DiskRun>,
     trust: TrustLog,
     secret: Secret,
@@ -109,6 +116,7 @@ impl DiskStore {
             sync_times: SyncTimes::default(),
             data_files,
             rows,
+            leased: HashMap::new(),
             runs,
             poison: None,
             _lock: lock,
@@ -212,7 +220,21 @@ impl DiskStore {
         self.rows
             .put(&staged.rows, seen)
             .and_then(|()| self.rows.flush())
-            .map_err(|error| self.bad_rows(error))
+            .map_err(|error| self.bad_rows(error))?;
+        self.remember_leased(staged);
+        Ok(())
+    }
+
+    /// Whatever else is kept of a task, its row is no longer that of its lease.
+    fn remember_leased(&mut self, staged: &Staged) {
+        for (key, row) in &staged.rows {
+            let is_leased = matches!(row.state, TaskState::Leased { .. });
+            if is_leased && self.leased.len() < LEASED_REMEMBERED {
+                self.leased.insert(*key, row.clone());
+            } else {
+                self.leased.remove(key);
+            }
+        }
     }
 
     fn bad_rows(&self, error: BadRows) -> StoreError {
@@ -278,6 +300,9 @@ impl Known for DiskStore {
     }
 
     fn row(&self, run: RunId, task: TaskId) -> Result<Option<KeptTask>, StoreError> {
+        if let Some(row) = self.leased.get(&(run, task)) {
+            return Ok(Some(row.clone()));
+        }
         self.rows
             .get(run, task)
             .map_err(|error| self.bad_rows(error))
@@ -314,6 +339,7 @@ impl Store for DiskStore {
             .map_err(files::failed("remove", &files.dir))
             .map_err(StoreError::unkept)?;
         self.runs.remove(&run);
+        self.leased.retain(|(of, _), _| *of != run);
         // The run is gone; what cannot be removed now is removed at the next start.
         if let Err(error) = files::sync_parent(&gone) {
             tracing::warn!("run {run} may be there again after a power cut: {error}");

@@ -134,17 +134,21 @@ impl<E: Borrow<JournalEntry>> JournalLine<E> {
             JournalEntry::Quarantined(record) => (Kind::Quarantined, record),
         };
         let stamp = self.stamp.as_ref();
+        let run = Digits::<16>::of(&record.run.0.to_be_bytes());
+        let plan = Digits::<64>::of(self.plan.as_bytes());
+        let worker = Digits::<32>::of(&record.worker.0.to_be_bytes());
+        let prev = Digits::<32>::of(&self.prev.0);
         let fields = Fields {
             seq: self.sequence,
             kind,
-            run: &record.run.to_string(),
-            plan: &self.plan.to_string(),
+            run: run.as_str(),
+            plan: plan.as_str(),
             task: record.task.0,
             units: stamp.map(|stamp| [stamp.units.start, stamp.units.end]),
             epoch: record.epoch.0,
             fence: stamp.map(|stamp| stamp.fence),
             count: &record.count.to_string(),
-            worker: &record.worker.to_string(),
+            worker: worker.as_str(),
             principal: stamp.map(|_| record.principal.as_str().into()),
             kernel: record.kernel.as_str(),
             orientation: orientation_name(record.orientation),
@@ -152,7 +156,7 @@ impl<E: Borrow<JournalEntry>> JournalLine<E> {
             duration_us: record.duration_us,
             accepted_unix_ms: record.accepted_unix_ms,
             elapsed_ms: stamp.map(|_| record.elapsed_ms),
-            prev: &self.prev.to_string(),
+            prev: prev.as_str(),
         };
         serde_json::to_writer(&mut *text, &fields).expect("strings and numbers become JSON");
         sealed::seal(text, start);
@@ -249,6 +253,27 @@ impl std::str::FromStr for Link {
         digits::<32>(text)
             .map(|value| Self(value.to_be_bytes()))
             .ok_or_else(|| BadLink(text.to_owned()))
+    }
+}
+
+/// Lower-case hexadecimal digits, as identities and hashes are displayed, without a formatter and an
+/// allocation for each of them: a line has four, and all of it is written before anybody is answered.
+struct Digits<const N: usize>([u8; N]);
+
+impl<const N: usize> Digits<N> {
+    /// Those of N / 2 bytes.
+    fn of(bytes: &[u8]) -> Self {
+        const ALL: &[u8; 16] = b"0123456789abcdef";
+        assert_eq!(2 * bytes.len(), N, "two digits a byte");
+        let mut digits = [0; N];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            pair.copy_from_slice(&[ALL[usize::from(byte >> 4)], ALL[usize::from(byte & 15)]]);
+        }
+        Self(digits)
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits are ASCII")
     }
 }
 
