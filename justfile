@@ -46,7 +46,7 @@ neon *tests="kernel hjoin qjoin":
 # Type-checks worker and coordinator for other systems (needs their std and the C compilers of mingw-w64 and
 # gcc-aarch64-linux-gnu; for macOS only what needs no C).
 ports:
-    cargo check -p worker -p coordinator --target x86_64-pc-windows-gnu
+    cargo check -p worker -p coordinator -p queensctl --target x86_64-pc-windows-gnu
     cargo check -p worker --target aarch64-unknown-linux-gnu
     cargo check -p common --target aarch64-apple-darwin
 

@@ -7,8 +7,10 @@ use common::run::RunId;
 
 /// A run: the first digits of its name, or the one created last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RunName {
+pub enum RunName {
+    /// The one created last.
     Last,
+    /// The whole name.
     Whole(RunId),
     /// Lower-case hexadecimal digits, fewer than a whole name has.
     Start(String),
@@ -20,7 +22,7 @@ pub(crate) enum RunName {
     "'{0}' names no run: give its name or the first of its hexadecimal digits, see `queensctl \
      runs`, or last for the run created last"
 )]
-pub(crate) struct BadRunName(String);
+pub struct BadRunName(String);
 
 impl FromStr for RunName {
     type Err = BadRunName;
@@ -43,7 +45,7 @@ impl FromStr for RunName {
 
 impl RunName {
     /// Which of these, each with the time of its creation, it names.
-    pub(crate) fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
+    pub fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
         match self {
             Self::Whole(run) => Ok(*run),
             Self::Last => {

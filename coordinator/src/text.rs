@@ -9,20 +9,20 @@ use common::method::Layout;
 use worker::terminal::aside;
 
 /// Writes lines to stderr. Nobody may be listening there any more, which is no reason to end.
-pub(crate) fn tell(text: &str) {
+pub fn tell(text: &str) {
     aside(|| {
         let _ = writeln!(io::stderr(), "{text}");
     });
 }
 
 /// Writes a sentence to stderr, broken at spaces where a terminal would break it in words.
-pub(crate) fn tell_prose(text: &str) {
+pub fn tell_prose(text: &str) {
     let size = console::Term::stderr().size_checked();
     tell(&prose(text, size.map(|(_, columns)| usize::from(columns))));
 }
 
 /// Sentences for a terminal of so many columns; as they are where it is none.
-pub(crate) fn prose(text: &str, width: Option<usize>) -> String {
+pub fn prose(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return text.to_owned();
     };
@@ -31,14 +31,14 @@ pub(crate) fn prose(text: &str, width: Option<usize>) -> String {
 }
 
 /// "1 task", "2 tasks", "1,683 tasks".
-pub(crate) fn plural(number: impl TryInto<u128>, noun: &str) -> String {
+pub fn plural(number: impl TryInto<u128>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u128::MAX);
     let s = if number == 1 { "" } else { "s" };
     format!("{} {noun}{s}", thousands(number))
 }
 
 /// The method's name; with the layout where that is not the method's usual one.
-pub(crate) fn method_name(layout: Layout) -> String {
+pub fn method_name(layout: Layout) -> String {
     let method = layout.method();
     if layout == method.usual_layout() {
         method.to_string()
@@ -48,7 +48,7 @@ pub(crate) fn method_name(layout: Layout) -> String {
 }
 
 /// `number` in groups of three digits: 14,772,512.
-pub(crate) fn thousands(number: u128) -> String {
+pub fn thousands(number: u128) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -62,7 +62,7 @@ pub(crate) fn thousands(number: u128) -> String {
 
 /// A part of a whole, 0 to 1, rounded down, so that only all of it is 100 %: "48.85 %". Of less than a
 /// hundredth of a percent the first two digits: "0.000048 %" is one task of N = 28.
-pub(crate) fn percent(part: f64) -> String {
+pub fn percent(part: f64) -> String {
     let percent = part.clamp(0.0, 1.0) * 100.0;
     let digits = (2..9)
         .find(|&digits| {
@@ -81,7 +81,7 @@ pub(crate) fn percent(part: f64) -> String {
 }
 
 /// A time span: "1.2 s", "3 min 20 s", "5 h 12 min", "4 d 6 h".
-pub(crate) fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     // A span that no display needs exactly; `as` saturates, and NaN becomes 0.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = seconds.round() as u64;
@@ -95,7 +95,7 @@ pub(crate) fn span(seconds: f64) -> String {
 }
 
 /// A time that went by, in its largest unit: "3 s", "5 min", "7 h", "4 d".
-pub(crate) fn age(seconds: f64) -> String {
+pub fn age(seconds: f64) -> String {
     // As in `span`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = seconds.round() as u64;
@@ -108,7 +108,7 @@ pub(crate) fn age(seconds: f64) -> String {
 }
 
 /// A day, in UTC, of milliseconds since 1970.
-pub(crate) fn date(unix_ms: u64) -> String {
+pub fn date(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
     match time::OffsetDateTime::from_unix_timestamp(seconds) {
         Ok(time) => time.date().to_string(),
@@ -117,7 +117,7 @@ pub(crate) fn date(unix_ms: u64) -> String {
 }
 
 /// A time of day in UTC, with its date.
-pub(crate) fn moment(unix_ms: u64) -> String {
+pub fn moment(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
     match time::OffsetDateTime::from_unix_timestamp(seconds) {
         Ok(at) => format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
@@ -126,16 +126,16 @@ pub(crate) fn moment(unix_ms: u64) -> String {
 }
 
 /// What fits a terminal that nobody made wider.
-pub(crate) const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 
 /// The columns of the terminal that stdout is; `None` where it is none.
-pub(crate) fn stdout_width() -> Option<usize> {
+pub fn stdout_width() -> Option<usize> {
     let size = console::Term::stdout().size_checked();
     size.map(|(_, columns)| usize::from(columns))
 }
 
 /// `text` after a label, its lines broken at spaces within [`WIDTH`] and indented under its first.
-pub(crate) fn labelled(label: &str, text: &str) -> String {
+pub fn labelled(label: &str, text: &str) -> String {
     const INDENT: usize = 11;
     let lines = wrapped(text, WIDTH - INDENT);
     format!(
@@ -145,7 +145,7 @@ pub(crate) fn labelled(label: &str, text: &str) -> String {
 }
 
 /// The lines of `text`, broken at spaces within `width`; a word that is longer stays whole.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut column = 0;
     for (place, word) in text.split(' ').enumerate() {
@@ -168,7 +168,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     head: &'static str,
     kind: Kind,
 }
@@ -182,17 +182,20 @@ enum Kind {
 }
 
 impl Column {
-    pub(crate) const fn words(head: &'static str) -> Self {
+    /// A column of words.
+    pub const fn words(head: &'static str) -> Self {
         let kind = Kind::Words;
         Self { head, kind }
     }
 
-    pub(crate) const fn name(head: &'static str) -> Self {
+    /// A column of names, which may be shortened to eight characters.
+    pub const fn name(head: &'static str) -> Self {
         let kind = Kind::Name(8);
         Self { head, kind }
     }
 
-    pub(crate) const fn numbers(head: &'static str) -> Self {
+    /// A column of numbers, which end below each other.
+    pub const fn numbers(head: &'static str) -> Self {
         let kind = Kind::Numbers;
         Self { head, kind }
     }
@@ -200,7 +203,7 @@ impl Column {
 
 /// Columns under their headings, two spaces apart, numbers to the right; names are shortened where
 /// the table would be wider than `width`. The last line has no line end.
-pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
+pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
     let heads: Vec<String> = columns
         .iter()
         .map(|column| column.head.to_owned())
@@ -238,7 +241,7 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usiz
 
 /// At most `most` characters: what is left out of the middle is marked, for numbered names differ at
 /// their ends.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
         return text.to_owned();
@@ -251,7 +254,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 }
 
 /// An error with its causes, except for those that it names itself.
-pub(crate) fn one_line(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();

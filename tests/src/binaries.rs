@@ -22,9 +22,12 @@ pub struct Binaries {
 
 /// As the test was built.
 const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
-    (true, true) => &["--features", "tests/postgres,tests/archive"],
-    (true, false) => &["--features", "tests/postgres"],
-    (false, true) => &["--features", "tests/archive"],
+    (true, true) => &[
+        "--features",
+        "tests/postgres,tests/archive,queensctl/postgres,queensctl/archive",
+    ],
+    (true, false) => &["--features", "tests/postgres,queensctl/postgres"],
+    (false, true) => &["--features", "tests/archive,queensctl/archive"],
     (false, false) => &[],
 };
 

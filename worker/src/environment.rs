@@ -175,6 +175,27 @@ fn is_flag(argument: &OsStr, long: &str) -> bool {
     name == Some(long)
 }
 
+/// For tests: every flag of a program and of its commands can be given in the environment, by its name.
+///
+/// # Panics
+/// If one cannot.
+#[doc(hidden)]
+pub fn check_flags<T: CommandFactory>() {
+    let mut left = vec![with_environment(T::command())];
+    let mut flags = 0;
+    while let Some(command) = left.pop() {
+        for arg in command.get_arguments() {
+            let Some(long) = arg.get_long() else { continue };
+            let expected = format!("QUEENS_{}", long.replace('-', "_").to_uppercase());
+            let name = arg.get_env().map(|name| name.to_string_lossy());
+            assert_eq!(name.as_deref(), Some(expected.as_str()), "--{long}");
+            flags += 1;
+        }
+        left.extend(command.get_subcommands().cloned());
+    }
+    assert!(flags > 5);
+}
+
 /// For tests: the examples at the end of a program's `--help`, and of those of its commands, are right.
 /// There are some, each begins with its command, the program takes it, and it fits a terminal.
 ///

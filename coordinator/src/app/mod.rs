@@ -21,7 +21,7 @@ use common::{kernel::Kernel, plan::Plan};
 use tokio::{task::spawn_blocking, time::timeout};
 use worker::signals::Signals;
 
-pub(crate) use self::options::task_cost;
+pub use self::options::task_cost;
 pub use self::{
     address::{Advertised, BadAddress, BadAdvertised},
     data::NoRun,

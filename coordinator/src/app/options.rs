@@ -342,7 +342,7 @@ impl Options {
 }
 
 /// Reads `--task-cost`.
-pub(crate) fn task_cost(text: &str) -> Result<NonZeroU64, String> {
+pub fn task_cost(text: &str) -> Result<NonZeroU64, String> {
     text.parse().map_err(|_| {
         format!("'{text}' is no task cost: give a whole number of microseconds, at least 1")
     })
@@ -351,6 +351,11 @@ pub(crate) fn task_cost(text: &str) -> Result<NonZeroU64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_flag_can_be_given_in_the_environment() {
+        environment::check_flags::<Options>();
+    }
 
     #[test]
     fn every_command_has_examples_that_it_takes() {

@@ -32,23 +32,26 @@ pub(crate) const WORKER_HEADS: [&str; 9] = [
 
 /// All that is said of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// Text by the place where it stands.
-    pub(crate) words: BTreeMap<&'static str, String>,
+    pub words: BTreeMap<&'static str, String>,
     /// Done, of its cost, 0 to 1.
-    pub(crate) fraction: f64,
+    pub fraction: f64,
     /// good, unsure or bad.
-    pub(crate) belief: &'static str,
-    pub(crate) alarms: Vec<String>,
+    pub belief: &'static str,
+    /// What should be seen to, a line each.
+    pub alarms: Vec<String>,
     /// The first [`SHOWN_WORKERS`] rows of [`worker_rows`].
-    pub(crate) workers: Vec<Vec<String>>,
-    pub(crate) state: &'static str,
+    pub workers: Vec<Vec<String>>,
+    /// The run's state, by its name.
+    pub state: &'static str,
     /// Its result is there.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
 impl Facts {
-    pub(crate) fn of(status: &v1::Status, history: &History, now_ms: u64) -> Self {
+    /// What is said of a run with this status, at this time in milliseconds since 1970.
+    pub fn of(status: &v1::Status, history: &History, now_ms: u64) -> Self {
         let run = status.run.clone().unwrap_or_default();
         let n = run.spec.unwrap_or_default().n;
         let method = run_of(&run).map_or("unknown", |run| run.layout.method().name());
@@ -90,7 +93,8 @@ impl Facts {
         }
     }
 
-    pub(crate) fn word(&self, place: &str) -> &str {
+    /// The text of a place; empty for one that does not exist.
+    pub fn word(&self, place: &str) -> &str {
         self.words.get(place).map_or("", String::as_str)
     }
 
@@ -317,9 +321,9 @@ fn led_by(status: &v1::Status) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alarm {
     /// Which: a name for programs.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// What is wrong, for people.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Alarm {
@@ -429,7 +433,7 @@ pub(super) fn low_disk(coordinator: &v1::Coordinator) -> Option<MemorySize> {
 }
 
 /// Rows of text in the order of [`WORKER_HEADS`]: those in trouble first, then the fastest.
-pub(crate) fn worker_rows(workers: &[v1::Worker], places: Range<usize>) -> Vec<Vec<String>> {
+pub fn worker_rows(workers: &[v1::Worker], places: Range<usize>) -> Vec<Vec<String>> {
     let mut workers: Vec<_> = workers.iter().collect();
     workers.sort_by(|a, b| {
         let trouble = |worker: &v1::Worker| is_quiet(&worker.state) || worker.failed_threads > 0;

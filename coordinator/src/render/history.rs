@@ -10,17 +10,20 @@ const MOST: usize = 720;
 
 /// The state of a run at one time. Numbers are doubles: they are drawn, not counted with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) unix_ms: u64,
-    pub(crate) fraction: f64,
-    pub(crate) per_second: f64,
+pub struct Point {
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Done, of its cost, 0 to 1.
+    pub fraction: f64,
+    /// Solutions a second.
+    pub per_second: f64,
     /// Low end, middle and high end of the estimate, where there is one.
-    pub(crate) estimate: Option<[f64; 3]>,
+    pub estimate: Option<[f64; 3]>,
 }
 
 impl Point {
     /// What a status says, at this time.
-    pub(crate) fn of(status: &v1::Status, unix_ms: u64) -> Self {
+    pub fn of(status: &v1::Status, unix_ms: u64) -> Self {
         let number = |text: &str| text.parse().unwrap_or(f64::NAN);
         Self {
             unix_ms,
@@ -35,7 +38,7 @@ impl Point {
 
 /// Points in the order of time, evenly thinned out.
 #[derive(Clone, Debug)]
-pub(crate) struct History {
+pub struct History {
     points: VecDeque<Point>,
     /// Points are at least so far apart.
     apart_ms: u64,
@@ -51,7 +54,8 @@ impl Default for History {
 }
 
 impl History {
-    pub(crate) fn add(&mut self, point: Point) {
+    /// Adds a point, unless one as late was added lately.
+    pub fn add(&mut self, point: Point) {
         let last = self.points.back();
         if last.is_some_and(|last| point.unix_ms < last.unix_ms + self.apart_ms) {
             return;
@@ -68,13 +72,13 @@ impl History {
     }
 
     /// In the order of time.
-    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.points.iter()
     }
 
     /// Work left divided by how fast it went, over the last `1/n` of the history for several n: the
     /// shortest and the longest, in seconds.
-    pub(crate) fn left(&self) -> Option<(f64, f64)> {
+    pub fn left(&self) -> Option<(f64, f64)> {
         let last = self.points.back()?;
         let mut range = None::<(f64, f64)>;
         for part in [1, 2, 4, 8] {
@@ -101,7 +105,7 @@ impl History {
     }
 
     /// Columns, as charts want them.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let column = |pick: &dyn Fn(&Point) -> Value| self.points.iter().map(pick).collect();
         let part = |at: usize| -> Vec<Value> {
             column(&|point| point.estimate.map_or(Value::Null, |parts| json!(parts[at])))

@@ -16,11 +16,14 @@ use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub(crate) use self::{
-    facts::{Alarm, Facts, SHOWN_WORKERS, WORKER_HEADS, reference_value, worker_rows},
+    facts::{Alarm, SHOWN_WORKERS, WORKER_HEADS, reference_value},
+    statuses::Statuses,
+};
+pub use self::{
+    facts::{Facts, worker_rows},
     history::{History, Point},
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},
-    statuses::Statuses,
     workers::{worker_json, workers_table},
 };
 

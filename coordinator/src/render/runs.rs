@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{Run, hexadecimal, run_of, state};
 use crate::text::{Column, method_name, table};
 
-pub(crate) fn run_text(run: &v1::Run) -> String {
+/// A run in a line.
+pub fn run_text(run: &v1::Run) -> String {
     match run_of(run) {
         Ok(Run {
             run: id,
@@ -26,7 +27,8 @@ pub(crate) fn run_text(run: &v1::Run) -> String {
     }
 }
 
-pub(crate) fn run_json(run: &v1::Run) -> Value {
+/// A run as JSON.
+pub fn run_json(run: &v1::Run) -> Value {
     let spec = run.spec.unwrap_or_default();
     let known = run_of(run).ok();
     json!({
@@ -43,7 +45,7 @@ pub(crate) fn run_json(run: &v1::Run) -> Value {
 }
 
 /// A table that fits `width`.
-pub(crate) fn runs_table(runs: &[v1::Run], width: Option<usize>) -> String {
+pub fn runs_table(runs: &[v1::Run], width: Option<usize>) -> String {
     let columns = [
         Column::words("RUN"),
         Column::numbers("N"),

@@ -8,7 +8,7 @@ use super::{facts::low_disk, run_of, worker_json, workers_table};
 use crate::text::{age, labelled, method_name, moment, percent, span, thousands};
 
 /// Some lines about a run and its workers; those within `width`.
-pub(crate) fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
+pub fn status_text(status: &v1::Status, width: Option<usize>) -> anyhow::Result<String> {
     let mut lines = run_lines(status)?;
     if status.workers.is_empty() {
         let none = "none is connected";
@@ -162,7 +162,7 @@ fn result_text(result: &v1::Result) -> anyhow::Result<String> {
 }
 
 /// The JSON object of `status --json`.
-pub(crate) fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
+pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
     let message = status
         .run
         .as_ref()

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::{hexadecimal, kernel};
 use crate::text::{Column, age, plural, table};
 
-pub(crate) fn worker_json(worker: &v1::Worker) -> Value {
+/// A worker as JSON.
+pub fn worker_json(worker: &v1::Worker) -> Value {
     json!({
         "id": hexadecimal(&worker.id),
         "name": worker.name,
@@ -27,7 +28,7 @@ pub(crate) fn worker_json(worker: &v1::Worker) -> Value {
 }
 
 /// A table that fits `width`, and what its figures mean.
-pub(crate) fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
+pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     let columns = [
         Column::words("ID"),
         Column::name("NAME"),

@@ -30,14 +30,14 @@ pub(super) struct Disk {
 enum Kept {
     Model(MemoryStore),
     /// Files, opened anew after each crash.
-    Files(Option<DiskStore>, Files),
+    Files(Option<Box<DiskStore>>, Files),
 }
 
 impl Kept {
     fn store(&mut self) -> &mut dyn Store {
         match self {
             Self::Model(store) => store,
-            Self::Files(store, _) => store.as_mut().expect("it is open"),
+            Self::Files(store, _) => store.as_deref_mut().expect("it is open"),
         }
     }
 }
@@ -81,7 +81,8 @@ impl Disk {
         let wrong = scenario.faults.liars > 0 || scenario.faults.planted > 0;
         let kept = if scenario.files {
             let files = Files::new();
-            Kept::Files(Some(files.open().expect("an empty directory")), files)
+            let store = files.open().expect("an empty directory");
+            Kept::Files(Some(Box::new(store)), files)
         } else {
             Kept::Model(MemoryStore::new())
         };
@@ -212,7 +213,7 @@ impl Disk {
             Kept::Files(store, files) => {
                 drop(store.take());
                 files.lose_unsynced(&mut self.rng);
-                *store = Some(files.open().expect("its own files"));
+                *store = Some(Box::new(files.open().expect("its own files")));
             }
         }
     }
@@ -236,7 +237,7 @@ impl Disk {
                     );
                 }
                 *files = Files::new();
-                *store = Some(files.open().expect("an empty directory"));
+                *store = Some(Box::new(files.open().expect("an empty directory")));
             }
         }
         self.ledger.forget();

@@ -1,0 +1,197 @@
+//! The terminal while a screen is drawn on it: taken whole, and given back as it was.
+
+use std::{
+    env, future,
+    io::{self, IsTerminal as _},
+    thread,
+};
+
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Frame};
+use tokio_stream::StreamExt as _;
+use worker::signals::Signals;
+
+/// What somebody at the terminal wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// To leave.
+    Quit,
+    /// To break the program off.
+    Interrupt,
+    /// To see so many workers further down, or up.
+    Scroll(isize),
+    /// To see the first workers.
+    Top,
+    /// The same on a terminal of another size.
+    Redraw,
+}
+
+/// A terminal in raw mode, on a page of its own; what stood there before comes back when this is
+/// dropped, also by a panic.
+pub(crate) struct Screen {
+    terminal: DefaultTerminal,
+    events: Option<EventStream>,
+    /// A service manager, or whoever closes the terminal.
+    terminated: Option<Signals>,
+}
+
+impl Screen {
+    /// Takes the terminal that stdout is; `None` where it is none, or none that can be drawn on.
+    pub(crate) fn open() -> Option<Self> {
+        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if dumb || !io::stdout().is_terminal() {
+            return None;
+        }
+        let Ok(terminal) = ratatui::try_init() else {
+            // Half of it may have been done.
+            let _ = ratatui::try_restore();
+            return None;
+        };
+        Some(Self {
+            terminal,
+            events: Some(EventStream::new()),
+            terminated: Signals::new().ok(),
+        })
+    }
+
+    pub(super) fn draw(&mut self, drawing: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        self.terminal.draw(drawing).map(|_| ())
+    }
+
+    /// The next wish.
+    pub(super) async fn wish(&mut self) -> Wish {
+        loop {
+            let event = tokio::select! {
+                event = next(&mut self.events) => event,
+                () = received(&mut self.terminated) => return Wish::Interrupt,
+            };
+            match event {
+                Some(Ok(event)) => {
+                    if let Some(wish) = wish(&event) {
+                        return wish;
+                    }
+                }
+                // Nobody can type any more; signals still come.
+                Some(Err(_)) | None => self.events = None,
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A panic's message stands where the hook that gave the terminal back let it be written; to give it
+        // back twice would put the cursor above it.
+        if !thread::panicking() {
+            // A terminal that is gone needs nothing back.
+            let _ = ratatui::try_restore();
+        }
+    }
+}
+
+async fn next(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
+    match events {
+        Some(events) => events.next().await,
+        None => future::pending().await,
+    }
+}
+
+async fn received(signals: &mut Option<Signals>) {
+    match signals {
+        Some(signals) => {
+            signals.next().await;
+        }
+        None => future::pending().await,
+    }
+}
+
+fn wish(event: &Event) -> Option<Wish> {
+    const PAGE: isize = 10;
+    let key = match event {
+        Event::Resize(..) => return Some(Wish::Redraw),
+        Event::Key(key) if key.kind != KeyEventKind::Release => key,
+        _ => return None,
+    };
+    let KeyEvent {
+        code, modifiers, ..
+    } = *key;
+    match code {
+        // In raw mode Ctrl-C is a key like others.
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Interrupt),
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::Quit),
+        KeyCode::Down | KeyCode::Char('j') => Some(Wish::Scroll(1)),
+        KeyCode::Up | KeyCode::Char('k') => Some(Wish::Scroll(-1)),
+        KeyCode::PageDown | KeyCode::Char(' ') => Some(Wish::Scroll(PAGE)),
+        KeyCode::PageUp => Some(Wish::Scroll(-PAGE)),
+        KeyCode::Home => Some(Wish::Top),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read as _,
+        num::NonZeroU16,
+        panic::catch_unwind,
+        sync::{Arc, Mutex},
+    };
+
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+    use super::*;
+
+    /// Set for the process that takes the terminal and panics.
+    const CHILD: &str = "QUEENS_TEST_PANICS_ON_A_SCREEN";
+
+    #[tokio::test]
+    async fn a_panic_gives_the_terminal_back() {
+        if env::var_os(CHILD).is_some() {
+            let mut screen = Screen::open().expect("a terminal");
+            let drawn = catch_unwind(std::panic::AssertUnwindSafe(move || {
+                let _ = screen.draw(|frame| frame.render_widget("on the screen", frame.area()));
+                panic!("drawing went wrong");
+            }));
+            assert!(drawn.is_err());
+            return;
+        }
+        let (rows, cols) = (24, 80);
+        let size = PtySize {
+            rows,
+            cols,
+            ..PtySize::default()
+        };
+        let pair = native_pty_system().openpty(size).expect("a terminal");
+        let mut command = CommandBuilder::new(env::current_exe().expect("this program"));
+        let this = "watch::terminal::tests::a_panic_gives_the_terminal_back";
+        command.args(["--exact", this, "--nocapture"]);
+        command.env(CHILD, "1");
+        command.env("RUST_BACKTRACE", "0");
+        command.env("TERM", "xterm-256color");
+        let mut reader = pair.master.try_clone_reader().expect("it can be read");
+        let mut child = pair.slave.spawn_command(command).expect("it starts");
+        drop(pair.slave);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&seen);
+        let reading = thread::spawn(move || {
+            let mut part = [0; 4096];
+            // The end of a terminal is an error on Linux.
+            while let Ok(size @ 1..) = reader.read(&mut part) {
+                written.lock().unwrap().extend_from_slice(&part[..size]);
+            }
+        });
+        assert!(child.wait().unwrap().success());
+        reading.join().unwrap();
+        let [rows, cols] = [rows, cols].map(|size| NonZeroU16::new(size).unwrap());
+        let mut screen = vt100::Parser::new(rows, cols, 0);
+        let seen = seen.lock().unwrap();
+        let taken = String::from_utf8_lossy(&seen);
+        assert!(taken.contains("\x1b[?1049h"), "it was taken: {taken:?}");
+        screen.process(&seen);
+        let shown = screen.screen();
+        assert!(!shown.alternate_screen() && !shown.hide_cursor());
+        let text = shown.contents();
+        assert!(text.contains("drawing went wrong"), "{text}");
+        assert!(!text.contains("on the screen"), "{text}");
+    }
+}
