@@ -7,10 +7,12 @@
 
 What each said is printed with who said it, in order. The workers of one host share one machine, and
 machines vote; so each honest worker runs where /proc shows it another boot id, which wants Linux and
-`unshare` with the right to mount (root, or user namespaces). Ends with 0 if the total is exact.
+`unshare` with the right to mount (root, or user namespaces). Ends with 0 if the total is exact and
+the liar was barred.
 """
 
 import collections
+import importlib.util
 import json
 import pathlib
 import re
@@ -158,7 +160,8 @@ def main(n):
         liar.listener.join()
         verified = queensctl("verify", str(data))
         print_below("queensctl verify:", verified.stdout + verified.stderr)
-        print_below("trust.jsonl, in words:", thought(data))
+        thoughts = thought(data)
+        print_below("trust.jsonl, in words:", thoughts)
         for process in workers:
             process.terminate()
             process.wait()
@@ -167,9 +170,14 @@ def main(n):
             if times > 1:
                 say("in all", f"{who} heard or said {times} times: {kind}")
         exact = coordinator.returncode == 0 and verified.returncode == 0
-        say("end", f"coordinator {coordinator.returncode}, verify {verified.returncode}")
-        return 0 if exact else 1
+        caught = "barred" in thoughts
+        codes = f"coordinator {coordinator.returncode}, verify {verified.returncode}"
+        say("end", f"{codes}, the liar {'barred' if caught else 'NOT barred'}")
+        return 0 if exact and caught else 1
 
 
 if __name__ == "__main__":
+    for module in ("grpc", "grpc_tools"):
+        if importlib.util.find_spec(module) is None:
+            sys.exit(f"the liar needs {module}: pip install grpcio grpcio-tools")
     sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "18"))
