@@ -279,7 +279,7 @@ impl HJoin {
         // The longest row may be some times as long as others.
         let row = 4 * longer / rows;
         let sorting = if longer > Self::SHORT_LIST as u64 {
-            scatter::memory_bytes(longer / rounds as u64, rows, threads)
+            scatter::memory_bytes(longer, rows, threads, rounds as u64)
                 + threads * (row / 4 + 8 * rows)
         } else {
             sort::memory_bytes(1 << cell_bits)

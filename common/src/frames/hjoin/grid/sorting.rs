@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     count::{AddUp, CountKeys, EachKey, PutKeys},
-    scatter::{self, ByRow, Scatter, Spare},
+    scatter::{self, BlockLength, ByRow, Scatter, Spare},
     sort::{Lists, Scratch, SortRow},
 };
 use crate::{
@@ -102,7 +102,7 @@ impl Sorting {
         }
         let Sorter { keys, by_row, .. } = &mut self.members[0];
         let typical = Typical::new(Keys::Made(maker), keys);
-        by_row.clear(rows.len());
+        by_row.clear(rows.len(), BlockLength::LEAST);
         let scatter = Scatter {
             dissection,
             is_wanted: None,
@@ -213,8 +213,12 @@ impl Sorting {
         maker: &dyn KeyMaker,
         on_done: OnDone<'_>,
     ) -> ControlFlow<()> {
+        let block = match is_wanted {
+            Some(_) => BlockLength::LEAST,
+            None => BlockLength::of(maker.keys(), rows, self.members.len()),
+        };
         for member in &mut self.members {
-            member.by_row.clear(rows);
+            member.by_row.clear(rows, block);
         }
         let (next, spare) = (AtomicUsize::new(0), &self.spare);
         let scattered = self.crew.run(&mut self.members, on_done, |member, tell| {
