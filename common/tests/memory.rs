@@ -116,10 +116,11 @@ fn a_count_keeps_to_its_memory() {
         let needs = PlanNeeds::new(&Case::plan(n));
         for threads in [1, 2, 8].map(|threads| NonZeroU16::new(threads).unwrap()) {
             let least = needs.least_bytes(threads);
-            // In pieces, in fewer of them, and with room for lists of other frames; of frames that take
-            // longer in pieces alone.
-            let all = [least, least + least / 4, needs.whole_bytes(threads)];
-            for memory_bytes in all.into_iter().take(if n == 22 { 3 } else { 1 }) {
+            // In pieces, in fewer of them, with room for lists of other frames, and for longer lists that are
+            // held; of frames that take longer in pieces alone.
+            let whole = needs.whole_bytes(threads);
+            let all = [least, least + least / 4, whole, 2 * whole];
+            for memory_bytes in all.into_iter().take(if n == 22 { 4 } else { 1 }) {
                 let case = Case {
                     n,
                     threads,

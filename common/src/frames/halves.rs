@@ -15,6 +15,7 @@ use super::{
 use crate::{
     crew::{Crew, OnDone},
     setup::CountError,
+    simd::PAIRS_SLACK,
 };
 
 /// The half boards of the row sets that a frame asks for.
@@ -88,7 +89,11 @@ impl HalfBoards {
     fn hold(&mut self, maker: &impl HalfBoardMaker, most: usize) -> bool {
         let keys = &mut self.spare;
         keys.clear();
-        let pairs: usize = self.whole.clone().map(|rank| maker.pairs(rank)).sum();
+        let (mut pairs, mut of_one) = (0, 0);
+        for rank in self.whole.clone() {
+            let more = maker.pairs(rank);
+            (pairs, of_one) = (pairs + more, more.max(of_one));
+        }
         if pairs > most {
             for rank in self.whole.clone() {
                 maker.make_some(rank, keys);
@@ -98,6 +103,8 @@ impl HalfBoards {
             }
             keys.clear();
         }
+        // Not twice as much, as a list that grows would take. Memory that no key gets to is none.
+        keys.reserve_exact(pairs.min(most + of_one) + PAIRS_SLACK);
         self.starts.clear();
         self.starts.push(0);
         for rank in self.whole.clone() {

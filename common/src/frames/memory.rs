@@ -26,6 +26,8 @@ pub(super) struct LimitsByClass {
     classes: Vec<((Kind, u32), Limits)>,
     /// Bytes of a row that a thread narrows at a time.
     pub(super) row_bytes: usize,
+    /// The most keys of a list to hold.
+    pub(super) held_keys: usize,
 }
 
 impl LimitsByClass {
@@ -77,6 +79,10 @@ const LEAST_SHELF_PART: u64 = 64;
 /// What threads gather beyond the least is worth this part of what the budget has beyond its least, all
 /// together.
 const GATHERED_PART: u64 = 64;
+/// What is held of longer lists than have to be is worth this part of what the budget has beyond the lists of
+/// typical frames.
+const HELD_PART: u64 = 16;
+
 /// A thread gathers so many rows.
 const ROWS_A_THREAD: u64 = 8;
 
@@ -102,10 +108,13 @@ impl Budget {
             let more = beyond / (ROWS_A_THREAD * threads as u64);
             let more = more.min((HJoin::MOST_ROW_BYTES - HJoin::LEAST_ROW_BYTES) as u64);
             let bytes = bytes - ROWS_A_THREAD * threads as u64 * more;
+            let held = held_keys(bytes.saturating_sub(needs.of(threads).whole), threads);
+            let bytes = bytes - HELD_BYTES * (held - HJoin::SHORT_LIST) as u64;
             let limits = |need: &Need| (need.class, need.limits(bytes, threads));
             Arc::new(LimitsByClass {
                 classes: needs.classes.iter().map(limits).collect(),
                 row_bytes: HJoin::LEAST_ROW_BYTES + usize::try_from(more).unwrap_or(0),
+                held_keys: held,
             })
         };
         let part = left / threads as u64;
@@ -123,8 +132,22 @@ impl Budget {
         LimitsByClass {
             classes: classes.map(|&(class, _)| (class, limits)).collect(),
             row_bytes: self.together.row_bytes,
+            held_keys: self.together.held_keys,
         }
     }
+}
+
+/// A key that is held of either list.
+const HELD_BYTES: u64 = 2 * size_of::<u64>() as u64;
+
+/// The most keys of a list to hold, where so many bytes are to spare. The members of a crew make and sort
+/// lists together, which are not held then.
+fn held_keys(spare: u64, threads: usize) -> usize {
+    if threads > 1 {
+        return HJoin::SHORT_LIST;
+    }
+    let more = usize::try_from(spare / HELD_PART / HELD_BYTES).unwrap_or(usize::MAX);
+    HJoin::SHORT_LIST + more.min(HJoin::MOST_HELD - HJoin::SHORT_LIST)
 }
 
 /// What the frames of one board need of a crew.
@@ -252,6 +275,24 @@ mod tests {
             assert_eq!(row_bytes(1 << 40, 16), HJoin::MOST_ROW_BYTES);
             let some = least + (1 << 28);
             assert!(row_bytes(some, 1) > row_bytes(some, 8), "N = {n}");
+            // Whoever makes lists alone holds longer ones where there is memory for them.
+            assert_eq!(smallest.together.held_keys, HJoin::SHORT_LIST);
+            let plenty = Budget::new(1 << 40, &division, 16).unwrap();
+            assert_eq!(plenty.together.held_keys, HJoin::SHORT_LIST);
+            assert_eq!(plenty.alone.unwrap().held_keys, HJoin::MOST_HELD);
+            let whole = FrameNeeds::new(&division).of(1).whole;
+            let held = |memory| {
+                Budget::new(memory, &division, 1)
+                    .unwrap()
+                    .together
+                    .held_keys
+            };
+            assert_eq!(held(whole), HJoin::SHORT_LIST);
+            let more = held(2 * whole + (1 << 26));
+            assert!(
+                HJoin::SHORT_LIST < more && more < HJoin::MOST_HELD,
+                "N = {n}: {more}"
+            );
         }
     }
 }

@@ -126,8 +126,9 @@ impl FrameCounter {
         let on_done = &mut |_| progress.advance(0.0);
         self.parts.set(frame, geometry, &division, shelf, on_done)?;
         let (tops, bottoms) = self.shares.whole();
+        let most = self.limits.held_keys;
         let limits = self.limits.of((kind, queens));
-        let most = limits.most().min(HJoin::SHORT_LIST);
+        let most = most.min(limits.most());
         let (above, below) = (
             Tops::new(&self.parts, &division),
             Bottoms::new(&self.parts, &division),
