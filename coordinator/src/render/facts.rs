@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Workers in a page: those that somebody should look at come first.
-pub(crate) const SHOWN_WORKERS: usize = 50;
+pub const SHOWN_WORKERS: usize = 50;
 
 /// What a row of workers says, cell by cell.
-pub(crate) const WORKER_HEADS: [&str; 9] = [
+pub const WORKER_HEADS: [&str; 9] = [
     "State",
     "Name",
     "Kernel",

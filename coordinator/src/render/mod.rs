@@ -16,11 +16,11 @@ use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub(crate) use self::{
-    facts::{Alarm, SHOWN_WORKERS, WORKER_HEADS, reference_value},
+    facts::{Alarm, reference_value},
     statuses::Statuses,
 };
 pub use self::{
-    facts::{Facts, worker_rows},
+    facts::{Facts, SHOWN_WORKERS, WORKER_HEADS, worker_rows},
     history::{History, Point},
     runs::{run_json, run_text, runs_table},
     status::{status_json, status_text},
