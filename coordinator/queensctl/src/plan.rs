@@ -32,7 +32,7 @@ pub(super) struct PlanOptions {
     #[arg(long, default_value = "auto")]
     method: MethodChoice,
 
-    /// The machines, in TOML, or in JSON if it ends in .json: a [[machine]] for each kind, with name,
+    /// The machines, in TOML, or in JSON if it ends in .json: a `[[machine]]` for each kind, with name,
     /// count, cores, memory, and speed, rate or estimate
     #[arg(long, value_name = "FILE")]
     fleet: PathBuf,
