@@ -273,6 +273,12 @@ type Tile = (Range<usize>, Range<usize>);
 fn tile(at: usize, x1: usize, x2: usize) -> Option<Tile> {
     let tiles2 = x2.div_ceil(TILE);
     let range = |at: usize, all: usize| at * TILE..((at + 1) * TILE).min(all);
-    let tile = (range(at / tiles2, x1), range(at % tiles2, x2));
-    (tile.0.start < x1).then_some(tile)
+    let tiles1 = x1.div_ceil(TILE);
+    let (at1, at2) = if tiles1 <= tiles2 {
+        (at / tiles2, at % tiles2)
+    } else {
+        (at % tiles1, at / tiles1)
+    };
+    let tile = (range(at1, x1), range(at2, x2));
+    (at < tiles1 * tiles2).then_some(tile)
 }
