@@ -6,6 +6,7 @@ use super::{
     geometry::Kind,
     hjoin::HJoin,
     plan::{Division, Typical},
+    quarter::{LEAST_NOTED, MOST_NOTED, NOTED_BYTES},
 };
 use crate::{setup::Needs, setup::SetupError};
 
@@ -28,6 +29,8 @@ pub(super) struct LimitsByClass {
     pub(super) row_bytes: usize,
     /// The most keys of a list to hold.
     pub(super) held_keys: usize,
+    /// The most boards of a quarter list to note as they are found.
+    pub(super) noted_boards: usize,
 }
 
 impl LimitsByClass {
@@ -82,6 +85,8 @@ const GATHERED_PART: u64 = 64;
 /// What is held of longer lists than have to be is worth this part of what the budget has beyond the lists of
 /// typical frames.
 const HELD_PART: u64 = 16;
+/// What more boards are noted than the least is worth this part of the same.
+const NOTED_PART: u64 = 32;
 
 /// A thread gathers so many rows.
 const ROWS_A_THREAD: u64 = 8;
@@ -108,13 +113,17 @@ impl Budget {
             let more = beyond / (ROWS_A_THREAD * threads as u64);
             let more = more.min((HJoin::MOST_ROW_BYTES - HJoin::LEAST_ROW_BYTES) as u64);
             let bytes = bytes - ROWS_A_THREAD * threads as u64 * more;
-            let held = held_keys(bytes.saturating_sub(needs.of(threads).whole), threads);
-            let bytes = bytes - HELD_BYTES * (held - HJoin::SHORT_LIST) as u64;
+            let spare = bytes.saturating_sub(needs.of(threads).whole);
+            let (held, noted) = (held_keys(spare, threads), noted_boards(spare));
+            let bytes = bytes
+                - HELD_BYTES * (held - HJoin::SHORT_LIST) as u64
+                - NOTED_BYTES * (noted - LEAST_NOTED) as u64;
             let limits = |need: &Need| (need.class, need.limits(bytes, threads));
             Arc::new(LimitsByClass {
                 classes: needs.classes.iter().map(limits).collect(),
                 row_bytes: HJoin::LEAST_ROW_BYTES + usize::try_from(more).unwrap_or(0),
                 held_keys: held,
+                noted_boards: noted,
             })
         };
         let part = left / threads as u64;
@@ -133,6 +142,7 @@ impl Budget {
             classes: classes.map(|&(class, _)| (class, limits)).collect(),
             row_bytes: self.together.row_bytes,
             held_keys: self.together.held_keys,
+            noted_boards: self.together.noted_boards,
         }
     }
 }
@@ -148,6 +158,12 @@ fn held_keys(spare: u64, threads: usize) -> usize {
     }
     let more = usize::try_from(spare / HELD_PART / HELD_BYTES).unwrap_or(usize::MAX);
     HJoin::SHORT_LIST + more.min(HJoin::MOST_HELD - HJoin::SHORT_LIST)
+}
+
+/// The most boards of a quarter list to note as they are found, where so many bytes are to spare.
+fn noted_boards(spare: u64) -> usize {
+    let more = usize::try_from(spare / NOTED_PART / NOTED_BYTES).unwrap_or(usize::MAX);
+    LEAST_NOTED + more.min(MOST_NOTED - LEAST_NOTED)
 }
 
 /// What the frames of one board need of a crew.
@@ -293,6 +309,15 @@ mod tests {
                 HJoin::SHORT_LIST < more && more < HJoin::MOST_HELD,
                 "N = {n}: {more}"
             );
+            // Likewise for what is noted of quarter lists, by crews of every size.
+            let noted = |memory, threads| {
+                let budget = Budget::new(memory, &division, threads).unwrap();
+                budget.together.noted_boards
+            };
+            assert_eq!(noted(least, 1), LEAST_NOTED);
+            assert_eq!(noted(1 << 40, 16), MOST_NOTED);
+            let some = noted(2 * whole + (1 << 28), 1);
+            assert!(LEAST_NOTED < some && some < MOST_NOTED, "N = {n}: {some}");
         }
     }
 }

@@ -69,10 +69,11 @@ impl FrameCounter {
         let key_bits = division.geometry(kind, turned).key_bits();
         let mut join = HJoin::by(crew.clone(), kernel, key_bits);
         join.set_row_bytes(limits.row_bytes);
+        let parts = Parts::new(QJoin::new(kernel), crew.clone(), limits.noted_boards);
         Self {
             turned,
             limits,
-            parts: Parts::new(QJoin::new(kernel), crew.clone()),
+            parts,
             shares: Shares::default(),
             top: HalfBoards::default(),
             bottom: HalfBoards::default(),

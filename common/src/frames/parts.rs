@@ -41,11 +41,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// No lists yet; they are made by this crew.
-    pub(crate) fn new(qjoin: QJoin, crew: Arc<Crew>) -> Self {
+    /// No lists yet; they are made by this crew, which notes so many boards of a list as they are found.
+    pub(crate) fn new(qjoin: QJoin, crew: Arc<Crew>, noted_boards: usize) -> Self {
         Self {
             qjoin,
-            maker: QuarterMaker::new(crew),
+            maker: QuarterMaker::new(crew, noted_boards),
             made_for: None,
             p: Vec::new(),
             q: Arc::default(),
@@ -148,7 +148,11 @@ impl Parts {
 
     /// These lists with all middle queens left out but those in column x and row y.
     pub(super) fn with_middle_queens(&self, x: u32, y: u32, a: u32) -> Self {
-        let mut only = Self::new(self.qjoin, Arc::new(Crew::new(1)));
+        let mut only = Self::new(
+            self.qjoin,
+            Arc::new(Crew::new(1)),
+            super::quarter::LEAST_NOTED,
+        );
         only.made_for = self.made_for;
         (only.q, only.r) = (self.q.clone(), self.r.clone());
         let odd_one = self

@@ -87,6 +87,7 @@ pub(crate) struct QuarterMaker {
     /// The key of row i, column j at 16 j + i.
     squares: Box<[u64; 256]>,
     parts: Vec<Part>,
+    most_noted: usize,
 }
 
 /// The boards of a list with the same first queen.
@@ -103,12 +104,17 @@ struct Part {
     attacked: u64,
 }
 
-/// The most boards of a list to note as they are found, 16 bytes each: more of them are counted first
-/// and then found again, which takes twice as long and no memory.
-const MOST_FOUND: usize = 1 << 20;
+/// The most boards of a list to note as they are found: more of them are counted first and then found again,
+/// which takes twice as long and no memory. As many always,
+pub(crate) const LEAST_NOTED: usize = 1 << 20;
+/// and as many where there is plenty.
+pub(crate) const MOST_NOTED: usize = 1 << 23;
 
-/// The most memory, in bytes, that making a list takes beside it.
-pub(crate) const MAKER_BYTES: u64 = 2 * (MOST_FOUND * size_of::<(u32, u64)>()) as u64;
+/// What a noted board takes, where there is room for twice as many.
+pub(crate) const NOTED_BYTES: u64 = 2 * size_of::<(u32, u64)>() as u64;
+
+/// The most memory, in bytes, that making a list takes beside it at the least.
+pub(crate) const MAKER_BYTES: u64 = LEAST_NOTED as u64 * NOTED_BYTES;
 
 /// Ways to put queens into different rows from which on a list takes a crew's while: about a tenth of them
 /// are boards, of which a thread finds a hundred million a second.
@@ -124,13 +130,14 @@ struct Attacked {
 }
 
 impl QuarterMaker {
-    /// Working with this crew.
-    pub(crate) fn new(crew: Arc<Crew>) -> Self {
+    /// Working with this crew, which notes so many boards of a list as they are found.
+    pub(crate) fn new(crew: Arc<Crew>, most_noted: usize) -> Self {
         Self {
             crew,
             leader: Crew::new(1),
             squares: Box::new([0; 256]),
             parts: Vec::new(),
+            most_noted,
         }
     }
 
@@ -167,9 +174,9 @@ impl QuarterMaker {
             &mut self.parts[..number],
             steps.get(1..).unwrap_or_default(),
         );
-        let most_found = MOST_FOUND / number.max(1);
+        let most_noted = self.most_noted / number.max(1);
         crew.share(parts.iter_mut(), on_done, |part, tell| {
-            part.find(squares, steps, sets, queens, most_found);
+            part.find(squares, steps, sets, queens, most_noted);
             tell.done(0)
         })?;
         let Quarter {
@@ -245,7 +252,7 @@ impl Part {
         steps: &[Step],
         sets: &Sets,
         queens: u32,
-        most_found: usize,
+        most_noted: usize,
     ) {
         let Self {
             start,
@@ -261,7 +268,7 @@ impl Part {
         descend(squares, steps, *start, &mut |rows, key| {
             let rank = sets.rank(rows);
             places[rank] += 1;
-            if *all < most_found {
+            if *all < most_noted {
                 found.push((narrow(rank), key));
             }
             *all += 1;
@@ -380,7 +387,7 @@ mod tests {
                 side: 6,
                 turned: kind == Kind::TypeTwo,
             };
-            let mut maker = QuarterMaker::new(Arc::new(Crew::new(2)));
+            let mut maker = QuarterMaker::new(Arc::new(Crew::new(2)), LEAST_NOTED);
             let mut quarter = Quarter::default();
             for columns in 0..1 << 6 {
                 let of = QuarterOf {
@@ -421,7 +428,7 @@ mod tests {
                 columns,
             };
             let [one, three] = [1, 3].map(|threads| {
-                let mut maker = QuarterMaker::new(Arc::new(Crew::new(threads)));
+                let mut maker = QuarterMaker::new(Arc::new(Crew::new(threads)), LEAST_NOTED);
                 let (mut quarter, mut calls) = (Quarter::default(), 0);
                 let mut go_on = |_| {
                     calls += 1;

@@ -13,7 +13,7 @@ use super::{
     parts::{Bottoms, Parts, Tops},
     plan::Division,
     qjoin::QJoin,
-    quarter::{QuarterMaker, QuarterOf},
+    quarter::{LEAST_NOTED, QuarterMaker, QuarterOf},
     shelf::{Shelf, Source},
 };
 use crate::{
@@ -189,7 +189,7 @@ impl Survey {
         let mut source = Source {
             sets,
             shelf,
-            maker: &mut QuarterMaker::new(crew.clone()),
+            maker: &mut QuarterMaker::new(crew.clone(), LEAST_NOTED),
             on_done: go_on,
         };
         let quadrants = [Quadrant::P, Quadrant::Q, Quadrant::R, Quadrant::S];
@@ -210,7 +210,7 @@ impl Survey {
             let ranks = 0..sets.count(columns.count_ones());
             *count = ranks.map(|rank| list.rows(rank).len() as f64).sum();
         }
-        let mut parts = Parts::new(QJoin::new(Kernel::best()), crew);
+        let mut parts = Parts::new(QJoin::new(Kernel::best()), crew, LEAST_NOTED);
         parts
             .set(frame, geometry, division, shelf, go_on)
             .expect("nobody cancels");

@@ -9,6 +9,7 @@ use super::{
     parts::{Bottoms, Parts, Tops},
     plan::Division,
     qjoin::QJoin,
+    quarter::LEAST_NOTED,
     shelf::Shelf,
 };
 use crate::{
@@ -50,7 +51,11 @@ fn reference(n: u8) -> Vec<CountedFrame> {
 
 /// Quarter lists that one thread makes.
 fn parts_of_one() -> Parts {
-    Parts::new(QJoin::new(Kernel::best()), Arc::new(Crew::new(1)))
+    Parts::new(
+        QJoin::new(Kernel::best()),
+        Arc::new(Crew::new(1)),
+        LEAST_NOTED,
+    )
 }
 
 /// The unweighted number of solutions of each frame that has any, type II frames by (x, y).

@@ -35,6 +35,7 @@ pub(crate) struct Walk<'a, W> {
     row_keys: usize,
     top: &'a Grid<W>,
     bottom: &'a Grid<W>,
+    tiles: Tiles,
     /// The next tile.
     next: AtomicUsize,
 }
@@ -47,14 +48,15 @@ impl<'a, W: Rest> Walk<'a, W> {
         top: &'a Grid<W>,
         bottom: &'a Grid<W>,
     ) -> Self {
-        let next = AtomicUsize::new(0);
+        let tiles = Tiles::new(layout, top.len(), bottom.len());
         Self {
             layout,
             limits,
             row_keys,
             top,
             bottom,
-            next,
+            tiles,
+            next: AtomicUsize::new(0),
         }
     }
 
@@ -100,10 +102,11 @@ impl<W: Rest> Work for WalkTiles<'_, '_, W> {
     /// in the caches, and are narrowed to what it needs of them only once.
     #[inline(always)]
     fn run<S: Set>(mut self, set: S) -> Result<u64, CountError> {
-        let layout = self.walk.layout;
-        let (x1, x2) = (1 << layout.x1_bits(), 1 << layout.x2_bits());
+        let Walk {
+            tiles, ref next, ..
+        } = *self.walk;
         let (mut total, mut pairs, mut visited) = (0_u64, 0, 0);
-        while let Some(tile) = tile(self.walk.next.fetch_add(1, Relaxed), x1, x2) {
+        while let Some(tile) = tiles.tile(next.fetch_add(1, Relaxed)) {
             visited += (tile.0.len() * tile.1.len()) as u64;
             let x3 = self.x3(&tile);
             let count = if const { W::WORDS == 1 } && x3.number > 0 {
@@ -269,16 +272,64 @@ impl<W: Rest> Work for BandedTile<'_, '_, '_, W> {
 /// The patterns of X1 and those of X2 that a tile is made of.
 type Tile = (Range<usize>, Range<usize>);
 
-/// Tile number `at` of so many patterns of X1 and of X2, those with the same X1 one after the other.
-fn tile(at: usize, x1: usize, x2: usize) -> Option<Tile> {
-    let tiles2 = x2.div_ceil(TILE);
-    let range = |at: usize, all: usize| at * TILE..((at + 1) * TILE).min(all);
-    let tiles1 = x1.div_ceil(TILE);
-    let (at1, at2) = if tiles1 <= tiles2 {
-        (at / tiles2, at % tiles2)
-    } else {
-        (at % tiles1, at / tiles1)
-    };
-    let tile = (range(at1, x1), range(at2, x2));
-    (at < tiles1 * tiles2).then_some(tile)
+/// The tiles of a join, in the order in which they are visited.
+#[derive(Clone, Copy, Debug)]
+struct Tiles {
+    /// Patterns of X1 and of X2.
+    x1: usize,
+    x2: usize,
+    /// Whether those with the same patterns of X2 come one after the other, instead of those with the same
+    /// patterns of X1.
+    by_x2: bool,
+}
+
+impl Tiles {
+    /// Those of lists with so many keys. All of the other list is gone through for the 16 rows of one that
+    /// stay in the caches meanwhile: that list which is gone through less.
+    fn new(layout: KeyLayout, tops: usize, bottoms: usize) -> Self {
+        let patterns = |bits: u32| 1_usize << bits;
+        let (x1, x2) = (patterns(layout.x1_bits()), patterns(layout.x2_bits()));
+        let by_x2 = x2.div_ceil(TILE) * tops < x1.div_ceil(TILE) * bottoms;
+        Self { x1, x2, by_x2 }
+    }
+
+    /// Number `at`.
+    fn tile(self, at: usize) -> Option<Tile> {
+        let Self { x1, x2, by_x2 } = self;
+        let (tiles1, tiles2) = (x1.div_ceil(TILE), x2.div_ceil(TILE));
+        let (at1, at2) = if by_x2 {
+            (at % tiles1, at / tiles1)
+        } else {
+            (at / tiles2, at % tiles2)
+        };
+        let range = |at: usize, all: usize| at * TILE..((at + 1) * TILE).min(all);
+        (at < tiles1 * tiles2).then(|| (range(at1, x1), range(at2, x2)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_pair_of_patterns_is_in_one_tile() {
+        for (x1, x2) in [(1, 1), (2, 64), (16, 16), (128, 8), (32, 256)] {
+            for by_x2 in [false, true] {
+                let tiles = Tiles { x1, x2, by_x2 };
+                let mut seen = HashSet::new();
+                for at in 0.. {
+                    let Some((tile1, tile2)) = tiles.tile(at) else {
+                        break;
+                    };
+                    for g1 in tile1 {
+                        for g2 in tile2.clone() {
+                            assert!(seen.insert((g1, g2)), "({g1}, {g2}) twice");
+                        }
+                    }
+                }
+                assert_eq!(seen.len(), x1 * x2);
+            }
+        }
+    }
 }
