@@ -88,8 +88,8 @@ const HELD_PART: u64 = 16;
 /// What more boards are noted than the least is worth this part of the same.
 const NOTED_PART: u64 = 32;
 
-/// A thread gathers so many rows.
-const ROWS_A_THREAD: u64 = 8;
+/// A thread gathers so many rows, and shortens as many as a tile has where there is more than the least.
+const ROWS_A_THREAD: u64 = 8 + HJoin::SHORT_ROWS as u64;
 
 impl Budget {
     /// Of `given` bytes.

@@ -23,7 +23,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use self::{
     grid::{
-        gather::SLACK,
+        gather::{SLACK, TILE},
         scatter,
         sort::{self, Scratch},
         sorting::Sorting,
@@ -61,12 +61,23 @@ pub use self::{
 /// Pairs of keys up to which a join is too short for several threads: some milliseconds.
 const PAIRS_OF_ONE: usize = 1 << 32;
 
+/// Bits of a pattern beside those of a tile from which on rows have so many cells that narrowing them for
+/// several tiles first takes less time.
+const LEAST_FAR_BITS: u32 = 4;
+
+/// Bytes for rows that are narrowed for several tiles, where so many of one are narrowed for a tile: none where
+/// these are the least.
+fn short_bytes(row_bytes: usize) -> usize {
+    HJoin::SHORT_ROWS * row_bytes.saturating_sub(HJoin::LEAST_ROW_BYTES)
+}
+
 /// Joins lists of keys; keeps its buffers from one join to the next.
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
     limits: JoinLimits,
     row_bytes: usize,
+    short_bytes: usize,
     /// [`Self::SHORT_LIST`], or less in tests.
     short_list: usize,
     layout: KeyLayout,
@@ -96,16 +107,19 @@ pub enum Mechanism {
     ShortLists,
     /// Long rows are gathered a portion at a time, so that threads take little memory: of use for that alone.
     Portions,
+    /// Rows of many cells are narrowed for several tiles at a time first.
+    Shortening,
 }
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Bands,
         Self::LongRests,
         Self::FewCells,
         Self::ShortLists,
         Self::Portions,
+        Self::Shortening,
     ];
 }
 
@@ -133,6 +147,9 @@ impl HJoin {
     /// The most: no longer parts are worth their while, and these stay in a second-level cache.
     pub const MOST_ROW_BYTES: usize = 1 << 20;
 
+    /// So many rows are narrowed for several tiles at a time, all that a tile has of one grid.
+    pub const SHORT_ROWS: usize = TILE;
+
     /// A join on `threads` threads of keys with `key_bits` bits, at most [`Self::MOST_BITS`]; bit 0 is
     /// the one that is set in both lists most often, and so on downwards.
     pub fn new(kernel: Kernel, key_bits: u32, threads: usize) -> Self {
@@ -147,8 +164,10 @@ impl HJoin {
             limits: JoinLimits {
                 bands: Limits::MEASURED,
                 pairs_of_one: PAIRS_OF_ONE,
+                least_far_bits: LEAST_FAR_BITS,
             },
             row_bytes: Self::MOST_ROW_BYTES,
+            short_bytes: short_bytes(Self::MOST_ROW_BYTES),
             short_list: Self::SHORT_LIST,
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
@@ -174,6 +193,7 @@ impl HJoin {
             Mechanism::FewCells => self.memory.sorting.always_by_rows(),
             Mechanism::ShortLists => self.short_list = 0,
             Mechanism::Portions => self.row_bytes = usize::MAX,
+            Mechanism::Shortening => self.short_bytes = 0,
         }
         self
     }
@@ -241,9 +261,10 @@ impl HJoin {
     }
 
     /// Lets every thread narrow so many bytes of a row at a time from now on, [`Self::MOST_ROW_BYTES`] to begin
-    /// with: it takes eight times as much memory for what it gathers.
+    /// with: it takes eight times as much memory for what it gathers, and 16 times what is beyond the least.
     pub fn set_row_bytes(&mut self, row_bytes: usize) {
         self.row_bytes = row_bytes.clamp(Self::LEAST_ROW_BYTES, Self::MOST_ROW_BYTES);
+        self.short_bytes = short_bytes(self.row_bytes);
     }
 
     /// As if all lists were long: shared by a crew, made as they are sorted, gathered in parts, with banded
@@ -251,6 +272,7 @@ impl HJoin {
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
         (self.short_list, self.limits.pairs_of_one) = (0, 0);
         self.row_bytes = 200 << x3_bits;
+        self.limits.least_far_bits = 1;
         if x3_bits % 2 == 1 {
             self.memory.sorting.always_by_rows();
         }
@@ -359,6 +381,7 @@ impl DisjointPairs for HJoin {
             layout: self.layout,
             limits: self.limits,
             row_bytes: self.row_bytes,
+            short_bytes: self.short_bytes,
         };
         if self.layout.rest_bits() <= 32 {
             self.short.join(join, progress)

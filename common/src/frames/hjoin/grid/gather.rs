@@ -253,14 +253,12 @@ impl<'a, W: Rest> GridRow<'a, W> {
     /// gathers from. `offsets` say where each such cell ends, from the first of these keys on.
     ///
     /// # Safety
-    /// The spans are some of this row's, of at most [`TILE`] cells, and there is room for their keys.
+    /// The spans are some of this row's, and there is room for their keys.
+    ///
+    /// # Panics
+    /// If there are not as many offsets as cells of a span, and one more.
     #[inline(always)]
-    pub(crate) unsafe fn narrow(
-        self,
-        spans: Spans,
-        offsets: &mut [u32; TILE + 1],
-        buffer: &mut Buffer<W>,
-    ) {
+    pub(crate) unsafe fn narrow(self, spans: Spans, offsets: &mut [u32], buffer: &mut Buffer<W>) {
         let start = buffer.length;
         offsets[0] = 0;
         for at in 0..spans.cells {

@@ -7,5 +7,6 @@ mod count;
 pub(crate) mod gather;
 pub(crate) mod portions;
 pub(crate) mod scatter;
+pub(crate) mod shortened;
 pub(crate) mod sort;
 pub(crate) mod sorting;

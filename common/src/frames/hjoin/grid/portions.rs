@@ -3,10 +3,7 @@
 
 use std::ops::Range;
 
-use super::{
-    cells::Grid,
-    gather::{Cut, GridRow, Spans, TILE_BITS},
-};
+use super::gather::{Cut, GridRow, Spans, TILE_BITS};
 use crate::simd::Rest;
 
 /// Rows of a grid that are narrowed together, or a part of a single one.
@@ -30,8 +27,7 @@ pub(crate) struct MostKeys {
 
 /// Rows of a grid, a portion at a time.
 pub(crate) struct Portions<'a, W> {
-    grid: &'a Grid<W>,
-    minor_bits: u32,
+    all: &'a [GridRow<'a, W>],
     /// The high pattern that is not wanted.
     exclude: usize,
     most: MostKeys,
@@ -46,15 +42,13 @@ impl<'a, W: Rest> Portions<'a, W> {
     /// the high pattern `exclude`.
     #[inline(always)]
     pub(crate) fn new(
-        grid: &'a Grid<W>,
-        minor_bits: u32,
+        all: &'a [GridRow<'a, W>],
         exclude: usize,
         most: MostKeys,
         rows: Range<usize>,
     ) -> Self {
         Self {
-            grid,
-            minor_bits,
+            all,
             exclude,
             most,
             rows,
@@ -64,7 +58,7 @@ impl<'a, W: Rest> Portions<'a, W> {
 
     #[inline(always)]
     fn row(&self, at: usize) -> GridRow<'a, W> {
-        self.grid.row(at, self.minor_bits)
+        self.all[at]
     }
 
     /// The first of many keys: whole rows, or a part of one.

@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use super::{
     progress::OnProgress,
     sparse::{Sparse, SparseJoin, SparsePairs, SparseRows},
-    walk::{Gathered, Walk, WalkTiles},
+    walk::{Gathered, Narrowing, Walk, WalkTiles},
 };
 use crate::{
     crew::Crew,
@@ -73,6 +73,8 @@ pub(crate) struct JoinLimits {
     pub(crate) bands: Limits,
     /// Pairs of keys up to which one thread joins.
     pub(crate) pairs_of_one: usize,
+    /// Bits of a pattern beside those of a tile from which on rows are shortened.
+    pub(crate) least_far_bits: u32,
 }
 
 /// What is to be joined, and how.
@@ -84,6 +86,8 @@ pub(crate) struct ToJoin {
     pub(crate) limits: JoinLimits,
     /// Bytes of a row that a thread gathers at a time, unless a few cells take more.
     pub(crate) row_bytes: usize,
+    /// Bytes of a tile's rows of one grid that a thread narrows at a time for several tiles; none if 0.
+    pub(crate) short_bytes: usize,
 }
 
 /// What each thread needs.
@@ -183,6 +187,7 @@ impl<W: Rest> Buffers<W> {
             layout,
             limits,
             row_bytes,
+            short_bytes,
         } = join;
         let row_keys = row_bytes / size_of::<W>();
         // As many members as lists of these lengths are worth.
@@ -197,9 +202,15 @@ impl<W: Rest> Buffers<W> {
                 return nothing(progress);
             }
             (Part::Inner, Part::Inner) => {
-                let walk = Walk::new(layout, limits.bands, row_keys, top, bottom);
-                let steps = walk.steps() as f64;
                 let size = worth(members.len(), top.len(), bottom.len());
+                let narrowing = Narrowing {
+                    most_row: row_keys,
+                    most_short: short_bytes / size_of::<W>(),
+                    least_far_bits: limits.least_far_bits,
+                    members: size,
+                };
+                let walk = Walk::new(layout, limits.bands, narrowing, top, bottom);
+                let steps = walk.steps() as f64;
                 let on_done = &mut |done: u64| progress(done as f64 / steps);
                 let results = self
                     .crew
