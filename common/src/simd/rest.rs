@@ -107,6 +107,12 @@ impl<'a, W: Rest> SharedWords<'a, W> {
         }
     }
 
+    /// Where this place lies.
+    #[inline(always)]
+    pub(crate) fn at(self, at: usize) -> *const W {
+        self.words.wrapping_add(at)
+    }
+
     /// Replaces the word in this place.
     ///
     /// # Panics

@@ -171,7 +171,7 @@ impl HJoin {
             short_list: Self::SHORT_LIST,
             // What empty byte tables are of.
             layout: KeyLayout::undivided(0),
-            chooser: Chooser::default(),
+            chooser: Chooser::new(kernel),
             short: Buffers::new(kernel, crew.clone()),
             long: Buffers::new(kernel, crew.clone()),
             typical: Default::default(),

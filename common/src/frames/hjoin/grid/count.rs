@@ -2,7 +2,7 @@
 //! cell, and once it is known where those of every cell and member go, makes the same groups again and
 //! puts them there.
 
-use super::sort::{Apart, Places, Scratch, add_up, each};
+use super::sort::{Apart, Lists, Places, Scratch, add_up, each};
 use crate::{
     frames::hjoin::layout::order::Dissection,
     simd::{Lanes, Rest, Set, SharedWords, Work},
@@ -19,6 +19,13 @@ pub(crate) struct EachKey<'a, V> {
 
 /// What is done with a key.
 pub(crate) trait Visit {
+    /// Of either half, so many keys are fetched for at a time before they are visited.
+    const AT_A_TIME: usize;
+
+    /// Fetches what will be needed for a key whose cell has this counter, or one that is a little further
+    /// by then.
+    fn fetch<L: Lanes>(&self, counter: u32);
+
     /// `counter` is that of the key's cell.
     fn key<L: Lanes>(&self, apart: Apart<'_>, key: u64, counter: &mut u32);
 }
@@ -33,18 +40,44 @@ impl<V: Visit> Work for EachKey<'_, V> {
         let counters = &mut self.scratch.counters[..];
         assert!(counters.len() >= places.len());
         let (first, second) = self.keys.split_at(self.keys.len() / 2);
-        each!(first, second, |half, key| {
-            // SAFETY: there are so many places.
-            let place = unsafe { counters.get_unchecked_mut(apart.place::<S::Bits>(key, places)) };
-            self.visit.key::<S::Bits>(apart, key, &mut place[half]);
-        });
+        for (first, second) in blocks((first, second), V::AT_A_TIME) {
+            each!(first, second, |half, key| {
+                // SAFETY: there are so many places.
+                let place = unsafe { counters.get_unchecked(apart.place::<S::Bits>(key, places)) };
+                self.visit.fetch::<S::Bits>(place[half]);
+            });
+            each!(first, second, |half, key| {
+                // SAFETY: there are so many places.
+                let place =
+                    unsafe { counters.get_unchecked_mut(apart.place::<S::Bits>(key, places)) };
+                self.visit.key::<S::Bits>(apart, key, &mut place[half]);
+            });
+        }
     }
+}
+
+/// The same two lists, so many keys of each at a time.
+#[inline(always)]
+fn blocks((first, second): Lists<'_>, keys: usize) -> impl Iterator<Item = Lists<'_>> {
+    let longer = first.len().max(second.len());
+    (0..longer).step_by(keys).map(move |start| {
+        let block = |list: &'_ [u64]| {
+            let end = list.len().min(start.saturating_add(keys));
+            start.min(end)..end
+        };
+        (&first[block(first)], &second[block(second)])
+    })
 }
 
 /// Counting the keys of every cell.
 pub(crate) struct CountKeys;
 
 impl Visit for CountKeys {
+    const AT_A_TIME: usize = usize::MAX;
+
+    #[inline(always)]
+    fn fetch<L: Lanes>(&self, _counter: u32) {}
+
     #[inline(always)]
     fn key<L: Lanes>(&self, _apart: Apart<'_>, _key: u64, counter: &mut u32) {
         *counter += 1;
@@ -55,6 +88,14 @@ impl Visit for CountKeys {
 pub(crate) struct PutKeys<'a, W>(pub(crate) SharedWords<'a, W>);
 
 impl<W: Rest> Visit for PutKeys<'_, W> {
+    /// As many lines as a CPU fetches side by side; a key's own line is mostly in no cache but the largest.
+    const AT_A_TIME: usize = 32;
+
+    #[inline(always)]
+    fn fetch<L: Lanes>(&self, counter: u32) {
+        L::prefetch(self.0.at(counter as usize));
+    }
+
     #[inline(always)]
     fn key<L: Lanes>(&self, apart: Apart<'_>, key: u64, counter: &mut u32) {
         // Whoever made the keys may not have made the same ones again: places are checked.

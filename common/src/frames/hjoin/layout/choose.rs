@@ -14,6 +14,10 @@ use super::{
     roles::{KeyLayout, MOST_ROW_BITS, most_cell_bits},
     x3::{Limits, X3},
 };
+use crate::{
+    kernel::Kernel,
+    simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
+};
 
 /// Chooses layouts; keeps its buffers from one choice to the next.
 #[derive(Debug)]
@@ -25,18 +29,17 @@ pub(crate) struct Chooser {
     long_lists: usize,
 }
 
-impl Default for Chooser {
-    fn default() -> Self {
+impl Chooser {
+    /// Working with this instruction set.
+    pub(crate) fn new(kernel: Kernel) -> Self {
         Self {
-            meeting: Meeting::default(),
+            meeting: Meeting::new(kernel),
             above: Copies::default(),
             below: Copies::default(),
             long_lists: LONG_LISTS,
         }
     }
-}
 
-impl Chooser {
     /// From now on rests of short lists have four bytes as well, wherever there are bits enough for that.
     pub(crate) fn leave_no_long_rests(&mut self) {
         self.long_lists = 0;
@@ -114,8 +117,9 @@ pub(crate) const LONG_LISTS: usize = 21;
 const HOPELESS: f64 = 1.25;
 
 /// Pairs of keys that no bit chosen so far rules out, from a sample of both lists.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Meeting {
+    kernel: Kernel,
     contested: u64,
     top: Vec<u64>,
     /// Over and over again, so that every shift of it against the top ones is there.
@@ -124,10 +128,11 @@ struct Meeting {
     bits: Vec<(u64, f64)>,
     /// All of them.
     chosen: u64,
-    /// What the two keys of each of the first `pairs` pairs have in common.
+    /// What the two keys of each pair have in common.
     common: Vec<u64>,
-    pairs: usize,
-    /// So many are enough to choose a bit by.
+    /// For others for a while.
+    spare: Vec<u64>,
+    /// So many pairs are enough to choose a bit by.
     enough: usize,
     /// How often each key of the top sample was paired, with another one of the bottom sample each time.
     paired: usize,
@@ -140,6 +145,22 @@ const MOST_SAMPLES: usize = 1024;
 const MOST_PAIRS: usize = 4096;
 
 impl Meeting {
+    fn new(kernel: Kernel) -> Self {
+        Self {
+            kernel,
+            contested: 0,
+            top: Vec::new(),
+            bottom: Vec::new(),
+            bits: Vec::new(),
+            chosen: 0,
+            common: Vec::new(),
+            spare: Vec::new(),
+            enough: 0,
+            paired: 0,
+            most_paired: 0,
+        }
+    }
+
     /// Forgets all bits, and takes samples of these lists.
     fn start(&mut self, contested: u64, top: Typical<'_>, bottom: Typical<'_>) {
         let keys = top.of + bottom.of;
@@ -158,8 +179,7 @@ impl Meeting {
         self.chosen = 0;
         // So that choosing takes a small part of the time to sort the lists.
         self.enough = (keys / 256).clamp(256, MOST_PAIRS);
-        self.common.resize(self.enough + above, 0);
-        self.pairs = 0;
+        self.common.clear();
         self.paired = 0;
         self.most_paired = (keys / 4 / above.max(1) + 1).min(below);
     }
@@ -169,7 +189,7 @@ impl Meeting {
     fn bit(&mut self, at: usize) -> Option<(u64, f64)> {
         if at == self.bits.len() {
             self.refill();
-            let some = &self.common[..self.pairs.min(self.enough)];
+            let some = &self.common[..self.common.len().min(self.enough)];
             let ones = ones(some);
             let most = (0..64).max_by_key(|&bit| (ones[bit], Reverse(bit)))?;
             if ones[most] == 0 {
@@ -179,30 +199,59 @@ impl Meeting {
             self.bits
                 .push((bit, f64::from(ones[most]) / some.len() as f64));
             self.chosen |= bit;
-            let (mut left, common) = (0, &mut self.common[..self.pairs]);
-            for at in 0..common.len() {
-                let bits = common[at];
-                common[left] = bits;
-                left += usize::from(bits >> most & 1 == 0);
-            }
-            self.pairs = left;
+            std::mem::swap(&mut self.common, &mut self.spare);
+            self.common.clear();
+            let left = Without {
+                bits: bit,
+                words: &self.spare,
+                to: &mut self.common,
+            };
+            dispatch(self.kernel, left);
         }
         self.bits.get(at).copied()
     }
 
     /// Makes more pairs if there are too few.
     fn refill(&mut self) {
-        while self.pairs < self.enough && self.paired < self.most_paired {
-            let (contested, chosen) = (self.contested, self.chosen);
-            let (mut new, to) = (0, &mut self.common[self.pairs..]);
-            // Every pair is written, the next one over it if it is ruled out: a branch costs more.
-            for (top, bottom) in self.top.iter().zip(&self.bottom[self.paired..]) {
-                let bits = top & bottom & contested;
-                to[new] = bits;
-                new += usize::from(bits & chosen == 0);
-            }
-            self.pairs += new;
+        while self.common.len() < self.enough && self.paired < self.most_paired {
+            let pairs = self.top.iter().zip(&self.bottom[self.paired..]);
+            let common = pairs.map(|(top, bottom)| top & bottom & self.contested);
+            self.spare.clear();
+            self.spare.extend(common);
+            let new = Without {
+                bits: self.chosen,
+                words: &self.spare,
+                to: &mut self.common,
+            };
+            dispatch(self.kernel, new);
             self.paired += 1;
+        }
+    }
+}
+
+/// Adding those words that have none of these bits.
+struct Without<'a> {
+    bits: u64,
+    words: &'a [u64],
+    to: &'a mut Vec<u64>,
+}
+
+impl Work for Without<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Set>(self, set: S) {
+        let Self { bits, words, to } = self;
+        let pairs = Pairs {
+            outer: &[bits],
+            inner: words,
+            mask: !bits,
+        };
+        to.reserve(words.len() + PAIRS_SLACK);
+        // SAFETY: the room was made above, and so many words of it were written.
+        unsafe {
+            let left = set.fitting(pairs, to.as_mut_ptr().add(to.len()));
+            to.set_len(to.len() + left);
         }
     }
 }
@@ -368,7 +417,7 @@ mod tests {
         };
         let top: Vec<u64> = (0..50_000).map(|i| key(i) | 1 << 3).collect();
         let bottom: Vec<u64> = (50_000..80_000).map(key).collect();
-        let mut meeting = Meeting::default();
+        let mut meeting = Meeting::new(Kernel::best());
         let (top, bottom) = (all(&top), all(&bottom));
         meeting.start(0b1111, top, bottom);
         let (bit, ruled_out) = meeting.bit(0).unwrap();
@@ -402,11 +451,15 @@ mod tests {
             ..Limits::MEASURED
         };
         let contested = (1 << 30) - 1;
-        let layout = Chooser::default().choose(contested, all(&keys), all(&keys), limits);
+        let layout = Chooser::new(Kernel::best()).choose(contested, all(&keys), all(&keys), limits);
         let places = layout.x3_places(3);
         assert_eq!(places.number, 3);
-        let without =
-            Chooser::default().choose(contested, all(&keys), all(&keys), Limits::MEASURED);
+        let without = Chooser::new(Kernel::best()).choose(
+            contested,
+            all(&keys),
+            all(&keys),
+            Limits::MEASURED,
+        );
         assert!(!without.has_x3());
         let cells = |layout: KeyLayout| (layout.x1_bits(), layout.x2_bits());
         assert_eq!(cells(layout), cells(without));
@@ -417,7 +470,7 @@ mod tests {
         let keys = [0b111; 20];
         for (top, bottom) in [(&[][..], &[][..]), (&keys[..], &[]), (&[], &keys)] {
             let (top, bottom) = (all(top), all(bottom));
-            let layout = Chooser::default().choose(0b111, top, bottom, Limits::MEASURED);
+            let layout = Chooser::new(Kernel::best()).choose(0b111, top, bottom, Limits::MEASURED);
             assert_eq!(layout, KeyLayout::undivided(0b111));
         }
     }
@@ -431,7 +484,7 @@ mod tests {
         // of the grid spares tests.
         for length in [1_000, 3_000, 10_000, 50_000, 200_000] {
             let contested = (1 << 46) - 1;
-            let layout = Chooser::default().choose(
+            let layout = Chooser::new(Kernel::best()).choose(
                 contested,
                 all(&keys[..length]),
                 all(&keys[..length]),
