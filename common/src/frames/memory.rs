@@ -44,30 +44,43 @@ impl LimitsByClass {
     }
 }
 
-/// The most half boards of one half to join at a time, or one row set's more, for every number of
-/// rounds to sort them in, each twice the one before.
+/// How many half boards to join at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits([usize; ROUNDS.len()]);
+pub(super) struct Limits {
+    /// The most of one half, or one row set's more, if there are as many of the other: for every number of
+    /// rounds to sort them in, each twice the one before.
+    most: [usize; ROUNDS.len()],
+    /// What the frames need of how many bytes, by how many threads.
+    need: Need,
+    bytes: u64,
+    threads: usize,
+}
 
 const ROUNDS: [usize; 3] = [1, 2, HJoin::MOST_ROUNDS];
 
 impl Limits {
     /// The number of rounds for halves with so many boards, and how many of them to join at a time: as
     /// few rounds as hold all of them.
-    pub(super) fn rounds(self, boards: usize) -> (usize, usize) {
-        let mut all = ROUNDS.into_iter().zip(self.0);
-        let most = (ROUNDS[ROUNDS.len() - 1], self.0[ROUNDS.len() - 1]);
-        all.find(|&(_, limit)| boards <= limit).unwrap_or(most)
+    pub(super) fn rounds(self, tops: usize, bottoms: usize) -> (usize, usize) {
+        let (longer, shorter) = (tops.max(bottoms), tops.min(bottoms));
+        let whole = ROUNDS.into_iter().zip(self.most).find(|&(rounds, most)| {
+            let bytes = || self.need.bytes(longer, shorter, rounds, self.threads);
+            longer <= most || bytes() <= self.bytes
+        });
+        match whole {
+            Some((rounds, most)) => (rounds, most.max(longer)),
+            None => (HJoin::MOST_ROUNDS, self.most()),
+        }
     }
 
     /// The most that are sorted in one round.
     pub(super) fn in_one_round(self) -> usize {
-        self.0[0]
+        self.most[0]
     }
 
     /// The most with any number of rounds.
     pub(super) fn most(self) -> usize {
-        self.0[ROUNDS.len() - 1]
+        self.most[ROUNDS.len() - 1]
     }
 }
 
@@ -136,10 +149,16 @@ impl Budget {
 
     /// The same limit for every class.
     pub(super) fn with_limit(&self, limit: usize) -> LimitsByClass {
-        let limits = Limits([limit; ROUNDS.len()]);
+        let same = |limits: Limits| Limits {
+            most: [limit; ROUNDS.len()],
+            bytes: 0,
+            ..limits
+        };
         let classes = self.together.classes.iter();
         LimitsByClass {
-            classes: classes.map(|&(class, _)| (class, limits)).collect(),
+            classes: classes
+                .map(|&(class, limits)| (class, same(limits)))
+                .collect(),
             row_bytes: self.together.row_bytes,
             held_keys: self.together.held_keys,
             noted_boards: self.together.noted_boards,
@@ -188,12 +207,12 @@ impl FrameNeeds {
     /// What a crew of so many threads needs.
     pub(crate) fn of(&self, threads: usize) -> Needs {
         let least = self.classes.iter();
-        let least = least.map(|need| need.bytes(need.least_keys(), HJoin::MOST_ROUNDS, threads));
+        let least = least.map(|need| need.equal(need.least_keys(), HJoin::MOST_ROUNDS, threads));
         let least = least.max().unwrap_or(0);
         // The lists of typical frames, sorted in two rounds.
         let mut classes = self.classes.iter();
         let typical = classes.find(|need| need.class == self.typical.class);
-        let whole = typical.map_or(0, |need| need.bytes(self.typical.keys, 2, threads));
+        let whole = typical.map_or(0, |need| need.equal(self.typical.keys, 2, threads));
         // Beside what threads gather where there is more than the least.
         let whole = whole + whole / GATHERED_PART;
         Needs {
@@ -204,7 +223,7 @@ impl FrameNeeds {
 }
 
 /// What the frames of a class need of a crew.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     class: (Kind, u32),
     key_bits: u32,
@@ -226,27 +245,38 @@ impl Need {
         LEAST_KEYS.max(2 * self.row_set_keys)
     }
 
-    /// Memory in bytes for joining so many half boards of either half, sorted in so many rounds by so many
-    /// threads.
-    fn bytes(&self, keys: usize, rounds: usize, threads: usize) -> u64 {
+    /// Memory in bytes for joining so many half boards of one half and of the other, sorted in so many rounds
+    /// by so many threads.
+    fn bytes(&self, longer: usize, shorter: usize, rounds: usize, threads: usize) -> u64 {
         // A piece may pass its limit by a row set.
-        let keys = keys.saturating_add(self.row_set_keys);
+        let [longer, shorter] =
+            [longer, shorter].map(|keys| keys.saturating_add(self.row_set_keys));
         // Short lists are held, and what a thread makes for a long one.
-        let held = 2 * keys.min(HJoin::SHORT_LIST) + threads * self.row_set_keys;
+        let held = 2 * longer.min(HJoin::SHORT_LIST) + threads * self.row_set_keys;
         self.quarter_bytes
             + (size_of::<u64>() * held) as u64
-            + HJoin::memory_bytes(self.key_bits, threads, keys, rounds)
+            + HJoin::memory_bytes(self.key_bits, threads, longer, shorter, rounds)
+    }
+
+    /// The same for as many of either half.
+    fn equal(&self, keys: usize, rounds: usize, threads: usize) -> u64 {
+        self.bytes(keys, keys, rounds, threads)
     }
 
     /// The most half boards that fit in so many bytes, where the least do.
     fn limits(&self, bytes: u64, threads: usize) -> Limits {
-        Limits(ROUNDS.map(|rounds| self.most_keys(bytes, rounds, threads)))
+        Limits {
+            most: ROUNDS.map(|rounds| self.most_keys(bytes, rounds, threads)),
+            need: *self,
+            bytes,
+            threads,
+        }
     }
 
     fn most_keys(&self, bytes: u64, rounds: usize, threads: usize) -> usize {
         let mut keys = self.least_keys();
         for step in (0..40).rev().map(|bit| 1usize << bit) {
-            if self.bytes(keys.saturating_add(step), rounds, threads) <= bytes {
+            if self.equal(keys.saturating_add(step), rounds, threads) <= bytes {
                 keys += step;
             }
         }
@@ -282,6 +312,16 @@ mod tests {
                 );
                 assert!(LEAST_KEYS <= few && few < many, "N = {n}, {class:?}");
             }
+            // A short list leaves its room to a long one.
+            let class = division.typical().class;
+            let limits = Budget::new(10 * least, &division, 1).unwrap();
+            let limits = limits.together.of(class);
+            let most = limits.most();
+            assert_eq!(limits.rounds(most, most).1, most);
+            assert_eq!(limits.rounds(most + most / 8, most / 8).1, most + most / 8);
+            assert_eq!(limits.rounds(most / 8, most + most / 8).1, most + most / 8);
+            assert_eq!(limits.rounds(most + most / 8, most + most / 8).1, most);
+            assert_eq!(limits.rounds(4 * most, 0).1, most);
             // What threads gather grows with the memory, and less by every thread that shares it.
             let row_bytes = |memory, threads| {
                 let budget = Budget::new(memory, &division, threads).unwrap();

@@ -137,7 +137,7 @@ impl FrameCounter {
         self.top.begin(tops, most, &above, &self.crew, on_done)?;
         self.bottom
             .begin(bottoms, most, &below, &self.crew, on_done)?;
-        let (rounds, limit) = limits.rounds(self.top.number().max(self.bottom.number()));
+        let (rounds, limit) = limits.rounds(self.top.number(), self.bottom.number());
         let pairs = self.top.number().saturating_mul(self.bottom.number());
         self.is_plain = pairs <= self.plain_pairs;
         self.join.set_rounds(rounds);

@@ -291,11 +291,17 @@ impl HJoin {
     /// About the most memory, in bytes, that joining two lists of so many keys takes beside the lists, and
     /// where they are not held, in all, when they are sorted in so many rounds and rows are narrowed
     /// [`Self::LEAST_ROW_BYTES`] at a time.
-    pub fn memory_bytes(key_bits: u32, threads: usize, keys: usize, rounds: usize) -> u64 {
-        let keys = keys.min(MOST_KEYS);
-        let (longer, both) = (keys as u64, 2 * keys as u64);
+    pub fn memory_bytes(
+        key_bits: u32,
+        threads: usize,
+        longer: usize,
+        shorter: usize,
+        rounds: usize,
+    ) -> u64 {
+        let [keys, shorter] = [longer, shorter].map(|keys| keys.min(MOST_KEYS));
+        let (longer, both) = (keys as u64, (keys + shorter) as u64);
         let threads = threads as u64;
-        let cell_bits = most_cell_bits(keys, keys);
+        let cell_bits = most_cell_bits(keys, shorter);
         let rest = if cell_bits < LONG_LISTS || key_bits as usize > 32 + cell_bits {
             8
         } else {
@@ -316,7 +322,7 @@ impl HJoin {
             Gathered::<u32>::most_bytes(keys.min(Self::LEAST_ROW_BYTES / 4))
         };
         let rests = rest * (both + 4 * SLACK as u64);
-        rests + sorting + threads * gathered + 2 * KeyLayout::most_offset_bytes(keys, keys)
+        rests + sorting + threads * gathered + 2 * KeyLayout::most_offset_bytes(keys, shorter)
     }
 }
 

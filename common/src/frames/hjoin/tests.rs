@@ -177,7 +177,8 @@ fn parts_are_kept_from_join_to_join() {
 
 #[test]
 fn memory_grows_with_the_lists() {
-    let bytes = |keys| HJoin::memory_bytes(54, 1, keys, 1);
+    let both = |longer, shorter| HJoin::memory_bytes(54, 1, longer, shorter, 1);
+    let bytes = |keys| both(keys, keys);
     assert!(bytes(0) < 1 << 20);
     assert!(bytes(1_000) < bytes(100_000) && bytes(100_000) < bytes(10_000_000));
     // One list's keys of eight bytes while they are sorted, and both lists' rests: of eight bytes, since
@@ -187,6 +188,12 @@ fn memory_grows_with_the_lists() {
         assert!(
             (8 + 2 * rest..12 + 2 * rest).contains(&a_key),
             "{keys} keys: {a_key} bytes each"
+        );
+        let fewer = keys / 8;
+        let shorter = (bytes(keys) - both(keys, keys - fewer)) / fewer as u64;
+        assert!(
+            (rest..rest + 2).contains(&shorter),
+            "{keys} keys: {shorter}"
         );
     }
 }
