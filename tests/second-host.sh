@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A coordinator here, and a worker and a queensctl on another host: a network namespace of its own.
-# Needs root and the built programs; leaves nothing behind.
+# Runs a coordinator here, and a worker and queensctl on another host (a network namespace). Needs root and
+# built programs; removes everything at its end.
 #   tests/second-host.sh target/release
 set -euo pipefail
 programs=$(realpath "${1:-target/release}")

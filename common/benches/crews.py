@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One crew of 2 against two crews of 1 in throughput: the same tasks by two programs side by side, and twice by a
-crew of 2, in turns, on a machine with two cores.
+"""Compares the throughput of one crew of 2 with two crews of 1: the same tasks by two programs at once, and twice by
+a crew of 2, alternating, on a machine with two cores.
 
     common/benches/crews.py FRAMES_TIME ROUNDS N [--tasks K] [--task-cost C | --unit U]
 
-Planning is taken off. Beside the ratio, which needs a quiet machine, stands one that does not: what share of a crew's CPU
-seconds its leader used. Where all is shared evenly, that is a half.
+Planning time is subtracted. The ratio needs a machine without other load. The leader's share of the crew's CPU seconds does not; it
+is one half if the work is shared evenly.
 """
 import resource
 import subprocess
@@ -14,7 +14,7 @@ import time
 
 
 def run(program, *each):
-    """Wall seconds, the solutions that were counted, and the share of the CPU seconds that leaders used."""
+    """Returns wall seconds, counted solutions, and the share of CPU seconds used by leaders."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     running = [subprocess.Popen([program, *more], stdout=subprocess.PIPE, text=True) for more in each]
     lines = [process.communicate()[0].splitlines()[-1] for process in running]

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""What each mechanism of the join gains: its time without the mechanism over that with it, by N, on one core.
+"""Measures the optimizations of the join: time without each over time with all, by N, on one core.
 
     common/benches/mechanisms.py [N ...]
 
 N is any of 18, 20, 22, 24, 26 and 28, by default 22, 24 and 26; 28 is the frame with A = 2524, C = 5477 (7 GB, a quarter
-of an hour), the others a few random frames of the middle m, always the same. All ways to join are taken in turns, and the
-least time of each counts. The last lines are a table.
+of an hour), the others a few fixed random frames of the middle m. All variants alternate, and the shortest time of
+each counts. The last lines are a table.
 """
 import subprocess
 import sys
 
-# How many frames, how often each.
+# Number of frames and repetitions by N.
 EFFORT = {18: (20, 5), 20: (10, 5), 22: (6, 4), 24: (4, 3), 26: (2, 3), 28: (1, 2)}
 
 
 def bench(n):
-    """What the join without each mechanism takes of the time of the whole one."""
+    """Returns, by optimization, the time of the join without it over the time with all."""
     frames, repeat = EFFORT[n]
     command = ["cargo", "bench", "-q", "-p", "common", "--bench", "hjoin", "--", str(n), "--without", "all"]
     command += ["--frames", str(frames), "--repeat", str(repeat)]

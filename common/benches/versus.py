@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same tasks by two builds of `frames_time`, in turns on one core; the least seconds of each task.
+"""Runs the same tasks with two builds of `frames_time`, in turns on one core; keeps the shortest time of each task.
 
     common/benches/versus.py OLD NEW N TASKS TASK_COST ROUNDS
 
 OLD and NEW are programs: `cargo build --release -p common --example frames_time` in checkouts of two commits.
-Counts must be equal. Both must divide the board alike.
+Counts must be equal. Both must divide the board in the same way.
 """
 import subprocess
 import sys

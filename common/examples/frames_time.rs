@@ -1,69 +1,73 @@
-//! Times method `frames`: `frames_time N [--tasks K | --unit U] [--kernel NAME] [--threads T]
-//! [--memory BYTES] [--task-cost MICROSECONDS] [--turned] [--verbose]`.
+//! Times a board: `frames_time N [--tasks K | --sample FRACTION | --unit U | --symmetric] [--layout NAME]
+//! [--kernel NAME] [--threads T] [--memory BYTES] [--task-cost MICROSECONDS] [--rotated] [--verbose]`.
 //!
-//! Counts all tasks of the board's plan, or the first K in the plan's pseudo-random order, by one
-//! crew of threads, and prints what a run of the whole board would take at that pace. Seconds are those
-//! of the leading thread on a CPU; a unit's wall seconds are printed beside them.
+//! Counts all tasks of the board's plan, the first K in the plan's pseudo-random order, or a random
+//! sample, by one crew of threads, and prints the estimated time of the whole board. A sample gives it
+//! without bias and with a 95 % interval (`common::sample`). Seconds are CPU seconds of the leading
+//! thread; a unit's wall seconds are printed next to them.
 
 #[path = "support/cpu.rs"]
 mod cpu;
 
-use std::time::Instant;
+use std::{collections::HashMap, ops::ControlFlow, time::Instant};
 
 use common::{
     board::Board,
-    count::{Counter, Orientation, Setup, Unwatched},
+    count::{Counter, CounterConfig, NoProgress, Orientation},
     kernel::Kernel,
     method::Layout,
-    plan::{Plan, PlanSpec},
+    plan::{Plan, PlanSpec, TaskId},
+    sample::Sample,
+    symmetric::{HalfTurn, quarter_turn},
+    test_fixture::random_from,
 };
 
-#[allow(clippy::cast_precision_loss)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let board: Board = arguments
-        .next()
-        .ok_or("usage: frames_time N [options]")?
-        .parse()?;
-    let mut spec = PlanSpec::new(board, Layout::Frames);
-    let mut setup = Setup {
-        kernel: Kernel::best(),
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: 4 << 30,
-        orientation: Orientation::Upright,
-    };
-    let mut wanted = u64::MAX;
-    let mut verbose = false;
-    let mut unit = None;
+    let board: Board = arguments.next().ok_or("usage: frames_time N [options]")?.parse()?;
+    let mut config = CounterConfig::best(4 << 30);
+    let (mut layout, mut task_cost) = (Layout::Frames, None);
+    let (mut wanted, mut fraction, mut unit, mut verbose) = (u64::MAX, None, None, false);
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{option} needs a value"));
         match option.as_str() {
             "--tasks" => wanted = value()?.parse()?,
-            "--kernel" => setup.kernel = Kernel::new(value()?.parse()?)?,
-            "--threads" => setup.threads = value()?.parse()?,
-            "--memory" => setup.memory_bytes = value()?.parse()?,
-            "--task-cost" => spec.task_cost = value()?.parse()?,
-            "--turned" => setup.orientation = Orientation::Turned,
+            "--sample" => fraction = Some(value()?.parse()?),
+            "--layout" => layout = value()?.parse()?,
+            "--kernel" => config.kernel = Kernel::new(value()?.parse()?)?,
+            "--threads" => config.threads = value()?.parse()?,
+            "--memory" => config.memory_bytes = value()?.parse()?,
+            "--task-cost" => task_cost = Some(value()?.parse()?),
+            "--rotated" => config.orientation = Orientation::Rotated,
             "--unit" => unit = Some(value()?.parse::<u64>()?),
             "--verbose" => verbose = true,
+            "--symmetric" => {
+                let start = cpu::seconds();
+                let half = HalfTurn::new(board).count(&|| ControlFlow::Continue(()))?;
+                let between = cpu::seconds();
+                let quarter = quarter_turn(board);
+                let (seconds, more) = (between - start, cpu::seconds() - between);
+                println!("half {half} {seconds:.3} s, quarter {quarter} {more:.3} s");
+                return Ok(());
+            }
             _ => return Err(format!("unknown option {option}").into()),
         }
     }
+    let spec = PlanSpec::new(board, layout);
+    let spec = PlanSpec { task_cost: task_cost.unwrap_or(spec.task_cost), ..spec };
     let start = Instant::now();
     let plan = Plan::new(spec)?;
     let planned = start.elapsed();
-    let whole: u64 = (0..plan.tasks())
-        .map(|task| plan.task_cost(common::plan::TaskId(task)))
-        .sum();
+    let whole: u64 = plan.task_costs().sum();
     println!(
         "N = {board}: {} units, {} tasks, planned in {planned:.1?}",
         plan.units(),
         plan.tasks()
     );
-    let mut counter = Counter::new(&plan, &setup)?;
+    let mut counter = Counter::new(&plan, &config)?;
     if let Some(unit) = unit {
         let (start, begun) = (cpu::seconds(), Instant::now());
-        let count = counter.count(unit..unit + 1, &Unwatched)?;
+        let count = counter.count(unit..unit + 1, &NoProgress)?;
         let (seconds, wall) = (cpu::seconds() - start, begun.elapsed().as_secs_f64());
         let rate = count as f64 / seconds;
         println!(
@@ -71,26 +75,37 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         return Ok(());
     }
+    let random = &mut random_from(u64::from(board.n()));
+    let sample = fraction.map(|fraction| Sample::select(&plan, fraction, random)).transpose()?;
+    let tasks: Vec<TaskId> = match &sample {
+        Some(sample) => sample.tasks().collect(),
+        None => plan.lease_order().take(usize::try_from(wanted)?).collect(),
+    };
     let start = cpu::seconds();
-    let (mut sum, mut cost, mut tasks) = (0u128, 0u64, 0u64);
-    for task in plan.handing_out_order().take(usize::try_from(wanted)?) {
+    let (mut sum, mut cost, mut micros) = (0u128, 0u64, HashMap::new());
+    for &task in &tasks {
         let before = cpu::seconds();
-        let count = counter.count(plan.task_units(task), &Unwatched)?;
+        let count = counter.count(plan.task_units(task), &NoProgress)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+        let taken = ((cpu::seconds() - before) * 1e6) as u64;
         if verbose {
-            let (micros, cost) = ((cpu::seconds() - before) * 1e6, plan.task_cost(task));
-            println!(
-                "{task} {:?} {count} {micros:.0} {cost}",
-                plan.task_units(task)
-            );
+            println!("{task} {:?} {count} {taken} {}", plan.task_units(task), plan.task_cost(task));
         }
+        micros.insert(task, taken);
         sum += u128::from(count);
         cost += plan.task_cost(task);
-        tasks += 1;
     }
     let seconds = cpu::seconds() - start;
+    if let Some(sample) = sample {
+        let time = sample.estimate(&|task| micros[&task]);
+        let [whole, low, high] =
+            [time.solutions, time.low, time.high].map(|time| time as f64 / 1e6);
+        println!("whole board {whole:.4e} s, 95 % interval {low:.4e} to {high:.4e} s");
+    }
     println!(
-        "{tasks} tasks, {sum} solutions, {seconds:.3} s, {:.3e} solutions/s, cost model {:.3}, \
+        "{} tasks, {sum} solutions, {seconds:.3} s, {:.3e} solutions/s, cost model {:.3}, \
          whole board {:.1} s by cost",
+        tasks.len(),
         sum as f64 / seconds,
         cost as f64 / 1e6 / seconds,
         seconds * whole as f64 / cost as f64,

@@ -1,4 +1,4 @@
-//! Counting a range of units of any plan: one call, whatever the method and the kernel.
+//! Counting a range of units of any plan, whatever the method and the kernel.
 
 use std::ops::Range;
 
@@ -8,9 +8,11 @@ use crate::{
     rows,
 };
 
-pub use crate::setup::{CountError, Orientation, Setup, SetupError, Unwatched, Watch};
+pub use crate::setup::{
+    CountError, CounterConfig, NoProgress, Orientation, ProgressSink, SetupError,
+};
 
-/// Counts units of one plan; keeps its buffers from one call to the next.
+/// Counts units of one plan; keeps its buffers between calls.
 #[derive(Debug)]
 pub struct Counter(Method);
 
@@ -21,32 +23,27 @@ enum Method {
 }
 
 impl Counter {
-    /// A counter for units of `plan`.
-    pub fn new(plan: &Plan, setup: &Setup) -> Result<Self, SetupError> {
+    /// Creates a counter for units of `plan`.
+    pub fn new(plan: &Plan, config: &CounterConfig) -> Result<Self, SetupError> {
         Ok(Self(match plan.division() {
-            Division::Rows(division) => Method::Rows(rows::Counter::new(division.clone(), setup)?),
+            Division::Rows(division) => Method::Rows(rows::Counter::new(division.clone(), config)?),
             Division::Frames(division) => {
-                Method::Frames(Box::new(frames::Counter::new(division.clone(), setup)?))
+                Method::Frames(Box::new(frames::Counter::new(division.clone(), config)?))
             }
         }))
     }
 
-    /// The weighted number of solutions in `units`: summed over all units of the plan, this is
-    /// all(N). The buffers stay usable after an error.
+    /// Returns the weighted number of solutions in `units`.
     ///
-    /// ```
-    /// use common::{board::Board, count::*, method::Layout, plan::*};
-    ///
-    /// let plan = Plan::new(PlanSpec::new(Board::new(10)?, Layout::Frames))?;
-    /// let mut counter = Counter::new(&plan, &Setup::best(1 << 26))?;
-    /// let first = counter.count(0..5, &Unwatched)?;
-    /// assert_eq!(first + counter.count(5..plan.units(), &Unwatched)?, 724);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn count(&mut self, units: Range<u64>, watch: &dyn Watch) -> Result<u64, CountError> {
+    /// The sum over all units of the plan is all(N). The buffers stay usable after an error.
+    pub fn count(
+        &mut self,
+        units: Range<u64>,
+        progress: &dyn ProgressSink,
+    ) -> Result<u64, CountError> {
         match &mut self.0 {
-            Method::Rows(rows) => rows.count(units, watch),
-            Method::Frames(frames) => frames.count(units, watch),
+            Method::Rows(rows) => rows.count(units, progress),
+            Method::Frames(frames) => frames.count(units, progress),
         }
     }
 }

@@ -1,43 +1,68 @@
 //! The pure domain of the queens cluster: boards, plans, counting methods and tallies.
 //!
-//! Nothing here opens a file or a socket, reads a clock or draws random numbers: whoever needs one of
-//! those passes its result in. Threads are started for nothing but a count that was asked for on
-//! several of them, and have ended when it returns.
+//! Nothing here opens a file or a socket, reads a clock or generates random numbers; callers pass the
+//! results in. Threads are started only for a count that is configured with several, and end with it.
 //!
-//! A board counted:
+//! Counting a board:
 //!
 //! ```
 //! use common::{board::Board, count::*, method::Layout, plan::*};
 //!
 //! let plan = Plan::new(PlanSpec::new(Board::new(12)?, Layout::Frames))?;
-//! let count = Counter::new(&plan, &Setup::best(1 << 30))?.count(0..plan.units(), &Unwatched)?;
+//! let count = Counter::new(&plan, &CounterConfig::best(1 << 30))?.count(0..plan.units(), &NoProgress)?;
 //! assert_eq!(count, 14_200);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod board;
-pub mod boards;
-pub mod canary;
 pub mod choice;
 pub mod count;
-mod crew;
-pub mod crews;
-pub mod forecast;
+pub mod crew_layout;
 pub mod frames;
-pub mod kernel;
-pub mod known;
+pub mod join;
 pub mod method;
-pub mod place;
 pub mod plan;
 pub mod rows;
-pub mod run;
-pub mod sample;
-pub mod sealed;
-mod setup;
+pub mod self_test;
 mod simd;
-pub mod symmetric;
-pub mod sync;
-pub mod tally;
-pub mod textbook;
 #[doc(hidden)]
-pub mod truth;
+pub mod test_fixture;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+/// Configuration, kernel and threads of a count.
+mod compute {
+    pub(crate) mod crew;
+    pub mod kernel;
+    pub(crate) mod setup;
+}
+
+/// Estimates from a random sample of tasks: solutions, and the time of a run.
+mod estimate {
+    pub mod forecast;
+    pub mod sample;
+}
+
+/// Identifiers, results and calls of workers and coordinator.
+mod messages {
+    pub mod hex;
+    pub mod limits;
+    pub mod run;
+    pub mod sealed;
+    pub mod sync;
+}
+
+/// Numbers of solutions: published counts, totals, symmetry classes.
+mod solutions {
+    pub mod published;
+    pub mod symmetric;
+    pub mod tally;
+}
+
+use compute::{crew, setup};
+
+pub use compute::kernel;
+pub use estimate::{forecast, sample};
+pub use messages::{hex, limits, run, sealed, sync};
+pub use solutions::{published, symmetric, tally};

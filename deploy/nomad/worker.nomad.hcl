@@ -1,4 +1,4 @@
-# Workers on a Nomad cluster, each on a share of a node:
+# Workers on a Nomad cluster, each with part of a node:
 #   nomad namespace apply queens
 #   nomad var put -namespace queens nomad/jobs/queens-worker join=@worker.join
 #   nomad job run -var count=20 worker.nomad.hcl
@@ -9,14 +9,14 @@ variable "count" {
 
 job "queens-worker" {
   namespace = "queens"
-  # Below services: they may push it out, and it drains.
+  # Lower priority than services, which may preempt it; it then drains.
   type     = "batch"
   priority = 20
 
   group "worker" {
     count = var.count
 
-    # A planned stop or a lost node is no failure of the worker's: as often as need be.
+    # Planned stops and lost nodes are not failures: reschedule without limit.
     reschedule {
       unlimited      = true
       delay          = "30s"
@@ -31,7 +31,7 @@ job "queens-worker" {
       mode     = "fail"
     }
 
-    # The spool comes along, also to another node.
+    # The spool migrates, also to another node.
     ephemeral_disk {
       size    = 300
       sticky  = true
@@ -68,7 +68,7 @@ job "queens-worker" {
         perms       = "0400"
         uid         = 65534
         data        = "{{ with nomadVar \"nomad/jobs/queens-worker\" }}{{ .join }}{{ end }}"
-        # A new string is for a new start, which drains first.
+        # A new join string restarts the worker, which drains first.
         change_mode = "restart"
       }
     }

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Holds `worker estimate` against what then happens: foretells boards, counts them, and prints a row of Markdown each.
+"""Compares `worker estimate` with measured times: estimates boards, counts them, prints one Markdown row per board.
 
     docs/benchmarks/estimate_check.py [--programs DIR] [--memory 8GiB] [--budget 60s] N...
 
-Ends with 1 if a time is off by more than a quarter. Wants a machine that does nothing else: both times are those of the
-clock.
+Exits with 1 if an estimate is off by more than 25 %. Needs an otherwise idle machine: both are wall times.
 """
 import argparse
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Records docs/img/cast.svg: twenty seconds of `queensctl status --watch` on a real run, as an SVG that moves.
+"""Records docs/img/cast.svg: twenty seconds of `queensctl status --watch` on a real run, as an animated SVG.
 
     pip install pyte; cargo build --release; docs/img/cast.py [PROGRAMS [N]]
 
-A coordinator and a worker are started from PROGRAMS (target/release), the screen is run on a terminal of
-80 x 24, and what stands there is looked at twice a second. Nothing in it is made up or sped up.
+Starts a coordinator and a worker from PROGRAMS (target/release), runs the screen on a terminal of 80 x 24, and
+records it twice per second, in real time.
 """
 import fcntl
 import os
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 20.0, 0.5
 CELL, LINE = 8.4, 17
 PLAIN = "#d8dee6"
-# By the number of the colour in the terminal's palette: red, green, yellow, blue, cyan.
+# Indexed by the color number of the terminal's palette: red, green, yellow, blue, cyan.
 COLOURS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
 
 
@@ -109,13 +109,14 @@ def main():
                  "--recheck", "0.1", "--data-dir", f"{folder}/data"],
                 stderr=subprocess.PIPE, text=True)
             started.append(coordinator)
-            url = "http://" + next(re.search(r"listening on ([^ ]+): ", line) for line in coordinator.stderr
-                                   if "listening on" in line)[1]
+            next(line for line in coordinator.stderr if "listening on" in line)
+            # Without an address the programs find the coordinator and their join strings there.
+            join = ["--data-dir", f"{folder}/data"]
             for name in ["node-a", "node-b"]:
                 started.append(subprocess.Popen(
-                    [programs / "worker", "--coordinator", url, "--threads", "1", "--name", name, "--quiet",
+                    [programs / "worker", *join, "--threads", "1", "--name", name, "--quiet",
                      "--spool", f"{folder}/{name}"]))
-            seen = record([str(programs / "queensctl"), "--coordinator", url, "status", "--watch"], environment)
+            seen = record([str(programs / "queensctl"), *join, "status", "--watch"], environment)
         finally:
             for child in started:
                 child.kill()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/img/times.svg from docs/benchmarks/times.csv: time of one core against N, beside other programs.
+"""Draws docs/img/times.svg from docs/benchmarks/times.csv: time of one core against N, with other programs.
 
     docs/img/chart.py
 """

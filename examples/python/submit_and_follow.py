@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""A client in Python: submits a run, follows it until it is over, and prints the result.
+"""A client in Python: submits a run, follows it until it is finished, and prints the result.
 
     pip install grpcio grpcio-tools
-    python3 examples/python/submit_and_follow.py 127.0.0.1:7171 14
+    python3 examples/python/submit_and_follow.py queens-data/doors 14
 
-The messages come from the .proto files of the project, compiled as this program starts: there is no
-generated code to keep up to date. Exit codes are those of the programs: 0 complete, 1 error, 3
+The folder is in the coordinator's data directory and contains its CA certificate (ca.pem) and an operator's join
+string (operator.join). On another machine use a folder with copies of both.
+
+The messages come from the project's .proto files, which are compiled at the start of this program. Exit codes are those of the programs: 0 complete, 1 error, 3
 contradicted or disputed.
 """
 
+import base64
 import pathlib
 import sys
 import time
@@ -21,13 +24,31 @@ sys.path.insert(0, str(PROTO))
 runs_pb2, runs_grpc = grpc.protos_and_services("queens/v1/runs.proto")
 types_pb2 = grpc.protos("queens/v1/types.proto")
 
-# Nobody answered, or the connection broke: worth another attempt.
+# No answer, or a lost connection: try again.
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED)
 
 
+# The name in the certificate of every coordinator, independent of its address.
+SERVER_NAME = "coordinator.queens.internal"
+
+
+def connect(folder):
+    """Connects over TLS to a coordinator with a certificate of this CA; sends the join string's token with
+    every call."""
+    join = (folder / "operator.join").read_text().strip()
+    # After the prefix: 32 bytes of the CA's hash, 36 of a token, the addresses, 4 of a checksum.
+    text = join.removeprefix("queens1-")
+    addresses = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))[68:-4].decode()
+    credentials = grpc.composite_channel_credentials(
+        grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes()),
+        grpc.access_token_call_credentials(join),
+    )
+    options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+    return grpc.secure_channel(addresses.split(",")[0], credentials, options)
+
+
 def submit(stub, n):
-    """Starts a run. The key makes repeating the request harmless: it starts one run, however often it
-    arrives."""
+    """Starts a run. Because of the idempotency key, repeated requests start only one run."""
     request = runs_pb2.SubmitRequest(
         spec=types_pb2.PlanSpec(n=n, layout=types_pb2.LAYOUT_BORDER),
         idempotency_key=f"submit_and_follow.py-{n}",
@@ -36,7 +57,7 @@ def submit(stub, n):
 
 
 def is_over(status):
-    """Whether nothing more will change."""
+    """Returns whether the run is finished."""
     state = status.run.state
     if state in (runs_pb2.RUN_STATE_COMPLETE, runs_pb2.RUN_STATE_CONTRADICTED):
         return status.HasField("result")
@@ -44,14 +65,16 @@ def is_over(status):
 
 
 def follow(stub, run):
-    """Prints the progress until the run is over; goes on when the coordinator was away."""
+    """Prints the progress until the run is finished; reconnects if the coordinator was unreachable."""
     request = runs_pb2.WatchStatusRequest(run=run, interval_ms=200)
     while True:
         try:
             for status in stub.WatchStatus(request):
+                # Why the run makes no progress, for example that no worker is connected.
+                reason = f"; {status.reason}" if status.reason else ""
                 print(
-                    f"{status.tasks_done} of {status.tasks_total} tasks, "
-                    f"{status.fraction_done:.1%}, {status.solutions_so_far} solutions so far",
+                    f"{status.tasks_done} of {status.tasks_total} tasks, {status.fraction_done:.1%}, "
+                    f"{status.solutions_so_far} solutions so far{reason}",
                     file=sys.stderr,
                 )
                 if is_over(status):
@@ -65,9 +88,14 @@ def follow(stub, run):
 
 def main(arguments):
     if len(arguments) != 2 or not arguments[1].isdigit():
-        print("usage: submit_and_follow.py HOST:PORT N", file=sys.stderr)
+        print("usage: submit_and_follow.py FOLDER N", file=sys.stderr)
         return 2
-    with grpc.insecure_channel(arguments[0]) as channel:
+    try:
+        channel = connect(pathlib.Path(arguments[0]))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    with channel:
         stub = runs_grpc.RunsStub(channel)
         try:
             run = submit(stub, int(arguments[1]))
@@ -81,7 +109,8 @@ def main(arguments):
         print(f"{result.solutions} solutions, {result.unique} unique")
         return 0
     if status.run.state == runs_pb2.RUN_STATE_CANCELLED:
-        print("error: the run was cancelled", file=sys.stderr)
+        by = f" by {status.run.cancelled_by}" if status.run.cancelled_by else ""
+        print(f"error: the run was cancelled{by}", file=sys.stderr)
         return 1
     print(f"do not trust {result.solutions}: a check contradicts it")
     return 3

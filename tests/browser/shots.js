@@ -1,32 +1,57 @@
-// Screenshots of a real run for the documentation: node shots.js FOLDER
+// Screenshots of real runs for the documentation: node shots.js [FOLDER] [N]. The disputed run needs python
+// with grpcio and grpcio-tools (QUEENS_PYTHON), since a lying client takes part.
 import { join } from 'node:path';
-import { House, browser } from './house.js';
+import { Cluster, browser } from './cluster.js';
 
-const folder = process.argv[2] ?? new URL('../../docs/img', import.meta.url).pathname;
-const house = await House.start(['--n', '20', '--task-cost', '1000000', '--recheck', '0.2']);
+const [folder = new URL('../../docs/img', import.meta.url).pathname, n = '20'] = process.argv.slice(2);
+const desktop = { viewport: { width: 1280, height: 800 } };
+const phone = { viewport: { width: 390, height: 844 } };
 const chrome = await browser();
-try {
-  for (const name of ['lab-a', 'lab-b']) house.worker(name);
-  const desktop = { viewport: { width: 1280, height: 1000 } };
-  const first = await (await chrome.newContext(desktop)).newPage();
-  await first.goto(house.url);
-  // So far that there is something to see, and not to the end.
-  await first.locator('[data-w=percent]').filter({ hasText: /^[4-9]\d\./ }).waitFor({ timeout: 600_000 });
-  for (const [name, options] of [
-    ['dashboard-desktop', desktop],
-    ['dashboard-dark', { ...desktop, colorScheme: 'dark' }],
-    ['dashboard-phone', { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 }],
-  ]) {
-    const page = await (await chrome.newContext(options)).newPage();
-    await page.goto(house.url);
-    await page.waitForSelector('#chart-speed canvas');
+
+async function open(url, options) {
+  const page = await (await chrome.newContext(options)).newPage();
+  await page.goto(url);
+  return page;
+}
+
+// Waits for all parts of a run's page, and takes a screenshot.
+async function shoot(url, name, options) {
+  const page = await open(url, options);
+  await page.waitForSelector('#chart-rate canvas');
+  await page.locator('#map-where').filter({ hasText: /./ }).waitFor();
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: options === phone });
+  return page;
+}
+
+// A run on which an honest worker and a lying client disagree, without a referee to decide.
+async function disputed() {
+  const cluster = await Cluster.start(['--n', '17', '--method', 'rows', '--recheck', 'all', '--referee', 'off']);
+  try {
+    await cluster.disagree(process.env.QUEENS_PYTHON ?? 'python3');
+    const page = await open(await cluster.link(), desktop);
+    await page.locator('#alert-list').filter({ hasText: /Conflicting counts/ }).waitFor({ timeout: 60_000 });
     await page.locator('#map-where').filter({ hasText: /./ }).waitFor();
-    await page.screenshot({ path: join(folder, `${name}.png`) });
-    if (name === 'dashboard-desktop') {
-      await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });
-    }
-  }
+    await page.screenshot({ path: join(folder, 'dashboard-disputed.png') });
+  } finally { await cluster.stop(); }
+}
+
+const cluster = await Cluster.start(['--n', n, '--recheck', '0.2']);
+const empty = await Cluster.start([]);
+try {
+  const none = await open(await empty.link(), desktop);
+  await none.screenshot({ path: join(folder, 'dashboard-empty.png') });
+  for (const name of ['lab-a', 'lab-b']) cluster.worker(name);
+  const first = await open(await cluster.link(), desktop);
+  // Far enough for something to see, but not to the end.
+  await first.locator('[data-figure=percent]').filter({ hasText: /^[3-9]\d\./ }).waitFor({ timeout: 3_600_000 });
+  const page = await shoot(await cluster.link(), 'dashboard-desktop', desktop);
+  await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });
+  await shoot(await cluster.link(), 'dashboard-dark', { ...desktop, colorScheme: 'dark' });
+  await shoot(await cluster.link(), 'dashboard-phone', phone);
+  await first.waitForSelector('.result', { timeout: 3_600_000 });
+  await shoot(await cluster.link(), 'dashboard-finished', desktop);
+  await disputed();
 } finally {
   await chrome.close();
-  await house.stop();
+  for (const each of [cluster, empty]) await each.stop();
 }

@@ -1,6 +1,6 @@
-// What open dashboards cost a coordinator: node viewers.js URL PID [VIEWERS] [SECONDS]
-// Opens them as browsers do, one page and one stream each, and reads every event; prints the process's
-// core time and memory without and with them.
+// Measures the cost of open dashboards for a coordinator with --insecure: node viewers.js URL PID [VIEWERS] [SECONDS]
+// Opens one page and one stream each, like a browser, and reads every event. Prints the process's core time and
+// memory without and with them.
 import { readFile } from 'node:fs/promises';
 import { setTimeout as pass } from 'node:timers/promises';
 

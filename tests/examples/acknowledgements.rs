@@ -1,36 +1,26 @@
-//! Durable acknowledgements a second: through the driver, and through gRPC on loopback; with `--tls`
-//! with and without TLS and tokens, in turn. A token's calls are limited (`doors::limits`), so each
-//! worker has a token of its own there.
+//! Durable acknowledgements per second: through the driver, and through gRPC on loopback; with `--tls`
+//! with and without TLS and tokens, in turn. The calls of a token are limited, so each worker has a token
+//! of its own there.
 //!
-//! Second counts, which the run asks for, are journalled and acknowledged like the first ones: results
-//! are both, and how many of them were second ones stands beside.
+//! Rechecks, which the run asks for, are journalled and acknowledged like first counts: "results" are both.
 //!
-//! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS] [DIR]`
+//! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS]`; TMPDIR names another disk.
 
 use std::{
-    env,
-    net::{IpAddr, Ipv4Addr},
-    path::{Path, PathBuf},
-    sync::Arc,
+    net::Ipv4Addr,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
-use common::sync::{SyncReply, Verdict};
-use coordinator::{
-    doors::{Gate, Keys, Locks, Role, Vault},
-    driver::{Clock, DriverHandle},
-    sched::Config,
-    store::DiskStore,
-};
+use auth::{Authenticator, NewToken, Role};
+use common::{run::WorkerId, sync::Verdict};
+use coordinator::driver::DriverHandle;
 use mimalloc::MiMalloc;
-use proto::{
-    door::{Door, Way as DoorWay, install_crypto},
-    v1::work_queue_client::WorkQueueClient,
-};
+use proto::connect::CoordinatorEndpoint;
+use scheduler::{Config, ledger::Caller};
+use store::DiskStore;
 use tests::{
-    face::Face,
-    load::{IdleWorker, plan_of, quantile},
+    load::{argument, has_option, idle_worker, plan_of, quantile, report},
+    service::{QueueClient, Service, connect, free_port},
 };
 use tokio::task::JoinSet;
 
@@ -40,13 +30,12 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
-/// How a worker reaches the driver.
+/// Connection of a worker to the driver.
 enum Way {
     Driver(DriverHandle),
-    Grpc(WorkQueueClient<Door>),
+    Grpc(QueueClient),
 }
 
-/// By what.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     Driver,
@@ -54,10 +43,10 @@ enum Through {
     Tls,
 }
 
-/// How many workers, and how many results each reports at once.
+/// Number of workers, and of results per call.
 type Load = (Through, u32, usize);
 
-/// TLS and plain text in turn, so that whatever else the machine does befalls both.
+/// TLS and plain text in turn, so that other load of the machine affects both.
 const IN_TURN: [Load; 6] = [
     (Through::Grpc, 64, 1),
     (Through::Tls, 64, 1),
@@ -80,61 +69,41 @@ const USUAL: [Load; 8] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut arguments = env::args().skip(1).peekable();
-    let loads = match arguments.next_if(|first| first == "--tls") {
-        Some(_) => IN_TURN.as_slice(),
-        None => USUAL.as_slice(),
-    };
-    let seconds = arguments.next().unwrap_or_else(|| "5".to_owned());
-    let span = Duration::from_secs(seconds.parse().context("SECONDS")?);
-    let dir = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
+    let loads = if has_option("--tls") { &IN_TURN[..] } else { &USUAL };
+    let span = Duration::from_secs(argument(0, 5)?);
     println!(
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}",
-        "way", "workers", "tasks/call", "calls/s", "results/s", "of second", "median", "99 %"
+        "way", "workers", "tasks/call", "calls/s", "results/s", "rechecks", "median", "99 %"
     );
     for load in loads {
-        measure(&dir, span, *load).await?;
+        measure(span, *load).await?;
     }
     Ok(())
 }
 
-async fn measure(
-    dir: &PathBuf,
-    span: Duration,
-    (through, workers, batch): Load,
-) -> anyhow::Result<()> {
-    let dir = tempfile::tempdir_in(dir)?;
+async fn measure(span: Duration, (through, workers, batch): Load) -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
     let store = DiskStore::open(&dir.path().join("data"))?;
-    let config = Config {
-        grants_per_sync: batch,
-        ..Config::default()
-    };
-    let (face, doors) = serve(Box::new(store), (config, through, workers), dir.path())?;
-    face.create(&plan_of(TASKS)).await?;
+    let config = Config { grants_per_sync: batch, ..Config::default() };
+    let (service, ways) = serve(Box::new(store), config, (through, workers))?;
+    service.create(&plan_of(TASKS)).await?;
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
-    for (number, door) in (0..).zip(&doors) {
+    for (number, way) in (0..).zip(&ways) {
         let way = match through {
-            Through::Driver => Way::Driver(face.driver.clone()),
-            Through::Grpc | Through::Tls => {
-                let channel = door.endpoints().remove(0).connect().await?;
-                Way::Grpc(WorkQueueClient::new(door.door(channel)))
-            }
+            Through::Driver => Way::Driver(service.driver.clone()),
+            Through::Grpc | Through::Tls => Way::Grpc(QueueClient::new(connect(way).await?)),
         };
         all.spawn(report_until(end, way, (number, batch)));
     }
-    let mut sum = Reported::default();
-    while let Some(done) = all.join_next().await {
-        let mut by_one = done??;
-        sum.first += by_one.first;
-        sum.second += by_one.second;
-        sum.calls.append(&mut by_one.calls);
+    let (mut rechecks, mut results, mut calls) = (0, 0, Vec::new());
+    for reported in all.join_all().await {
+        let (verdicts, mut of_one) = reported?;
+        let number = |verdict| verdicts.iter().filter(|known| **known == verdict).count();
+        rechecks += number(Verdict::Duplicate);
+        results += number(Verdict::Duplicate) + number(Verdict::Accepted);
+        calls.append(&mut of_one);
     }
-    let Reported {
-        first,
-        second,
-        mut calls,
-    } = sum;
     calls.sort();
     let per_second = |number: usize| number as f64 / span.as_secs_f64();
     println!(
@@ -145,79 +114,56 @@ async fn measure(
             Through::Tls => "TLS",
         },
         per_second(calls.len()),
-        per_second(first + second),
-        per_second(second),
+        per_second(results),
+        per_second(rechecks),
         quantile(&calls, 0.5),
         quantile(&calls, 0.99),
     );
-    face.stop().await
+    service.stop().await
 }
 
-/// The server, and each worker's way to it.
+/// Starts the server; returns each worker's way to it.
 fn serve(
     store: Box<DiskStore>,
-    (config, through, workers): (Config, Through, u32),
-    dir: &Path,
-) -> anyhow::Result<(Face, Vec<DoorWay>)> {
+    config: Config,
+    (through, workers): (Through, u32),
+) -> anyhow::Result<(Service, Vec<CoordinatorEndpoint>)> {
+    let host = Ipv4Addr::LOCALHOST;
     if through != Through::Tls {
-        let face = Face::start(store, config)?;
-        let way = DoorWay::Plain(format!("http://{}", face.address).parse()?);
-        return Ok((face, vec![way; workers as usize]));
+        let service = Service::behind(store, config, free_port(host)?, Authenticator::Open)?;
+        let way = CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
+        return Ok((service, vec![way; workers as usize]));
     }
-    install_crypto();
-    let mut doors = Vec::new();
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let face = Face::behind(store, config, loopback, |address| {
-        let keys = Keys::open(Vault::of(dir), vec![address.to_string()], Clock::start())?;
-        for number in 0..workers {
-            let join = keys.create((Role::Worker, &format!("worker-{number}")), None)?;
-            doors.push(DoorWay::Joined(join));
-        }
-        Ok(Gate::Guarded {
-            locks: Locks::Tokens(Arc::new(keys)),
-            require_token: true,
-        })
-    })?;
-    Ok((face, doors))
+    let service = Service::with(store, config, host)?;
+    let create = |number| {
+        let name = format!("worker-{number}");
+        service.tokens().create(NewToken::new(Role::Worker, &name)).map(CoordinatorEndpoint::Token)
+    };
+    let ways = (0..workers).map(create).collect::<Result<_, _>>()?;
+    Ok((service, ways))
 }
 
-/// What came of a worker's calls.
-#[derive(Default)]
-struct Reported {
-    /// Tasks whose count was accepted.
-    first: usize,
-    /// Tasks whose second count agreed.
-    second: usize,
-    /// How long each call took.
-    calls: Vec<Duration>,
-}
-
+/// Calls until `end`; returns the verdicts on all results, and the duration of each call.
 async fn report_until(
     end: Instant,
     mut way: Way,
     (number, batch): (u32, usize),
-) -> anyhow::Result<Reported> {
-    let mut worker = IdleWorker::new(number);
-    let mut reported = Reported::default();
+) -> anyhow::Result<(Vec<Verdict>, Vec<Duration>)> {
+    let mut worker = idle_worker(number);
+    let (mut verdicts, mut calls) = (Vec::new(), Vec::new());
     while Instant::now() < end {
-        let request = worker.report(batch);
+        let request = report(&mut worker, batch);
         let start = Instant::now();
         let reply = match &mut way {
-            Way::Driver(driver) => driver.sync(None, request).await?,
-            Way::Grpc(client) => {
-                let reply = client.sync(proto::v1::SyncRequest::from(request)).await?;
-                SyncReply::try_from(reply.into_inner())?
+            Way::Driver(driver) => {
+                let caller = Caller::new(WorkerId(request.worker.id.0 << 64), None);
+                driver.sync(caller, request).await?
             }
+            Way::Grpc(client) => client.sync(request).await?,
         };
-        reported.calls.push(start.elapsed());
-        for answer in &reply.acknowledgements {
-            match answer.verdict {
-                Verdict::Accepted => reported.first += 1,
-                Verdict::Duplicate => reported.second += 1,
-                Verdict::Conflict | Verdict::Refused => {}
-            }
-        }
+        calls.push(start.elapsed());
+        verdicts.extend(reply.acknowledgements.iter().map(|answer| answer.verdict));
         worker.take(&reply);
     }
-    Ok(reported)
+    Ok((verdicts, calls))
 }

@@ -1,295 +1,164 @@
-//! What coming and going costs a fleet of real processes: how much of its time goes into counts that are
-//! kept while nobody leaves, and while half of it is exchanged again and again. Times are those of the wall
-//! and of the cores: on a machine that does other things too, the latter say more.
+//! Cost of an elastic fleet of real processes: the share of its time that goes into accepted counts while
+//! no worker leaves, and while half of the fleet is replaced again and again, by wall time and by CPU time.
 //!
 //! `cargo run --release -p tests --example elastic -- [WORKERS] [MINUTES] [SECONDS] [N]`
 //!
-//! WORKERS processes of one thread (one for each core, if nothing else is said) count the board of N for MINUTES,
-//! then as long again while after every SECONDS half of them, those that have been there longest, get
-//! SIGTERM, and as many new ones start at that moment. Whoever leaves finishes what takes ten seconds.
+//! WORKERS processes of one thread (by default one per core) count the board of N for MINUTES, then for as long
+//! again while every SECONDS the older half of them gets SIGTERM, and as many new ones start.
 
 use std::{
     collections::VecDeque,
-    env, fs,
-    path::{Path, PathBuf},
-    process::{self, Command},
-    thread,
+    process, thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use tests::{
-    binaries::binaries,
-    load::core_seconds,
-    process::{PATIENCE, Process},
+    cluster::{Cluster, journal},
+    load::{argument, core_seconds},
+    process::Process,
 };
 
 fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let argument = |place: usize, usual: usize| match arguments.get(place) {
-        Some(given) => given
-            .parse()
-            .context("WORKERS, MINUTES, SECONDS and N are numbers"),
-        None => Ok(usual),
-    };
-    let cores = thread::available_parallelism()?.get();
-    let (workers, minutes) = (argument(0, cores)?, argument(1, 10)?);
+    let (workers, minutes) =
+        (argument(0, thread::available_parallelism()?.get())?, argument(1, 10)?);
     let (seconds, n) = (argument(2, 60)?, argument(3, 23)?);
-    let span = Duration::from_secs(minutes as u64 * 60);
-    let every = Duration::from_secs(seconds as u64);
+    let (span, every) = (Duration::from_secs(minutes * 60), Duration::from_secs(seconds));
 
-    let mut cluster = Cluster::start(n, workers)?;
-    cluster.until_it_counts();
-    let steady = cluster.live(span, span)?;
+    let cluster = Cluster::new(&["--n", &n.to_string(), "--no-http"]);
+    let coordinator = cluster.start(&[]);
+    let mut fleet = Fleet { cluster, workers: VecDeque::new(), started: 0 };
+    (0..workers).for_each(|_| fleet.start_worker());
+    // Start-up is not measured.
+    for worker in &fleet.workers {
+        worker.stderr_line("by method");
+    }
+    let (steady, _) = fleet.measure(span, span)?;
     println!("{workers} workers, N = {n}, {minutes} minutes each");
-    println!("nobody leaves          {}", steady.words());
-    let moving = cluster.live(span, every)?;
-    println!("half of it every {seconds:>3} s {}", moving.words());
-    println!("                       {} left", moving.left);
+    println!("steady                 {}", steady.text());
+    let (elastic, left) = fleet.measure(span, every)?;
+    println!("half of it every {seconds:>3} s {}", elastic.text());
+    println!("                       {left} left");
+    let loss = |of: fn(&Usage) -> f64| 100.0 * (1.0 - of(&elastic) / of(&steady));
     println!(
-        "cost of coming and going: {:.2} % of the fleet's time, {:.2} % of the work of a core second, \
-         {:.2} % of the work of a second",
-        loss(steady.firsts(), moving.firsts()),
-        loss(steady.a_core_second(), moving.a_core_second()),
-        loss(steady.a_second(), moving.a_second()),
+        "cost of coming and going: {:.2} % of the fleet's time, {:.2} % of the work per core second, {:.2} % of \
+         the work per second",
+        loss(|usage| usage.first_counts / usage.thread_seconds),
+        loss(|usage| usage.done / usage.core_seconds),
+        loss(|usage| usage.done / usage.seconds),
     );
-    cluster.end()
+    fleet.check(coordinator)
 }
 
-/// By how many per cent the second is less than the first.
-fn loss(first: f64, second: f64) -> f64 {
-    100.0 * (1.0 - second / first)
-}
-
-/// A while in a fleet's life.
-struct While {
-    workers: usize,
-    left: usize,
+/// Resources and results of a fleet since its start, or in a time span.
+struct Usage {
     seconds: f64,
+    thread_seconds: f64,
     core_seconds: f64,
-    kept: Kept,
-    /// The part of the run's cost that was done.
+    /// Seconds of accepted first counts.
+    first_counts: f64,
+    /// Seconds of rechecks that agreed.
+    rechecks: f64,
+    /// Finished part of the run's cost.
     done: f64,
 }
 
-/// Seconds of one thread in counts that were kept.
-#[derive(Clone, Copy, Default)]
-struct Kept {
-    firsts: f64,
-    /// Those that were asked for to compare the first ones with.
-    seconds: f64,
-}
-
-impl While {
-    /// The part of the fleet's time that went into first counts.
-    fn firsts(&self) -> f64 {
-        self.kept.firsts / self.thread_seconds()
-    }
-
-    fn thread_seconds(&self) -> f64 {
-        self.workers as f64 * self.seconds
-    }
-
-    fn a_core_second(&self) -> f64 {
-        self.done / self.core_seconds
-    }
-
-    fn a_second(&self) -> f64 {
-        self.done / self.seconds
-    }
-
-    fn words(&self) -> String {
+impl Usage {
+    fn text(&self) -> String {
         format!(
-            "{:.2} % of its time in first counts, {:.2} % in second ones; {:.1} core seconds, {:.3} % \
-             of the run",
-            100.0 * self.firsts(),
-            100.0 * self.kept.seconds / self.thread_seconds(),
+            "{:.2} % of its time in first counts, {:.2} % in rechecks; {:.1} core seconds, {:.3} % of the run",
+            100.0 * self.first_counts / self.thread_seconds,
+            100.0 * self.rechecks / self.thread_seconds,
             self.core_seconds,
             100.0 * self.done,
         )
     }
 }
 
-/// What is read at its beginning and at its end.
-struct Reading {
-    at: Instant,
-    core_seconds: f64,
-    kept: Kept,
-    done: f64,
+struct Fleet {
+    cluster: Cluster,
+    /// The oldest first.
+    workers: VecDeque<Process>,
+    started: usize,
 }
 
-struct Cluster {
-    dir: tempfile::TempDir,
-    url: String,
-    coordinator: Process,
-    /// Those longest there first.
-    fleet: VecDeque<Process>,
-    begun: usize,
-}
-
-impl Cluster {
-    fn start(n: usize, workers: usize) -> anyhow::Result<Self> {
-        let dir = tempfile::tempdir()?;
-        let mut command = Command::new(&binaries().coordinator);
-        command
-            .args([
-                "--n",
-                &n.to_string(),
-                "--listen",
-                "127.0.0.1:0",
-                "--no-http",
-            ])
-            .arg("--data-dir")
-            .arg(dir.path().join("data"));
-        let coordinator = Process::start("the coordinator", &mut command);
-        let line = coordinator.stderr_line("listening on ");
-        let (_, address) = line.split_once("listening on ").context("it listens")?;
-        let address = address.split_whitespace().next().context("somewhere")?;
-        let mut cluster = Self {
-            url: format!("http://{}", address.trim_end_matches([':', ',', ';'])),
-            dir,
-            coordinator,
-            fleet: VecDeque::new(),
-            begun: 0,
-        };
-        (0..workers).for_each(|_| cluster.newcomer());
-        Ok(cluster)
+impl Fleet {
+    fn start_worker(&mut self) {
+        self.started += 1;
+        let arguments = ["--threads", "1", "--idle-timeout", "0"];
+        let name = format!("worker-{}", self.started);
+        let command = self.cluster.worker_command(&self.cluster.way(), &name, &arguments);
+        self.workers.push_back(Process::start(command));
     }
 
-    fn newcomer(&mut self) {
-        self.begun += 1;
-        let name = format!("worker-{}", self.begun);
-        let mut command = Command::new(&binaries().worker);
-        command
-            .args(["--coordinator", &self.url, "--name", &name])
-            .args(["--threads", "1", "--memory", "1GiB", "--idle-timeout", "0"])
-            .arg("--spool")
-            .arg(self.dir.path().join(&name));
-        self.fleet.push_back(Process::start(&name, &mut command));
-    }
-
-    /// Every worker has a task: what comes before is not what is measured.
-    fn until_it_counts(&self) {
-        for worker in &self.fleet {
-            worker.stderr_line("by method");
-        }
-    }
-
-    /// Some time, after each `every` of which, but the last, half of the fleet is exchanged.
-    fn live(&mut self, span: Duration, every: Duration) -> anyhow::Result<While> {
-        let before = self.reading()?;
-        let workers = self.fleet.len();
+    /// Replaces half of the fleet after each `every` but the last; returns the usage, and how many left.
+    fn measure(&mut self, span: Duration, every: Duration) -> anyhow::Result<(Usage, usize)> {
+        let (began, before) = (Instant::now(), self.usage()?);
+        let workers = self.workers.len();
         let mut leaving = Vec::new();
         let mut next = every;
         while next < span {
-            thread::sleep((before.at + next).saturating_duration_since(Instant::now()));
+            thread::sleep((began + next).saturating_duration_since(Instant::now()));
             next += every;
             for _ in 0..workers / 2 {
-                let oldest = self.fleet.pop_front().context("there is a fleet")?;
+                let oldest = self.workers.pop_front().context("there is a fleet")?;
                 oldest.signal("TERM");
                 leaving.push(oldest);
-                self.newcomer();
+                self.start_worker();
             }
         }
-        thread::sleep((before.at + span).saturating_duration_since(Instant::now()));
+        thread::sleep((began + span).saturating_duration_since(Instant::now()));
         let left = leaving.len();
-        for worker in leaving {
-            let end = worker.end_within(PATIENCE);
-            ensure!(end.code == Some(0), "a worker that was to leave: {end:#?}");
-        }
-        let after = self.reading()?;
-        Ok(While {
-            workers,
-            left,
-            seconds: (after.at - before.at).as_secs_f64(),
+        leaving.into_iter().for_each(|worker| drop(worker.end().ok()));
+        let after = self.usage()?;
+        let seconds = began.elapsed().as_secs_f64();
+        let usage = Usage {
+            seconds,
+            thread_seconds: workers as f64 * seconds,
             core_seconds: after.core_seconds - before.core_seconds,
-            kept: Kept {
-                firsts: after.kept.firsts - before.kept.firsts,
-                seconds: after.kept.seconds - before.kept.seconds,
-            },
+            first_counts: after.first_counts - before.first_counts,
+            rechecks: after.rechecks - before.rechecks,
             done: after.done - before.done,
-        })
+        };
+        Ok((usage, left))
     }
 
-    fn reading(&self) -> anyhow::Result<Reading> {
-        let (_, of_those_who_left) = core_seconds(process::id()).context("no /proc")?;
-        let mut cores = of_those_who_left;
-        for worker in &self.fleet {
+    fn usage(&self) -> anyhow::Result<Usage> {
+        let (_, mut cores) = core_seconds(process::id()).context("no /proc")?;
+        for worker in &self.workers {
             cores += core_seconds(worker.id()).context("a worker is gone")?.0;
         }
-        let status = self.status()?;
-        Ok(Reading {
-            at: Instant::now(),
+        let lines = journal(&self.cluster.data_dir());
+        let seconds = |kind: &str| -> f64 {
+            let lines = lines.iter().filter(|line| line["kind"] == kind);
+            lines.map(|line| line["duration_us"].as_f64().unwrap_or(0.0) / 1e6).sum()
+        };
+        let done = self.status()["fraction_done"].as_f64().context("fraction_done")?;
+        Ok(Usage {
+            seconds: 0.0,
+            thread_seconds: 0.0,
             core_seconds: cores,
-            kept: kept(&self.dir.path().join("data"))?,
-            done: status["fraction_done"].as_f64().context("fraction_done")?,
+            first_counts: seconds("accepted"),
+            rechecks: seconds("confirmed"),
+            done,
         })
     }
 
-    fn status(&self) -> anyhow::Result<Value> {
-        let output = Command::new(&binaries().queensctl)
-            .args(["--coordinator", &self.url, "status", "--json"])
-            .output()?;
-        Ok(serde_json::from_slice(&output.stdout)?)
+    fn status(&self) -> Value {
+        self.cluster.queensctl(&["status", "--json"]).json()
     }
 
-    /// Nothing was lost: no attempt failed so often that a task was set aside, nothing contradicts, and
-    /// what is on the disk is whole.
-    fn end(self) -> anyhow::Result<()> {
-        let status = self.status()?;
-        let nothing = |pointer: &str| {
-            let value = status.pointer(pointer).and_then(Value::as_u64);
-            value.with_context(|| format!("{pointer} of the status"))
-        };
-        let (parked, conflicts) = (nothing("/tasks/parked")?, nothing("/rechecks/conflicts")?);
-        drop(self.fleet);
-        self.coordinator.signal("TERM");
-        self.coordinator.end();
-        let mut verify = Command::new(&binaries().queensctl);
-        verify.arg("verify").arg(self.dir.path().join("data"));
-        let verified = Process::run("queensctl verify", &mut verify);
-        println!(
-            "{parked} tasks set aside, {conflicts} contradictions; verify: {}",
-            verified.stdout
-        );
-        ensure!(
-            (parked, conflicts, verified.code) == (0, 0, Some(0)),
-            "something was lost: {verified:#?}"
-        );
+    /// Checks that no task is parked, that there are no conflicts, and that the data directory is sound.
+    fn check(self, coordinator: Process) -> anyhow::Result<()> {
+        let status = self.status();
+        let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);
+        let (parked, conflicts) = (number("/tasks/parked"), number("/rechecks/conflicts"));
+        drop(self.workers);
+        coordinator.terminate();
+        let verified = self.cluster.verify().ok();
+        println!("{parked:?} tasks parked, {conflicts:?} conflicts; verify: {}", verified.stdout);
+        ensure!((parked, conflicts) == (Some(0), Some(0)), "something was lost: {status:#}");
         Ok(())
     }
-}
-
-/// What all counts took together that are in the journal.
-fn kept(data: &Path) -> anyhow::Result<Kept> {
-    let mut kept = Kept::default();
-    for path in journals(data)? {
-        for line in fs::read_to_string(path)?.lines() {
-            // The last one may be half written.
-            let Ok(line) = serde_json::from_str::<Value>(line) else {
-                continue;
-            };
-            let seconds = line["duration_us"].as_f64().unwrap_or(0.0) / 1e6;
-            match line["kind"].as_str() {
-                Some("accepted") => kept.firsts += seconds,
-                Some("confirmed") => kept.seconds += seconds,
-                _ => {}
-            }
-        }
-    }
-    Ok(kept)
-}
-
-fn journals(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(journals(&path)?);
-        } else if path.extension().is_some_and(|end| end == "jsonl") {
-            found.push(path);
-        }
-    }
-    Ok(found)
 }

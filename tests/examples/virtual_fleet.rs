@@ -1,75 +1,58 @@
-//! A coordinator's decisions for a large fleet over days of virtual time: what they cost it, and what a
-//! fleet loses of which half leaves and comes every so often.
+//! Decisions of a coordinator for a large fleet over days of virtual time: their cost, and what the fleet
+//! loses when half of it leaves and comes again and again.
 //!
-//! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [PATIENCE] [again]`
+//! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [GRACE] [again]`
 //!
-//! The scheduler is the one that is shipped, and every message is written and read as it travels; workers
-//! have one thread of the reference machine's speed and count runs of N = 28, one after the other. After
-//! every MINUTES half of them are told to leave, finish what takes PATIENCE seconds at most, and others
-//! take their places: newcomers that nobody knows, or `again` the same ones, with the spools that they had;
-//! never where MINUTES is 0. Not in it: the disk, which `store_bench` measures, and
-//! connections, which `many_workers` does.
+//! The scheduler is the real one, and messages are encoded and decoded; workers have one thread of the
+//! reference machine's speed and count runs of N = 28, one after the other. Every MINUTES (0: never) half of
+//! them drain, finish what takes at most GRACE seconds, and are replaced by new ones, or `again` by the same ones
+//! with their spools. Not included: the disk (`store_bench`) and connections (`many_workers`).
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    env, process,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, process};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use common::{
     board::Board,
     kernel::KernelName,
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::{Partial, RunId, SessionId, WorkerId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
+    run::{Partial, RunId, SessionId},
+    sync::{Grant, HeldLease, SyncReply, SyncRequest},
 };
-use coordinator::{
-    driver::new_manifest,
-    ledger::{Change, RunState},
-    sched::{Config, Millis, Scheduler},
-};
+use coordinator::driver::new_manifest;
+use kit::{FakeWorker, held, partial};
+use prost::Message as _;
 use proto::v1;
-use tests::load::{core_seconds, resident_bytes};
+use scheduler::{
+    Config, Millis, Scheduler,
+    ledger::{Caller, Change, EntryKind, JournalEntry, RunState},
+};
+use tests::load::{argument, core_seconds, resident_bytes};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// From its start to a worker's first call.
+/// Time from a worker's start to its first call.
 const START_MS: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let argument = |place: usize, usual: u64| match arguments.get(place) {
-        Some(given) => given
-            .parse()
-            .context("WORKERS, HOURS, MINUTES and PATIENCE are numbers"),
-        None => Ok(usual),
-    };
     let (workers, hours) = (argument(0, 10_000)?, argument(1, 168)?);
-    // As a worker stops that nobody told otherwise.
-    let (minutes, patience) = (argument(2, 0)?, argument(3, 10)?);
-    let again = match arguments.get(4).map(String::as_str) {
-        None => false,
-        Some("again") => true,
-        Some(other) => bail!("'{other}' is not 'again'"),
-    };
-    let mut world = World::new(usize::try_from(workers)?, patience * 1_000)?;
-    world.again = again;
+    // The default grace period of a worker.
+    let (minutes, grace): (u64, u64) = (argument(2, 0)?, argument(3, 10)?);
+    let again = argument(4, String::new())?;
+    ensure!(["", "again"].contains(&again.as_str()), "'{again}' is not 'again'");
+    let mut world = World::new(workers, grace * 1_000, !again.is_empty())?;
     world.live(hours * HOUR_MS, minutes * 60_000)?;
     world.report(hours)
 }
 
-/// A worker of one thread.
+/// A worker of one thread; it counts the first of the leases that it holds.
 struct Worker {
-    info: WorkerInfo,
-    /// Granted, with their cost; the first is being counted.
-    work: VecDeque<(Grant, u64)>,
-    /// Counted, not yet told.
+    fake: FakeWorker,
+    /// Counted and not submitted.
     counted: Vec<Partial>,
-    /// When it began what it counts, or ended what it counted last.
+    /// When it began its task, or finished the last one.
     since: u64,
-    /// It was told to leave, and ends with what it counts.
+    /// It drains.
     leaves: bool,
 }
 
@@ -77,20 +60,19 @@ struct World {
     scheduler: Scheduler,
     plan: Plan,
     runs: u64,
-    /// The last run that is complete: there until the next one is, for counts that come late.
-    over: Option<RunId>,
+    /// The last complete run, kept until the next one is complete for late counts.
+    complete: Option<RunId>,
     now: u64,
-    patience_ms: u64,
-    /// Who left comes back.
+    grace_ms: u64,
+    /// The same workers come back.
     again: bool,
     fleet: Vec<Worker>,
-    /// When who calls; a number that has been replaced since has another session.
+    /// Time, place and session of each next call; a replaced worker has another session.
     calls: BinaryHeap<Reverse<(u64, usize, u64)>>,
     sessions: u64,
     tally: Tally,
 }
 
-/// What happened.
 #[derive(Default)]
 struct Tally {
     calls: u64,
@@ -100,28 +82,28 @@ struct Tally {
     confirmed: u64,
     failed: u64,
     left: u64,
-    /// Counted, and taken as the first count of a task, or as a second one that was asked for.
+    /// Times of accepted first counts and rechecks.
     accepted_ms: u64,
     confirmed_ms: u64,
-    /// Counted to the end, by whomever.
+    /// Time of all finished counts.
     counted_ms: u64,
-    /// Begun, and given back or taken back.
+    /// Time of released and revoked tasks.
     thrown_away_ms: u64,
-    /// Without work.
+    /// Time without work.
     waited_ms: u64,
 }
 
 impl World {
-    fn new(workers: usize, patience_ms: u64) -> anyhow::Result<Self> {
+    fn new(workers: usize, grace_ms: u64, again: bool) -> anyhow::Result<Self> {
         let spec = PlanSpec::new(Board::new(28)?, Layout::Frames);
         let mut world = Self {
             scheduler: Scheduler::new(Config::default(), 1),
             plan: Plan::new(spec)?,
             runs: 0,
-            over: None,
+            complete: None,
             now: 0,
-            patience_ms,
-            again: false,
+            grace_ms,
+            again,
             fleet: Vec::new(),
             calls: BinaryHeap::new(),
             sessions: 0,
@@ -141,32 +123,21 @@ impl World {
         let mut manifest = new_manifest(&self.plan, 0, Millis(self.now));
         self.runs += 1;
         manifest.run = RunId(self.runs);
-        self.scheduler
-            .add_run(&manifest, self.plan.clone(), RunState::Running);
+        self.scheduler.add_run(&manifest, self.plan.clone(), RunState::Running);
     }
 
     fn newcomer(&mut self) -> Worker {
         self.sessions += 1;
-        Worker {
-            info: WorkerInfo {
-                id: WorkerId(self.sessions.into()),
-                session: SessionId(self.sessions),
-                name: format!("rack-07-{:05}", self.sessions),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                kernel: KernelName::Avx512,
-                threads: 1,
-                memory_bytes_per_thread: 4 << 30,
-                machine: self.sessions,
-            },
-            work: VecDeque::new(),
-            counted: Vec::new(),
-            since: self.now,
-            leaves: false,
-        }
+        let mut fake = FakeWorker::new(self.sessions);
+        fake.info.session = SessionId(self.sessions);
+        fake.info.name = format!("rack-07-{:05}", self.sessions);
+        fake.info.kernel = KernelName::Avx512;
+        fake.info.memory_bytes_per_thread = 4 << 30;
+        Worker { fake, counted: Vec::new(), since: self.now, leaves: false }
     }
 
     fn call_at(&mut self, at: u64, place: usize) {
-        let session = self.fleet[place].info.session.0;
+        let session = self.fleet[place].fake.info.session.0;
         self.calls.push(Reverse((at, place, session)));
     }
 
@@ -179,15 +150,15 @@ impl World {
             if next_churn <= at {
                 self.calls.push(Reverse((at, place, session)));
                 self.now = next_churn;
-                self.exchange_half(next_churn / churn)?;
+                self.replace_half(next_churn / churn)?;
                 next_churn += churn;
                 continue;
             }
-            if self.fleet[place].info.session.0 != session {
+            if self.fleet[place].fake.info.session.0 != session {
                 continue;
             }
             self.now = at;
-            self.fleet[place].count_until(at, &mut self.tally);
+            self.fleet[place].count_until(at, &self.plan, &mut self.tally);
             let next = self.sync(place)?;
             if !self.replaced(place) {
                 self.call_at(at + next.max(1), place);
@@ -196,34 +167,34 @@ impl World {
         Ok(())
     }
 
-    /// Every other worker is told to leave, those of odd places one time and of even ones the next.
-    fn exchange_half(&mut self, round: u64) -> anyhow::Result<()> {
+    /// Drains every other worker: those of odd places one time and of even ones the next.
+    fn replace_half(&mut self, round: u64) -> anyhow::Result<()> {
         let first = usize::from(round.is_multiple_of(2));
         for place in (first..self.fleet.len()).step_by(2) {
             let worker = &mut self.fleet[place];
             if worker.leaves {
                 continue;
             }
-            worker.count_until(self.now, &mut self.tally);
-            worker.stop(self.now, self.patience_ms, &mut self.tally);
+            worker.count_until(self.now, &self.plan, &mut self.tally);
+            worker.stop(self.now + self.grace_ms, (self.now, &self.plan), &mut self.tally);
             self.sync(place)?;
-            // One that still counts has its next call before it.
+            // A worker that still counts calls again.
             self.replaced(place);
         }
         Ok(())
     }
 
-    /// Whether the worker has left, and another one has its place.
+    /// Replaces a worker that has left; whether it had.
     fn replaced(&mut self, place: usize) -> bool {
         let worker = &self.fleet[place];
-        let gone = worker.leaves && worker.work.is_empty();
+        let gone = worker.leaves && worker.fake.held.is_empty();
         if gone {
             self.tally.left += 1;
             let mut next = self.newcomer();
             if self.again {
-                let session = next.info.session;
-                next.info = self.fleet[place].info.clone();
-                next.info.session = session;
+                let session = next.fake.info.session;
+                next.fake.info = self.fleet[place].fake.info.clone();
+                next.fake.info.session = session;
             }
             self.fleet[place] = next;
             self.call_at(self.now + START_MS, place);
@@ -231,47 +202,42 @@ impl World {
         gone
     }
 
-    /// One call, as it travels. When to call again, in milliseconds.
+    /// Makes one call with encoded messages; returns the delay of the next one, in milliseconds.
     fn sync(&mut self, place: usize) -> anyhow::Result<u64> {
         let worker = &mut self.fleet[place];
-        let bytes = prost_bytes(&v1::SyncRequest::from(worker.request(self.now)));
+        let bytes = v1::SyncRequest::from(worker.request(self.now, &self.plan)).encode_to_vec();
         self.tally.bytes_up += bytes.len() as u64;
-        let request = SyncRequest::try_from(<v1::SyncRequest as prost::Message>::decode(&*bytes)?)?;
-        let reply = self.scheduler.sync(&request, Millis(self.now));
-        let bytes = prost_bytes(&v1::SyncResponse::from(reply));
+        let request = SyncRequest::try_from(v1::SyncRequest::decode(&*bytes)?)?;
+        let mut caller = Caller::new(request.worker.id, None);
+        caller.machine = request.worker.machine;
+        let reply = self.scheduler.sync_by(&caller, &request, Millis(self.now));
+        let bytes = v1::SyncResponse::from(reply).encode_to_vec();
         self.tally.bytes_down += bytes.len() as u64;
-        let reply = SyncReply::try_from(<v1::SyncResponse as prost::Message>::decode(&*bytes)?)?;
+        let reply = SyncReply::try_from(v1::SyncResponse::decode(&*bytes)?)?;
         self.tally.calls += 1;
         for answer in &reply.acknowledgements {
             ensure!(answer.reason.is_empty(), "refused: {}", answer.reason);
         }
         let worker = &mut self.fleet[place];
-        worker.drop_revoked(&reply, self.now, &mut self.tally);
-        if !worker.leaves {
-            let cost = |grant: &Grant| self.plan.task_cost(grant.task.task);
-            let granted = reply.grants.iter().map(|grant| (*grant, cost(grant)));
-            worker.take(granted, self.now, &mut self.tally);
-        }
-        let done = worker.end().map(|end| end.saturating_sub(self.now));
+        worker.take(reply.clone(), self.now, &mut self.tally);
+        let done = worker.end(&self.plan).map(|end| end.saturating_sub(self.now));
         self.take_changes()?;
-        // With a result a worker calls within a second or two, as a period allows.
-        Ok(done.map_or(reply.next_sync_ms, |done| {
-            reply.next_sync_ms.min(done + 1_000)
-        }))
+        // With a result a worker calls within a second or two.
+        Ok(done.map_or(reply.next_sync_ms, |done| reply.next_sync_ms.min(done + 1_000)))
     }
 
     fn take_changes(&mut self) -> anyhow::Result<()> {
         while let Some(change) = self.scheduler.poll_change() {
             match change {
-                Change::Accepted(record) => {
+                Change::Recorded(JournalEntry { kind: EntryKind::Accepted, record }) => {
                     self.tally.accepted += 1;
                     self.tally.accepted_ms += self.plan.task_cost(record.task) / 1_000;
                 }
-                Change::Confirmed(record) => {
+                Change::Recorded(JournalEntry { kind: EntryKind::Confirmed, record }) => {
                     self.tally.confirmed += 1;
                     self.tally.confirmed_ms += self.plan.task_cost(record.task) / 1_000;
                 }
-                Change::Expired { .. } | Change::Parked { .. } | Change::Quarantined { .. } => {
+                Change::Expired { .. } | Change::Parked { .. } | Change::Recorded(_) => {
                     self.tally.failed += 1;
                 }
                 _ => {}
@@ -279,8 +245,8 @@ impl World {
         }
         while let Some(run) = self.scheduler.poll_finished() {
             self.scheduler.conclude(run, true);
-            // A coordinator forgets only what somebody deletes.
-            if let Some(before) = self.over.replace(run) {
+            // A coordinator keeps runs until they are deleted.
+            if let Some(before) = self.complete.replace(run) {
                 self.scheduler.forget_run(before);
             }
             self.submit();
@@ -289,14 +255,7 @@ impl World {
     }
 
     fn report(&self, hours: u64) -> anyhow::Result<()> {
-        let Tally {
-            calls,
-            accepted,
-            confirmed,
-            failed,
-            left,
-            ..
-        } = self.tally;
+        let Tally { calls, accepted, confirmed, failed, left, .. } = self.tally;
         let worker_days = self.fleet.len() as f64 * hours as f64 / 24.0;
         let up = self.tally.bytes_up as f64 / worker_days / 1e3;
         let down = self.tally.bytes_down as f64 / worker_days / 1e3;
@@ -312,12 +271,9 @@ impl World {
             self.runs,
             self.plan.tasks()
         );
+        println!("calls        {calls}, {:.1} per second", calls as f64 / (hours * 3600) as f64);
         println!(
-            "calls        {calls}, {:.1} a second",
-            calls as f64 / (hours * 3600) as f64
-        );
-        println!(
-            "results      {accepted}, and {confirmed} second counts; journal {journal:.2} GB a day"
+            "results      {accepted}, and {confirmed} rechecks; journal {journal:.2} GB per day"
         );
         println!(
             "core time    {core:.0} s with the workers' own part: {:.2} % of one core",
@@ -325,115 +281,80 @@ impl World {
         );
         println!("memory       {memory:.0} MB with the workers");
         println!(
-            "messages     {up:.1} kB up and {down:.1} kB down, a worker and day, without HTTP/2 and TLS"
+            "messages     {up:.1} kB up and {down:.1} kB down per worker and day, without HTTP/2 and TLS"
         );
         println!("fleet        {left} left; {failed} attempts failed");
         println!(
-            "its time     {:.2} % first counts, {:.2} % second counts; thrown away {:.2} %, counted \
-             for nothing {:.2} %, without work {:.2} %; the rest is under way at the end",
+            "its time     {:.2} % first counts, {:.2} % rechecks; released or revoked {:.2} %, superseded \
+             {:.2} %, without work {:.2} %; the rest is in progress at the end",
             percent(self.tally.accepted_ms),
             percent(self.tally.confirmed_ms),
             percent(self.tally.thrown_away_ms),
             percent(self.tally.counted_ms.saturating_sub(useful)),
             percent(self.tally.waited_ms),
         );
-        ensure!(failed == 0, "a stop in good order counted against somebody");
+        ensure!(failed == 0, "a drain was counted as a failed attempt");
         Ok(())
     }
 }
 
 impl Worker {
-    /// When it ends what it counts.
-    fn end(&self) -> Option<u64> {
-        let (_, cost) = self.work.front()?;
-        Some(self.since + cost / 1_000)
+    /// When its task is finished.
+    fn end(&self, plan: &Plan) -> Option<u64> {
+        let grant = self.fake.held.first()?;
+        Some(self.since + plan.task_cost(grant.task.task) / 1_000)
     }
 
-    /// Counts what it has until then.
-    fn count_until(&mut self, now: u64, tally: &mut Tally) {
-        while self.end().is_some_and(|end| end <= now) {
-            let (grant, cost) = self.work.pop_front().expect("it counts");
-            self.since += cost / 1_000;
-            tally.counted_ms += cost / 1_000;
-            self.counted.push(Partial {
-                task: grant.task,
-                epoch: grant.epoch,
-                count: 0,
-                kernel: self.info.kernel,
-                orientation: grant.orientation,
-                duration_us: cost,
-            });
+    /// Counts until `now`.
+    fn count_until(&mut self, now: u64, plan: &Plan, tally: &mut Tally) {
+        while let Some(end) = self.end(plan).filter(|end| *end <= now) {
+            let grant = self.fake.held.remove(0);
+            tally.counted_ms += end - self.since;
+            let duration_us = plan.task_cost(grant.task.task);
+            let kernel = self.fake.info.kernel;
+            self.counted.push(Partial { kernel, duration_us, ..partial(&grant, 0) });
+            self.since = end;
         }
     }
 
-    /// New work; until now it may have had none.
-    fn take(&mut self, granted: impl Iterator<Item = (Grant, u64)>, now: u64, tally: &mut Tally) {
-        let waited = self.work.is_empty();
-        self.work.extend(granted);
-        if waited && !self.work.is_empty() {
-            tally.waited_ms += now - self.since;
-            self.since = now;
+    /// Drops revoked leases and, unless it drains, adds new ones.
+    fn take(&mut self, mut reply: SyncReply, now: u64, tally: &mut Tally) {
+        if self.leaves {
+            reply.grants.clear();
         }
+        let before = self.fake.held.first().copied();
+        self.fake.take(&reply);
+        let after = self.fake.held.first().copied();
+        match before {
+            None if after.is_some() => tally.waited_ms += now - self.since,
+            Some(_) if after != before => tally.thrown_away_ms += now - self.since,
+            _ => return,
+        }
+        self.since = now;
     }
 
-    /// Leaves what somebody else has counted.
-    fn drop_revoked(&mut self, reply: &SyncReply, now: u64, tally: &mut Tally) {
-        let lease = |grant: &Grant| (grant.task, grant.epoch);
-        let is_gone = |grant: &Grant| {
-            let mut gone = reply.revoked.iter();
-            gone.any(|gone| (gone.task, gone.epoch) == lease(grant))
-        };
-        if let Some((grant, _)) = self.work.front()
-            && is_gone(grant)
-        {
-            tally.thrown_away_ms += now - self.since;
-            self.since = now;
-        }
-        self.work.retain(|(grant, _)| !is_gone(grant));
-    }
-
-    /// From now on it finishes what takes no longer than it has patience; the rest is given back.
-    fn stop(&mut self, now: u64, patience_ms: u64, tally: &mut Tally) {
+    /// Drains: it finishes its task if that ends by `latest`, and releases all others.
+    fn stop(&mut self, latest: u64, (now, plan): (u64, &Plan), tally: &mut Tally) {
         self.leaves = true;
-        self.work.truncate(1);
-        if self.end().is_some_and(|end| end > now + patience_ms) {
+        self.fake.held.truncate(1);
+        if self.end(plan).is_some_and(|end| end > latest) {
             tally.thrown_away_ms += now - self.since;
-            self.work.clear();
+            self.fake.held.clear();
         }
     }
 
-    fn request(&mut self, now: u64) -> SyncRequest {
-        let since = self.since;
-        let held = |(place, (grant, cost)): (usize, &(Grant, u64))| HeldLease {
-            task: grant.task,
-            epoch: grant.epoch,
-            cost_done: if place == 0 {
-                ((now - since) * 1_000).min(*cost)
-            } else {
-                0
-            },
-            started: place == 0,
-        };
-        let held: Vec<_> = self.work.iter().enumerate().map(held).collect();
-        let left: u64 = self.work.iter().map(|(_, cost)| cost).sum();
-        // One in hand, and one that waits.
-        let wants = if self.work.len() < 2 && !self.leaves {
-            300.0 - (left as f64 / 1e6).min(299.0)
-        } else {
-            0.0
-        };
-        SyncRequest {
-            worker: self.info.clone(),
-            held,
-            partials: std::mem::take(&mut self.counted),
-            seconds_wanted: wants,
-            draining: self.leaves,
-            failed_canaries: Default::default(),
-            paused: String::new(),
+    fn request(&mut self, now: u64, plan: &Plan) -> SyncRequest {
+        let cost = |grant: &Grant| plan.task_cost(grant.task.task);
+        let mut leases: Vec<HeldLease> = self.fake.held.iter().map(held).collect();
+        if let Some((lease, grant)) = leases.first_mut().zip(self.fake.held.first()) {
+            lease.started = true;
+            lease.cost_done = ((now - self.since) * 1_000).min(cost(grant));
         }
+        let left: u64 = self.fake.held.iter().map(cost).sum();
+        // One task in progress, and one that waits.
+        let wants = self.fake.held.len() < 2 && !self.leaves;
+        self.fake.seconds_wanted = if wants { 300.0 - (left as f64 / 1e6).min(299.0) } else { 0.0 };
+        let counted = std::mem::take(&mut self.counted);
+        SyncRequest { held: leases, draining: self.leaves, ..self.fake.report(counted) }
     }
-}
-
-fn prost_bytes(message: &impl prost::Message) -> Vec<u8> {
-    message.encode_to_vec()
 }

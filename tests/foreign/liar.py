@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A worker that is not the project's own and lies: it speaks `Sync`, takes tasks, and reports every
-count too high by a multiple of 8, which the symmetry of the board cannot show.
+"""A lying worker from outside the project: calls `Sync`, leases tasks, and adds a multiple of 8 to each count,
+which the symmetry check of the total cannot detect.
 
-    python3 tests/foreign/liar.py 127.0.0.1:7171 EXPORT
+    python3 tests/foreign/liar.py 127.0.0.1:7171 JOIN_FILE EXPORT
 
-EXPORT is what `queensctl export` printed of an honest run of the same plan: a liar that knows the
-right counts is the worst there is. It ends when the coordinator says that every run is over.
+JOIN_FILE contains a worker's join string. EXPORT is the output of `queensctl export` for an honest run of the same
+plan: a liar that knows the right counts is the worst case. Exits when the coordinator reports that all runs are
+finished.
 """
 
 import json
@@ -22,7 +23,7 @@ queue_pb2, queue_grpc = grpc.protos_and_services("queens/v1/work_queue.proto")
 types_pb2 = grpc.protos("queens/v1/types.proto")
 
 PROTOCOL = 1
-# How much work it asks for at a time, in seconds; about what one honest thread asks for.
+# Requested work in seconds; about as much as one honest thread requests.
 SECONDS_WANTED = 2.0
 
 
@@ -50,44 +51,46 @@ def lie(grant, honest):
     )
 
 
-class Teller:
-    """Says what the coordinator said: what it says again and again, once with how often."""
+class ReplyPrinter:
+    """Prints the coordinator's replies; grants and accepted lies only as sums."""
 
     def __init__(self):
         self.accepted = 0
         self.granted = 0
 
-    def _so_far(self):
+    def _print_sums(self):
         if self.accepted or self.granted:
             print(f"{self.granted} tasks granted, {self.accepted} lies accepted")
         self.accepted = self.granted = 0
 
-    def tell(self, reply):
-        """One reply."""
-        said = {}
+    def add(self, reply):
+        """Adds a reply; prints its refusals, revocations and reason."""
+        reasons_by_verdict = {}
         for answer in reply.acknowledgements:
             verdict = queue_pb2.Verdict.Name(answer.verdict).removeprefix("VERDICT_").lower()
-            said.setdefault(verdict, []).append(answer.reason)
-        self.accepted += len(said.pop("accepted", []))
-        if said or reply.revoked or reply.reason:
-            self._so_far()
+            reasons_by_verdict.setdefault(verdict, []).append(answer.reason)
+        self.accepted += len(reasons_by_verdict.pop("accepted", []))
+        if reasons_by_verdict or reply.revoked or reply.reason:
+            self._print_sums()
         self.granted += len(reply.grants)
-        for verdict, reasons in said.items():
+        for verdict, reasons in reasons_by_verdict.items():
             print(f"{len(reasons)} lies answered with {verdict}: {reasons[0]}")
         if reply.revoked:
-            print(f"{len(reply.revoked)} tasks taken back: {reply.revoked[0].reason}")
+            print(f"{len(reply.revoked)} tasks revoked: {reply.revoked[0].reason}")
         if reply.reason:
             print(f"no tasks: {reply.reason}")
         sys.stdout.flush()
 
 
 def main(arguments):
-    if len(arguments) != 2:
-        print("usage: liar.py HOST:PORT EXPORT", file=sys.stderr)
+    if len(arguments) != 3:
+        print("usage: liar.py HOST:PORT JOIN_FILE EXPORT", file=sys.stderr)
         return 2
-    honest = honest_counts(arguments[1])
+    address, join, export = arguments
+    honest = honest_counts(export)
+    # Plain text, which is allowed only on loopback.
+    metadata = [("authorization", f"Bearer {pathlib.Path(join).read_text('utf-8').strip()}")]
     worker = queue_pb2.WorkerInfo(
-        id=b"a foreign worker",
         session=time.time_ns() % 2**63,
         name="liar",
         version="foreign",
@@ -96,25 +99,31 @@ def main(arguments):
         memory_bytes_per_thread=1 << 30,
         machine=0x666,
     )
-    with grpc.insecure_channel(arguments[0]) as channel:
+    with grpc.insecure_channel(address) as channel:
         stub = queue_grpc.WorkQueueStub(channel)
-        lies, teller = [], Teller()
+        lies, printer, secret = [], ReplyPrinter(), b""
         while True:
             request = queue_pb2.SyncRequest(
-                protocol=PROTOCOL, worker=worker, partials=lies, seconds_wanted=SECONDS_WANTED
+                protocol=PROTOCOL,
+                worker=worker,
+                partials=lies,
+                seconds_wanted=SECONDS_WANTED,
+                secret=secret,
             )
             try:
-                reply = stub.Sync(request, timeout=30)
+                reply = stub.Sync(request, timeout=30, metadata=metadata)
             except grpc.RpcError as error:
-                print(f"the coordinator is gone: {error.details()}")
+                print(f"call failed: {error.details()}")
                 return 1
-            teller.tell(reply)
+            if reply.issued_secret:
+                secret = reply.issued_secret
+                continue
+            printer.add(reply)
             lies = [lie(grant, honest) for grant in reply.grants]
-            if reply.all_runs_over:
-                print("every run is over")
+            if reply.all_runs_finished:
+                print("all runs finished")
                 return 0
-            # As long as an honest thread would have taken for them, and at least until the next call
-            # is due when there was nothing.
+            # Waits as long as an honest thread would need for them, or until the next call is due.
             busy = sum(partial.duration_us for partial in lies) / 1e6
             time.sleep(busy or min(reply.next_sync_ms / 1000, 1.0))
 

@@ -1,152 +1,167 @@
 //! A cluster of real processes on loopback.
 
 use std::{
+    borrow::BorrowMut,
     fs,
+    io::ErrorKind,
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use proto::v1::{GetStatusRequest, Status, runs_client::RunsClient};
+use auth::Role;
+use proto::{
+    connect::{AuthChannel, CoordinatorEndpoint},
+    v1::{GetStatusRequest, Status, Worker, runs_client::RunsClient},
+};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::sleep;
-use tonic::transport::Endpoint;
 
 use crate::{
-    binaries::binaries,
-    process::{End, PATIENCE, Process},
+    process::{self, End, PATIENCE, Process},
+    service::{connect, find_join},
 };
 
-/// Between two looks at a status.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Leases and calls of a cluster whose members die often.
+/// Short leases and intervals between calls, for a cluster whose members die often.
 const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
 
-/// The arguments of a run of the board of `n` by rows, in many tasks of so many microseconds each.
+/// The slowest way to count, so that a process can be killed in the middle of a task.
+pub const SLOW: [&str; 4] = ["--threads", "1", "--kernel", "scalar"];
+
+/// Arguments of a run by rows, in many tasks of `cost` microseconds each.
 pub const fn by_rows(n: &'static str, cost: &'static str) -> [&'static str; 8] {
-    [
-        "--n",
-        n,
-        "--method",
-        "rows",
-        "--prefix",
-        "first-rows",
-        "--task-cost",
-        cost,
-    ]
+    ["--n", n, "--method", "rows", "--layout", "first-rows", "--task-cost", cost]
 }
 
-/// A data directory, spool directories, and the port of a coordinator that comes and goes.
+/// Returns a port that is free now; the system does not give it to others who ask for any port.
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    free.local_addr().expect("a bound port").port()
+}
+
+/// A scratch directory with data and spools, and the port of a coordinator that comes and goes.
 pub struct Cluster {
-    dir: TempDir,
+    dir: Arc<TempDir>,
     port: u16,
-    run: Vec<String>,
+    /// Arguments of the coordinator.
+    arguments: Vec<String>,
 }
 
 impl Cluster {
-    /// A cluster whose coordinator will be started with these arguments, such as `--n 16`.
-    pub fn new(run: &[&str]) -> Self {
-        // The port is free now, and nobody else asks the system for this very one.
-        let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let port = free.local_addr().expect("a bound port").port();
+    /// A cluster whose coordinator is started with these arguments, such as `--n 16`.
+    pub fn new(arguments: &[&str]) -> Self {
+        let port = free_port();
+        Self::at(port, &[arguments, &["--listen", &format!("127.0.0.1:{port}")]].concat())
+    }
+
+    /// A cluster whose coordinator other machines can reach.
+    pub fn public(arguments: &[&str]) -> Self {
+        let port = free_port();
+        let listen = format!("0.0.0.0:{port}");
+        let listen = ["--listen", &listen, "--advertise", "127.0.0.1"];
+        Self::at(port, &[arguments, &listen].concat())
+    }
+
+    fn at(port: u16, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        Self { dir, port, arguments }
+    }
+
+    /// Another coordinator with the same directory and arguments, but for its port.
+    pub fn standby(&self) -> Self {
+        let port = free_port();
+        let there =
+            |argument: &String| argument.replace(&self.address(), &format!("127.0.0.1:{port}"));
         Self {
-            dir: tempfile::tempdir().expect("a temporary directory"),
+            dir: Arc::clone(&self.dir),
             port,
-            run: run.iter().map(|&argument| argument.to_owned()).collect(),
+            arguments: self.arguments.iter().map(there).collect(),
         }
     }
 
-    /// The coordinator's data directory.
+    /// A path in the scratch directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     pub fn data_dir(&self) -> PathBuf {
-        self.dir.path().join("data")
+        self.path("data")
     }
 
-    /// The coordinator's URL.
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+    /// `HOST:PORT` of the coordinator.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
-    /// Starts the coordinator and waits until it listens.
-    pub fn coordinator(&self) -> Process {
-        let process = Process::start("the coordinator", &mut self.coordinator_command());
-        process.stderr_line("listening on");
-        process
-    }
-
-    /// Starts the coordinator without an end: it waits for runs to be submitted.
-    pub fn serving(&self) -> Process {
-        let mut command = Command::new(&binaries().coordinator);
-        command
-            .args(&self.run)
-            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
-            .arg("--data-dir")
-            .arg(self.data_dir())
-            .args(BRISK);
-        let process = Process::start("the coordinator", &mut command);
-        process.stderr_line("listening on");
-        process
+    /// Arguments that lead programs to the coordinator, once it has started.
+    pub fn way(&self) -> [String; 2] {
+        ["--data-dir".to_owned(), self.data_dir().to_str().expect("a plain path").to_owned()]
     }
 
     /// The coordinator's command line.
-    pub fn coordinator_command(&self) -> Command {
-        let mut command = Command::new(&binaries().coordinator);
-        command
-            .args(&self.run)
-            .args(["--exit-when-done", "--json", "--listen"])
-            .arg(format!("127.0.0.1:{}", self.port))
-            .arg("--data-dir")
-            .arg(self.data_dir())
-            .args(BRISK);
+    pub fn command(&self, more: &[&str]) -> Command {
+        let mut command = process::coordinator(&[]);
+        command.args(&self.arguments).args(more).args(self.way());
         command
     }
 
-    /// Starts a worker with one thread and the portable kernel, the slowest there is.
+    /// The command line of a coordinator that ends with its run and prints the result as JSON.
+    pub fn ending(&self, more: &[&str]) -> Command {
+        self.command(&[&BRISK[..], &["--exit-when-done", "--json"], more].concat())
+    }
+
+    /// Starts the coordinator and waits until it listens.
+    pub fn start(&self, more: &[&str]) -> Process {
+        listening(self.command(more))
+    }
+
+    /// Starts a coordinator that ends with its run and prints the result as JSON.
+    pub fn coordinator(&self) -> Process {
+        listening(self.ending(&[]))
+    }
+
+    /// Starts a coordinator that waits for runs to be submitted.
+    pub fn serving(&self) -> Process {
+        self.start(&BRISK)
+    }
+
+    /// Starts a slow worker.
     pub fn worker(&self, name: &str) -> Process {
         self.worker_with(name, &[])
     }
 
-    /// The same with more arguments.
+    /// Starts a slow worker with more arguments.
     pub fn worker_with(&self, name: &str, more: &[&str]) -> Process {
-        self.worker_at(&self.url(), name, more)
+        self.worker_by(&self.way(), name, more)
     }
 
-    /// The same at another URL, behind which the coordinator is.
-    pub fn worker_at(&self, url: &str, name: &str, more: &[&str]) -> Process {
-        let slow = ["--threads", "1", "--kernel", "scalar"];
-        self.start_worker(url, name, &[&slow, more].concat())
+    /// Starts a slow worker that finds the coordinator by `way`.
+    pub fn worker_by(&self, way: &[String; 2], name: &str, more: &[&str]) -> Process {
+        Process::start(self.worker_command(way, name, &[&SLOW, more].concat()))
     }
 
     /// Starts a worker with the best kernel on two threads.
-    pub fn quick_worker(&self, url: &str, name: &str) -> Process {
-        self.start_worker(url, name, &["--threads", "2"])
+    pub fn fast_worker(&self, way: &[String; 2]) -> Process {
+        Process::start(self.worker_command(way, "fast", &["--threads", "2"]))
     }
 
-    fn start_worker(&self, url: &str, name: &str, more: &[&str]) -> Process {
-        let spool = self.dir.path().join(name);
-        let spool = spool.to_str().expect("a plain path");
-        let mut command = command(url, name, &[&["--spool", spool], more].concat());
-        Process::start(name, &mut command)
+    /// A worker's command line; its spool lies in the scratch directory under its name.
+    pub fn worker_command(&self, way: &[String; 2], name: &str, more: &[&str]) -> Command {
+        let mut command = process::worker(&["--memory", "1GiB", "--name", name]);
+        command.args(way).arg("--spool").arg(self.path(name)).args(more);
+        command
     }
 
-    /// The command line of a worker with one thread and the portable kernel; `more` names its spool.
-    pub fn worker_command(&self, name: &str, more: &[&str]) -> Command {
-        let slow = ["--threads", "1", "--kernel", "scalar"];
-        command(&self.url(), name, &[&slow, more].concat())
-    }
-
-    /// `worker stop` for the worker with this spool, to its end.
-    pub fn worker_stop(&self, spool: &str) -> End {
-        let mut command = Command::new(&binaries().worker);
-        command.args(["stop", "--spool", spool]);
-        Process::run("worker stop", &mut command)
-    }
-
-    /// The status of the run, as soon as `wanted` holds for it.
+    /// Waits until `wanted` holds for the run's status, and returns it.
     ///
     /// # Panics
-    /// If it does not within [`PATIENCE`].
+    /// If it does not hold within [`PATIENCE`].
     pub async fn status(&self, wanted: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + PATIENCE;
         let mut last = None;
@@ -157,67 +172,139 @@ impl Cluster {
                 }
                 last = Some(status);
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         panic!("the status never was as wanted, at last: {last:#?}");
     }
 
+    /// Waits until `wanted` holds for the worker of this name.
+    pub async fn worker_status(&self, name: &str, wanted: impl Fn(&Worker) -> bool) -> Status {
+        self.status(|status| named(status, name).is_some_and(&wanted)).await
+    }
+
     async fn status_now(&self) -> anyhow::Result<Status> {
-        let channel = Endpoint::from_shared(self.url())?.connect().await?;
         let request = GetStatusRequest { run: None };
-        Ok(RunsClient::new(channel)
-            .get_status(request)
-            .await?
-            .into_inner())
+        Ok(RunsClient::new(self.connect().await?).get_status(request).await?.into_inner())
     }
 
-    /// `queensctl` with these arguments, to its end.
+    /// Connects as an operator, once the coordinator has started.
+    pub async fn connect(&self) -> anyhow::Result<AuthChannel> {
+        let join = find_join(&self.data_dir(), Role::Operator)?;
+        connect(&CoordinatorEndpoint::Token(join)).await
+    }
+
+    /// Runs `queensctl`, which finds the coordinator.
     pub fn queensctl(&self, arguments: &[&str]) -> End {
-        let mut command = Command::new(&binaries().queensctl);
-        command.args(["--coordinator", &self.url()]).args(arguments);
-        Process::run("queensctl", &mut command)
+        Process::run(self.queensctl_command(arguments))
     }
 
-    /// `queensctl verify` of the data directory.
+    pub fn queensctl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = process::queensctl(arguments);
+        command.args(self.way());
+        command
+    }
+
+    /// Runs `queensctl verify` on the data directory.
     pub fn verify(&self) -> End {
-        let dir = self.data_dir();
-        self.queensctl(&["verify", dir.to_str().expect("a plain path")])
+        Process::run(process::queensctl(&["verify"]).arg(self.data_dir()))
     }
 
-    /// Every file below the data directory whose name ends so.
+    /// Waits for the end of the run, and checks that its total is exact and proven by the data directory.
+    pub fn check_exact(&self, coordinator: Process, solutions: &str) -> Value {
+        let end = coordinator.end_within(10 * PATIENCE);
+        assert!(!end.stderr.contains("parked"), "{end:#?}");
+        let result = end.json();
+        assert_eq!(
+            (&result["solutions"], &result["known"]),
+            (&solutions.into(), &"matches".into())
+        );
+        self.verify().ok();
+        result
+    }
+
+    /// Files below the data directory whose name ends in `ending`.
     pub fn data_files(&self, ending: &str) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        collect(&self.data_dir(), ending, &mut found);
-        found.sort();
-        found
+        files(&self.data_dir(), ending)
     }
 }
 
-fn command(url: &str, name: &str, more: &[&str]) -> Command {
-    let mut command = Command::new(&binaries().worker);
-    command
-        .args(["--coordinator", url, "--memory", "1GiB"])
-        .args(["--name", name])
-        .args(more);
-    command
+/// Starts a coordinator and waits until it listens.
+pub fn listening(command: impl BorrowMut<Command>) -> Process {
+    let process = Process::start(command);
+    process.stderr_line("listening on");
+    process
 }
 
-fn collect(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+/// The worker of this name.
+pub fn named<'a>(status: &'a Status, name: &str) -> Option<&'a Worker> {
+    status.workers.iter().find(|worker| worker.name == name)
+}
+
+/// Files below a directory whose name ends in `ending`, sorted.
+pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a readable directory") {
         let path = entry.expect("a readable entry").path();
         if path.is_dir() {
-            collect(&path, ending, found);
+            found.extend(files(&path, ending));
         } else if path.to_string_lossy().ends_with(ending) {
             found.push(path);
         }
     }
+    found.sort();
+    found
 }
 
-/// The JSON object that a completed run printed.
-///
-/// # Panics
-/// If the program did not end well, or printed something else.
-pub fn result(end: &End) -> serde_json::Value {
-    assert_eq!(end.code, Some(0), "{end:#?}");
-    serde_json::from_str(&end.stdout).unwrap_or_else(|error| panic!("{error}: {end:#?}"))
+/// Lines of all journals below a data directory, as JSON; the last one may be half written.
+pub fn journal(dir: &Path) -> Vec<Value> {
+    let journals = files(dir, ".jsonl").into_iter();
+    let journals = journals.filter(|path| path.to_string_lossy().contains("/journal."));
+    let text = journals.map(|path| fs::read_to_string(path).expect("a journal is text"));
+    let lines = text.flat_map(|text| text.lines().map(serde_json::from_str).collect::<Vec<_>>());
+    lines.filter_map(Result::ok).collect()
+}
+
+/// A mounted tmpfs to be filled up. Dropping it unmounts it.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts a file system; prints why not and returns `None` if this user may not.
+    pub fn mount(path: &Path, kibibytes: u32) -> Option<Self> {
+        fs::create_dir(path).expect("a new directory");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={kibibytes}k"), "tmpfs"]);
+        if mount.arg(path).output().is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(path.to_owned()));
+        }
+        eprintln!("NOT TESTED: only root may mount a tmpfs, without which no disk is filled here");
+        None
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn grow(&self) {
+        let mut mount = Command::new("mount");
+        let grown = mount.args(["-o", "remount,size=64m"]).arg(&self.0).status();
+        assert!(grown.expect("mount runs").success());
+    }
+
+    /// Takes all free space.
+    pub fn fill(&self) {
+        let full = fs::write(self.0.join("filler"), vec![1; 65 << 20]).expect_err("it is small");
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+    }
+
+    /// Undoes [`Self::fill`].
+    pub fn clear(&self) {
+        fs::remove_file(self.0.join("filler")).expect("it was filled");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server may still use it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }

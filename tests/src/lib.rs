@@ -1,12 +1,7 @@
-//! The cluster harness shared by the integration tests.
+//! The harness shared by the integration tests and examples of this package.
 
-pub mod binaries;
 pub mod cluster;
-pub mod face;
-pub mod http;
 pub mod load;
-pub mod pki;
-pub mod postgres;
 pub mod process;
-pub mod recorder;
+pub mod service;
 pub mod sim;

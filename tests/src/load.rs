@@ -1,97 +1,109 @@
-//! Load for benchmarks: workers that report at once and count nothing.
+//! Load for benchmarks: workers that submit at once and count nothing, and measurements of processes.
 
+use std::{env, str::FromStr, time::Duration};
+
+use anyhow::Context as _;
 use common::{
     board::Board,
-    count::Orientation,
-    kernel::KernelName,
     method::Layout,
     plan::{Plan, PlanSpec},
-    run::{Partial, SessionId, WorkerId},
-    sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
+    run::{Partial, SessionId},
+    sync::{SyncReply, SyncRequest},
+};
+use kit::{FakeWorker, partial};
+use proto::connect::CoordinatorEndpoint;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
 };
 
-/// A worker that claims to have found nothing: what is measured is the way of its reports.
-#[derive(Debug)]
-pub struct IdleWorker {
-    info: WorkerInfo,
-    grants: Vec<Grant>,
+use crate::{process::Process, service::HandWorker};
+
+/// Parses the argument of an example at `place`, not counting those that begin with `--`.
+pub fn argument<T: FromStr>(place: usize, usual: T) -> anyhow::Result<T> {
+    let mut given = env::args().skip(1).filter(|word| !word.starts_with("--"));
+    let Some(word) = given.nth(place) else { return Ok(usual) };
+    word.parse().ok().with_context(|| format!("'{word}' is not what the usage says"))
 }
 
-impl IdleWorker {
-    /// The worker of this number.
-    pub fn new(number: u32) -> Self {
-        Self {
-            info: WorkerInfo {
-                id: WorkerId(u128::from(number) + 1),
-                session: SessionId(u64::from(number) + 1),
-                name: format!("idle-{number}"),
-                version: "0.0.0".to_owned(),
-                kernel: KernelName::Scalar,
-                threads: 1,
-                memory_bytes_per_thread: 1 << 30,
-                machine: 1 + u64::from(number),
-            },
-            grants: Vec::new(),
-        }
+/// Returns whether an example is run with this option.
+pub fn has_option(name: &str) -> bool {
+    env::args().any(|word| word == name)
+}
+
+/// Returns a worker that holds what it was granted until [`report`] submits it.
+pub fn idle_worker(number: u32) -> FakeWorker {
+    let mut worker = FakeWorker { started: true, ..FakeWorker::new(u64::from(number) + 1) };
+    worker.info.session = SessionId(u64::from(number) + 1);
+    worker
+}
+
+/// Returns a call that submits up to `most` tasks as if they had no solutions.
+pub fn report(worker: &mut FakeWorker, most: usize) -> SyncRequest {
+    let kept = worker.held.split_off(most.min(worker.held.len()));
+    let reported = std::mem::replace(&mut worker.held, kept);
+    worker.seconds_wanted = if worker.held.is_empty() { 1.0 } else { 0.0 };
+    let nothing = |grant| Partial { duration_us: 50_000, ..partial(grant, 0) };
+    worker.report(reported.iter().map(nothing).collect())
+}
+
+impl HandWorker {
+    /// Connects an idle worker.
+    pub async fn idle(way: &CoordinatorEndpoint, number: u32) -> anyhow::Result<Self> {
+        Ok(Self { fake: idle_worker(number), ..Self::by(way, 0).await? })
     }
 
-    /// A call that reports up to `most` tasks and asks for more.
-    pub fn report(&mut self, most: usize) -> SyncRequest {
-        let kept = self.grants.split_off(most.min(self.grants.len()));
-        let reported = std::mem::replace(&mut self.grants, kept);
-        SyncRequest {
-            worker: self.info.clone(),
-            held: self.held(),
-            partials: reported.iter().map(found_nothing).collect(),
-            seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
-            draining: false,
-            failed_canaries: Default::default(),
-            paused: String::new(),
-        }
-    }
-
-    /// A call that only renews its leases, and asks for one if it has none.
-    pub fn renew(&self) -> SyncRequest {
-        SyncRequest {
-            worker: self.info.clone(),
-            held: self.held(),
-            partials: Vec::new(),
-            seconds_wanted: if self.grants.is_empty() { 1.0 } else { 0.0 },
-            draining: false,
-            failed_canaries: Default::default(),
-            paused: String::new(),
-        }
-    }
-
-    /// Takes the leases of a reply.
-    pub fn take(&mut self, reply: &SyncReply) {
-        self.grants.extend(&reply.grants);
-    }
-
-    fn held(&self) -> Vec<HeldLease> {
-        let held = |grant: &Grant| HeldLease {
-            task: grant.task,
-            epoch: grant.epoch,
-            cost_done: 0,
-            started: true,
-        };
-        self.grants.iter().map(held).collect()
+    /// Submits up to `most` tasks as if they had no solutions, and takes new leases.
+    pub async fn report(&mut self, most: usize) -> anyhow::Result<SyncReply> {
+        let reply = self.client.sync(report(&mut self.fake, most)).await?;
+        self.fake.take(&reply);
+        Ok(reply)
     }
 }
 
-fn found_nothing(grant: &Grant) -> Partial {
-    Partial {
-        task: grant.task,
-        epoch: grant.epoch,
-        count: 0,
-        kernel: KernelName::Scalar,
-        orientation: Orientation::Upright,
-        duration_us: 50_000,
+/// Lets every worker submit up to `most` tasks once per `period`, and prints the response times.
+///
+/// A time begins when the call is due, so that a slow reply counts for the next call too.
+pub async fn call_regularly(
+    fleet: &mut Vec<HandWorker>,
+    most: usize,
+    (period, span): (Duration, Duration),
+) -> anyhow::Result<()> {
+    let number = u32::try_from(fleet.len())?.max(1);
+    let (start, mut calling) = (Instant::now(), JoinSet::new());
+    for (place, mut member) in (0u32..).zip(fleet.drain(..)) {
+        calling.spawn(async move {
+            let mut calls = Vec::new();
+            let mut next = start + period * place / number;
+            while next < start + span {
+                sleep_until(next).await;
+                member.report(most).await?;
+                calls.push(next.elapsed());
+                next = (next + period).max(Instant::now());
+            }
+            anyhow::Ok((member, calls))
+        });
     }
+    let mut times = Vec::new();
+    while let Some(done) = calling.join_next().await {
+        let (member, mut calls) = done??;
+        fleet.push(member);
+        times.append(&mut calls);
+    }
+    times.sort();
+    println!(
+        "{} calls, {:.0} per second: median {:.2?}, 99 % {:.2?}, longest {:.2?}",
+        times.len(),
+        times.len() as f64 / start.elapsed().as_secs_f64(),
+        quantile(&times, 0.5),
+        quantile(&times, 0.99),
+        quantile(&times, 1.0),
+    );
+    Ok(())
 }
 
-/// A plan of first-rows prefixes with at least this many tasks, and less than twice as many if the
-/// rules allow.
+/// Makes a plan of first-rows prefixes with at least `tasks` tasks, and less than twice as many if the
+/// plan allows.
 ///
 /// # Panics
 /// If no plan has so many tasks.
@@ -99,11 +111,7 @@ pub fn plan_of(tasks: u64) -> Plan {
     let board = Board::new(22).expect("a board");
     let mut task_cost = 1u64 << 40;
     loop {
-        let spec = PlanSpec {
-            board,
-            layout: Layout::FirstRows,
-            task_cost,
-        };
+        let spec = PlanSpec { board, layout: Layout::FirstRows, task_cost };
         let plan = Plan::new(spec).expect("fewer tasks than the most");
         if plan.tasks() >= tasks {
             return plan;
@@ -113,12 +121,26 @@ pub fn plan_of(tasks: u64) -> Plan {
     }
 }
 
-/// Resident memory of a process, in bytes; `None` where the system does not tell.
+/// Returns the arguments with which a coordinator makes this plan.
+pub fn arguments_of(plan: &Plan) -> Vec<String> {
+    let PlanSpec { board, layout, task_cost } = plan.spec();
+    let flags = format!("--n {board} --layout {} --task-cost {task_cost}", layout.name());
+    flags.split(' ').map(str::to_owned).collect()
+}
+
+/// Prints the memory of a coordinator, and returns it in bytes.
+pub fn print_memory(coordinator: &Process) -> u64 {
+    let bytes = resident_bytes(coordinator.id()).unwrap_or_default();
+    println!("  coordinator memory: {} MB", bytes / 1_000_000);
+    bytes
+}
+
+/// Resident memory of a process, in bytes; `None` without `/proc`.
 pub fn resident_bytes(process: u32) -> Option<u64> {
     memory_bytes(process, "VmRSS:")
 }
 
-/// The most that it ever was.
+/// Its maximum since the process started.
 pub fn peak_bytes(process: u32) -> Option<u64> {
     memory_bytes(process, "VmHWM:")
 }
@@ -130,10 +152,9 @@ fn memory_bytes(process: u32, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Time of one core that a process has used, and that its ended children have, in seconds; `None`
-/// where the system does not tell. To be compared on a machine that does other things too.
+/// CPU seconds of a process, and of its ended children; `None` without `/proc`.
 pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
-    /// Ticks a second, the same on every Linux.
+    /// Ticks per second, the same on every Linux.
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is a name in parentheses that may hold anything.
@@ -141,19 +162,12 @@ pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
     let mut fields = fields.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
     let (user, system, of_children_user, of_children_system) = (next()?, next()?, next()?, next()?);
-    Some((
-        (user + system) / TICKS,
-        (of_children_user + of_children_system) / TICKS,
-    ))
+    Some(((user + system) / TICKS, (of_children_user + of_children_system) / TICKS))
 }
 
-/// The value at `part` (0 to 1) of sorted values; zero of none.
-pub fn quantile(sorted: &[std::time::Duration], part: f64) -> std::time::Duration {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
+/// Returns the value at `part` (0 to 1) of sorted values; zero if there are none.
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let index = (sorted.len().saturating_sub(1) as f64 * part) as usize;
     sorted.get(index).copied().unwrap_or_default()
 }

@@ -1,41 +1,219 @@
-//! A program under test: what it says, how it ends, and how it is ended.
+//! The programs under test: how they are built and started, their output, how they end, and transcripts:
+//! Markdown files with commands in console blocks, and what they print.
 
 use std::{
-    fs,
+    borrow::BorrowMut,
+    env, fs,
     io::{BufRead as _, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-/// Nothing that is waited for takes this long unless it hangs.
+use serde_json::Value;
+
+/// Nothing takes longer than this unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at what another process has done.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between two looks at what another process has done.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Waits until `is_so` holds, for what another process does and does not report.
+///
+/// # Panics
+/// If it does not hold within twice [`PATIENCE`].
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < 2 * PATIENCE, "never: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns whether a set of a process's signals (`SigCgt:`, `SigIgn:`) has this one; false without `/proc`.
+pub fn has_signal(process: u32, set: &str, signal: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+/// A command line of the coordinator.
+pub fn coordinator(arguments: &[&str]) -> Command {
+    command("coordinator", arguments)
+}
+
+/// A command line of the worker.
+pub fn worker(arguments: &[&str]) -> Command {
+    command("worker", arguments)
+}
+
+/// A command line of `queensctl`.
+pub fn queensctl(arguments: &[&str]) -> Command {
+    command("queensctl", arguments)
+}
+
+/// A command line of the program of this name.
+pub fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(programs().join(program));
+    command.args(arguments);
+    command
+}
+
+/// Wraps a command in a shell script that runs it as `"$0" "$@"`.
+pub fn in_shell(script: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(command.get_program()).args(command.get_args());
+    shell
+}
+
+/// Features of the running test, which the programs need too.
+const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
+    (true, true) => {
+        &["--features", "tests/postgres,tests/archive,queensctl/postgres,queensctl/archive"]
+    }
+    (true, false) => &["--features", "tests/postgres,queensctl/postgres"],
+    (false, true) => &["--features", "tests/archive,queensctl/archive"],
+    (false, false) => &[],
+};
+
+/// Builds the programs in the profile of the running test, next to it, so that a test can be run alone, and
+/// returns their directory.
+///
+/// QUEENS_PROGRAMS names a directory that holds them already: packaged ones, or those of a long test that
+/// goes on while the code changes.
+///
+/// # Panics
+/// If they do not build.
+pub fn programs() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        env::var_os("QUEENS_PROGRAMS").map_or_else(|| build(env!("CARGO_MANIFEST_DIR")), From::from)
+    })
+}
+
+/// Builds the programs of the workspace around a package, as [`programs`] does.
+///
+/// # Panics
+/// If they do not build, with the compiler's errors.
+pub fn build(package: impl AsRef<Path>) -> PathBuf {
+    // TARGET/PROFILE/deps/TEST
+    let test = env::current_exe().expect("a test has a path");
+    let profile_dir = test.ancestors().nth(2).expect("a test lies in deps");
+    let target_dir = profile_dir.parent().expect("profiles lie in the target directory");
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--workspace", "--bins"])
+        // With a test among the targets, cargo chooses the features of libraries that
+        // `cargo test --workspace` chose; otherwise it would compile all of them again.
+        .args(["--test", "simulation"])
+        .args(FEATURES)
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target_dir)
+        .current_dir(package)
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "the programs do not build:\n{errors}");
+    profile_dir.to_owned()
+}
 
 /// A running program. Dropping it kills it.
 pub struct Process {
+    /// Its command line.
     name: String,
     child: Child,
     output: Arc<Output>,
     readers: Vec<JoinHandle<()>>,
 }
 
-/// How a program ended.
+/// How a program ended, with its whole output.
 #[derive(Debug)]
 pub struct End {
-    /// Its exit code; `None` when a signal killed it.
+    /// Exit code; `None` if a signal killed it.
     pub code: Option<i32>,
-    /// All that it wrote to stdout.
     pub stdout: String,
-    /// All that it wrote to stderr.
     pub stderr: String,
 }
 
-/// What was written so far, and by which stream.
+/// The checks return the end itself, so that they can be chained.
+impl End {
+    /// Checks the exit code.
+    #[track_caller]
+    pub fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        self
+    }
+
+    /// Checks that the program succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.code(0)
+    }
+
+    /// Checks that it was killed, and ran until then.
+    #[track_caller]
+    pub fn killed(self) -> Self {
+        assert_eq!(self.code, None, "it ended before it was killed: {self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        self
+    }
+
+    /// Checks that stdout holds all of `parts`.
+    #[track_caller]
+    pub fn prints(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stdout.contains(part), "'{part}' in {self:#?}");
+        }
+        self
+    }
+
+    /// Checks that stderr holds all of `parts`.
+    #[track_caller]
+    pub fn logs(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stderr.contains(part), "'{part}' in {self:#?}");
+        }
+        self
+    }
+
+    /// Checks that the program failed with one error line, which holds all of `parts`, and no result.
+    #[track_caller]
+    pub fn refused(self, code: i32, parts: &[&str]) -> Self {
+        let end = self.code(code);
+        assert_eq!(end.stdout, "", "{end:#?}");
+        let error = end.error();
+        for part in parts {
+            assert!(error.contains(part), "'{part}' in: {error}");
+        }
+        end
+    }
+
+    /// Returns the only error line.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        let lines = self.stderr.lines().filter(|line| line.starts_with("error: "));
+        let [error] = lines.collect::<Vec<_>>()[..] else {
+            panic!("one line says what is wrong: {self:#?}");
+        };
+        error
+    }
+
+    /// Returns the JSON object that a successful program printed.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let end = self.ok();
+        serde_json::from_str(&end.stdout).unwrap_or_else(|error| panic!("{error}: {end:#?}"))
+    }
+}
+
+/// The output so far.
 #[derive(Default)]
 struct Output {
     lines: Mutex<Lines>,
@@ -51,8 +229,18 @@ struct Lines {
 }
 
 impl Process {
-    /// Starts `command` under a name for messages.
-    pub fn start(name: &str, command: &mut Command) -> Self {
+    /// Starts a program.
+    ///
+    /// Unless `command` sets a directory for temporary files, the program does not see how much memory
+    /// the workers of other tests have claimed.
+    pub fn start(mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
+        let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let words = [program].into_iter().chain(command.get_args());
+        let name = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        if !command.get_envs().any(|(name, _)| name == "TMPDIR") {
+            command.env("TMPDIR", "/dev/null");
+        }
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -67,53 +255,62 @@ impl Process {
             read(stdout, Arc::clone(&output), |lines| &mut lines.stdout),
             read(stderr, Arc::clone(&output), |lines| &mut lines.stderr),
         ];
-        Self {
-            name: name.to_owned(),
-            child,
-            output,
-            readers,
-        }
+        Self { name, child, output, readers }
     }
 
-    /// Runs `command` to its end.
-    pub fn run(name: &str, command: &mut Command) -> End {
-        Self::start(name, command).end()
+    /// Runs a program to its end.
+    pub fn run(command: impl BorrowMut<Command>) -> End {
+        Self::start(command).end()
     }
 
-    /// The first line on stderr that holds `part`.
+    /// Waits for a line on stderr that contains `part`.
     ///
     /// # Panics
     /// If the program ends, or [`PATIENCE`] is over, without one.
     pub fn stderr_line(&self, part: &str) -> String {
-        self.line(part, |lines| &lines.stderr)
+        self.line(part, |lines| &lines.stderr, |line| line.contains(part))
     }
 
-    /// The first line on stdout that holds `part`.
+    /// Waits for the join string that a coordinator prints for `program`, as a user would copy it.
+    ///
+    /// # Panics
+    /// As [`stderr_line`](Self::stderr_line).
+    pub fn join_for(&self, program: &str) -> String {
+        fn join<'a>(line: &'a str, program: &str) -> Option<&'a str> {
+            let (join, command) = line.trim().strip_prefix("QUEENS_JOIN=")?.split_once(' ')?;
+            (command == program).then_some(join)
+        }
+        let matches = |line: &str| join(line, program).is_some();
+        let line = self.line(&format!("QUEENS_JOIN=… {program}"), |lines| &lines.stderr, matches);
+        join(&line, program).expect("it matches").to_owned()
+    }
+
+    /// Waits for a line on stdout that contains `part`.
     ///
     /// # Panics
     /// If the program ends, or [`PATIENCE`] is over, without one.
     pub fn stdout_line(&self, part: &str) -> String {
-        self.line(part, |lines| &lines.stdout)
+        self.line(part, |lines| &lines.stdout, |line| line.contains(part))
     }
 
-    fn line(&self, part: &str, of: fn(&Lines) -> &Vec<String>) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        let mut lines = self.output.lines.lock().expect("no reader panics");
-        loop {
-            if let Some(line) = of(&lines).iter().find(|line| line.contains(part)) {
-                return line.clone();
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if lines.ended == 2 || left.is_zero() {
-                drop(lines);
-                panic!("{} never said '{part}'", self.name);
-            }
-            (lines, _) = self
-                .output
-                .more
-                .wait_timeout(lines, left)
-                .expect("no reader panics");
-        }
+    fn line(
+        &self,
+        part: &str,
+        of: fn(&Lines) -> &Vec<String>,
+        matches: impl Fn(&str) -> bool,
+    ) -> String {
+        let find = |lines: &Lines| of(lines).iter().find(|line| matches(line)).cloned();
+        let lines = self.wait(PATIENCE, |lines| lines.ended < 2 && find(lines).is_none());
+        let found = find(&lines);
+        drop(lines);
+        found.unwrap_or_else(|| panic!("{} never said '{part}'", self.name))
+    }
+
+    /// Waits while `goes_on` holds for the output, for at most `patience`.
+    fn wait(&self, patience: Duration, goes_on: impl Fn(&Lines) -> bool) -> MutexGuard<'_, Lines> {
+        let lines = self.output.lines.lock().expect("no reader panics");
+        let waited = self.output.more.wait_timeout_while(lines, patience, |lines| goes_on(lines));
+        waited.expect("no reader panics").0
     }
 
     /// Waits for the program to end by itself.
@@ -124,34 +321,19 @@ impl Process {
         self.end_within(PATIENCE)
     }
 
-    /// Waits for the program to end by itself, a run that takes longer than [`PATIENCE`].
+    /// Waits for the program to end by itself within `patience`.
     ///
     /// # Panics
-    /// If it still runs when `patience` is over.
+    /// If it still runs then.
     pub fn end_within(mut self, patience: Duration) -> End {
-        let deadline = Instant::now() + patience;
-        let mut lines = self.output.lines.lock().expect("no reader panics");
         // A program ends when both its streams do: nothing to poll for.
-        while lines.ended < 2 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                drop(lines);
-                panic!("{} does not end", self.name);
-            }
-            (lines, _) = self
-                .output
-                .more
-                .wait_timeout(lines, left)
-                .expect("no reader panics");
-        }
-        let (stdout, stderr) = (lines.stdout.join("\n"), lines.stderr.join("\n"));
+        let lines = self.wait(patience, |lines| lines.ended < 2);
+        let (ended, stdout, stderr) =
+            (lines.ended, lines.stdout.join("\n"), lines.stderr.join("\n"));
         drop(lines);
+        assert_eq!(ended, 2, "{} does not end", self.name);
         let status = self.child.wait().expect("a child can be waited for");
-        End {
-            code: ExitStatus::code(&status),
-            stdout,
-            stderr,
-        }
+        End { code: ExitStatus::code(&status), stdout, stderr }
     }
 
     /// `kill -9`.
@@ -169,31 +351,27 @@ impl Process {
         assert!(status.success(), "kill -s {name}");
     }
 
-    /// Waits until Ctrl-C does not end the program by itself any more; where there is no `/proc` to
-    /// see that in, not at all.
+    /// Interrupts the program as Ctrl-C does, once it handles that.
     ///
     /// # Panics
-    /// If it does not come to that within [`PATIENCE`].
-    pub fn wait_for_signal_handlers(&self) {
+    /// If it does not handle Ctrl-C within [`PATIENCE`], or does not say so by its exit code.
+    pub fn interrupt(self) -> End {
         const SIGINT: u32 = 2;
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
-            let caught = status.unwrap_or_default();
-            let caught = caught.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-            let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-            if caught.is_some_and(|mask| mask & (1 << (SIGINT - 1)) != 0) {
-                return;
-            }
-            if !Path::new("/proc/self/status").exists() {
-                return;
-            }
-            thread::sleep(LOOK);
+        // Without /proc there is nothing to wait for.
+        if Path::new("/proc/self/status").exists() {
+            wait_until("it catches Ctrl-C", || has_signal(self.id(), "SigCgt:", SIGINT));
         }
-        panic!("{} does not catch Ctrl-C", self.name);
+        self.signal("INT");
+        self.end().code(130)
     }
 
-    /// Its number.
+    /// Stops the program with SIGTERM.
+    pub fn terminate(self) -> End {
+        self.signal("TERM");
+        self.end()
+    }
+
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -201,7 +379,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         for reader in self.readers.drain(..) {
@@ -229,4 +407,74 @@ fn read(
         output.lines.lock().expect("no reader panics").ended += 1;
         output.more.notify_all();
     })
+}
+
+/// Runs the commands of a transcript in `dir` and checks that they print what it says.
+///
+/// With `QUEENS_TOUR=write` it updates the transcript instead; returns whether it did.
+pub fn check_transcript(path: &Path, dir: &Path) -> bool {
+    let said = fs::read_to_string(path).expect("a text file");
+    let printed = rerun(&said, dir);
+    if env::var_os("QUEENS_TOUR").is_some_and(|word| word == "write") {
+        fs::write(path, &printed).expect("it can be written");
+        return true;
+    }
+    let (said, printed) = (comparable(&said), comparable(&printed));
+    for (number, (said, printed)) in (1..).zip(said.iter().zip(&printed)) {
+        assert_eq!(said, printed, "{}, near line {number}", path.display());
+    }
+    assert_eq!(said.len(), printed.len());
+    false
+}
+
+/// Removes measured numbers, which have a decimal point, and spaces, which may depend on them.
+pub fn comparable(text: &str) -> Vec<String> {
+    let measured = |word: &str| {
+        let digits = word.trim_matches(|c: char| !c.is_ascii_digit());
+        let (whole, part) = digits.split_once('.')?;
+        let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        (all_digits(whole) && all_digits(part)).then(|| word.replace(digits, "#"))
+    };
+    let line = |line: &str| {
+        let words = line.split_whitespace();
+        let words = words.map(|word| measured(word).unwrap_or_else(|| word.to_owned()));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    text.trim_end().lines().map(line).collect()
+}
+
+/// Returns the transcript with what its commands print now.
+fn rerun(transcript: &str, dir: &Path) -> String {
+    let mut text = String::new();
+    let mut in_block = false;
+    for line in transcript.lines() {
+        let command = line.strip_prefix("$ ").filter(|_| in_block);
+        in_block = if in_block { line != "```" } else { line == "```console" };
+        // Other lines in a block are earlier output.
+        if in_block && command.is_none() && line != "```console" {
+            continue;
+        }
+        text += &format!("{line}\n");
+        for printed in command.map(|command| run(command, dir)).iter().flat_map(|out| out.lines()) {
+            text += &format!("{}\n", printed.trim_end());
+        }
+    }
+    text
+}
+
+/// Runs a command in a shell with the programs on its path, and returns its output.
+fn run(command: &str, dir: &Path) -> String {
+    let path = env::var("PATH").unwrap_or_default();
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(dir)
+        .env("PATH", format!("{}:{path}", programs().display()))
+        // `ls` sorts by the locale.
+        .env("LC_ALL", "C")
+        .output()
+        .expect("a shell runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked"), "{command}: {stderr}");
+    assert!(output.status.success(), "{command}: {}, {stderr}", output.status);
+    String::from_utf8(output.stdout).expect("programs write UTF-8").trim_end().to_owned()
 }

@@ -1,269 +1,567 @@
-//! Real processes that die: whatever is killed, torn or lost, the total is exact.
+//! Real processes that die, come late, stop, pause and run out of resources: the total is exact, nothing
+//! counts as a failed attempt, nothing hangs, and the programs say why.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{BufRead as _, BufReader, Write as _},
+    collections::VecDeque,
+    env, fs,
+    io::{BufRead as _, BufReader},
+    net::TcpStream,
+    path::Path,
     process::{Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use proto::v1::Status;
+use kit::count;
+use proto::v1::{self, RunRequest, Status, SubmitRequest};
 use tests::{
-    binaries::binaries,
-    cluster::{Cluster, by_rows, result},
+    cluster::{Cluster, SmallDisk, by_rows, journal, named},
     load::peak_bytes,
-    process::Process,
+    process::{End, Process, coordinator, in_shell, queensctl, worker},
+    service::HandWorker,
 };
 
 /// A run of some seconds of one core, in tasks of some milliseconds.
 const RUN: [&str; 8] = by_rows("16", "10000");
+const TOTAL: &str = "14772512";
 
-const SOLUTIONS: &str = "14772512";
-const UNIQUE: &str = "1846955";
+const IDLE: [&str; 2] = ["--idle-timeout", "1s"];
 
 /// Well under way, and far from done.
 fn under_way(status: &Status) -> bool {
     status.tasks_done * 20 > status.tasks_total
 }
 
-/// Kills a process that must not have come to its end.
-fn kill_midway(process: Process) {
-    let end = process.kill();
-    assert_eq!(end.code, None, "it ended before it was killed: {end:#?}");
-}
-
-/// The coordinator's result is exact, and its data directory proves it.
 fn check(cluster: &Cluster, coordinator: Process) {
-    let result = result(&coordinator.end());
-    assert_eq!(result["solutions"], SOLUTIONS);
-    assert_eq!(result["unique"], UNIQUE);
-    assert_eq!(result["known"], "matches");
-    let verified = cluster.verify();
-    assert_eq!(verified.code, Some(0), "{verified:#?}");
+    let result = cluster.check_exact(coordinator, TOTAL);
+    assert_eq!(result["unique"], "1846955");
 }
 
-/// It ended by itself, because nothing was left to do.
+/// Checks that a worker ended by itself because nothing was left to do.
 fn check_idle_end(worker: Process) {
-    let end = worker.end();
-    assert_eq!(end.code, Some(0), "{end:#?}");
-    assert!(end.stderr.contains("every run is over"), "{end:#?}");
-}
-
-#[test]
-fn workers_end_with_their_run() {
-    let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let idle = ["--idle-timeout", "1s"];
-    let workers = ["first", "second", "third"].map(|name| cluster.worker_with(name, &idle));
-    check(&cluster, coordinator);
-    workers.into_iter().for_each(check_idle_end);
+    worker.end().ok().logs(&["all runs finished"]);
 }
 
 #[tokio::test]
 async fn a_worker_outlasts_a_coordinator_that_is_away_and_ends_with_the_run() {
     let cluster = Cluster::new(&RUN);
     let coordinator = cluster.coordinator();
-    let worker = cluster.worker_with("only", &["--idle-timeout", "1s"]);
+    let worker = cluster.worker_with("only", &IDLE);
     cluster.status(under_way).await;
-    kill_midway(coordinator);
+    coordinator.kill().killed();
     // Away for longer than the timeout, most of the time.
-    worker.stderr_line("attempt 5");
-    let coordinator = cluster.coordinator();
-    check(&cluster, coordinator);
+    worker.stderr_line("retry 5");
+    check(&cluster, cluster.coordinator());
     check_idle_end(worker);
 }
 
 #[tokio::test]
-async fn a_worker_killed_in_the_middle_of_a_task() {
+async fn workers_may_start_before_their_coordinator_and_end_with_its_run() {
     let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let victim = cluster.worker("victim");
-    let _others = [cluster.worker("second"), cluster.worker("third")];
-    let holds_leases = |status: &Status| {
-        let victim = status.workers.iter().find(|worker| worker.name == "victim");
-        under_way(status) && victim.is_some_and(|victim| victim.leases > 0 && victim.tasks_done > 0)
-    };
-    cluster.status(holds_leases).await;
-    kill_midway(victim);
-    check(&cluster, coordinator);
-}
-
-#[tokio::test]
-async fn a_coordinator_killed_in_the_middle_of_a_run() {
-    let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let _workers = ["first", "second", "third"].map(|name| cluster.worker(name));
-    let before = cluster.status(under_way).await;
-    kill_midway(coordinator);
-    let coordinator = cluster.coordinator();
-    // What was acknowledged before is still there.
-    let after = cluster.status(|_| true).await;
-    assert!(after.tasks_done >= before.tasks_done, "{after:#?}");
-    assert_eq!(after.run.unwrap().run, before.run.unwrap().run);
-    check(&cluster, coordinator);
-}
-
-#[tokio::test]
-async fn workers_that_start_before_their_coordinator() {
-    let cluster = Cluster::new(&RUN);
-    let workers = ["first", "second"].map(|name| cluster.worker(name));
+    // The first start makes the join string that the workers find.
+    cluster.coordinator().terminate().code(130);
+    let workers = ["first", "second", "third"].map(|name| cluster.worker_with(name, &IDLE));
     for worker in &workers {
         worker.stderr_line("cannot be reached");
     }
     check(&cluster, cluster.coordinator());
+    workers.into_iter().for_each(check_idle_end);
 }
 
 #[tokio::test]
-async fn a_coordinator_away_for_longer_than_a_lease() {
+async fn a_coordinator_is_away_for_longer_than_a_lease() {
     let cluster = Cluster::new(&RUN);
     let coordinator = cluster.coordinator();
     let workers = ["first", "second"].map(|name| cluster.worker(name));
     cluster.status(under_way).await;
-    coordinator.signal("TERM");
-    let end = coordinator.end();
-    assert_eq!(end.code, Some(130), "{end:#?}");
-    assert!(end.stderr.contains("the same command resumes"), "{end:#?}");
+    coordinator.terminate().code(130).logs(&["the same command resumes"]);
     for worker in &workers {
         worker.stderr_line("cannot be reached");
     }
-    // Every lease ends while nobody is there to renew it.
-    tokio::time::sleep(std::time::Duration::from_millis(1600)).await;
+    // Every lease expires meanwhile.
+    tokio::time::sleep(Duration::from_millis(1600)).await;
     check(&cluster, cluster.coordinator());
 }
 
 #[tokio::test]
-async fn a_journal_torn_in_its_last_line() {
-    let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let _workers = ["first", "second"].map(|name| cluster.worker(name));
-    cluster.status(under_way).await;
-    kill_midway(coordinator);
-    let journals = cluster.data_files("journal.jsonl");
-    assert_eq!(journals.len(), 1, "{journals:?}");
-    let journal = fs::read(&journals[0]).unwrap();
-    let whole = journal.iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
-    let line = journal[..whole]
-        .split(|&byte| byte == b'\n')
-        .rev()
-        .nth(1)
-        .unwrap();
-    // What a power cut leaves of a line that nobody was told of.
-    let mut file = OpenOptions::new().write(true).open(&journals[0]).unwrap();
-    file.set_len(whole as u64).unwrap();
-    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
-    file.write_all(&line[..line.len() / 2]).unwrap();
-    drop(file);
-    check(&cluster, cluster.coordinator());
-}
-
-#[tokio::test]
-async fn a_database_that_is_gone() {
-    let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let _workers = ["first", "second"].map(|name| cluster.worker(name));
-    let before = cluster.status(under_way).await;
-    kill_midway(coordinator);
-    fs::remove_dir_all(cluster.data_dir().join("db")).unwrap();
-    let coordinator = cluster.coordinator();
-    let after = cluster.status(|_| true).await;
-    assert!(after.tasks_done >= before.tasks_done, "{after:#?}");
-    check(&cluster, coordinator);
-}
-
-#[tokio::test]
-async fn a_completed_run_says_its_result_again_and_a_changed_digit_is_found() {
+async fn a_complete_run_prints_its_result_again_and_a_changed_digit_is_found() {
     let cluster = Cluster::new(&["--n", "12", "--task-cost", "100"]);
     let coordinator = cluster.coordinator();
     let worker = cluster.worker("only");
-    let first = result(&coordinator.end());
+    let first = cluster.check_exact(coordinator, "14200");
     drop(worker);
-    let again = result(&cluster.coordinator().end());
-    assert_eq!(again, first);
-    assert_eq!(first["solutions"], "14200");
+    assert_eq!(cluster.coordinator().end().json(), first);
 
     let journal = &cluster.data_files("journal.jsonl")[0];
     let text = fs::read_to_string(journal).unwrap();
     let place = text.find("\"count\":").expect("records have counts");
-    let place = place
-        + text[place..]
-            .find(|c: char| c.is_ascii_digit())
-            .expect("digits");
-    let other = if &text[place..=place] == "9" {
-        "8"
-    } else {
-        "9"
-    };
-    let changed = format!("{}{other}{}", &text[..place], &text[place + 1..]);
-    fs::write(journal, changed).unwrap();
-    let verified = cluster.verify();
-    assert_eq!(verified.code, Some(3), "{verified:#?}");
-    assert!(
-        verified.stderr.contains("journal.jsonl, line 1:"),
-        "{verified:#?}"
-    );
+    let place = place + text[place..].find(|c: char| c.is_ascii_digit()).expect("digits");
+    let other = if &text[place..=place] == "9" { "8" } else { "9" };
+    fs::write(journal, format!("{}{other}{}", &text[..place], &text[place + 1..])).unwrap();
+    cluster.verify().code(3).logs(&["journal.jsonl, line 1:"]);
 }
 
 /// Batch systems repeat SIGTERM, to the shell, to the processes and at the end of a grace period: the
-/// drain goes on, and Ctrl-C ends it.
+/// drain continues, and Ctrl-C ends it.
 #[tokio::test]
-async fn a_worker_that_is_told_to_stop_again_drains_on() {
+async fn a_worker_that_gets_sigterm_again_continues_to_drain() {
     let cluster = Cluster::new(&RUN);
     let coordinator = cluster.coordinator();
-    let workers = ["patient", "hurried"].map(|name| cluster.worker_with(name, &[]));
+    let workers = ["patient", "hurried"].map(|name| cluster.worker(name));
     cluster.status(under_way).await;
-    // Nobody answers, so that no drain is over before the signals have come.
+    // Without answers no drain ends before the signals have come.
     coordinator.signal("STOP");
     for worker in &workers {
         worker.signal("TERM");
-        worker.stderr_line("stopping with");
-        // Further apart than signals that are taken for one.
+        worker.stderr_line("draining: ");
+        // Further apart than signals that count as one.
         for _ in 0..4 {
             thread::sleep(Duration::from_millis(200));
             worker.signal("TERM");
         }
     }
     let [patient, hurried] = workers;
-    // One that comes right after a TERM is taken for it, on a busy machine perhaps the second, too.
+    // One right after a TERM counts as the same, on a busy machine perhaps the second, too.
     for _ in 0..5 {
         hurried.signal("INT");
         thread::sleep(Duration::from_millis(400));
     }
-    let end = hurried.end();
-    assert_eq!(end.code, Some(130), "{end:#?}");
+    hurried.end().code(130);
     coordinator.signal("CONT");
-    let end = patient.end();
-    assert_eq!(end.code, Some(0), "{end:#?}");
-    let last = cluster.worker_with("last", &["--idle-timeout", "1s"]);
+    patient.end().ok();
+    let last = cluster.worker_with("last", &IDLE);
     check(&cluster, coordinator);
     check_idle_end(last);
 }
 
 #[test]
-fn threads_that_prove_themselves_take_little_beside_the_memory_that_is_given() {
+fn self_tests_take_little_memory_beside_what_is_given() {
     let cluster = Cluster::new(&["--n", "8"]);
     let _coordinator = cluster.serving();
-    let mut command = Command::new(&binaries().worker);
-    command
-        .args(["--coordinator", &cluster.url(), "--threads", "8"])
-        .args(["--memory", "64MiB", "--spool"])
-        .arg(cluster.data_dir().with_file_name("spool"))
-        .env("RUST_LOG", "debug")
-        .stderr(Stdio::piped());
-    // Not by the usual way, which leaves RUST_LOG out.
+    let mut command = worker(&["--threads", "8", "--memory", "64MiB", "--spool"]);
+    command.arg(cluster.path("spool")).args(cluster.way());
+    // Not through `Process`, which removes RUST_LOG.
+    command.env("RUST_LOG", "debug").stderr(Stdio::piped());
     let mut worker = command.spawn().unwrap();
     let lines = BufReader::new(worker.stderr.take().unwrap()).lines();
-    let proven = lines
-        .map(Result::unwrap)
-        .filter(|line| line.contains("proved itself"));
-    assert_eq!(proven.take(8).count(), 8);
+    let passed = lines.map(Result::unwrap).filter(|line| line.contains("passed its self-test"));
+    assert_eq!(passed.take(8).count(), 8);
     let peak = peak_bytes(worker.id());
     worker.kill().unwrap();
     worker.wait().unwrap();
     let Some(peak) = peak else {
-        eprintln!("!! NOT TESTED: what a worker takes while it proves itself (no /proc here)");
+        eprintln!("!! NOT TESTED: memory of a worker's self-tests (no /proc here)");
         return;
     };
-    // What it was given, one thread's proof at a time, and the program itself.
+    // What it was given, one self-test at a time, and the program itself.
     assert!(peak < (64 + 48 + 48) << 20, "{} MiB", peak >> 20);
+}
+
+/// A minute of one core.
+const LONG: [&str; 8] = by_rows("18", "10000");
+const LONG_TOTAL: &str = "666090624";
+
+/// Writes the files of a laptop on mains power or on battery.
+fn plug(dir: &Path, online: bool) {
+    for (file, word) in [
+        ("AC/type", "Mains"),
+        ("AC/online", if online { "1" } else { "0" }),
+        ("BAT0/type", "Battery"),
+        ("BAT0/status", if online { "Charging" } else { "Discharging" }),
+    ] {
+        let file = dir.join(file);
+        fs::create_dir_all(file.parent().expect("it has one")).unwrap();
+        fs::write(file, word).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_laptop_pauses_on_battery() {
+    let cluster = Cluster::new(&LONG);
+    let coordinator = cluster.coordinator();
+    let power = cluster.path("power");
+    plug(&power, true);
+    let directory = power.to_str().unwrap();
+    let pause = ["--pause-on-battery", "--power-supplies", directory];
+    let always = ["--between", "00:00-12:00,12:00-24:00", "--idle-timeout", "1s"];
+    let laptop = cluster.worker_with("laptop", &[&pause[..], &always].concat());
+    cluster.worker_status("laptop", |laptop| laptop.tasks_done > 0).await;
+    plug(&power, false);
+    let paused = cluster.worker_status("laptop", |laptop| laptop.state == "paused").await;
+    assert_eq!(named(&paused, "laptop").unwrap().paused, "on battery");
+    cluster.queensctl(&["workers"]).ok().prints(&["laptop is paused: on battery"]);
+    // Its tasks are finished or released, and it takes no others.
+    let idle = cluster.worker_status("laptop", |laptop| laptop.leases == 0).await;
+    assert!(idle.tasks_done < idle.tasks_total, "it paused midway");
+    let done = named(&idle, "laptop").unwrap().tasks_done;
+    plug(&power, true);
+    let counts = |laptop: &v1::Worker| laptop.tasks_done > done && laptop.paused.is_empty();
+    cluster.worker_status("laptop", counts).await;
+    // The rest is counted quickly.
+    let _fast = cluster.fast_worker(&cluster.way());
+    cluster.check_exact(coordinator, LONG_TOTAL);
+    laptop.end().ok().logs(&["stopped: "]);
+}
+
+/// Hours that do not include now or the next few hours, in UTC.
+fn other_hours() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let hour = (now / 3600 + 6) % 24;
+    format!("{hour:02}:00-{hour:02}:59")
+}
+
+#[tokio::test]
+async fn outside_its_hours_a_worker_waits_and_one_command_stops_it() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let mut command =
+        cluster.worker_command(&cluster.way(), "night", &["--between", &other_hours()]);
+    let night = Process::start(command.args(["--threads", "1"]).env("TZ", "UTC"));
+    let paused = cluster.worker_status("night", |night| night.state == "paused").await;
+    let why = &named(&paused, "night").unwrap().paused;
+    assert!(why.starts_with("outside of its hours until "), "{why}");
+    let stop = || Process::run(worker(&["stop", "--spool"]).arg(cluster.path("night")));
+    stop().ok().prints(&["stopped: the worker with spool"]);
+    night.end().ok().logs(&["stopped: ", "0 tasks completed"]);
+    stop().code(1).logs(&["no worker runs with a spool in"]);
+    let _day = cluster.worker("day");
+    cluster.check_exact(coordinator, TOTAL);
+}
+
+#[tokio::test]
+async fn an_operator_drains_a_worker_and_it_counts_again_when_restarted() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let first = cluster.worker("first");
+    cluster.worker_status("first", |first| first.tasks_done > 0).await;
+    let drained = cluster.queensctl(&["workers", "drain", "first"]).ok();
+    assert!(drained.stdout.starts_with("Draining first ("), "{drained:#?}");
+    first.end().ok().logs(&["stopped: ", "drained by an operator"]);
+    for (name, complaint) in [("first", "is not connected"), ("second", "no worker 'second'")] {
+        cluster.queensctl(&["workers", "drain", name]).refused(1, &[complaint]);
+    }
+    let midway = cluster.status(|_| true).await;
+    assert!(midway.tasks_done < midway.tasks_total, "it was drained midway");
+    let again = cluster.worker_with("first", &["--idle-timeout", "1s"]);
+    cluster.check_exact(coordinator, TOTAL);
+    again.end().ok().logs(&["stopped: "]);
+}
+
+#[tokio::test]
+async fn half_of_a_fleet_leaves_and_comes_again_and_again() {
+    const FLEET: usize = 4;
+    let cluster = Cluster::new(&LONG);
+    let coordinator = cluster.coordinator();
+    let mut numbers = 0..;
+    let start = |number: usize| {
+        let name = format!("worker-{number}");
+        let process = cluster.worker(&name);
+        (name, process)
+    };
+    let mut fleet: VecDeque<_> = numbers.by_ref().take(FLEET).map(start).collect();
+    for round in 1..=4 {
+        // After each twentieth of the tasks, once all have counted.
+        let due = |status: &Status| {
+            let has_counted = |name| named(status, name).is_some_and(|w| w.tasks_done > 0);
+            status.tasks_done * 20 >= status.tasks_total * round
+                && fleet.iter().all(|(name, _)| has_counted(name))
+        };
+        let status = cluster.status(due).await;
+        assert!(status.tasks_done < status.tasks_total, "half the fleet leaves before the end");
+        let leaving: Vec<_> = fleet.drain(..FLEET / 2).collect();
+        leaving.iter().for_each(|(_, worker)| worker.signal("TERM"));
+        fleet.extend(numbers.by_ref().take(FLEET / 2).map(start));
+        leaving.into_iter().for_each(|(_, worker)| drop(worker.end().ok()));
+        let after = cluster.status(|_| true).await;
+        assert_eq!((after.tasks_parked, after.rechecks.unwrap_or_default().conflicts), (0, 0));
+    }
+    let _fast = cluster.fast_worker(&cluster.way());
+    cluster.check_exact(coordinator, LONG_TOTAL);
+}
+
+/// Sends SIGTERM, after which the kubelet kills what is left after the grace period.
+async fn terminate_within(grace: Duration, pod: Process) -> End {
+    let end = tokio::task::spawn_blocking(move || pod.terminate());
+    tokio::time::timeout(grace, end).await.expect("gone before it is killed").unwrap()
+}
+
+#[tokio::test]
+async fn pods_end_within_their_grace_period() {
+    let manifest = include_str!("../../deploy/kubernetes/base/worker.yaml");
+    let mut lines = manifest.lines();
+    let seconds = lines.find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds:"));
+    let seconds = seconds.expect("a grace period").trim().parse().expect("seconds");
+    let grace = Duration::from_secs(seconds);
+    // Tasks that take far longer are released.
+    let cluster = Cluster::new(&["--n", "20", "--method", "rows", "--task-cost", "600000000"]);
+    let coordinator = cluster.coordinator();
+    let pod = cluster.worker("pod");
+    cluster.worker_status("pod", |pod| pod.crews > 0).await;
+    terminate_within(grace, pod).await.ok().logs(&["stopped: "]);
+    let after = cluster.status(|status| status.tasks_leased == 0).await;
+    assert_eq!((after.tasks_parked, after.tasks_done), (0, 0));
+    terminate_within(grace, coordinator).await.code(130);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_worker_counts_at_idle_priority() {
+    let cluster = Cluster::new(&RUN);
+    let _coordinator = cluster.coordinator();
+    let worker = cluster.worker_with("idle", &["--idle-priority"]);
+    worker.stderr_line("queens worker");
+    let threads = fs::read_dir(format!("/proc/{}/task", worker.id())).unwrap();
+    for thread in threads {
+        // A thread may have ended.
+        let Ok(stat) = fs::read_to_string(thread.unwrap().path().join("stat")) else {
+            continue;
+        };
+        // Fields 3 and on follow the name, which may contain anything. SCHED_IDLE is 5.
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        let fields: Vec<_> = fields.split_whitespace().collect();
+        assert_eq!((fields[19 - 3], fields[41 - 3]), ("19", "5"), "{stat}");
+    }
+}
+
+/// Counts with the command of a coordinator that works locally.
+fn local(dir: &Path, arguments: &[&str]) -> End {
+    let fixed = ["--threads", "1", "--memory", "256MiB", "--json", "--listen", "127.0.0.1:0"];
+    let mut command = coordinator(&[arguments, &fixed].concat());
+    Process::run(command.arg("--data-dir").arg(dir))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+/// Ends again and again, with one run and with three, new ones and complete ones. QUEENS_ENDS sets how often;
+/// `just ends` does a thousand next to two busy cores.
+#[test]
+fn every_end_of_a_run_is_an_end() {
+    let times = env::var("QUEENS_ENDS").map_or(3, |times| times.parse().expect("a number"));
+    for boards in [&["8"] as &[&str], &["8", "9", "10"]] {
+        let cluster = Cluster::new(&[]);
+        let serving = cluster.serving();
+        for n in boards {
+            cluster.queensctl(&["submit", "--n", n]).ok();
+        }
+        serving.terminate().code(130);
+        for time in 0..times {
+            let data = cluster.path(&format!("data-{time}"));
+            let copied = Command::new("cp").arg("-r").arg(cluster.data_dir()).arg(&data).status();
+            assert!(copied.expect("cp runs").success());
+            for _ in ["new", "complete"] {
+                let end = local(&data, &["--local"]).ok();
+                assert_eq!(end.stdout.lines().count(), boards.len(), "{end:#?}");
+            }
+            fs::remove_dir_all(&data).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_and_the_same_command_succeeds_once_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    // From too little for the first file to enough for most of the run.
+    for kibibytes in [16, 24, 40, 64, 128, 512, 600, 1024, 1100] {
+        let place = dir.path().join(format!("of-{kibibytes}"));
+        let Some(small) = SmallDisk::mount(&place, kibibytes) else {
+            return;
+        };
+        let data = place.join("data");
+        let run = ["--n", "12", "--method", "rows", "--task-cost", "10", "--local"];
+        for _ in 0..4 {
+            let end = local(&data, &run);
+            if end.code == Some(0) {
+                break;
+            }
+            end.refused(1, &[text(&place), "No space left", "free space"]);
+        }
+        let entries = fs::read_dir(&data).into_iter().flatten();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        let backups = names.filter(|name| name.to_string_lossy().starts_with("db.bad")).count();
+        assert!(backups <= 1, "{backups} databases were set aside");
+        small.grow();
+        assert_eq!(local(&data, &run).json()["solutions"], "14200", "{kibibytes} KiB");
+    }
+}
+
+/// sled needs space even to be read; the journal does not.
+#[test]
+fn a_result_is_read_from_a_disk_that_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = SmallDisk::mount(&dir.path().join("small"), 8192) else {
+        return;
+    };
+    let data = small.path().join("data");
+    let run = ["--n", "10", "--task-cost", "10", "--local"];
+    assert_eq!(local(&data, &run).json()["solutions"], "724");
+    small.fill();
+    let end = local(&data, &run);
+    if end.code == Some(0) {
+        assert_eq!(end.json()["solutions"], "724");
+    } else {
+        end.refused(1, &["No space left", "queensctl verify"]);
+    }
+    let queensctl = |arguments: &[&str]| Process::run(queensctl(arguments));
+    queensctl(&["verify", text(&data)]).ok().prints(&["solutions  724,"]);
+    // A certificate is written where there is room, or not at all.
+    let certify = |out: &Path| queensctl(&["certify", text(&data), "--out", text(out)]);
+    certify(&dir.path().join("ten.json")).ok();
+    let out = small.path().join("ten.json");
+    certify(&out).refused(1, &["cannot write", "No space left"]);
+    assert!(!out.exists(), "half a certificate");
+}
+
+/// The terminal is closed, or the disk of the output is full: other runs are served all the same.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_coordinator_that_cannot_print_its_results_continues() -> anyhow::Result<()> {
+    let cluster = Cluster::new(&["--n", "8", "--no-http"]);
+    let script = "exec \"$0\" \"$@\" > /dev/full";
+    let coordinator = Process::start(in_shell(script, &cluster.command(&[])));
+    coordinator.stderr_line("listening on");
+    HandWorker::of(&cluster.data_dir(), 7).await?.count_all().await?;
+    coordinator.stderr_line("cannot write the result to standard output");
+    coordinator.stderr_line("Still serving");
+    cluster.queensctl(&["wait", "last"]).ok().prints(&["92"]);
+    coordinator.terminate().code(130);
+    Ok(())
+}
+
+/// A coordinator that may have 64 open files, and a client that came before everybody else.
+#[tokio::test]
+async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> {
+    let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--exit-when-done", "--json"]);
+    let script = "ulimit -n 64; exec \"$0\" \"$@\"";
+    let coordinator = Process::start(in_shell(script, &cluster.command(&[])));
+    coordinator.stderr_line("listening on");
+    let mut worker = HandWorker::of(&cluster.data_dir(), 7).await?;
+    let mut runs = v1::runs_client::RunsClient::new(cluster.connect().await?);
+    let first = worker.call(Vec::new(), 1.0).await?.grants;
+    worker.call(first.iter().map(count).collect(), 0.0).await?;
+
+    // More connections than are served: those beyond are refused, and the others keep their places.
+    let crowd: Vec<_> =
+        (0..200).filter_map(|_| TcpStream::connect(cluster.address()).ok()).collect();
+    coordinator.stderr_line("refused a connection from");
+    let run = runs.list(v1::ListRequest {}).await?.into_inner().runs[0].run;
+    let request = RunRequest { run };
+    for _ in 0..3 {
+        let mut records = runs.export(request).await?.into_inner();
+        let mut lines = 0;
+        while records.message().await?.is_some() {
+            lines += 1;
+        }
+        assert_eq!(lines, first.len());
+        runs.pause(request).await?;
+        runs.resume(request).await?;
+        let spec = v1::PlanSpec { n: 6, layout: v1::Layout::FirstRows.into(), task_cost: 0 };
+        let submit = SubmitRequest { spec: Some(spec), ..SubmitRequest::default() };
+        let request = RunRequest { run: runs.submit(submit).await?.into_inner().run };
+        runs.cancel(request).await?;
+        runs.delete(request).await?;
+    }
+    worker.count_all().await?;
+    drop((worker, runs, crowd));
+    assert_eq!(coordinator.end().json()["solutions"], "92");
+    Ok(())
+}
+
+/// A coordinator prints a total, withdraws it and prints the right one.
+#[tokio::test]
+async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
+    // Without rechecks nothing contradicts the liar before the run is complete.
+    let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--recheck", "0", "--json"]);
+    let coordinator = cluster.start(&[]);
+    let mut liar = HandWorker::of(&cluster.data_dir(), 7).await?;
+    let mut disputed = None;
+    let once = |partial: &common::run::Partial| match disputed.replace(*partial) {
+        None => 8,
+        Some(first) => {
+            disputed = Some(first);
+            0
+        }
+    };
+    liar.count_wrong(once).await?;
+    let disputed = disputed.expect("it counted");
+    coordinator.stdout_line(r#""solutions":"100""#);
+    for number in [8, 9] {
+        HandWorker::of(&cluster.data_dir(), number).await?.call(vec![disputed], 0.0).await?;
+    }
+    coordinator.stderr_line("result withdrawn");
+    // Once the referee has settled the dispute, everything that only the liar counted is void.
+    let mut honest = HandWorker::of(&cluster.data_dir(), 9).await?;
+    let counted = async {
+        while honest.count_all().await? == 0 {
+            tokio::task::yield_now().await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(Duration::from_secs(60), counted).await??;
+    coordinator.stdout_line(r#""solutions":"92""#);
+    let end = coordinator.terminate();
+    assert_eq!(end.stdout.lines().count(), 2, "{end:#?}");
+    Ok(())
+}
+
+/// A local worker takes the leases of a killed one back at once, because both are the same worker.
+#[test]
+fn a_local_worker_is_the_same_after_every_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut workers = Vec::new();
+    for n in ["8", "9"] {
+        let data = dir.path().join(n);
+        local(&data, &["--n", n, "--local"]).ok();
+        let lines = journal(&data).into_iter();
+        workers.extend(lines.map(|line| line["worker"].as_str().unwrap().to_owned()));
+    }
+    workers.dedup();
+    assert_eq!(workers.len(), 1, "{workers:?}");
+}
+
+#[test]
+fn a_finished_run_is_deleted_completely() {
+    let cluster = Cluster::new(&["--n", "18"]);
+    let coordinator = cluster.coordinator();
+    let manifest = &cluster.data_files("manifest.json")[0];
+    let run = manifest.parent().and_then(Path::file_name).unwrap().to_string_lossy();
+    let delete = |run: &str| cluster.queensctl(&["delete", run, "--yes"]);
+    delete(&run).refused(1, &[&run, "cancel it first"]);
+    let submit = || cluster.queensctl(&["submit", "--n", "8"]).ok().stdout;
+    let submitted = submit();
+    let other = submitted.split([' ', ':']).nth(1).unwrap();
+    cluster.queensctl(&["cancel", other, "--yes"]).ok();
+    delete(other).ok().prints(&[other]);
+    assert!(!cluster.queensctl(&["runs"]).stdout.contains(other));
+    delete(other).refused(1, &[other, "not found"]);
+    assert_eq!(cluster.data_files("manifest.json").len(), 1);
+    drop(coordinator.kill());
+    let again = cluster.coordinator();
+    assert_eq!(cluster.queensctl(&["runs"]).stdout.lines().count(), 2);
+    submit();
+    cluster.queensctl(&["cancel", "last", "--yes"]).ok();
+    drop(again.kill());
+    let _third = cluster.coordinator();
+    cluster.queensctl(&["events"]).ok().prints(&[
+        "N = 18, method frames, ",
+        " submitted\n",
+        "leads, term 1",
+        "leads, term 2",
+        other,
+    ]);
+    let all = cluster.queensctl(&["runs", "--all", "--json"]);
+    all.prints(&[r#""cancelled_by":"operator""#]);
+    assert_eq!(cluster.queensctl(&["events", "last", "--json"]).stdout.lines().count(), 2);
+}
+
+#[test]
+fn a_directory_is_verified_while_its_coordinator_counts() {
+    let cluster = Cluster::new(&RUN);
+    let coordinator = cluster.coordinator();
+    let _workers = ["first", "second"].map(|name| cluster.worker(name));
+    for _ in 0..10 {
+        cluster.verify().ok();
+    }
+    cluster.check_exact(coordinator, TOTAL);
 }

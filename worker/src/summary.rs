@@ -1,73 +1,83 @@
-//! What a worker has done in its life.
+//! The totals of a worker: its summary at the exit.
 
 use std::{fmt, time::Duration};
 
-/// What a worker has done between its start and its end.
+use common::text::plural;
+
+/// Totals of a worker since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Tasks counted.
+    /// Counted tasks.
     pub counted: u64,
-    /// Partials that the coordinator took.
     pub accepted: u64,
-    /// Partials that the coordinator had before.
+    /// Results that the coordinator already had.
     pub duplicates: u64,
-    /// Partials that contradict another worker's.
+    /// Results that differ from another worker's.
     pub conflicts: u64,
-    /// Partials that the coordinator refused.
     pub refused: u64,
-    /// Leases taken back by the coordinator.
+    /// Leases that the coordinator revoked.
     pub revoked: u64,
-    /// Leases given back uncounted.
-    pub abandoned: u64,
-    /// Partials that still wait for an answer; on disk unless the worker had no spool.
+    /// Leases released uncounted.
+    pub released: u64,
+    /// Results without an acknowledgement; on disk unless the worker has no spool.
     pub unacknowledged: u64,
-    /// Time that all threads together spent with tasks.
+    /// Time of all threads with tasks.
     pub busy: Duration,
-    /// Time that all threads together waited between two tasks.
+    /// Time of all threads between two tasks.
     pub idle: Duration,
 }
 
 impl Summary {
-    /// The part of the threads' time between their first and their last task that was spent
-    /// waiting, 0 to 1.
+    /// Returns the idle part of the time between the first and the last task, 0 to 1.
     pub fn idle_fraction(&self) -> f64 {
         let whole = (self.busy + self.idle).as_secs_f64();
-        if whole > 0.0 {
-            self.idle.as_secs_f64() / whole
-        } else {
-            0.0
-        }
+        if whole > 0.0 { self.idle.as_secs_f64() / whole } else { 0.0 }
     }
-}
-
-/// "1 task", "2 tasks".
-pub(crate) fn plural(number: u64, noun: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{s}")
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} counted in {:.1} s of one core, {:.2} % idle between tasks; {} accepted",
+            "{} completed, {:.1} thread-seconds, {:.2} % idle; {} accepted",
             plural(self.counted, "task"),
             self.busy.as_secs_f64(),
             100.0 * self.idle_fraction(),
             self.accepted,
         )?;
         for (number, what) in [
-            (self.duplicates, "known before"),
+            (self.duplicates, "duplicate"),
             (self.conflicts, "in conflict"),
             (self.refused, "refused"),
-            (self.revoked, "taken back"),
-            (self.abandoned, "given back"),
-            (self.unacknowledged, "still to be acknowledged"),
+            (self.revoked, "revoked"),
+            (self.released, "released"),
+            (self.unacknowledged, "unacknowledged"),
         ] {
             if number > 0 {
                 write!(f, ", {number} {what}")?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_the_time_of_the_threads_and_what_is_not_zero() {
+        let second = Duration::from_secs(1);
+        let summary = Summary {
+            counted: 2,
+            accepted: 1,
+            refused: 1,
+            busy: 3 * second,
+            idle: second,
+            ..Summary::default()
+        };
+        let expected = "2 tasks completed, 3.0 thread-seconds, 25.00 % idle; 1 accepted, 1 refused";
+        assert_eq!(summary.to_string(), expected);
+        assert_eq!(Summary::default().idle_fraction(), 0.0);
     }
 }

@@ -1,50 +1,47 @@
-//! What several tests of this crate build on.
+//! Fixtures of this crate's tests.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    num::NonZeroU16,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
+use cli::memory::MemorySize;
 use common::{
     board::Board,
-    canary::Wrong,
-    count::{CountError, Orientation, Setup, SetupError, Watch},
-    kernel::KernelName,
+    count::{CountError, CounterConfig, Orientation, ProgressSink as _},
+    kernel::{Kernel, KernelName},
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::{Epoch, Partial, RunId, TaskRef},
-    sync::Grant,
+    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    self_test::SelfTestError,
+    sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
 };
 
 use crate::{
-    machine::{LeaseKey, Work},
+    config::ComputeBudget,
+    engine::{JobResult, LeaseKey, Outcome, Settings, Work},
     pool::{CountTask, Job, MakeCounter},
 };
 
-/// The run that all tests speak of.
+/// The run of all tests.
 pub(crate) const RUN: RunId = RunId(0xa1);
 
 /// A plan of many tasks on a small board.
 pub(crate) fn plan(n: u8) -> Plan {
-    let spec = PlanSpec {
-        task_cost: 1,
-        ..PlanSpec::new(Board::new(n).unwrap(), Layout::FirstRows)
-    };
+    let spec =
+        PlanSpec { task_cost: 1, ..PlanSpec::new(Board::new(n).unwrap(), Layout::FirstRows) };
     Plan::new(spec).unwrap()
 }
 
 /// A task of `plan` in [`RUN`].
 pub(crate) fn task_ref(plan: &Plan, task: u64) -> TaskRef {
-    TaskRef {
-        run: RUN,
-        plan: plan.hash(),
-        task: TaskId(task),
-    }
+    TaskRef { run: RUN, plan: plan.hash(), task: TaskId(task) }
 }
 
 /// The lease of a task of `plan` under its first epoch.
 pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
-    LeaseKey {
-        task: task_ref(plan, task),
-        epoch: Epoch(1),
-    }
+    LeaseKey { task: task_ref(plan, task), epoch: Epoch(1) }
 }
 
 /// The same lease's work.
@@ -62,59 +59,93 @@ pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
     }
 }
 
-/// A partial whose every field is unlike its default.
+/// The result of that work on one thread.
+pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
+    let duration = Duration::from_millis(1500);
+    JobResult { work: work(plan, task), outcome, duration, threads: NonZeroU16::MIN }
+}
+
+/// A partial whose every field differs from its default.
 pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     Partial {
-        task: task_ref(&plan(8), task),
+        task: task_ref(&plan(10), task),
         epoch: Epoch(epoch),
         count: u64::MAX,
         kernel: KernelName::Scalar,
-        orientation: Orientation::Turned,
+        orientation: Orientation::Rotated,
         duration_us: 12,
     }
 }
 
-/// Counts until it is cancelled; says when it has begun.
-struct Endless(mpsc::Sender<()>);
+/// A worker of two threads with these results of an earlier process; `None`: without a spool.
+pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
+    Settings {
+        info: WorkerInfo {
+            id: WorkerId(0),
+            session: SessionId(6),
+            name: "tester".to_owned(),
+            version: "0".to_owned(),
+            kernel: KernelName::Scalar,
+            threads: 2,
+            memory_bytes_per_thread: 1 << 24,
+            machine: 0,
+        },
+        idle_timeout: Some(Duration::from_secs(60)),
+        drain_limit: Duration::from_secs(25),
+        unacknowledged,
+    }
+}
 
-impl CountTask for Endless {
-    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
-        // Who only wants it to be endless does not listen.
-        let _ = self.0.send(());
+/// A reply without news; the next call is due in 10 s.
+pub(crate) fn quiet() -> SyncReply {
+    SyncReply { next_sync_ms: 10_000, lease_ms: 60_000, ..SyncReply::default() }
+}
+
+/// The acknowledgement of a lease's result.
+pub(crate) fn acknowledge(lease: &LeaseKey, verdict: Verdict) -> Acknowledgement {
+    Acknowledgement { task: lease.task, epoch: lease.epoch, verdict, reason: "a reason".to_owned() }
+}
+
+/// The tasks of the leases that a request lists.
+pub(crate) fn held(request: &SyncRequest) -> Vec<u64> {
+    request.held.iter().map(|held| held.task.task.0).collect()
+}
+
+/// A budget of `threads` with 16 MiB each.
+pub(crate) fn budget(threads: u32) -> ComputeBudget {
+    ComputeBudget {
+        threads: threads.to_string().parse().unwrap(),
+        memory: MemorySize::new(u64::from(threads) << 24).unwrap(),
+        crews: None,
+        kernel: Kernel::SCALAR,
+    }
+}
+
+/// Counters that count with `count`.
+pub(crate) fn counters(
+    count: impl Fn(&CounterConfig, &Job) -> Result<u64, CountError> + Clone + Send + Sync + 'static,
+) -> Arc<MakeCounter> {
+    Arc::new(move |_: &Plan, setup: &CounterConfig| {
+        let (count, setup) = (count.clone(), *setup);
+        Ok(Box::new(move |job: &Job| count(&setup, job)) as CountTask)
+    })
+}
+
+/// Counters that count until they are cancelled, and the setups of those that have started.
+pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<CounterConfig>) {
+    let (sender, started) = mpsc::channel();
+    let make = counters(move |setup, job| {
+        // Not every test waits for the start.
+        let _ = sender.send(*setup);
         while job.advance(0).is_continue() {
             std::thread::yield_now();
         }
         Err(CountError::Cancelled)
-    }
+    });
+    (make, started)
 }
 
-/// Counters that never come to an end by themselves, and word of each task that one has begun.
-pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<()>) {
-    let (begun, begins) = mpsc::channel();
-    let make = move |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
-        Ok(Box::new(Endless(begun.clone())))
-    };
-    (Arc::new(make), begins)
-}
-
-/// What a canary says of a thread that counts wrong.
-pub(crate) fn wrong() -> Wrong {
-    Wrong::Count {
-        what: "a known board".to_owned(),
-        found: 93,
-        known: 92,
-    }
-}
-
-/// Counters that panic.
-pub(crate) fn panicking() -> Arc<MakeCounter> {
-    struct Panicking;
-    impl CountTask for Panicking {
-        fn count(&mut self, _: &Job) -> Result<u64, CountError> {
-            panic!("no memory is whole")
-        }
-    }
-    Arc::new(
-        |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> { Ok(Box::new(Panicking)) },
-    )
+/// The error of a failed self-test.
+pub(crate) fn wrong() -> SelfTestError {
+    SelfTestError::Count { what: "a known board".to_owned(), found: 93, known: 92 }
 }

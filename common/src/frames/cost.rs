@@ -1,45 +1,37 @@
-//! What a frame costs: an estimate from its columns alone.
+//! Estimated cost of a frame, from its columns alone.
 //!
 //! Queens of a half board take its n rows in n! ways, and two of them in columns at distance d < n
-//! then share a diagonal with probability 2 (n − d) / (n (n − 1)). Pairs are not independent: that
-//! no two share one is about as likely as the product over all pairs, raised to 5/4, says. How many of
-//! a half's boards have one of the row sets that are wanted is estimated in the same way, by the pairs
-//! of rows. Time follows from the lengths of both lists.
+//! then share a diagonal with probability 2 (n − d) / (n (n − 1)). Pairs are not independent: the
+//! probability that no two share one is about the product over all pairs, raised to 5/4. The share of a
+//! half's boards whose row sets are needed is estimated in the same way, from the pairs of rows. The time
+//! follows from the lengths of both lists.
 //!
-//! Only additions, multiplications, divisions and square roots: every machine must come to the same
+//! Only additions, multiplications, divisions and square roots: every machine must compute the same
 //! costs, because they decide where tasks begin.
 //!
 //! The mathematics: `docs/method.md`, “What a frame costs”.
 
-use super::{
-    frame::FramesOfA,
-    geometry::Kind,
-    sets::{Sets, elements},
-};
+use super::geometry::{Frame, Kind, Sets, elements};
 use crate::board::Board;
 
-/// Estimates of all frames of one board.
+/// Cost estimates for all frames of one board.
 #[derive(Debug)]
 pub(super) struct Costs {
     side: u32,
-    /// n!
     orders: f64,
-    /// By set: how likely queens in these columns of one quadrant share no diagonal.
+    /// By set: probability that queens in these columns share no diagonal.
     within: Vec<f64>,
-    /// By set: how likely they share none with the middle-column queen.
+    /// By set: probability that they share none with the middle-column queen.
     with_middle: Vec<f64>,
-    /// By set X on one side and column j on the other, at X n + j: how likely a queen in j shares no
-    /// diagonal with those in X.
+    /// At X n + j: probability that column j meets none of X on the other side.
     across: Vec<f64>,
-    /// By size and rank: the share of a half's boards whose row set, on one side, is of this size and
-    /// has this rank or a higher one.
+    /// By size and rank: share of boards with a row set of this rank or higher.
     ranked_from: Vec<Vec<f64>>,
-    /// At k: how likely k queens share no diagonal with the middle-row queen, each attacked in one of
-    /// its n rows.
+    /// At k: probability that k queens share no diagonal with the middle-row queen.
     beside_middle: Vec<f64>,
 }
 
-/// True over estimated lengths of the lists, (top, bottom).
+/// Returns the ratio of true to estimated list lengths, (top, bottom).
 const fn bias(kind: Kind) -> (f64, f64) {
     match kind {
         Kind::Even => (1.8, 1.69),
@@ -48,18 +40,18 @@ const fn bias(kind: Kind) -> (f64, f64) {
     }
 }
 
-/// The probability that no pair of many meets, from the product over the pairs.
-fn none(product: f64) -> f64 {
+/// Returns the probability that no pair meets, from the product over the pairs.
+fn no_conflict(product: f64) -> f64 {
     product * product.sqrt().sqrt()
 }
 
 // Fitted to tasks of N = 18 … 24: docs/benchmarks.md.
 
-/// Microseconds a frame, whatever its lists.
+/// Microseconds per frame.
 const FRAME: f64 = 20.0;
-/// Microseconds a key of either list.
+/// Microseconds per key of either list.
 const KEY: f64 = 0.007;
-/// Microseconds, times the number of pairs to the power of 3/4.
+/// Microseconds per (number of pairs)^(3/4).
 const JOIN: f64 = 0.000_09;
 
 impl Costs {
@@ -100,7 +92,7 @@ impl Costs {
         costs
     }
 
-    /// [`Self::ranked_from`] for one size.
+    /// Computes [`Self::ranked_from`] for one size.
     fn shares(&self, size: u32, sets: &Sets) -> Vec<f64> {
         let full = (1 << self.side) - 1;
         let squares = f64::from(self.side * self.side);
@@ -113,7 +105,7 @@ impl Costs {
             let others = full & !rows;
             let across = elements(rows).flat_map(|i| elements(others).map(move |j| apart(i, j)));
             let within = self.within[rows as usize] * self.within[others as usize];
-            sum += none(within * across.product::<f64>());
+            sum += no_conflict(within * across.product::<f64>());
             shares.push(sum);
         }
         shares.iter_mut().for_each(|share| *share /= sum);
@@ -121,78 +113,71 @@ impl Costs {
         shares
     }
 
-    /// Microseconds of the frame of `row` with columns `c` of R, of rank `c_rank`.
-    pub(super) fn of(&self, row: &FramesOfA, c_rank: usize, sets: &Sets) -> f64 {
-        Self::of_lengths(self.lengths(row, c_rank, sets))
-    }
-
-    /// Microseconds of a frame with lists of these lengths.
+    /// Returns the microseconds of a frame with these list lengths.
     pub(super) fn of_lengths((top, bottom): (f64, f64)) -> f64 {
         let pairs = (top * bottom).sqrt();
         FRAME + KEY * (top + bottom) + JOIN * pairs * pairs.sqrt()
     }
 
-    /// Estimated lengths of the lists of half boards.
-    pub(super) fn lengths(&self, row: &FramesOfA, c_rank: usize, sets: &Sets) -> (f64, f64) {
+    /// Estimates the lengths of the lists of half boards.
+    pub(super) fn lengths(&self, frame: &Frame, sets: &Sets) -> (f64, f64) {
         let full = (1 << self.side) - 1;
-        let top_queens = row.top_queens();
-        let a = sets.of_size(top_queens)[row.a];
-        let c = sets.of_size(row.queens)[c_rank];
+        let top_queens = frame.top_queens();
+        let a = sets.of_size(top_queens)[frame.a];
+        let c = sets.of_size(frame.queens)[frame.c];
         let (not_a, not_c) = (full & !a, full & !c);
         let (top, bottom) = (self.quadrants(a, not_c), self.quadrants(not_a, c));
-        let from = &self.ranked_from[row.queens as usize];
-        let (top, bottom) = match row.kind {
+        let from = &self.ranked_from[frame.queens as usize];
+        let (top, bottom) = match frame.kind {
             Kind::Even | Kind::TypeOne => {
-                let halves = 2 * row.queens == self.side;
-                let end = from.len() - 1 - if halves { row.a } else { 0 };
-                let wanted = from[row.a] - from[end];
-                (none(top) * wanted, none(bottom) * wanted)
+                let halves = 2 * frame.queens == self.side;
+                let end = from.len() - 1 - if halves { frame.a } else { 0 };
+                let wanted = from[frame.a] - from[end];
+                (no_conflict(top) * wanted, no_conflict(bottom) * wanted)
             }
             Kind::TypeTwo => {
                 let middle = self.with_middle[a as usize] * self.with_middle[not_c as usize];
-                // S lacks one of the columns ~A: what the queen there excluded comes back. The
-                // middle-row queen there reaches all of S, and of R columns at a distance up to n.
+                // S lacks one of the columns ~A, so its factor is divided out.
+                // The middle-row queen reaches all of S, and columns of R at a distance up to n.
                 let without = |x: u32| {
                     let others = self.within[(not_a & !(1 << x)) as usize]
                         / self.across[(c * self.side + x) as usize];
-                    let near = self.side - row.queens + (c >> (self.side - x)).count_ones();
-                    none(
+                    let near = self.side - frame.queens + (c >> (self.side - x)).count_ones();
+                    no_conflict(
                         bottom * others / self.within[not_a as usize]
                             * self.beside_middle[near as usize],
                     )
                 };
                 let lists: f64 = elements(not_a).map(without).sum();
-                (none(top * middle), lists * from[c_rank])
+                (no_conflict(top * middle), lists * from[frame.c])
             }
         };
-        let bias = bias(row.kind);
+        let bias = bias(frame.kind);
         (self.orders * top * bias.0, self.orders * bottom * bias.1)
     }
 
-    /// The most quarter boards with `size` queens that any columns have: a bound for sides from 8 to 14,
-    /// where what was counted is 0.99 to 0.55 of it.
+    /// Returns an upper bound on the quarter boards with `size` queens.
+    ///
+    /// For sides from 8 to 14 the true maximum is 0.99 to 0.55 of it.
     pub(super) fn quarter_boards(&self, size: u32, sets: &Sets) -> f64 {
         let orders: f64 = (self.side - size + 1..=self.side).map(f64::from).product();
-        let likely = sets
-            .of_size(size)
-            .iter()
-            .map(|&set| self.within[set as usize]);
+        let likely = sets.of_size(size).iter().map(|&set| self.within[set as usize]);
         let likely = likely.fold(0.0, f64::max);
-        orders * likely.min(1.75 * none(likely))
+        orders * likely.min(1.75 * no_conflict(likely))
     }
 
-    /// The half boards of one row set of a frame of `row`, on average.
-    pub(super) fn row_set_keys(&self, row: &FramesOfA, sets: &Sets) -> f64 {
-        let (top, bottom) = self.lengths(row, row.first_c, sets);
-        let tops = match row.kind {
-            Kind::Even | Kind::TypeOne => sets.count(row.queens) - row.a,
-            Kind::TypeTwo => sets.count(row.top_queens()),
+    /// Estimates the mean half boards per row set from the first frame with an A.
+    pub(super) fn row_set_keys(&self, first: &Frame, sets: &Sets) -> f64 {
+        let (top, bottom) = self.lengths(first, sets);
+        let tops = match first.kind {
+            Kind::Even | Kind::TypeOne => sets.count(first.queens) - first.a,
+            Kind::TypeTwo => sets.count(first.top_queens()),
         };
-        let bottoms = sets.count(row.queens) - row.first_c;
+        let bottoms = sets.count(first.queens) - first.c;
         (top * part(1, tops)).max(bottom * part(1, bottoms))
     }
 
-    /// How likely queens in columns `left` of one quadrant and `right` of the other share no diagonal.
+    /// Returns the probability that queens in two quadrants share no diagonal.
     fn quadrants(&self, left: u32, right: u32) -> f64 {
         let across = elements(left).map(|j| self.across[(right * self.side + j) as usize]);
         self.within[left as usize] * self.within[right as usize] * across.product::<f64>()
@@ -202,4 +187,29 @@ impl Costs {
 #[allow(clippy::cast_precision_loss)] // at most 12870
 fn part(some: usize, all: usize) -> f64 {
     some as f64 / all as f64
+}
+
+/// Version of the division rules; any change raises it.
+pub(crate) const PLAN_VERSION: u16 = 2;
+
+/// Returns the default task cost in microseconds.
+///
+/// Thousands of tasks, unless that makes them smaller than a few milliseconds, and at most minutes
+/// each.
+pub(crate) fn default_task_cost(board: Board) -> u64 {
+    match board.n() {
+        0..=14 => 500,
+        15..=16 => 2_000,
+        17..=18 => 10_000,
+        19..=20 => 100_000,
+        21..=22 => 1_000_000,
+        23 => 5_000_000,
+        24..=26 => 20_000_000,
+        27 => 120_000_000,
+        28 => 300_000_000,
+        29 => 10_000_000_000,
+        30 => 100_000_000_000,
+        31 => 1_000_000_000_000,
+        _ => 10_000_000_000_000,
+    }
 }

@@ -1,7 +1,13 @@
-//! Counting ranges of frames by a crew: together, or each member another frame.
+//! Counting ranges of frames: each by the whole crew, or one per member.
+//!
+//! Members that share a frame wait for each other several times, which does not pay for small
+//! frames. Members that count separate frames finish at different times, and each has only its
+//! share of the memory. So as many small frames are counted separately as minimize the estimated
+//! time.
 
 use std::{
-    ops::{ControlFlow, Range},
+    cmp::Reverse,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -9,42 +15,36 @@ use std::{
 };
 
 use super::{
-    memory::Budget,
-    one::{Common, FrameCounter},
+    frame_counter::{FrameCounter, Progress, Settings},
+    memory::{Budget, LimitsByClass},
     plan::Division,
-    progress::Progress,
-    shelf::Shelf,
-    split::{Split, split},
+    quarter::QuarterCache,
 };
 use crate::{
     crew::{Crew, OnDone},
-    setup::{CountError, Setup, SetupError, Watch},
+    setup::{self, CountError, CounterConfig, ProgressSink, SetupError},
 };
 
 /// Counts frames; keeps its buffers.
 #[derive(Debug)]
 pub struct Counter {
-    common: Common,
+    settings: Settings,
     budget: Budget,
-    shelf: Shelf,
+    cache: QuarterCache,
     crew: Arc<Crew>,
-    /// Counts frames by the whole crew, unless `alone` has the memory.
+    /// Counts frames with the whole crew, unless `alone` has the memory.
     together: Option<FrameCounter>,
-    /// One for each member, or none.
+    /// One per member, or none.
     alone: Vec<FrameCounter>,
 }
 
 impl Counter {
-    pub(crate) fn new(division: Arc<Division>, setup: &Setup) -> Result<Self, SetupError> {
-        let threads = usize::from(setup.threads.get());
-        let budget = Budget::new(setup.memory_bytes, &division, threads)?;
+    pub(crate) fn new(division: Arc<Division>, config: &CounterConfig) -> Result<Self, SetupError> {
+        let threads = usize::from(config.threads.get());
+        let budget = Budget::new(config.memory_bytes, &division, threads)?;
         let mut counter = Self {
-            common: Common {
-                division,
-                kernel: setup.kernel,
-                orientation: setup.orientation,
-            },
-            shelf: Shelf::new(budget.shelf_bytes),
+            settings: Settings { division, kernel: config.kernel, orientation: config.orientation },
+            cache: QuarterCache::new(budget.cache_bytes),
             budget,
             crew: Arc::new(Crew::new(threads)),
             together: None,
@@ -54,87 +54,67 @@ impl Counter {
         Ok(counter)
     }
 
-    /// What counts frames by the whole crew.
+    /// Returns the counter that uses the whole crew.
     fn together(&mut self) -> &mut FrameCounter {
         self.alone = Vec::new();
         self.together.get_or_insert_with(|| {
-            FrameCounter::new(
-                &self.common,
-                self.crew.clone(),
-                self.budget.together.clone(),
-            )
+            FrameCounter::new(&self.settings, self.crew.clone(), self.budget.together.clone())
         })
     }
 
     pub(crate) fn count(
         &mut self,
         units: Range<u64>,
-        watch: &dyn Watch,
+        progress: &dyn ProgressSink,
     ) -> Result<u64, CountError> {
-        let Split { together, alone } = split(
-            &self.common.division,
-            units,
-            self.crew.size(),
-            self.budget.alone.as_deref(),
-        );
+        let Split { together, alone } =
+            split(&self.settings.division, units, self.crew.size(), self.budget.alone.as_deref());
         let mut sum = 0_u64;
         for unit in together {
-            let on_done = &mut |news| watch.advance(news);
+            let on_done = &mut |done| progress.advance(done);
             self.together();
-            let Self {
-                common,
-                shelf,
-                together,
-                ..
-            } = self;
+            let Self { settings, cache, together, .. } = self;
             let together = together.as_mut().expect("made just now");
-            let count = count_unit(together, &common.division, shelf, unit, on_done)?;
+            let count = count_unit(together, &settings.division, cache, unit, on_done)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
         }
         if !alone.is_empty() {
-            let count = self.each_alone(&alone, watch)?;
+            let count = self.each_alone(&alone, progress)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
         }
         Ok(sum)
     }
 
-    /// Counts these units, every member the next one that nobody has taken.
-    fn each_alone(&mut self, units: &[u64], watch: &dyn Watch) -> Result<u64, CountError> {
+    /// Counts these units; each member takes the next unclaimed one.
+    fn each_alone(
+        &mut self,
+        units: &[u64],
+        progress: &dyn ProgressSink,
+    ) -> Result<u64, CountError> {
         self.together = None;
         let limits = self.budget.alone.as_ref().expect("some units fit");
-        let common = &self.common;
+        let settings = &self.settings;
         self.alone.resize_with(self.crew.size(), || {
-            FrameCounter::new(common, Arc::new(Crew::new(1)), limits.clone())
+            FrameCounter::new(settings, Arc::new(Crew::new(1)), limits.clone())
         });
-        let (next, shelf) = (AtomicUsize::new(0), &self.shelf);
-        let on_done = &mut |news| watch.advance(news);
-        let counts = self.crew.run(&mut self.alone, on_done, |counter, tell| {
+        let (next, cache) = (AtomicUsize::new(0), &self.cache);
+        let on_done = &mut |done| progress.advance(done);
+        let counts = self.crew.run(&mut self.alone, on_done, |counter, reporter| {
             let mut sum = 0_u64;
             while let Some(&unit) = units.get(next.fetch_add(1, Relaxed)) {
-                let on_done = &mut |news| tell.done(news);
-                let count = count_unit(counter, &common.division, shelf, unit, on_done)?;
+                let on_done = &mut |done| reporter.done(done);
+                let count = count_unit(counter, &settings.division, cache, unit, on_done)?;
                 sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
             }
             Ok(sum)
         });
-        let ControlFlow::Continue(counts) = counts else {
-            return Err(CountError::Cancelled);
-        };
-        counts.into_iter().try_fold(0_u64, |sum, count| {
-            sum.checked_add(count?).ok_or(CountError::Overflow)
-        })
+        setup::sum(counts)
     }
 
-    /// Joins in pieces of about so many keys, short lists on all threads as well.
-    #[cfg(test)]
-    pub(super) fn set_limit(&mut self, limit: usize) {
-        let limits = self.budget.with_limit(limit);
-        self.budget.alone = None;
-        self.together().set_limits(limits);
-    }
-
-    /// From now on small frames are joined by everything that large ones are: by the whole crew, in
-    /// pieces of about so many keys, made as they are sorted, and in leaves with this many bits of X3.
+    /// Makes small frames use everything that large frames use.
+    ///
+    /// The whole crew, pieces of about `keys` keys, lists made while they are sorted, banded
+    /// leaves.
     pub(crate) fn lower_limits(&mut self, keys: usize, x3_bits: usize) {
         let limits = self.budget.with_limit(keys);
         self.budget.alone = None;
@@ -142,16 +122,123 @@ impl Counter {
     }
 }
 
-/// The weighted count of one unit.
+/// Returns the weighted count of one unit.
 fn count_unit(
     counter: &mut FrameCounter,
     division: &Division,
-    shelf: &Shelf,
+    cache: &QuarterCache,
     unit: u64,
     on_done: OnDone<'_>,
 ) -> Result<u64, CountError> {
     let mut progress = Progress::new(on_done, division.unit_cost(unit));
-    let count = counter.count(division.frame(unit), shelf, &mut progress)?;
+    let count = counter.count(division.frame(unit), cache, &mut progress)?;
     progress.finish()?;
     Ok(count)
+}
+
+/// Units in the order of counting.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Split {
+    /// Counted by the whole crew, one after the other.
+    pub(super) together: Vec<u64>,
+    /// Counted by single members.
+    pub(super) alone: Vec<u64>,
+}
+
+/// Maximum cost of a frame counted alone; ranges with a larger one are shared.
+const MAX_ALONE_US: u64 = 2_000_000;
+
+/// Overhead of a shared frame.
+const SHARED_OVERHEAD_US: u64 = 5_000;
+
+/// Time to pass the memory from one mode to the other.
+const SWITCH_US: u64 = 50_000;
+
+/// Ranges with more units have so many small ones that balancing is unnecessary.
+const MANY: usize = 1 << 10;
+
+/// Lists this many times as long as estimated must still fit in a member's memory.
+const MARGIN: usize = 2;
+
+/// Splits a range among `members`, each with the limits `alone`.
+pub(super) fn split(
+    division: &Division,
+    units: Range<u64>,
+    members: usize,
+    alone: Option<&LimitsByClass>,
+) -> Split {
+    let all = |units: Range<u64>| Split { together: units.collect(), ..Split::default() };
+    let Some(limits) = alone else {
+        return all(units);
+    };
+    if members == 1 || units.end - units.start < members as u64 {
+        return all(units);
+    }
+    let mut costs = Vec::new();
+    for unit in units.clone() {
+        let (cost, frame) = (division.unit_cost(unit), division.frame(unit));
+        let whole = limits.of(frame.class()).in_one_round();
+        if cost > MAX_ALONE_US || division.unit_keys(unit).saturating_mul(MARGIN) > whole {
+            return all(units);
+        }
+        costs.push((cost, unit));
+    }
+    // Largest first; neighbours of similar cost stay together, because they share lists.
+    costs.sort_by_key(|&(cost, _)| Reverse(cost.max(1).ilog2()));
+    let together = if costs.len() > MANY {
+        0
+    } else {
+        best_split(&costs.iter().map(|&(cost, _)| cost).collect::<Vec<_>>(), members)
+    };
+    let units: Vec<u64> = costs.into_iter().map(|(_, unit)| unit).collect();
+    let (together, alone) = units.split_at(together);
+    Split { together: together.to_vec(), alone: alone.to_vec() }
+}
+
+/// Returns the number of leading frames to count with the whole crew.
+fn best_split(costs: &[u64], members: usize) -> usize {
+    let each = members as u64;
+    let mut before = 0;
+    let time = |together: usize| {
+        if together > 0 {
+            before += costs[together - 1].div_ceil(each) + SHARED_OVERHEAD_US;
+        }
+        let both = together > 0 && together < costs.len();
+        before + finish_time(&costs[together..], members) + if both { SWITCH_US } else { 0 }
+    };
+    let times: Vec<u64> = (0..=costs.len()).map(time).collect();
+    (0..times.len()).min_by_key(|&at| times[at]).unwrap_or(0)
+}
+
+/// Returns when the last member finishes, if each takes the next frame when free.
+fn finish_time(costs: &[u64], members: usize) -> u64 {
+    let mut ends = vec![0; members];
+    for cost in costs {
+        let first = ends.iter_mut().min().expect("a crew has members");
+        *first += cost;
+    }
+    ends.into_iter().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_frames_are_counted_alone_if_all_end_at_about_the_same_time() {
+        for (costs, members, expected) in [
+            (vec![10_000; 100], 2, 0),
+            (vec![1_000_000; 4], 2, 0),
+            // One member would wait for a second, or for a quarter of one.
+            (vec![1_000_000; 5], 2, 5),
+            (vec![250_000; 101], 2, 1),
+            (vec![1_000_000; 3], 4, 3),
+            // The others count as long as the first one.
+            (vec![900_000, 300_000, 300_000, 300_000], 2, 0),
+            (vec![900_000, 300_000], 2, 2),
+            (vec![1_000; 3], 8, 0),
+        ] {
+            assert_eq!(best_split(&costs, members), expected, "{costs:?} by {members}");
+        }
+    }
 }

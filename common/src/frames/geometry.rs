@@ -1,13 +1,13 @@
-//! Squares, diagonals and keys.
+//! Squares, diagonals, keys, column sets and frames.
 //!
 //! Every quadrant is indexed from its own outer corner: row i and column j, 0 … n−1. So all four have
-//! the same quarter boards, and differ only in what a diagonal of theirs is on the whole board.
+//! the same quarter boards, and differ only in the diagonals of the whole board that these attack.
 //!
-//! A **key** tells which diagonals are attacked, of those that cross both halves of the board:
+//! A **key** has a bit per diagonal that crosses both halves of the board, set if it is attacked:
 //! 2n−1 antidiagonals (constant row + column) and 2n−1 main diagonals (constant row − column),
 //! counted 0 … 2n−2 across the board with the centre at n−1. Other diagonals cannot be attacked from
-//! both halves, nor from two quadrants of one half. Its bits are ordered by how contested the diagonals
-//! are, which their distance from the centre decides: bit 0 the centre antidiagonal, bit 1 the
+//! both halves, nor from two quadrants of one half. Its bits are ordered by the distance of the diagonals
+//! from the centre, because central ones are attacked most often: bit 0 the centre antidiagonal, bit 1 the
 //! centre main diagonal, then for each distance c four bits: antidiagonal n−1+c, main diagonal n−1+c,
 //! antidiagonal n−1−c, main diagonal n−1−c.
 //!
@@ -20,47 +20,42 @@
 //!
 //! The mathematics: `docs/method.md`, “Quarter boards, and when they fit” and “Odd boards”.
 
-/// The centre diagonals, which a half turn keeps.
+/// Bits of the centre diagonals, which a half turn keeps.
 const CENTRE: u64 = 0b11;
 /// The first two bits of each group of four: diagonals n−1+c.
 const PLUS: u64 = 0xcccc_cccc_cccc_cccc;
 
-/// What lies between the quadrants.
+/// Middle of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// N = 2n: nothing.
+    /// N = 2n, no middle row or column.
     Even,
     /// N = 2n + 1, one queen on the centre square.
     TypeOne,
-    /// N = 2n + 1, a queen in the middle row and another in the middle column.
+    /// N = 2n + 1, one queen in the middle row and one in the middle column.
     TypeTwo,
 }
 
-/// A quarter of the board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A quarter of the board: P top left, Q top right, R bottom right, S bottom left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Quadrant {
-    /// Top left.
     P,
-    /// Top right.
     Q,
-    /// Bottom right.
     R,
-    /// Bottom left.
     S,
 }
 
-/// The keys of a board made of n×n quadrants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Keys of a board of n×n quadrants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Geometry {
     pub(crate) kind: Kind,
     /// n, the side of a quadrant, 2 … 16.
     pub(crate) side: u32,
-    /// Whether keys see the board after a half turn: other bits for the same diagonals.
-    pub(crate) turned: bool,
+    /// Whether keys are those of the board rotated by 180°.
+    pub(crate) rotated: bool,
 }
 
 impl Geometry {
-    /// The number of bits of a half board's key.
     pub(crate) const fn key_bits(self) -> u32 {
         match self.kind {
             Kind::Even | Kind::TypeOne => 4 * self.side - 2,
@@ -68,12 +63,11 @@ impl Geometry {
         }
     }
 
-    /// The bits of a half board's key: all but the edge bit.
+    /// Returns the bits of a half board's key: all but the edge bit.
     pub(crate) const fn key_mask(self) -> u64 {
         (1 << self.key_bits()) - 1
     }
 
-    /// N, the side of the board.
     pub(crate) const fn board_side(self) -> u32 {
         match self.kind {
             Kind::Even => 2 * self.side,
@@ -81,7 +75,6 @@ impl Geometry {
         }
     }
 
-    /// Antidiagonal k, 0 … 2n−2.
     const fn anti(self, k: u32) -> u64 {
         let centre = self.side - 1;
         if k == centre {
@@ -93,12 +86,11 @@ impl Geometry {
         }
     }
 
-    /// Main diagonal k, 0 … 2n−2.
     const fn main(self, k: u32) -> u64 {
         self.anti(k) << 1
     }
 
-    /// The diagonals of a square of the board.
+    /// Returns the diagonals of a square of the board.
     pub(crate) fn key(self, row: u32, column: u32) -> u64 {
         let n = self.side;
         let first_anti = match self.kind {
@@ -106,14 +98,10 @@ impl Geometry {
             Kind::TypeOne | Kind::TypeTwo => n + 1,
         };
         let crossing = 0..2 * n - 1;
-        let anti = (row + column)
-            .checked_sub(first_anti)
-            .filter(|k| crossing.contains(k));
-        let main = (row + n - 1)
-            .checked_sub(column)
-            .filter(|k| crossing.contains(k));
+        let anti = (row + column).checked_sub(first_anti).filter(|k| crossing.contains(k));
+        let main = (row + n - 1).checked_sub(column).filter(|k| crossing.contains(k));
         let key = anti.map_or(0, |k| self.anti(k)) | main.map_or(0, |k| self.main(k));
-        let key = if self.turned { half_turn(key) } else { key };
+        let key = if self.rotated { half_turn(key) } else { key };
         match self.kind {
             Kind::Even | Kind::TypeOne => key,
             Kind::TypeTwo => {
@@ -124,7 +112,7 @@ impl Geometry {
         }
     }
 
-    /// The diagonals of row `i`, column `j` of a quadrant, both counted from its outer corner.
+    /// Returns the diagonals of row `i`, column `j`, from the quadrant's outer corner.
     pub(crate) fn quadrant_key(self, quadrant: Quadrant, i: u32, j: u32) -> u64 {
         let last = self.board_side() - 1;
         match quadrant {
@@ -135,8 +123,7 @@ impl Geometry {
         }
     }
 
-    /// The rows of column `j` of any quadrant where a queen may stand: a queen on the centre square
-    /// (type I) attacks i = j.
+    /// Returns the rows of column `j` that the centre queen (type I) does not attack.
     pub(crate) const fn allowed_rows(self, j: u32) -> u32 {
         let all = (1 << self.side) - 1;
         match self.kind {
@@ -146,108 +133,112 @@ impl Geometry {
     }
 }
 
-/// Diagonal k becomes diagonal 2n−2−k.
+/// Maps diagonal k to diagonal 2n−2−k.
 const fn half_turn(key: u64) -> u64 {
     key & CENTRE | (key & PLUS) << 2 | (key >> 2) & PLUS
+}
+
+/// A unit: the columns that either half of the board uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    /// #C, the number of queens in R; as many as in P, or one more for type II.
+    pub(crate) queens: u32,
+    /// Rank of A, the columns of P.
+    pub(crate) a: usize,
+    /// Rank of C, the columns of R.
+    pub(crate) c: usize,
+}
+
+impl Frame {
+    /// Returns #A, the number of queens in P.
+    pub(crate) fn top_queens(&self) -> u32 {
+        match self.kind {
+            Kind::Even | Kind::TypeOne => self.queens,
+            Kind::TypeTwo => self.queens - 1,
+        }
+    }
+
+    /// Returns what decides the sizes of the lists apart from the columns.
+    pub(super) fn class(&self) -> (Kind, u32) {
+        (self.kind, self.queens)
+    }
+}
+
+/// All frames with one A: consecutive ranks of C.
+#[derive(Clone, Debug)]
+pub(super) struct FramesOfA {
+    pub(super) first: Frame,
+    /// Index of the first unit.
+    pub(super) first_unit: u64,
+}
+
+/// All subsets of {0 … n−1} as masks, listed by size in increasing order.
+///
+/// A set's place in the list of its size is its **rank**. The complement of the set with rank r
+/// among K has rank K − 1 − r.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    by_size: Vec<Vec<u32>>,
+    rank: Vec<u16>,
+}
+
+impl Sets {
+    pub(crate) fn new(side: u32) -> Self {
+        assert!(side <= 16, "sets of {side} columns");
+        let mut by_size = vec![Vec::new(); side as usize + 1];
+        let ranks = (0..1u32 << side).map(|set| {
+            let sets = &mut by_size[set.count_ones() as usize];
+            sets.push(set);
+            u16::try_from(sets.len() - 1).expect("at most 12870 sets have one size")
+        });
+        let rank = ranks.collect();
+        Self { by_size, rank }
+    }
+
+    pub(crate) fn of_size(&self, size: u32) -> &[u32] {
+        &self.by_size[size as usize]
+    }
+
+    pub(crate) fn count(&self, size: u32) -> usize {
+        self.of_size(size).len()
+    }
+
+    /// Returns the place of `set` among the sets of its size.
+    pub(crate) fn rank(&self, set: u32) -> usize {
+        usize::from(self.rank[set as usize])
+    }
+}
+
+/// Returns the elements of `set`, smallest first.
+pub(crate) fn elements(set: u32) -> impl Iterator<Item = u32> {
+    let mut rest = set;
+    std::iter::from_fn(move || {
+        let element = (rest != 0).then(|| rest.trailing_zeros());
+        rest &= rest.wrapping_sub(1);
+        element
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// (row, column)
-    type Square = (u32, u32);
-
-    const KINDS: [Kind; 3] = [Kind::Even, Kind::TypeOne, Kind::TypeTwo];
-    const QUADRANTS: [Quadrant; 4] = [Quadrant::P, Quadrant::Q, Quadrant::R, Quadrant::S];
-
-    fn geometries() -> impl Iterator<Item = Geometry> {
-        let sides = 2..=16;
-        let kinds = sides.flat_map(|side| KINDS.map(|kind| (kind, side)));
-        kinds.flat_map(|(kind, side)| [false, true].map(|turned| Geometry { kind, side, turned }))
-    }
-
-    /// The squares of P and Q, and those of the middle column between them.
-    fn upper(geometry: Geometry) -> Vec<Square> {
-        let (n, all) = (geometry.side, geometry.board_side());
-        let squares = (0..n).flat_map(|i| (0..all).map(move |j| (i, j)));
-        squares
-            .filter(|&(_, j)| j != n || geometry.kind != Kind::TypeOne)
-            .collect()
-    }
-
-    /// The squares of R and S, and the left ones of the middle row above them.
-    fn lower(geometry: Geometry) -> Vec<Square> {
-        let (n, all) = (geometry.side, geometry.board_side());
-        let squares = (all - n..all).flat_map(|i| (0..all).map(move |j| (i, j)));
-        let squares = squares.filter(|&(_, j)| j != n || geometry.kind == Kind::Even);
-        let middle = (0..n)
-            .map(|j| (n, j))
-            .filter(|_| geometry.kind == Kind::TypeTwo);
-        squares.chain(middle).collect()
-    }
-
-    fn share_diagonal(a: Square, b: Square) -> bool {
-        a.0 + a.1 == b.0 + b.1 || a.0 + b.1 == b.0 + a.1
-    }
-
-    #[test]
-    fn keys_meet_where_diagonals_cross_the_halves() {
-        for geometry in geometries().filter(|geometry| geometry.side <= 6) {
-            for &a in &upper(geometry) {
-                for &b in &lower(geometry) {
-                    let both = geometry.key(a.0, a.1) & geometry.key(b.0, b.1);
-                    let meet = both & geometry.key_mask() != 0;
-                    assert_eq!(meet, share_diagonal(a, b), "{geometry:?}: {a:?} and {b:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn keys_meet_where_diagonals_cross_the_parts_of_a_half() {
-        for geometry in geometries().filter(|geometry| geometry.side <= 6) {
-            let n = geometry.side;
-            let odd = geometry.kind != Kind::Even;
-            let part = |square: Square| {
-                let middle = odd && (square.0 == n || square.1 == n);
-                if middle { 2 } else { u32::from(square.1 >= n) }
-            };
-            for half in [upper(geometry), lower(geometry)] {
-                for (&a, &b) in half.iter().flat_map(|a| half.iter().map(move |b| (a, b))) {
-                    if part(a) != part(b) {
-                        let meet = geometry.key(a.0, a.1) & geometry.key(b.0, b.1) != 0;
-                        assert_eq!(meet, share_diagonal(a, b), "{geometry:?}: {a:?} and {b:?}");
-                    }
-                }
-            }
-        }
-    }
-
     #[test]
     fn all_bits_are_used() {
-        for geometry in geometries() {
-            let squares = upper(geometry).into_iter().chain(lower(geometry));
-            let all = squares.fold(0, |all, (row, column)| all | geometry.key(row, column));
-            assert_eq!(
-                all & geometry.key_mask(),
-                geometry.key_mask(),
-                "{geometry:?}"
-            );
-            assert_eq!(geometry.key_mask().count_ones(), geometry.key_bits());
-            let edge = u32::from(geometry.kind == Kind::TypeTwo);
-            assert_eq!(all.count_ones(), geometry.key_bits() + edge);
-        }
-    }
-
-    #[test]
-    fn quadrants_are_indexed_from_their_corners() {
-        for geometry in geometries() {
-            let last = geometry.board_side() - 1;
-            let corners = [(0, 0), (0, last), (last, last), (last, 0)];
-            for (quadrant, (row, column)) in QUADRANTS.into_iter().zip(corners) {
-                let key = geometry.quadrant_key(quadrant, 0, 0);
-                assert_eq!(key, geometry.key(row, column), "{geometry:?}");
+        for (side, kind) in (2..=16)
+            .flat_map(|side| [Kind::Even, Kind::TypeOne, Kind::TypeTwo].map(|kind| (side, kind)))
+        {
+            for rotated in [false, true] {
+                let geometry = Geometry { kind, side, rotated };
+                let squares = 0..geometry.board_side().pow(2);
+                let square = |at| (at / geometry.board_side(), at % geometry.board_side());
+                let keys = squares.map(square).map(|(row, column)| geometry.key(row, column));
+                let all = keys.fold(0, |all, key| all | key);
+                assert_eq!(all & geometry.key_mask(), geometry.key_mask(), "{geometry:?}");
+                assert_eq!(geometry.key_mask().count_ones(), geometry.key_bits());
+                let edge = u32::from(kind == Kind::TypeTwo);
+                assert_eq!(all.count_ones(), geometry.key_bits() + edge);
             }
         }
     }

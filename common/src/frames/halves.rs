@@ -1,80 +1,72 @@
 //! Half boards of a frame, by row set.
 //!
-//! Where a half has few boards, all of them are made once and held; where it has many, they are counted
-//! first, and made again by the join whenever it sorts them.
+//! If a half has few boards, all are made once and held; otherwise they are counted first, and made
+//! again whenever the join sorts them.
 
 use std::{
-    ops::{ControlFlow, Range},
+    ops::Range,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use super::{
-    hjoin::{KeyMaker, Keys, Part},
-    qjoin::QJoin,
-};
+use super::parts::HalfMaker;
 use crate::{
     crew::{Crew, OnDone},
-    setup::CountError,
+    join::{KeyMaker, Keys, Part},
+    setup::{CountError, go_on},
     simd::PAIRS_SLACK,
 };
 
-/// The half boards of the row sets that a frame asks for.
+/// Half boards of the row sets that a frame needs.
 #[derive(Debug, Default)]
 pub(crate) struct HalfBoards {
-    /// All ranks that the frame asks for.
+    /// Ranks that the frame needs.
     whole: Range<usize>,
-    /// How many boards the row sets before each of these ranks have, and all of them.
+    /// Number of boards before each of these ranks, and in total.
     starts: Vec<usize>,
-    /// The boards by rank, if they are held.
-    held: Option<Vec<u64>>,
-    /// Memory for those of another frame.
-    spare: Vec<u64>,
-    /// The most boards to join at a time.
+    /// Boards by rank, if held.
+    keys: Vec<u64>,
+    is_held: bool,
+    /// Maximum number of boards joined at a time.
     limit: usize,
-    /// The ranks that the join has sorted as its inner part, and as its part on a bound.
-    inner: Range<usize>,
-    bound: Range<usize>,
+    /// Ranks currently sorted, by part.
+    sorted: [Range<usize>; 2],
 }
 
 impl HalfBoards {
-    /// Begins a frame that asks for row sets of these ranks. The crew counts their boards,
-    /// unless these are at most `most`, and held.
+    /// Starts a frame with row sets of these ranks.
+    ///
+    /// Holds their boards if they are at most `most`; otherwise the crew counts them.
     ///
     /// # Errors
-    /// `Cancelled` when `on_done`, which is called now and then, breaks.
+    /// `Cancelled` when `on_done`, which is called repeatedly, breaks.
     pub(crate) fn begin(
         &mut self,
         whole: Range<usize>,
         most: usize,
-        maker: &impl HalfBoardMaker,
+        maker: &HalfMaker<'_>,
         crew: &Crew,
         on_done: OnDone<'_>,
     ) -> Result<(), CountError> {
         (self.whole, self.limit) = (whole, usize::MAX);
-        (self.inner, self.bound) = (0..0, 0..0);
-        if let Some(held) = self.held.take() {
-            self.spare = held;
-        }
-        if self.hold(maker, most) {
+        self.sorted = Default::default();
+        self.is_held = self.hold(maker, most);
+        if self.is_held {
             return Ok(());
         }
         let next = AtomicUsize::new(self.whole.start);
-        let counted = crew.run(&mut vec![(); crew.size()], on_done, |(), tell| {
+        let counted = crew.run(&mut vec![(); crew.size()], on_done, |(), reporter| {
             let mut counted = Vec::new();
             loop {
                 let rank = next.fetch_add(1, Relaxed);
-                if rank >= self.whole.end || tell.done(0).is_break() {
+                if rank >= self.whole.end || reporter.done(0).is_break() {
                     return counted;
                 }
                 counted.push((rank, maker.count(rank)));
             }
         });
-        let ControlFlow::Continue(counted) = counted else {
-            return Err(CountError::Cancelled);
-        };
         self.starts.clear();
         self.starts.resize(self.whole.len() + 1, 0);
-        for (rank, count) in counted.into_iter().flatten() {
+        for (rank, count) in go_on(counted)?.into_iter().flatten() {
             self.starts[rank - self.whole.start + 1] = count;
         }
         let mut sum = 0;
@@ -85,9 +77,9 @@ impl HalfBoards {
         Ok(())
     }
 
-    /// Makes all boards if they are at most so many, and says whether they are.
-    fn hold(&mut self, maker: &impl HalfBoardMaker, most: usize) -> bool {
-        let keys = &mut self.spare;
+    /// Makes and holds all boards if they are at most `most`; returns whether they are.
+    fn hold(&mut self, maker: &HalfMaker<'_>, most: usize) -> bool {
+        let keys = &mut self.keys;
         keys.clear();
         let (mut pairs, mut of_one) = (0, 0);
         for rank in self.whole.clone() {
@@ -103,7 +95,7 @@ impl HalfBoards {
             }
             keys.clear();
         }
-        // Not twice as much, as a list that grows would take. Memory that no key gets to is none.
+        // Reserved exactly, because a growing list would take twice as much.
         keys.reserve_exact(pairs.min(most + of_one) + PAIRS_SLACK);
         self.starts.clear();
         self.starts.push(0);
@@ -114,16 +106,14 @@ impl HalfBoards {
             }
             self.starts.push(keys.len());
         }
-        self.held = Some(std::mem::take(keys));
         true
     }
 
-    /// How many boards there are.
     pub(crate) fn number(&self) -> usize {
         self.starts[self.whole.len()]
     }
 
-    /// Joins so many boards at a time from now on, or one row set's more.
+    /// Limits the boards joined at a time; one more row set may be added.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -132,8 +122,10 @@ impl HalfBoards {
         self.starts[rank - self.whole.start]
     }
 
-    /// The first of `ranks` that are joined at a time, so many that all pieces will have about as many
-    /// boards: a short piece joined with a long one takes far more than its share of the time.
+    /// Returns the next ranks to join.
+    ///
+    /// Pieces have about equal length, because a short piece joined with a long one takes more than
+    /// its share of the time.
     pub(crate) fn piece(&self, ranks: &Range<usize>) -> Range<usize> {
         let first = self.start(ranks.start);
         let keys = self.start(ranks.end) - first;
@@ -143,125 +135,56 @@ impl HalfBoards {
         ranks.start..more.unwrap_or(ranks.end)
     }
 
-    /// Calls `with` with the boards whose row sets have these ranks.
+    /// Passes the boards of these ranks to `with`, held or made on demand.
     pub(crate) fn with_keys<R>(
         &self,
         ranks: &Range<usize>,
-        maker: &impl HalfBoardMaker,
+        maker: &HalfMaker<'_>,
         with: impl FnOnce(Keys<'_>) -> R,
     ) -> R {
         let (start, end) = (self.start(ranks.start), self.start(ranks.end));
-        match &self.held {
-            Some(held) => with(Keys::List(&held[start..end])),
-            None => with(Keys::Made(&Ranks {
-                maker,
-                ranks: ranks.clone(),
-                keys: end - start,
-            })),
+        match self.is_held {
+            true => with(Keys::List(&self.keys[start..end])),
+            false => with(Keys::Made(&Ranks { maker, ranks: ranks.clone(), keys: end - start })),
         }
     }
 
-    /// Whether no boards of this frame were sorted yet.
+    /// Returns whether no boards of this frame were sorted yet.
     pub(crate) fn is_unsorted(&self) -> bool {
-        self.inner.is_empty() && self.bound.is_empty()
+        self.sorted.iter().all(Range::is_empty)
     }
 
-    /// Makes sure that `set` sorted the boards of these ranks, and says into which part: a
-    /// single row set is one on a bound of A, and has few boards unless there are few row sets.
+    /// Sorts the boards of these ranks with `set` if necessary; returns their part.
+    ///
+    /// A single row set is one on a bound of A, with few boards unless there are few row sets.
     ///
     /// # Errors
     /// Those of `set`.
     pub(crate) fn sort(
         &mut self,
         ranks: &Range<usize>,
-        maker: &impl HalfBoardMaker,
+        maker: &HalfMaker<'_>,
         set: impl FnOnce(Part, Keys<'_>) -> Result<(), CountError>,
     ) -> Result<Part, CountError> {
         let keys = self.start(ranks.end) - self.start(ranks.start);
-        let part = if ranks.len() > 1 || keys > Part::MOST_BOUND_KEYS {
-            Part::Inner
-        } else {
-            Part::Bound
-        };
-        let sorted = match part {
-            Part::Inner => &self.inner,
-            Part::Bound => &self.bound,
-        };
-        if sorted != ranks {
+        let part =
+            if ranks.len() > 1 || keys > Part::MAX_BOUND_KEYS { Part::Inner } else { Part::Bound };
+        if self.sorted[part as usize] != *ranks {
             self.with_keys(ranks, maker, |keys| set(part, keys))?;
-            match part {
-                Part::Inner => self.inner = ranks.clone(),
-                Part::Bound => self.bound = ranks.clone(),
-            }
+            self.sorted[part as usize] = ranks.clone();
         }
         Ok(part)
     }
 }
 
-/// Where the half boards of a row set come from: pairs of lists of quarter boards.
-pub(crate) trait HalfBoardMaker: Sync {
-    /// What joins them.
-    fn qjoin(&self) -> QJoin;
-
-    /// The bits of their keys.
-    fn mask(&self) -> u64;
-
-    /// Calls `visit` with all pairs of lists that the half boards of the row set with this rank are
-    /// made of.
-    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64]));
-
-    /// Adds the half boards of the row set with this rank.
-    fn make(&self, rank: usize, keys: &mut Vec<u64>) {
-        self.quarters(rank, &mut |left, right| {
-            self.qjoin().join(left, right, self.mask(), keys);
-        });
-    }
-
-    /// The pairs of quarter boards that they are made of.
-    fn pairs(&self, rank: usize) -> usize {
-        let mut pairs = 0;
-        self.quarters(rank, &mut |left, right| pairs += left.len() * right.len());
-        pairs
-    }
-
-    /// How many there are.
-    fn count(&self, rank: usize) -> usize {
-        let mut count = 0;
-        self.quarters(rank, &mut |left, right| {
-            count += self.qjoin().count(left, right);
-        });
-        count
-    }
-
-    /// Adds about one in 64 of them, all of them as likely.
-    fn make_some(&self, rank: usize, keys: &mut Vec<u64>) {
-        let mut skip = rank * 37;
-        self.quarters(rank, &mut |left, right| {
-            let (short, long) = if left.len() < right.len() {
-                (left, right)
-            } else {
-                (right, left)
-            };
-            skip %= 64;
-            let mut chosen = long.iter().skip(skip).step_by(64);
-            chosen.by_ref().for_each(|key| {
-                self.qjoin()
-                    .join(std::slice::from_ref(key), short, self.mask(), keys);
-            });
-            // Where the next list is to go on, were they one after the other.
-            skip += (64 - (long.len() % 64)) % 64;
-        });
-    }
-}
-
-/// The half boards whose row sets have these ranks.
-struct Ranks<'a, M> {
-    maker: &'a M,
+/// Half boards of the row sets with these ranks.
+struct Ranks<'a> {
+    maker: &'a HalfMaker<'a>,
     ranks: Range<usize>,
     keys: usize,
 }
 
-impl<M: HalfBoardMaker> KeyMaker for Ranks<'_, M> {
+impl KeyMaker for Ranks<'_> {
     fn groups(&self) -> usize {
         self.ranks.len()
     }

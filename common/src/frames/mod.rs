@@ -12,23 +12,16 @@
 //!
 //! The mathematics: `docs/method.md`, “Four quadrants”.
 
-mod cost;
+pub(crate) mod cost;
 mod counter;
-mod frame;
+mod frame_counter;
 mod geometry;
 mod halves;
-pub mod hjoin;
 mod memory;
-mod one;
 mod parts;
 mod plan;
-mod progress;
 mod qjoin;
 mod quarter;
-mod sets;
-mod shelf;
-pub(crate) mod spec;
-mod split;
 mod survey;
 mod weight;
 

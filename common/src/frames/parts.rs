@@ -1,51 +1,49 @@
-//! The quarter lists of a frame, and the half boards made of them.
+//! Quarter lists of a frame, and the half boards made of them.
 //!
 //! The mathematics: `docs/method.md`, “Two joins” and “Odd boards”.
 
 use std::sync::Arc;
 
 use super::{
-    frame::Frame,
-    geometry::{Geometry, Kind, Quadrant},
-    halves::HalfBoardMaker,
+    geometry::{Frame, Geometry, Kind, Quadrant, elements},
     plan::Division,
-    qjoin::QJoin,
-    quarter::{Quarter, QuarterMaker, QuarterOf},
-    sets::elements,
-    shelf::{Shelf, Source},
+    qjoin,
+    quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source},
 };
 use crate::{
     crew::{Crew, OnDone},
+    join::Side,
+    kernel::Kernel,
     setup::CountError,
 };
 
-/// The quarter lists of a frame. Middle queens (type II) belong to the lists of A.
+/// Quarter lists of a frame; middle queens (type II) are part of the lists of A.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    qjoin: QJoin,
+    kernel: Kernel,
     maker: QuarterMaker,
-    /// The frame and the orientation that the lists below are of.
+    /// Frame and geometry of the lists below.
     made_for: Option<(Frame, Geometry)>,
-    /// Of A: one list, or one for each row y of the middle-column queen, with it.
+    /// Lists of A: one, or one per row y of the middle-column queen.
     p: Vec<Arc<Quarter>>,
-    /// Of ~C.
+    /// List of ~C.
     q: Arc<Quarter>,
-    /// Of C.
+    /// List of C.
     r: Arc<Quarter>,
-    /// Of ~A: one list, or one for each column x of the middle-row queen, of ~A without x, with it.
+    /// Lists of ~A: one, or one per column x of the middle-row queen, without x.
     s: Vec<Arc<Quarter>>,
-    /// How many entries of `s` are in use.
+    /// Number of entries of `s` in use.
     belows: usize,
-    /// Quarter boards whose middle queen is still missing.
+    /// Quarter boards without their middle queen.
     alone: Arc<Quarter>,
 }
 
 impl Parts {
-    /// No lists yet; they are made by this crew, which notes so many boards of a list as they are found.
-    pub(crate) fn new(qjoin: QJoin, crew: Arc<Crew>, noted_boards: usize) -> Self {
+    /// Creates empty lists, which `crew` makes.
+    pub(crate) fn new(kernel: Kernel, crew: Arc<Crew>) -> Self {
         Self {
-            qjoin,
-            maker: QuarterMaker::new(crew, noted_boards),
+            kernel,
+            maker: QuarterMaker::new(crew),
             made_for: None,
             p: Vec::new(),
             q: Arc::default(),
@@ -56,16 +54,16 @@ impl Parts {
         }
     }
 
-    /// Makes the quarter lists of a frame; those of A stay while A does.
+    /// Makes the quarter lists of a frame; those of A are kept while A stays the same.
     ///
     /// # Errors
-    /// `Cancelled` when `on_done`, which is called now and then, breaks: there are no lists then.
+    /// `Cancelled` when `on_done`, which is called repeatedly, breaks; there are no lists then.
     pub(crate) fn set(
         &mut self,
         frame: Frame,
         geometry: Geometry,
         division: &Division,
-        shelf: &Shelf,
+        cache: &QuarterCache,
         on_done: OnDone<'_>,
     ) -> Result<(), CountError> {
         let sets = division.sets();
@@ -74,24 +72,11 @@ impl Parts {
         let (not_a, not_c) = (division.full() & !a, division.full() & !c);
         let same_a = |before: (Frame, Geometry)| {
             let (before, seen_from) = before;
-            seen_from == geometry
-                && Frame {
-                    c: frame.c,
-                    ..before
-                } == frame
+            seen_from == geometry && Frame { c: frame.c, ..before } == frame
         };
         let before = self.made_for.take();
-        let source = &mut Source {
-            sets,
-            shelf,
-            maker: &mut self.maker,
-            on_done,
-        };
-        let of = |quadrant, columns| QuarterOf {
-            geometry,
-            quadrant,
-            columns,
-        };
+        let source = &mut Source { sets, cache, maker: &mut self.maker, on_done };
+        let of = |quadrant, columns| QuarterOf { geometry, quadrant, columns };
         if !before.is_some_and(same_a) {
             match frame.kind {
                 Kind::Even | Kind::TypeOne => {
@@ -104,13 +89,13 @@ impl Parts {
                     let n = geometry.side;
                     for y in 0..n {
                         let list = own(entry(&mut self.p, y as usize));
-                        list.assign_beside(geometry.key(y, n), &self.alone, self.qjoin);
+                        list.assign_with_queen(geometry.key(y, n), &self.alone, self.kernel);
                     }
                     self.belows = 0;
                     for x in elements(not_a) {
                         source.get(of(Quadrant::S, not_a & !(1 << x)), &mut self.alone)?;
                         let list = own(entry(&mut self.s, self.belows));
-                        list.assign_beside(geometry.key(n, x), &self.alone, self.qjoin);
+                        list.assign_with_queen(geometry.key(n, x), &self.alone, self.kernel);
                         self.belows += 1;
                     }
                 }
@@ -122,9 +107,10 @@ impl Parts {
         Ok(())
     }
 
-    /// The bits of a half board's key that half boards of both halves may have: all others decide
-    /// nothing. How many others there are depends on the frame: up to a quarter of all.
-    pub(crate) fn contested(&self) -> u64 {
+    /// Returns the diagonals that half boards of both halves can attack.
+    ///
+    /// Other key bits, up to a quarter of all, decide nothing.
+    pub(crate) fn shared_diagonals(&self) -> u64 {
         let (frame, geometry) = self.made_for.expect("the frame was set");
         let p = match frame.kind {
             Kind::Even | Kind::TypeOne => &self.p[..1],
@@ -139,47 +125,15 @@ impl Parts {
 
 #[cfg(test)]
 impl Parts {
-    /// What all lists hold, in bytes.
+    /// Returns the size of all lists in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
         let alone = [&self.q, &self.r, &self.alone];
         let lists = self.p.iter().chain(&self.s).chain(alone);
         lists.map(|list| list.held_bytes()).sum()
     }
-
-    /// These lists with all middle queens left out but those in column x and row y.
-    pub(super) fn with_middle_queens(&self, x: u32, y: u32, a: u32) -> Self {
-        let mut only = Self::new(
-            self.qjoin,
-            Arc::new(Crew::new(1)),
-            super::quarter::LEAST_NOTED,
-        );
-        only.made_for = self.made_for;
-        (only.q, only.r) = (self.q.clone(), self.r.clone());
-        let odd_one = self
-            .made_for
-            .is_some_and(|(frame, _)| frame.kind == Kind::TypeTwo);
-        if !odd_one {
-            (only.p, only.s, only.belows) = (self.p.clone(), self.s.clone(), self.belows);
-            return only;
-        }
-        for (at, list) in self.p.iter().enumerate() {
-            let wanted = u32::try_from(at) == Ok(y);
-            only.p.push(if wanted {
-                list.clone()
-            } else {
-                Arc::new(list.without_boards())
-            });
-        }
-        let before = elements(!a)
-            .position(|column| column == x)
-            .expect("x is not in A");
-        only.s.push(self.s[before].clone());
-        only.belows = 1;
-        only
-    }
 }
 
-/// The entry at this place, or a new one just after the last.
+/// Returns the entry at this place, or appends one.
 fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
     if at == lists.len() {
         lists.push(Arc::default());
@@ -187,7 +141,7 @@ fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
     &mut lists[at]
 }
 
-/// The list for writing: another one if the shelf keeps it.
+/// Returns the list for writing: a new one if the cache shares it.
 fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
     if Arc::get_mut(list).is_none() {
         *list = Arc::default();
@@ -195,98 +149,89 @@ fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
     Arc::get_mut(list).expect("made just now or owned alone")
 }
 
-/// Makes upper half boards, by the rank of B, the rows of P.
-pub(crate) struct Tops<'a> {
+/// Makes the half boards of one half, by rank of row set.
+///
+/// Row sets are B, the rows of P, for the upper half, and D, the rows of R, for the lower.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HalfMaker<'a> {
     parts: &'a Parts,
     division: &'a Division,
     frame: Frame,
     mask: u64,
+    half: Side,
 }
 
-/// Makes lower half boards, by the rank of D, the rows of R.
-pub(crate) struct Bottoms<'a> {
-    parts: &'a Parts,
-    /// The largest rank: that of ~D among the sets of its size is so much less the rank of D.
-    last: usize,
-    mask: u64,
-}
-
-impl<'a> Tops<'a> {
-    /// Of the frame that `parts` was set to.
+impl<'a> HalfMaker<'a> {
+    /// Creates a maker for the frame that `parts` was set to.
     ///
     /// # Panics
-    /// If it was not.
-    pub(crate) fn new(parts: &'a Parts, division: &'a Division) -> Self {
+    /// If no frame was set.
+    pub(crate) fn new(parts: &'a Parts, division: &'a Division, half: Side) -> Self {
         let (frame, geometry) = parts.made_for.expect("the frame was set");
-        Self {
-            parts,
-            division,
-            frame,
-            mask: geometry.key_mask(),
-        }
+        Self { parts, division, frame, mask: geometry.key_mask(), half }
     }
 
-    fn rows_of_q(&self, rank: usize) -> u32 {
-        self.division.full() & !self.division.sets().of_size(self.frame.top_queens())[rank]
-    }
-
-    fn q(&self, rows: u32) -> &[u64] {
-        self.parts.q.rows(self.division.sets().rank(rows))
-    }
-}
-
-impl<'a> Bottoms<'a> {
-    /// Of the frame that `parts` was set to.
-    ///
-    /// # Panics
-    /// If it was not.
-    pub(crate) fn new(parts: &'a Parts, division: &'a Division) -> Self {
-        let (frame, geometry) = parts.made_for.expect("the frame was set");
-        let last = division.sets().count(frame.queens) - 1;
-        Self {
-            parts,
-            last,
-            mask: geometry.key_mask(),
-        }
-    }
-}
-
-impl HalfBoardMaker for Tops<'_> {
-    fn qjoin(&self) -> QJoin {
-        self.parts.qjoin
-    }
-
-    fn mask(&self) -> u64 {
-        self.mask
-    }
-
+    /// Visits pairs of lists of quarter boards; half boards are the pairs that fit.
     fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
-        let Parts { p, .. } = self.parts;
-        let others = self.rows_of_q(rank);
-        match self.frame.kind {
-            Kind::Even | Kind::TypeOne => visit(p[0].rows(rank), self.q(others)),
-            Kind::TypeTwo => {
-                for y in elements(others) {
-                    visit(p[y as usize].rows(rank), self.q(others & !(1 << y)));
+        let Parts { p, q, r, s, belows, .. } = self.parts;
+        let sets = self.division.sets();
+        let q = |rows| q.rows(sets.rank(rows));
+        match (self.half, self.frame.kind) {
+            (Side::Top, kind) => {
+                let rows = sets.of_size(self.frame.top_queens())[rank];
+                let others = self.division.full() & !rows;
+                match kind {
+                    Kind::Even | Kind::TypeOne => visit(p[0].rows(rank), q(others)),
+                    Kind::TypeTwo => {
+                        for y in elements(others) {
+                            visit(p[y as usize].rows(rank), q(others & !(1 << y)));
+                        }
+                    }
                 }
+            }
+            (Side::Bottom, _) => {
+                // Complements have the ranks in reverse.
+                let others = sets.count(self.frame.queens) - 1 - rank;
+                s[..*belows].iter().for_each(|s| visit(r.rows(rank), s.rows(others)));
             }
         }
     }
-}
 
-impl HalfBoardMaker for Bottoms<'_> {
-    fn qjoin(&self) -> QJoin {
-        self.parts.qjoin
+    /// Appends the half boards of a row set.
+    pub(crate) fn make(&self, rank: usize, keys: &mut Vec<u64>) {
+        self.quarters(rank, &mut |left, right| {
+            qjoin::join(self.parts.kernel, (left, right), self.mask, keys);
+        });
     }
 
-    fn mask(&self) -> u64 {
-        self.mask
+    /// Returns the number of pairs of quarter boards.
+    pub(crate) fn pairs(&self, rank: usize) -> usize {
+        let mut pairs = 0;
+        self.quarters(rank, &mut |left, right| pairs += left.len() * right.len());
+        pairs
     }
 
-    fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
-        let Parts { r, s, belows, .. } = self.parts;
-        for s in &s[..*belows] {
-            visit(r.rows(rank), s.rows(self.last - rank));
-        }
+    pub(crate) fn count(&self, rank: usize) -> usize {
+        let mut count = 0;
+        self.quarters(rank, &mut |left, right| {
+            count += qjoin::count(self.parts.kernel, left, right);
+        });
+        count
+    }
+
+    /// Appends about one in 64 of the half boards, each with equal probability.
+    pub(crate) fn make_some(&self, rank: usize, keys: &mut Vec<u64>) {
+        let mut skip = rank * 37;
+        self.quarters(rank, &mut |left, right| {
+            let (short, long) =
+                if left.len() < right.len() { (left, right) } else { (right, left) };
+            skip %= 64;
+            for key in long.iter().skip(skip).step_by(64) {
+                let pair = (std::slice::from_ref(key), short);
+                qjoin::join(self.parts.kernel, pair, self.mask, keys);
+            }
+            // Continues the step over the concatenation of all lists.
+            skip += (64 - (long.len() % 64)) % 64;
+        });
     }
 }

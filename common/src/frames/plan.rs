@@ -1,26 +1,21 @@
-//! Frames in their natural order, and the tasks they are leased in.
+//! Frames in natural order, and the tasks they are divided into.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use super::{
     cost::Costs,
-    frame::{Frame, FramesOfA},
-    geometry::{Geometry, Kind},
+    geometry::{Frame, FramesOfA, Geometry, Kind, Sets},
     quarter::MAKER_BYTES,
-    sets::Sets,
 };
 use crate::{
     board::Board,
-    plan::{
-        sheet::{Sheet, Strip},
-        spec::{BadSpec, MAX_TASKS, PlanSpec, TaskId},
-    },
+    plan::spec::{BadSpec, MAX_TASKS, MapPanel, MapSpan, PlanSpec, TaskId},
 };
 
-/// The smallest board that this method divides.
-const LEAST_N: u8 = 4;
+/// Smallest board that this method divides.
+const MIN_N: u8 = 4;
 
-/// The frames of one board: by kind (type I before type II), number of queens, A and C.
+/// Frames of one board: by kind (type I before type II), number of queens, A and C.
 #[derive(Debug)]
 pub struct Division {
     side: u32,
@@ -28,36 +23,32 @@ pub struct Division {
     rows: Vec<FramesOfA>,
     units: u64,
     costs: Costs,
-    /// The first unit of each task and its cost in microseconds; after the last, the number of units.
+    /// First unit of each task with its cost in microseconds; then the number of units.
     tasks: Vec<(u64, f64)>,
-    typical: Typical,
+    typical: TypicalClass,
 }
 
-/// The frames that most of the time goes into.
+/// The class of frames that takes most of the time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Typical {
+pub(crate) struct TypicalClass {
     pub(crate) class: (Kind, u32),
-    /// Half boards of either half that most of these frames have at most.
+    /// Usual maximum number of half boards of either half.
     pub(crate) keys: usize,
 }
 
 impl Division {
     pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
-        if spec.board.n() < LEAST_N {
+        if spec.board.n() < MIN_N {
             let reason =
-                format!("it needs quadrants of at least 2 × 2 squares, so N from {LEAST_N} on");
-            return Err(BadSpec::Unsupported {
-                layout: spec.layout,
-                board: spec.board,
-                reason,
-            });
+                format!("it needs quadrants of at least 2 × 2 squares, so N from {MIN_N} on");
+            return Err(BadSpec::Unsupported { layout: spec.layout, board: spec.board, reason });
         }
         let mut division = Self::without_tasks(spec.board);
         (division.tasks, division.typical) = division.cut(spec)?;
         Ok(division)
     }
 
-    /// The frames alone: estimating the costs of them all is what takes time on large boards.
+    /// Lists the frames only: estimating all their costs takes time on large boards.
     pub(crate) fn without_tasks(board: Board) -> Self {
         let n = board.n();
         let side = u32::from(n) / 2;
@@ -71,10 +62,7 @@ impl Division {
             units,
             costs,
             tasks: Vec::new(),
-            typical: Typical {
-                class: (Kind::Even, 0),
-                keys: 0,
-            },
+            typical: TypicalClass { class: (Kind::Even, 0), keys: 0 },
         }
     }
 
@@ -95,79 +83,72 @@ impl Division {
         whole(self.tasks[place(task)].1)
     }
 
-    /// Queens of the top half take their columns in n! ways at most, so do those of the bottom
-    /// half, and for type II there are at most n middle-row queens; a pair counts at most 8.
+    /// Returns a bound on a task's count.
+    ///
+    /// Queens of either half take their columns in at most n! ways, and type II has at most n
+    /// middle-row queens; a pair counts at most 8.
     pub(crate) fn task_limit(&self, task: TaskId) -> u64 {
         let units = self.task_units(task);
         let halves = (1..=u64::from(self.side))
             .try_fold(1u64, |product, k| product.checked_mul(k)?.checked_mul(k));
-        let limit = || {
-            halves?
-                .checked_mul(8 * u64::from(self.side))?
-                .checked_mul(units.end - units.start)
-        };
+        let limit =
+            || halves?.checked_mul(8 * u64::from(self.side))?.checked_mul(units.end - units.start);
         limit().unwrap_or(u64::MAX)
     }
 
-    /// The kinds of frames and their numbers of queens: each has its own sizes of lists.
+    /// Returns the classes of frames; each has its own list sizes.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (Kind, u32)> {
-        let alike = self.rows.chunk_by(|a, b| a.class() == b.class());
-        alike.map(|rows| rows[0].class())
+        let alike = self.rows.chunk_by(|a, b| a.first.class() == b.first.class());
+        alike.map(|rows| rows[0].first.class())
     }
 
-    /// The frames that most of the time goes into.
-    pub(crate) fn typical(&self) -> Typical {
+    pub(crate) fn typical(&self) -> TypicalClass {
         self.typical
     }
 
-    /// Memory for the quarter lists of any frame of a class, in bytes, as estimated.
+    /// Estimates the memory for the quarter lists of any frame of a class, in bytes.
     pub(crate) fn quarter_bytes(&self, class: (Kind, u32)) -> u64 {
-        let lists = |row: &FramesOfA| {
+        let lists = |frame: &Frame| {
             let list = |size| self.costs.quarter_boards(size, &self.sets);
-            let (upper, lower) = (list(row.top_queens()), list(row.queens));
-            // P and S are held once for each middle queen, and once without it.
-            let (p, s) = match row.kind {
+            let (upper, lower) = (list(frame.top_queens()), list(frame.queens));
+            // P and S are held once per middle queen, and once without.
+            let (p, s) = match frame.kind {
                 Kind::Even | Kind::TypeOne => (1, 1),
-                Kind::TypeTwo => (self.side + 1, self.side + 2 - row.queens),
+                Kind::TypeTwo => (self.side + 1, self.side + 2 - frame.queens),
             };
-            let q = list(self.side - row.queens);
+            let q = list(self.side - frame.queens);
             upper * f64::from(p) + q * f64::from(s) + lower + q
         };
         let boards = self.rows_of(class).take(1).map(lists).sum::<f64>();
         whole(8.0 * boards) + MAKER_BYTES.min(whole(32.0 * boards))
     }
 
-    /// The most half boards of one row set in frames of a class, as estimated.
+    /// Estimates the maximum number of half boards per row set in frames of a class.
     pub(crate) fn row_set_keys(&self, class: (Kind, u32)) -> usize {
-        let most = self
-            .rows_of(class)
-            .map(|row| self.costs.row_set_keys(row, &self.sets));
+        let most = self.rows_of(class).map(|first| self.costs.row_set_keys(first, &self.sets));
         let most = whole(2.0 * most.fold(0.0, f64::max));
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    fn rows_of(&self, class: (Kind, u32)) -> impl Iterator<Item = &FramesOfA> {
-        self.rows.iter().filter(move |row| row.class() == class)
+    /// Returns the first frame of each row of a class.
+    fn rows_of(&self, class: (Kind, u32)) -> impl Iterator<Item = &Frame> {
+        self.rows.iter().map(|row| &row.first).filter(move |first| first.class() == class)
     }
 
-    /// n, the side of a quadrant.
     pub(crate) fn side(&self) -> u32 {
         self.side
     }
 
-    /// N.
     pub(crate) fn board_side(&self) -> u32 {
         2 * self.side + u32::from(self.is_odd())
     }
 
-    /// Whether there is a middle row and column.
+    /// Returns whether there is a middle row and column.
     pub(crate) fn is_odd(&self) -> bool {
-        self.rows
-            .last()
-            .is_some_and(|row| row.kind == Kind::TypeTwo)
+        self.rows.last().is_some_and(|row| row.first.kind == Kind::TypeTwo)
     }
 
-    /// All rows or all columns of a quadrant.
+    /// Returns all rows or columns of a quadrant.
     pub(crate) fn full(&self) -> u32 {
         (1 << self.side) - 1
     }
@@ -176,81 +157,61 @@ impl Division {
         &self.sets
     }
 
-    pub(crate) fn geometry(&self, kind: Kind, turned: bool) -> Geometry {
-        Geometry {
-            kind,
-            side: self.side,
-            turned,
-        }
+    pub(crate) fn geometry(&self, kind: Kind, rotated: bool) -> Geometry {
+        Geometry { kind, side: self.side, rotated }
     }
 
-    /// The estimated work of a frame in microseconds, at least 1.
+    /// Returns the estimated cost of a frame in microseconds, at least 1.
     pub(crate) fn unit_cost(&self, unit: u64) -> u64 {
-        let (row, c) = self.row_and_c(unit);
-        whole(self.costs.of(row, c, &self.sets))
+        whole(Costs::of_lengths(self.costs.lengths(&self.frame(unit), &self.sets)))
     }
 
-    /// Half boards of either half of a unit, at most, as estimated.
+    /// Estimates the maximum number of half boards of either half of a unit.
     pub(super) fn unit_keys(&self, unit: u64) -> usize {
-        let (row, c) = self.row_and_c(unit);
-        let (top, bottom) = self.costs.lengths(row, c, &self.sets);
+        let (top, bottom) = self.costs.lengths(&self.frame(unit), &self.sets);
         usize::try_from(whole(top.max(bottom))).unwrap_or(usize::MAX)
     }
 
-    /// The frame with this index.
     pub(crate) fn frame(&self, unit: u64) -> Frame {
-        let (row, c) = self.row_and_c(unit);
-        Frame {
-            kind: row.kind,
-            queens: row.queens,
-            a: row.a,
-            c,
-        }
-    }
-
-    /// The row that a unit is in, and the rank of its C.
-    fn row_and_c(&self, unit: u64) -> (&FramesOfA, usize) {
         assert!(unit < self.units, "unit {unit} of {}", self.units);
         let row = &self.rows[self.rows.partition_point(|row| row.first_unit <= unit) - 1];
         let offset = usize::try_from(unit - row.first_unit).expect("fewer than 12870 sets C");
-        (row, row.first_c + offset)
+        Frame { c: row.first.c + offset, ..row.first }
     }
 
-    /// A sheet for each class, with a row for each A and a column for each C.
-    pub(crate) fn sheets(&self) -> Vec<Sheet> {
-        let sheet = |(kind, queens): (Kind, u32)| {
+    /// Returns a map panel per class, with a row per A and a column per C.
+    pub(crate) fn panels(&self) -> Vec<MapPanel> {
+        let panel = |(kind, queens): (Kind, u32)| {
             let (top, name) = match kind {
                 Kind::Even => (queens, format!("m = {queens}")),
                 Kind::TypeOne => (queens, format!("I, m = {queens}")),
                 Kind::TypeTwo => (queens - 1, format!("II, m = {queens}")),
             };
-            Sheet {
+            MapPanel {
                 name,
                 rows: self.sets.count(top) as u64,
                 columns: self.sets.count(queens) as u64,
             }
         };
-        self.classes().map(sheet).collect()
+        self.classes().map(panel).collect()
     }
 
-    /// Where these units lie on the sheets.
-    pub(crate) fn strips(&self, units: Range<u64>, visit: &mut dyn FnMut(Strip)) {
+    /// Visits the positions of these units on the map.
+    pub(crate) fn spans(&self, units: Range<u64>, visit: &mut dyn FnMut(MapSpan)) {
         // Classes come in this order, each with some rows.
-        let sheet = |row: &FramesOfA| match row.kind {
-            Kind::Even | Kind::TypeOne => row.queens - 1,
-            Kind::TypeTwo => self.side / 2 + row.queens - 1,
+        let panel = |frame: &Frame| match frame.kind {
+            Kind::Even | Kind::TypeOne => frame.queens - 1,
+            Kind::TypeTwo => self.side / 2 + frame.queens - 1,
         };
-        let mut at = self
-            .rows
-            .partition_point(|row| row.first_unit <= units.start);
+        let mut at = self.rows.partition_point(|row| row.first_unit <= units.start);
         let mut start = units.start;
         while start < units.end {
             let row = &self.rows[at - 1];
             let end = self.end_of(at - 1).min(units.end);
-            let first_c = row.first_c as u64;
-            visit(Strip {
-                sheet: sheet(row) as usize,
-                row: row.a as u64,
+            let first_c = row.first.c as u64;
+            visit(MapSpan {
+                panel: panel(&row.first) as usize,
+                row: row.first.a as u64,
                 columns: first_c + start - row.first_unit..first_c + end - row.first_unit,
             });
             start = end;
@@ -258,42 +219,55 @@ impl Division {
         }
     }
 
-    /// The index of this frame, if it is a unit.
-    #[cfg(test)]
-    pub(crate) fn unit(&self, frame: &Frame) -> Option<u64> {
-        let name = |row: &FramesOfA| (row.kind, row.queens, row.a);
-        let wanted = (frame.kind, frame.queens, frame.a);
-        let at = self
-            .rows
-            .binary_search_by(|row| name(row).cmp(&wanted))
-            .ok()?;
-        let unit = self.rows[at].first_unit + frame.c.checked_sub(self.rows[at].first_c)? as u64;
-        (unit < self.end_of(at)).then_some(unit)
+    /// Returns the columns that a frame allows in each row, as bits.
+    ///
+    /// The rows of the top half have those of A and ~C, the rows of the bottom half the others.
+    pub(crate) fn allowed(&self, unit: u64) -> Vec<u32> {
+        let frame = self.frame(unit);
+        let (n, all) = (self.side, self.board_side());
+        let a = self.sets.of_size(frame.top_queens())[frame.a];
+        let c = self.sets.of_size(frame.queens)[frame.c];
+        // R and Q count their columns from the right.
+        let right = |set: u32| set.reverse_bits() >> (u32::BITS - all);
+        let others = self.full() & !a;
+        let (top, bottom) = (a | right(self.full() & !c), others | right(c));
+        let centre = 1 << n;
+        let (top, middle) = match frame.kind {
+            Kind::Even => (top, bottom),
+            Kind::TypeOne => (top, centre),
+            Kind::TypeTwo => (top | centre, others),
+        };
+        let of_row = |row: u32| match row.cmp(&n) {
+            Ordering::Less => top,
+            Ordering::Equal => middle,
+            Ordering::Greater => bottom,
+        };
+        (0..all).map(of_row).collect()
     }
 
     fn end_of(&self, row: usize) -> u64 {
-        self.rows
-            .get(row + 1)
-            .map_or(self.units, |next| next.first_unit)
+        self.rows.get(row + 1).map_or(self.units, |next| next.first_unit)
     }
 
-    /// Cuts the units into tasks of about `spec.task_cost`. A row that passes it is cut into parts of
-    /// about equal cost, so that a task has one A; smaller rows are put together.
-    fn cut(&self, spec: &PlanSpec) -> Result<(Vec<(u64, f64)>, Typical), BadSpec> {
+    /// Cuts the units into tasks of about `spec.task_cost`.
+    ///
+    /// A row that exceeds it is cut into parts of about equal cost, so that a task has one A;
+    /// smaller rows are combined.
+    fn cut(&self, spec: &PlanSpec) -> Result<(Vec<(u64, f64)>, TypicalClass), BadSpec> {
         #[allow(clippy::cast_precision_loss)] // an estimate
         let wanted = spec.task_cost as f64;
         let mut tasks = Vec::new();
-        let mut open = Open::default();
+        let mut open = OpenTask::default();
         let mut costs = Vec::new();
         let mut classes = Classes::default();
         for (at, row) in self.rows.iter().enumerate() {
             let units = row.first_unit..self.end_of(at);
-            let ranks = units.clone().zip(row.first_c..).map(|(_, c)| c);
+            let frames = units.clone().zip(row.first.c..);
             costs.clear();
-            costs.extend(ranks.map(|c| {
-                let lengths = self.costs.lengths(row, c, &self.sets);
+            costs.extend(frames.map(|(_, c)| {
+                let lengths = self.costs.lengths(&Frame { c, ..row.first }, &self.sets);
                 let cost = Costs::of_lengths(lengths);
-                classes.add(row.class(), cost, lengths.0.max(lengths.1));
+                classes.add(row.first.class(), cost, lengths.0.max(lengths.1));
                 cost
             }));
             let total: f64 = costs.iter().sum();
@@ -302,7 +276,7 @@ impl Division {
             }
             let parts = (total / wanted).round().max(1.0);
             for (unit, &cost) in units.zip(&costs) {
-                // Closed before the unit that would pass the part's share by more than its half.
+                // Closed before the unit that would exceed the part's share by more than its half.
                 if open.cost + cost / 2.0 > total / parts && parts > 1.0 {
                     open.close(unit, &mut tasks);
                 }
@@ -312,18 +286,9 @@ impl Division {
                 open.close(self.end_of(at), &mut tasks);
             }
             if tasks.len() as u64 > MAX_TASKS {
-                let PlanSpec {
-                    board,
-                    layout,
-                    task_cost,
-                } = *spec;
+                let PlanSpec { board, layout, task_cost } = *spec;
                 let tasks = tasks.len() as u64;
-                return Err(BadSpec::TooManyTasks {
-                    layout,
-                    board,
-                    task_cost,
-                    tasks,
-                });
+                return Err(BadSpec::TooManyTasks { layout, board, task_cost, tasks });
             }
         }
         open.close(self.units, &mut tasks);
@@ -332,12 +297,12 @@ impl Division {
     }
 }
 
-/// Classes of frames, each with its cost, and with that times the length of the longer list.
+/// Classes of frames with their cost, and cost times length of the longer list.
 #[derive(Default)]
 struct Classes(Vec<((Kind, u32), f64, f64)>);
 
 impl Classes {
-    /// Adds a frame; those of one class come one after the other.
+    /// Adds a frame; frames of one class are consecutive.
     fn add(&mut self, class: (Kind, u32), cost: f64, keys: f64) {
         let last = match self.0.last_mut() {
             Some(last) if last.0 == class => last,
@@ -347,39 +312,32 @@ impl Classes {
         last.2 += cost * keys;
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an estimate"
-    )]
-    fn typical(self) -> Typical {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+    fn typical(self) -> TypicalClass {
         let most = self.0.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let (class, cost, keys) = most.expect("every board has frames");
-        let keys = (MOST_LISTS * keys / cost) as usize;
-        Typical { class, keys }
+        let keys = (MAX_LISTS * keys / cost) as usize;
+        TypicalClass { class, keys }
     }
 }
 
-/// How much longer than the mean the lists may be that count as typical.
-const MOST_LISTS: f64 = 1.25;
+/// Ratio to the mean length up to which lists count as typical.
+const MAX_LISTS: f64 = 1.25;
 
-/// A task in the making.
+/// A task under construction.
 #[derive(Default)]
-struct Open {
+struct OpenTask {
     first_unit: u64,
     cost: f64,
 }
 
-impl Open {
-    /// Ends the task before `unit`, if there is anything in it.
+impl OpenTask {
+    /// Ends the task before `unit`, unless it is empty.
     fn close(&mut self, unit: u64, tasks: &mut Vec<(u64, f64)>) {
         if unit > self.first_unit {
             tasks.push((self.first_unit, self.cost));
         }
-        *self = Self {
-            first_unit: unit,
-            cost: 0.0,
-        };
+        *self = Self { first_unit: unit, cost: 0.0 };
     }
 }
 
@@ -387,44 +345,30 @@ fn place(task: TaskId) -> usize {
     usize::try_from(task.0).expect("the caller checked that there is such a task")
 }
 
-/// The nearest whole number, at least 1.
+/// Rounds to the nearest integer, at least 1.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
 fn whole(estimate: f64) -> u64 {
     (estimate.round() as u64).max(1)
 }
 
-/// All rows in natural order, and the number of units.
+/// Returns all rows in natural order, and the number of units.
 fn rows(board: Board, sets: &Sets) -> (Vec<FramesOfA>, u64) {
     let side = u32::from(board.n()) / 2;
     let mut rows = Vec::new();
     let mut units = 0;
     let mut add = |kind, queens, a, ranks: Range<usize>| {
-        rows.push(FramesOfA {
-            kind,
-            queens,
-            a,
-            first_c: ranks.start,
-            first_unit: units,
-        });
+        let first = Frame { kind, queens, a, c: ranks.start };
+        rows.push(FramesOfA { first, first_unit: units });
         units += ranks.len() as u64;
     };
-    let equal_sizes = if board.n().is_multiple_of(2) {
-        Kind::Even
-    } else {
-        Kind::TypeOne
-    };
+    let equal_sizes = if board.n().is_multiple_of(2) { Kind::Even } else { Kind::TypeOne };
     // No queen in P and R would leave 2n queens to Q and S, which share 2n − 1 antidiagonals.
     for queens in 1..=side / 2 {
         let count = sets.count(queens);
         // Quarter turns complement the sets: A ≤ C ≤ ~A where that keeps their size.
         let halves = 2 * queens == side;
         for a in 0..if halves { count / 2 } else { count } {
-            add(
-                equal_sizes,
-                queens,
-                a,
-                a..if halves { count - a } else { count },
-            );
+            add(equal_sizes, queens, a, a..if halves { count - a } else { count });
         }
     }
     if !board.n().is_multiple_of(2) {
@@ -440,66 +384,15 @@ fn rows(board: Board, sets: &Sets) -> (Vec<FramesOfA>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{method::Layout, plan::Plan};
-    use proptest::prelude::*;
     use std::fmt::Write;
 
-    fn division(n: u8) -> Division {
-        Division::new(&PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap()
-    }
+    use crate::{method::Layout, plan::Plan};
 
     #[test]
     fn small_boards_are_refused() {
-        for n in 1..LEAST_N {
+        for n in 1..MIN_N {
             let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
-            assert!(
-                matches!(Plan::new(spec), Err(BadSpec::Unsupported { .. })),
-                "N = {n}"
-            );
-        }
-    }
-
-    #[test]
-    fn every_frame_has_one_index() {
-        for n in LEAST_N..=15 {
-            let division = division(n);
-            for unit in 0..division.units() {
-                assert_eq!(division.unit(&division.frame(unit)), Some(unit), "N = {n}");
-            }
-        }
-        // C(26, 12) frames of type II beside those of type I.
-        let odd = division(27);
-        let type_two = odd
-            .rows
-            .iter()
-            .find(|row| row.kind == Kind::TypeTwo)
-            .unwrap();
-        assert_eq!(odd.units() - type_two.first_unit, 9_657_700);
-    }
-
-    #[test]
-    fn frames_of_large_boards_have_one_index() {
-        for n in [20, 23, 26] {
-            let division = division(n);
-            proptest!(|(place: u32)| {
-                let unit = (u64::from(place) * division.units()) >> 32;
-                prop_assert_eq!(division.unit(&division.frame(unit)), Some(unit));
-            });
-        }
-    }
-
-    #[test]
-    fn tasks_cover_all_units() {
-        for n in LEAST_N..=22 {
-            let division = division(n);
-            let mut next = 0;
-            for task in 0..division.tasks() {
-                let units = division.task_units(TaskId(task));
-                assert_eq!(units.start, next, "N = {n}, task {task}");
-                assert!(units.end > units.start, "N = {n}, task {task}");
-                next = units.end;
-            }
-            assert_eq!(next, division.units(), "N = {n}");
+            assert!(matches!(Plan::new(spec), Err(BadSpec::Unsupported { .. })), "N = {n}");
         }
     }
 
@@ -514,10 +407,15 @@ mod tests {
             writeln!(found, "{n}: {hash} {units} {tasks} {starts:?}").unwrap();
         }
         assert_eq!(found, FROZEN);
+        // C(26, 12) frames of type II, in addition to those of type I.
+        let odd = Division::without_tasks(Board::new(27).unwrap());
+        let type_two = odd.rows.iter().find(|row| row.first.kind == Kind::TypeTwo).unwrap();
+        assert_eq!(odd.units() - type_two.first_unit, 9_657_700);
     }
 
-    /// Board: hash, units, tasks and where some tasks begin, as this version of the plan has
-    /// them; other numbers need a new one.
+    /// Per board: hash, units, tasks and where some tasks begin.
+    ///
+    /// Other numbers require a new plan version.
     const FROZEN: &str = "\
 4: 272e5181868483e9db2f48f600f7cb8ff805fd870f2417d616128544ea8f8235 2 1 [0, 0, 0, 0, 0]
 13: 2f2bbc7150616dcc8a2af017611402d19422cdd61069fe04cf0a2ceb3a73eecc 1043 59 [0, 21, 332, 527, 1025]

@@ -1,45 +1,28 @@
 //! QJoin: half boards from pairs of quarter boards that fit.
-//!
-//! The mathematics: `docs/method.md`, “Two joins”.
 
 use crate::{
     kernel::Kernel,
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
 
-/// Makes keys out of pairs of keys that fit, on one instruction set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QJoin {
+/// Appends `(p | q) & mask` for every p and q that share no diagonal.
+pub(crate) fn join(
     kernel: Kernel,
+    (left, right): (&[u64], &[u64]),
+    mask: u64,
+    keys: &mut Vec<u64>,
+) {
+    let vectors = |outer: &[u64], inner: &[u64]| outer.len() * inner.len().div_ceil(8);
+    let swapped = vectors(left, right) > vectors(right, left);
+    let (outer, inner) = if swapped { (right, left) } else { (left, right) };
+    let pairs = Pairs { outer, inner, mask };
+    dispatch(kernel, Fitting { pairs, keys });
 }
 
-impl QJoin {
-    /// On this instruction set.
-    pub(crate) fn new(kernel: Kernel) -> Self {
-        Self { kernel }
-    }
-
-    /// Adds `(p | q) & mask` to `keys` for every p and q of the lists that attack no common diagonal.
-    pub(crate) fn join(self, left: &[u64], right: &[u64], mask: u64, keys: &mut Vec<u64>) {
-        let vectors = |outer: &[u64], inner: &[u64]| outer.len() * inner.len().div_ceil(8);
-        let (outer, inner) = if vectors(left, right) <= vectors(right, left) {
-            (left, right)
-        } else {
-            (right, left)
-        };
-        let pairs = Pairs { outer, inner, mask };
-        dispatch(self.kernel, Fitting { pairs, keys });
-    }
-
-    /// How many pairs of p and q there are that attack no common diagonal.
-    pub(crate) fn count(self, left: &[u64], right: &[u64]) -> usize {
-        let (outer, inner) = if left.len() < right.len() {
-            (left, right)
-        } else {
-            (right, left)
-        };
-        dispatch(self.kernel, CountFitting { outer, inner })
-    }
+/// Counts the pairs of p and q that share no diagonal.
+pub(crate) fn count(kernel: Kernel, left: &[u64], right: &[u64]) -> usize {
+    let (outer, inner) = if left.len() < right.len() { (left, right) } else { (right, left) };
+    dispatch(kernel, CountFitting { outer, inner })
 }
 
 struct Fitting<'a> {
@@ -54,7 +37,7 @@ impl Work for Fitting<'_> {
     fn run<S: Set>(self, set: S) {
         let Self { pairs, keys } = self;
         keys.reserve(pairs.outer.len() * pairs.inner.len() + PAIRS_SLACK);
-        // SAFETY: the room was made above, and so many words of it were written.
+        // SAFETY: the room was made above, and that many words of it were written.
         unsafe {
             let fitting = set.fitting(pairs, keys.as_mut_ptr().add(keys.len()));
             keys.set_len(keys.len() + fitting);
@@ -70,7 +53,7 @@ struct CountFitting<'a> {
 impl Work for CountFitting<'_> {
     type Result = usize;
 
-    /// A loop that compilers turn into whatever vectors the set has.
+    /// Counts in a loop that compilers vectorize for the set.
     #[inline(always)]
     fn run<S: Set>(self, _set: S) -> usize {
         let mut all = 0;
@@ -105,11 +88,11 @@ mod tests {
             expected.sort_unstable();
             for kernel in Kernel::available() {
                 let mut keys = Vec::new();
-                QJoin::new(kernel).join(&[1, 1, 1], &[2], 3, &mut keys);
-                QJoin::new(kernel).join(&left, &right, mask, &mut keys);
+                join(kernel, (&[1, 1, 1], &[2]), 3, &mut keys);
+                join(kernel, (&left, &right), mask, &mut keys);
                 keys.sort_unstable();
                 prop_assert_eq!(&keys, &expected, "{}", kernel);
-                let count = QJoin::new(kernel).count(&left, &right);
+                let count = count(kernel, &left, &right);
                 prop_assert_eq!(count + 3, expected.len(), "{}", kernel);
             }
         }

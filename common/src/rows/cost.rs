@@ -1,29 +1,28 @@
-//! How long a search takes, estimated before it is made.
+//! Estimated cost of a search.
 //!
-//! A search widens in the upper rows and dies out in the lower ones, so what its size depends on is
-//! how many squares the queens placed beforehand leave open in each row: its logarithm is close to a
-//! weighted sum of the logarithms of the open squares. The weights are least squares over borders
-//! of N = 14 … 20 and first rows of N = 14 … 18; nine of ten heads come within 0.7 and 1.3 of the
-//! estimate, all within 0.5 and 1.7.
+//! A search widens in the upper rows and dies out in the lower ones. Its size depends on the
+//! squares that the placed queens leave open in each row: its logarithm is close to a weighted sum
+//! of the logarithms of the open squares. The weights are least-squares fits over borders of N = 14
+//! … 20 and first rows of N = 14 … 18; 90 % of the heads are within 0.7 and 1.3 of the estimate,
+//! all within 0.5 and 1.7.
 //!
-//! Plans depend on these numbers, so they are integers, or floats that nothing but `+ - * /` made:
-//! the same on every machine.
+//! Plans depend on these numbers, so they are integers, or floats computed by `+ - * /` only: the same
+//! on every machine.
 
 use crate::board::Board;
 
-/// What a layout's search costs.
+/// Cost model of a layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
-    /// What the logarithms of open squares count for, by sixths of the board from the top, in
-    /// hundredths.
+    /// Weights of the logarithms of open squares per sixth of the board, in hundredths.
     weights: [i64; 6],
-    /// What a row to fill counts for by itself, in hundredths of a natural logarithm.
+    /// Weight of a row to fill, in hundredths of a natural logarithm.
     per_row: i64,
-    /// What a queen in the corner of a side counts for against one in its middle, growing with the
-    /// square of the distance from there, in hundredths of a natural logarithm.
+    /// Weight of a queen in a corner, in hundredths of a natural logarithm.
+    ///
+    /// It is 0 in the middle of a side and grows with the square of the distance.
     per_side: i64,
-    /// Microseconds for the whole board at N = 17 on one core of the reference machine with its
-    /// best kernel.
+    /// Microseconds for the whole board at N = 17 on one core of the reference machine.
     microseconds: f64,
 }
 
@@ -34,19 +33,16 @@ pub(super) const BORDER: Model = Model {
     microseconds: 0.6e6,
 };
 
-pub(super) const FIRST_ROWS: Model = Model {
-    weights: [30, 80, 95, 135, 140, 180],
-    per_row: 0,
-    per_side: 0,
-    microseconds: 1.8e6,
-};
+pub(super) const FIRST_ROWS: Model =
+    Model { weights: [30, 80, 95, 135, 140, 180], per_row: 0, per_side: 0, microseconds: 1.8e6 };
 
-/// The most that the estimates of a plan may add up to: beyond N = 30 they are cut down to it.
-const MOST_MICROSECONDS: f64 = 4e18;
+/// Maximum sum of a plan's estimates, reached beyond N = 30.
+const MAX_MICROSECONDS: f64 = 4e18;
 
 impl Model {
-    /// The logarithm (base 2, in 2^-16) of how a search compares to others on the same board, from
-    /// the queens placed beforehand, as (row, column). Only differences mean anything.
+    /// Returns the logarithm (base 2, in 2^-16) of a search's relative size.
+    ///
+    /// Queens are given as (row, column). Only differences are meaningful.
     pub(super) fn size(&self, board: Board, queens: &[(u8, u8)]) -> i64 {
         let n = i64::from(board.n());
         let usual = LOG2[usize::from(board.n())] + LOG2[3] - LOG2[5];
@@ -59,29 +55,24 @@ impl Model {
             let open = u64::from(board.full_row()) & !attacked;
             let sixth = (i64::from(row) - 1).max(0) * 6 / (n - 2).max(1);
             let weight = self.weights[usize::try_from(sixth).unwrap_or(0).min(5)];
-            // A row without an open square ends a search early but not at once: one square.
+            // A row without an open square counts as one square: the search ends early but not
+            // immediately.
             size += weight * (LOG2[open.count_ones().max(1) as usize] - usual);
             size += self.per_row * LOG2_E;
         }
         (size + self.per_side * sides(board, queens)) / 100
     }
 
-    /// From the sizes of all heads their estimated microseconds, each at least 1.
+    /// Converts the sizes of all heads to microseconds, each at least 1.
     pub(super) fn shares(&self, board: Board, sizes: &[i64]) -> Vec<u64> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
-        let parts: Vec<f64> = sizes
-            .iter()
-            .map(|size| power_of_two(size - largest))
-            .collect();
+        let parts: Vec<f64> = sizes.iter().map(|size| power_of_two(size - largest)).collect();
         let unit = self.whole_microseconds(board) / parts.iter().sum::<f64>();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
-        parts
-            .into_iter()
-            .map(|part| ((unit * part) as u64).max(1))
-            .collect()
+        parts.into_iter().map(|part| ((unit * part) as u64).max(1)).collect()
     }
 
-    /// Microseconds for all units of a board.
+    /// Estimates the microseconds for all units of a board.
     ///
     /// From one board to the next the number of solutions grows by 0.39 N (within 1 % for N = 17 …
     /// 27), placements per solution by 4 %.
@@ -93,12 +84,11 @@ impl Model {
         for n in board.n() + 1..=17 {
             microseconds /= 0.39 * 1.04 * f64::from(n);
         }
-        microseconds.min(MOST_MICROSECONDS)
+        microseconds.min(MAX_MICROSECONDS)
     }
 }
 
-/// Summed over the sides with a queen, the square of its distance from the middle, in 2^-16 natural
-/// logarithms' worth of base 2, with the corner at 1.
+/// Sums the squared distances from the middle of a side, in 2^-16; 1 in a corner.
 fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
     let last = i64::from(board.n()) - 1;
     let mut sum = 0;
@@ -113,7 +103,7 @@ fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
     sum
 }
 
-/// Estimated microseconds for so many placements.
+/// Estimates the microseconds for this many placements.
 pub(super) fn of_placements(placed: usize) -> u64 {
     placed as u64 / 2000
 }
@@ -132,7 +122,7 @@ const LOG2: [i64; 33] = {
 /// log2(e) in 2^-16.
 const LOG2_E: i64 = 94_548;
 
-/// log2 in 2^-16, a bit at a time: a bit is set where the square of what is left passes 2.
+/// Computes log2 in 2^-16, one bit at a time.
 const fn log2(number: u64) -> i64 {
     let whole = number.ilog2();
     let mut rest = (number << 31) >> whole;
@@ -150,38 +140,25 @@ const fn log2(number: u64) -> i64 {
     log
 }
 
-/// 2 to the `exponent` / 2^16, for exponents up to 0.
+/// Returns 2 to the `exponent` / 2^16, for exponents up to 0.
 fn power_of_two(exponent: i64) -> f64 {
     let (whole, fraction) = (exponent >> 16, exponent & 0xffff);
-    // e^x by its series: the terms left out are below 1e-7 for x < ln 2.
+    // e^x by its series; the omitted terms are below 1e-7 for x < ln 2.
     #[allow(clippy::cast_precision_loss)]
     let x = fraction as f64 / 65_536.0 * std::f64::consts::LN_2;
-    let series = (1..=9)
-        .rev()
-        .fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
+    let series = (1..=9).rev().fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
     (0..whole.unsigned_abs().min(1000)).fold(series, |value, _| value / 2.0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Version of the division rules; any change raises it.
+pub(crate) const PLAN_VERSION: u16 = 2;
 
-    #[test]
-    fn logarithms_and_powers_agree_with_the_library() {
-        for (number, &log) in LOG2.iter().enumerate().skip(1) {
-            let exact = (number as f64).log2() * 65_536.0;
-            assert!(
-                (exact - log as f64).abs() < 2.0,
-                "log2({number}) = {log}, not {exact}"
-            );
-        }
-        for exponent in [0, -1, -65_535, -65_536, -70_000, -1_000_000] {
-            let exact = (exponent as f64 / 65_536.0).exp2();
-            let found = power_of_two(exponent);
-            assert!(
-                (found / exact - 1.0).abs() < 1e-6,
-                "2^({exponent}/65536) = {found}"
-            );
-        }
-    }
+/// Returns the default task cost in microseconds.
+///
+/// About a thousand tasks of 5 milliseconds to 10 seconds each, but at most a million.
+pub(crate) fn default_task_cost(board: Board) -> u64 {
+    let whole = BORDER.whole_microseconds(board);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // far from both ends
+    let part = |tasks: f64| (whole / tasks) as u64;
+    part(1e3).clamp(5_000, 10_000_000).max(part(1e6))
 }

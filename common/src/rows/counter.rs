@@ -1,21 +1,17 @@
-//! From ranges of units to weighted counts.
+//! Weighted counts of ranges of units, and counts below a given prefix.
 
-use std::{
-    ops::{ControlFlow, Range},
-    sync::Arc,
-};
+use std::{ops::Range, sync::Arc};
 
 use super::{
+    border::Border,
     cost,
     division::{Division, Head, Weighted},
-    ground::{Ground, Root},
-    kernel,
-    stream::{MOST_ROOTS, Stacks},
+    search::{self, InitialState, MAX_ROOTS, Stacks, Subproblem},
 };
 use crate::{
     board::Board,
     kernel::Kernel,
-    setup::{CountError, Orientation, Setup, SetupError, Watch},
+    setup::{CountError, CounterConfig, Orientation, ProgressSink, SetupError, go_on},
 };
 
 /// Counts units on one thread.
@@ -25,70 +21,50 @@ pub struct Counter {
     kernel: Kernel,
     orientation: Orientation,
     stacks: Stacks,
-    roots: Vec<Root>,
+    roots: Vec<InitialState>,
 }
 
-/// What units must have in common to be counted in one batch.
+/// Common properties of the units of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Family {
-    /// The rows to fill.
-    ground: Key,
+    /// Head without the queens above all rows to fill.
+    ///
+    /// Those are part of the state, so heads that differ only in them are counted together.
+    head: Head,
     weight: u8,
-}
-
-/// What a ground is made from. Of a border the top queen is not part of it: that queen lies above
-/// all rows to fill and so can be part of the state, which lets borders that differ in it alone be
-/// counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
-    FirstRows { rows: u8 },
-    Border { bottom: u8, left: u8, right: u8 },
 }
 
 /// A run of units of one family.
 struct Batch {
     family: Family,
     /// From the first unfilled row on.
-    whole: Ground,
+    whole: Subproblem,
     /// From the row after the tail on.
-    rest: Ground,
-    /// Estimated cost of the units not reported yet.
+    rest: Subproblem,
+    /// Estimated cost of the units not yet reported.
     cost: u64,
 }
 
-/// What counting takes, in bytes.
+/// Returns the memory of a counter in bytes.
 pub(crate) fn memory_bytes() -> u64 {
-    Stacks::BYTES + (MOST_ROOTS * size_of::<Root>()) as u64
+    Stacks::BYTES + (MAX_ROOTS * size_of::<InitialState>()) as u64
 }
 
 impl Counter {
-    pub(crate) fn new(division: Arc<Division>, setup: &Setup) -> Result<Self, SetupError> {
-        let (stacks, roots) = (Stacks::new(), Vec::with_capacity(MOST_ROOTS));
+    pub(crate) fn new(division: Arc<Division>, config: &CounterConfig) -> Result<Self, SetupError> {
+        let (stacks, roots) = (Stacks::new(), Vec::with_capacity(MAX_ROOTS));
         let least = memory_bytes();
-        if setup.memory_bytes < least {
-            return Err(SetupError::Memory {
-                given: setup.memory_bytes,
-                least,
-            });
+        if config.memory_bytes < least {
+            return Err(SetupError::Memory { given: config.memory_bytes, least });
         }
-        let Setup {
-            kernel,
-            orientation,
-            ..
-        } = *setup;
-        Ok(Self {
-            division,
-            kernel,
-            orientation,
-            stacks,
-            roots,
-        })
+        let CounterConfig { kernel, orientation, .. } = *config;
+        Ok(Self { division, kernel, orientation, stacks, roots })
     }
 
     pub(crate) fn count(
         &mut self,
         units: Range<u64>,
-        watch: &dyn Watch,
+        progress: &dyn ProgressSink,
     ) -> Result<u64, CountError> {
         let division = Arc::clone(&self.division);
         let tails = division.tails();
@@ -100,171 +76,183 @@ impl Counter {
             let Weighted { head, weight, cost } = division.head(at / tails);
             let range = at % tails..tails.min(at % tails + (units.end - at));
             at += range.end - range.start;
-            let Some(ground) = Key::of(head) else {
-                continue;
+            let family = match head {
+                Head::FirstRows { rows, .. } => Head::FirstRows { columns: [0; 2], rows },
+                Head::Border(border) => Head::Border(Border { top: 0, ..border }),
+                Head::Nothing => continue,
             };
-            let family = Family { ground, weight };
+            let family = Family { head: family, weight };
             if let Some(mut done) = batch.take_if(|batch| batch.family != family) {
-                self.run(&mut done, &mut sum, watch)?;
+                self.run(&mut done, &mut sum, progress)?;
             }
             let batch = batch.get_or_insert_with(|| self.batch(family));
             let share = u128::from(cost) * u128::from(range.end - range.start) / u128::from(tails);
-            batch.cost = batch
-                .cost
-                .saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+            batch.cost = batch.cost.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
             let root = self.root(head, &batch.whole);
             for tail in range {
-                if self.roots.len() == MOST_ROOTS {
-                    self.run(batch, &mut sum, watch)?;
+                if self.roots.len() == MAX_ROOTS {
+                    self.run(batch, &mut sum, progress)?;
                 }
-                let placed = place_tail(&division, &batch.whole, root, self.turn(), tail);
+                let placed = self.place_tail(&batch.whole, root, tail);
                 self.roots.extend(placed);
             }
         }
         if let Some(mut batch) = batch {
-            self.run(&mut batch, &mut sum, watch)?;
+            self.run(&mut batch, &mut sum, progress)?;
         }
         Ok(sum)
     }
 
-    /// Counts the waiting roots and adds what they weigh to `sum`.
+    /// Counts the pending roots and adds their weight to `sum`.
     fn run(
         &mut self,
         batch: &mut Batch,
         sum: &mut u64,
-        watch: &dyn Watch,
+        progress: &dyn ProgressSink,
     ) -> Result<(), CountError> {
         let mut cost = std::mem::take(&mut batch.cost);
         let mut tick = |placed| {
             let done = cost::of_placements(placed).min(cost);
             cost -= done;
-            watch.advance(done)
+            progress.advance(done)
         };
-        let counted = kernel::count(
-            self.kernel,
-            &mut self.stacks,
-            &batch.rest,
-            &self.roots,
-            &mut tick,
-        );
+        let counted =
+            search::count(self.kernel, &mut self.stacks, &batch.rest, &self.roots, &mut tick);
         self.roots.clear();
-        let ControlFlow::Continue(solutions) = counted else {
-            return Err(CountError::Cancelled);
-        };
-        if watch.advance(cost).is_break() {
-            return Err(CountError::Cancelled);
-        }
+        let solutions = go_on(counted)?;
+        go_on(progress.advance(cost))?;
         let weighted = solutions.checked_mul(u64::from(batch.family.weight));
-        *sum = weighted
-            .and_then(|more| sum.checked_add(more))
-            .ok_or(CountError::Overflow)?;
+        *sum = weighted.and_then(|more| sum.checked_add(more)).ok_or(CountError::Overflow)?;
         Ok(())
     }
 
     fn batch(&self, family: Family) -> Batch {
         let board = self.division.board();
-        let whole = family.ground.ground(board, self.turn());
+        let last = board.n() - 1;
+        let whole = match family.head {
+            Head::FirstRows { rows, .. } => Subproblem::new(board, |row| row < rows, &[]),
+            Head::Border(Border { bottom, left, right, .. }) => {
+                let fixed = [(last, bottom), (left, 0), (right, last)]
+                    .map(|(row, column)| (row, self.column(column)));
+                Subproblem::new(board, |row| [0, last, left, right].contains(&row), &fixed)
+            }
+            Head::Nothing => unreachable!("an empty head makes no batch"),
+        };
         let rest = whole.skip(usize::from(self.division.tail_rows()));
-        Batch {
-            family,
-            whole,
-            rest,
-            cost: 0,
-        }
+        Batch { family, whole, rest, cost: 0 }
     }
 
-    /// The state in the first unfilled row below a head.
-    fn root(&self, head: Head, ground: &Ground) -> Root {
+    /// Returns the state in the first unfilled row below a head.
+    fn root(&self, head: Head, subproblem: &Subproblem) -> InitialState {
         let board = self.division.board();
-        let turn = self.turn();
-        let row = ground.places().first().copied().unwrap_or(board.n());
+        let row = subproblem.places().first().copied().unwrap_or(board.n());
         match head {
             Head::FirstRows { columns, rows } => {
-                let queens = (0..rows)
-                    .zip(columns)
-                    .map(|(row, column)| (row, turn.column(column)));
-                Root::below(board, row, queens)
+                let queens = (0..rows).zip(columns).map(|(row, column)| (row, self.column(column)));
+                InitialState::below(board, row, queens)
             }
             Head::Border(border) => {
-                let root = Root::below(board, row, [(0, turn.column(border.top))].into_iter());
-                let others = [0, board.n() - 1, turn.column(border.bottom)];
+                let root =
+                    InitialState::below(board, row, [(0, self.column(border.top))].into_iter());
+                let others = [0, board.n() - 1, self.column(border.bottom)];
                 root.without_columns(others)
             }
-            Head::Nothing => unreachable!("an empty head has no key, so it makes no batch"),
+            Head::Nothing => unreachable!("an empty head makes no batch"),
         }
     }
 
-    fn turn(&self) -> Turn {
-        Turn {
-            last: self.division.board().n() - 1,
-            mirrored: self.orientation == Orientation::Turned,
+    /// Returns the column of a queen, mirrored for rotated counts.
+    fn column(&self, column: u8) -> u8 {
+        match self.orientation {
+            Orientation::Upright => column,
+            Orientation::Rotated => self.division.board().n() - 1 - column,
         }
+    }
+
+    /// Returns the state after the tail, or `None` if the tail uses an attacked square.
+    fn place_tail(
+        &self,
+        subproblem: &Subproblem,
+        mut root: InitialState,
+        tail: u64,
+    ) -> Option<InitialState> {
+        let n = u64::from(self.division.board().n());
+        let mut digits = tail;
+        let rows = subproblem.allowed().iter().zip(subproblem.steps());
+        for (&allowed, &step) in rows.take(usize::from(self.division.tail_rows())) {
+            #[allow(clippy::cast_possible_truncation)] // below N
+            let column = (digits % n) as u8;
+            digits /= n;
+            root = root.place(self.column(column), allowed, step)?;
+        }
+        Some(root)
     }
 }
 
-/// Whether columns are counted from the right instead of from the left.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    last: u8,
-    mirrored: bool,
-}
-
-impl Turn {
-    fn column(self, column: u8) -> u8 {
-        if self.mirrored {
-            self.last - column
-        } else {
-            column
+/// Counts the solutions whose first rows have their queens in these columns.
+///
+/// It is 0 if two of them attack each other. `progress` may cancel; no cost is reported to it.
+///
+/// # Panics
+/// If there are more columns than rows, or one that the board does not have.
+pub fn completions(
+    board: Board,
+    prefix: &[u8],
+    kernel: Kernel,
+    progress: &dyn ProgressSink,
+) -> Result<u64, CountError> {
+    let whole = Subproblem::new(board, |_| false, &[]);
+    let start = InitialState::below(board, 0, std::iter::empty());
+    let placed = prefix.iter().zip(whole.allowed().iter().zip(whole.steps())).try_fold(
+        start,
+        |root, (&column, (&allowed, &step))| {
+            assert!(column < board.n(), "column {column} of {board}");
+            root.place(column, allowed, step)
+        },
+    );
+    let Some(root) = placed else { return Ok(0) };
+    assert!(prefix.len() <= whole.rows(), "a row of {board} for a queen");
+    let mut roots = vec![root];
+    let mut rest = whole.skip(prefix.len());
+    // A few rows further down there are enough states to fill the vectors.
+    while rest.rows() > 0 && roots.len() * usize::from(board.n()) <= MAX_ROOTS {
+        let (allowed, step) = (rest.allowed()[0], rest.steps()[0]);
+        let children = |root: InitialState| {
+            (0..board.n()).filter_map(move |column| root.place(column, allowed, step))
+        };
+        roots = roots.into_iter().flat_map(children).collect();
+        rest = rest.skip(1);
+        if roots.is_empty() {
+            return Ok(0);
         }
     }
+    if rest.rows() == 0 {
+        return Ok(roots.len() as u64);
+    }
+    let mut tick = |_| progress.advance(0);
+    go_on(search::count(kernel, &mut Stacks::new(), &rest, &roots, &mut tick))
 }
 
-impl Key {
-    fn of(head: Head) -> Option<Self> {
-        match head {
-            Head::FirstRows { rows, .. } => Some(Self::FirstRows { rows }),
-            Head::Border(border) => Some(Self::Border {
-                bottom: border.bottom,
-                left: border.left,
-                right: border.right,
-            }),
-            Head::Nothing => None,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{count::NoProgress, test_fixture::published};
+
+    fn count(n: u8, prefix: &[u8]) -> u64 {
+        let board = Board::new(n).unwrap();
+        completions(board, prefix, Kernel::best(), &NoProgress).unwrap()
     }
 
-    fn ground(self, board: Board, turn: Turn) -> Ground {
-        let last = board.n() - 1;
-        match self {
-            Self::FirstRows { rows } => Ground::new(board, |row| row < rows, &[]),
-            Self::Border {
-                bottom,
-                left,
-                right,
-            } => {
-                let fixed = [(last, bottom), (left, 0), (right, last)]
-                    .map(|(row, column)| (row, turn.column(column)));
-                Ground::new(board, |row| [0, last, left, right].contains(&row), &fixed)
-            }
+    #[test]
+    fn completions_of_the_first_rows_add_up_to_all() {
+        for n in 1..=12 {
+            let published = published(n);
+            assert_eq!(u128::from(count(n, &[])), published, "N = {n}");
+            let one: u64 = (0..n).map(|first| count(n, &[first])).sum();
+            assert_eq!(u128::from(one), published, "N = {n}, one row");
+            let pairs = (0..n).flat_map(|first| (0..n).map(move |second| [first, second]));
+            let two: u64 = pairs.filter(|_| n > 1).map(|pair| count(n, &pair)).sum();
+            assert!(n == 1 || u128::from(two) == published, "N = {n}, two rows");
         }
     }
-}
-
-/// The state after the tail, or `None` where the tail puts a queen on an attacked square.
-fn place_tail(
-    division: &Division,
-    ground: &Ground,
-    mut root: Root,
-    turn: Turn,
-    tail: u64,
-) -> Option<Root> {
-    let n = u64::from(division.board().n());
-    let mut digits = tail;
-    let rows = ground.allowed().iter().zip(ground.steps());
-    for (&allowed, &step) in rows.take(usize::from(division.tail_rows())) {
-        #[allow(clippy::cast_possible_truncation)] // below N
-        let column = (digits % n) as u8;
-        digits /= n;
-        root = root.place(turn.column(column), allowed, step)?;
-    }
-    Some(root)
 }

@@ -1,10 +1,10 @@
-//! Plans of method `rows`: heads, each followed by every choice of columns for the next few rows.
+//! Plans of method `rows`: heads, each followed by all choices of columns for the next few rows.
 //!
-//! A **head** is what a layout enumerates: the first two rows, or the outermost ring. There are at
-//! most some hundred thousand, and they are listed. A **unit** is a head and a **tail**: one column
-//! for each of the next `tail_rows` unfilled rows, as a number with N digits a row, the highest row
-//! first. Units are not listed: unit = head * N^tail_rows + tail. Most tails are attacked and count
-//! nothing. The tail is empty until heads alone would be too long a wait.
+//! A **head** is what a layout enumerates: the first two rows, or the outermost ring; at most some
+//! hundred thousand, which are listed. A **unit** is a head and a **tail**: one column for each of
+//! the next `tail_rows` unfilled rows, as a number with N digits per row, highest row first. Units
+//! are not listed: unit = head * N^tail_rows + tail. Most tails are attacked and count nothing. The
+//! tail is empty unless heads alone would take too long.
 
 use std::ops::Range;
 
@@ -15,13 +15,10 @@ use super::{
 use crate::{
     board::Board,
     method::Layout,
-    plan::{
-        sheet::{Sheet, Strip},
-        spec::{BadSpec, PlanSpec, TaskId},
-    },
+    plan::spec::{MapPanel, MapSpan, PlanSpec, TaskId},
 };
 
-/// The queens that a group of units has in common.
+/// Queens shared by a group of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// Columns of the queens in the first rows.
@@ -32,7 +29,7 @@ pub(super) enum Head {
     Nothing,
 }
 
-/// A head, how its solutions weigh, and its share of the work.
+/// A head with its weight and cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighted {
     pub(super) head: Head,
@@ -41,12 +38,12 @@ pub(super) struct Weighted {
     pub(super) cost: u64,
 }
 
-/// How a board is divided, for both layouts.
+/// Division of a board, for both layouts.
 #[derive(Debug)]
 pub struct Division {
     board: Board,
     heads: Vec<Weighted>,
-    /// The cost of all heads before each, and at the end that of all.
+    /// Cumulative cost before each head, and of all.
     cost_before: Vec<u64>,
     tail_rows: u8,
     /// N^tail_rows.
@@ -71,25 +68,15 @@ impl Head {
 }
 
 impl Division {
-    pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
+    pub(crate) fn new(spec: &PlanSpec) -> Self {
         let board = spec.board;
         let (mut heads, model) = match spec.layout {
             Layout::FirstRows => (first_rows(board), cost::FIRST_ROWS),
             Layout::Border => (borders(board), cost::BORDER),
-            Layout::Frames => {
-                return Err(BadSpec::Unsupported {
-                    layout: spec.layout,
-                    board,
-                    reason: "method rows does not divide into frames".to_owned(),
-                });
-            }
+            Layout::Frames => unreachable!("a layout of method frames"),
         };
         if heads.is_empty() {
-            heads.push(Weighted {
-                head: Head::Nothing,
-                weight: 0,
-                cost: 0,
-            });
+            heads.push(Weighted { head: Head::Nothing, weight: 0, cost: 0 });
         }
         let sizes: Vec<i64> = heads.iter().map(|head| head.head.size(board)).collect();
         for (head, cost) in heads.iter_mut().zip(model.shares(board, &sizes)) {
@@ -103,22 +90,11 @@ impl Division {
         let whole = cost_before[heads.len()];
         let tail_rows = tail_rows(board, whole, heads.len(), spec.task_cost);
         let tails = u64::from(board.n()).pow(u32::from(tail_rows));
-        // No task without a unit: none may cost less than the dearest unit.
-        let dearest = heads
-            .iter()
-            .map(|head| head.cost.div_ceil(tails))
-            .max()
-            .unwrap_or(1);
+        // No task without a unit: none may cost less than the most expensive unit.
+        let max_unit_cost = heads.iter().map(|head| head.cost.div_ceil(tails)).max().unwrap_or(1);
         let wanted = whole.saturating_add(spec.task_cost / 2) / spec.task_cost;
-        let tasks = wanted.clamp(1, (whole / dearest).max(1));
-        Ok(Self {
-            board,
-            heads,
-            cost_before,
-            tail_rows,
-            tails,
-            tasks,
-        })
+        let tasks = wanted.clamp(1, (whole / max_unit_cost).max(1));
+        Self { board, heads, cost_before, tail_rows, tails, tasks }
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -145,7 +121,7 @@ impl Division {
             Head::Border(_) => 2,
             Head::Nothing => return 0,
         };
-        // Fewer than the orders of the columns that the head leaves, whatever the tail.
+        // The columns that the head leaves have at most this many orders, whatever the tail.
         let rest =
             u64::from((self.board.n() - filled.min(self.board.n())).saturating_sub(self.tail_rows));
         let weight = u64::from(first.weight.max(last.weight).max(8));
@@ -163,7 +139,7 @@ impl Division {
         self.tail_rows
     }
 
-    /// How many units share a head.
+    /// Returns the number of units per head.
     pub(super) fn tails(&self) -> u64 {
         self.tails
     }
@@ -172,31 +148,25 @@ impl Division {
         self.heads[usize::try_from(head).expect("heads are listed in memory")]
     }
 
-    /// One sheet, with a row and a column for the places of the first two queens of a head.
-    pub(crate) fn sheets(&self) -> Vec<Sheet> {
+    /// Returns one map panel: a row and a column for the first two queens of a head.
+    pub(crate) fn panels(&self) -> Vec<MapPanel> {
         let side = u64::from(self.board.n());
-        vec![Sheet {
-            name: String::new(),
-            rows: side,
-            columns: side,
-        }]
+        vec![MapPanel { name: String::new(), rows: side, columns: side }]
     }
 
     pub(crate) fn axes(&self) -> [&'static str; 2] {
         match self.heads.first().map(|head| head.head) {
-            Some(Head::Border(_)) => [
-                "the column of the last row's queen",
-                "the row of the first column's queen",
-            ],
-            Some(Head::FirstRows { .. } | Head::Nothing) | None => [
-                "the column of the first row's queen",
-                "the column of the second row's queen",
-            ],
+            Some(Head::Border(_)) => {
+                ["the column of the last row's queen", "the row of the first column's queen"]
+            }
+            Some(Head::FirstRows { .. } | Head::Nothing) | None => {
+                ["the column of the first row's queen", "the column of the second row's queen"]
+            }
         }
     }
 
-    /// Where these units lie on the sheet: one strip for each head.
-    pub(crate) fn strips(&self, units: Range<u64>, visit: &mut dyn FnMut(Strip)) {
+    /// Visits the map positions of these units: one span per head.
+    pub(crate) fn spans(&self, units: Range<u64>, visit: &mut dyn FnMut(MapSpan)) {
         let mut start = units.start;
         while start < units.end {
             let head = start / self.tails;
@@ -206,26 +176,48 @@ impl Division {
                 Head::Nothing => [0, 0],
             }
             .map(u64::from);
-            visit(Strip {
-                sheet: 0,
-                row,
-                columns: column..column + 1,
-            });
+            visit(MapSpan { panel: 0, row, columns: column..column + 1 });
             start = ((head + 1) * self.tails).min(units.end);
         }
+    }
+
+    /// Returns the columns that a unit allows in each row, as bits.
+    pub(crate) fn allowed(&self, unit: u64) -> Vec<u32> {
+        let n = u64::from(self.board.n());
+        let mut allowed = vec![0; usize::from(self.board.n())];
+        let mut put = |row: u8, column: u8| allowed[usize::from(row)] = 1 << column;
+        match self.head_at(unit).head {
+            Head::FirstRows { columns, rows } => {
+                (0..rows).zip(columns).for_each(|(row, column)| put(row, column));
+            }
+            Head::Border(border) => {
+                border.queens(self.board).for_each(|(row, column)| put(row, column));
+            }
+            Head::Nothing => return allowed,
+        }
+        let mut tail = unit % self.tails;
+        let unfilled = allowed.iter_mut().filter(|columns| **columns == 0);
+        for (place, columns) in unfilled.enumerate() {
+            *columns = match place < usize::from(self.tail_rows) {
+                true => 1 << (tail % n),
+                false => self.board.full_row(),
+            };
+            tail /= n;
+        }
+        allowed
     }
 
     fn head_at(&self, unit: u64) -> Weighted {
         self.head(unit / self.tails)
     }
 
-    /// The cost of all tasks before `task`.
+    /// Returns the cost of all tasks before `task`.
     fn cost_at(&self, task: u64) -> u64 {
         let whole = self.cost_before[self.heads.len()];
         scale(whole, task, self.tasks)
     }
 
-    /// The first unit of `task`, or the number of units for the task after the last.
+    /// Returns the first unit of `task`, or the number of units after the last one.
     fn cut(&self, task: u64) -> u64 {
         let cost = self.cost_at(task);
         let head = self.cost_before.partition_point(|&before| before <= cost) - 1;
@@ -237,41 +229,28 @@ impl Division {
     }
 }
 
-/// `number * part / whole`, rounded down, for `part <= whole`.
+/// Returns `number * part / whole`, rounded down, for `part <= whole`.
 fn scale(number: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(number) * u128::from(part) / u128::from(whole);
     u64::try_from(scaled).expect("a part of a number is no larger than it")
 }
 
-/// The first two rows (one where there is only one), of each mirror pair the one whose first queen
-/// off the middle column is in the left half.
+/// Returns the first two rows (or one), one of each mirror pair.
+///
+/// The first queen off the middle column is in the left half.
 fn first_rows(board: Board) -> Vec<Weighted> {
     let n = board.n();
     if n == 1 {
-        let head = Head::FirstRows {
-            columns: [0, 0],
-            rows: 1,
-        };
-        return vec![Weighted {
-            head,
-            weight: 1,
-            cost: 0,
-        }];
+        let head = Head::FirstRows { columns: [0, 0], rows: 1 };
+        return vec![Weighted { head, weight: 1, cost: 0 }];
     }
     let mirror = |column: u8| n - 1 - column;
     let mut heads = Vec::new();
     for first in 0..n {
         for second in (0..n).filter(|second| second.abs_diff(first) > 1) {
             if (first, second) < (mirror(first), mirror(second)) {
-                let head = Head::FirstRows {
-                    columns: [first, second],
-                    rows: 2,
-                };
-                heads.push(Weighted {
-                    head,
-                    weight: 2,
-                    cost: 0,
-                });
+                let head = Head::FirstRows { columns: [first, second], rows: 2 };
+                heads.push(Weighted { head, weight: 2, cost: 0 });
             }
         }
     }
@@ -281,27 +260,23 @@ fn first_rows(board: Board) -> Vec<Weighted> {
 fn borders(board: Board) -> Vec<Weighted> {
     let borders = border::representatives(board).into_iter();
     borders
-        .map(|(border, weight)| Weighted {
-            head: Head::Border(border),
-            weight,
-            cost: 0,
-        })
+        .map(|(border, weight)| Weighted { head: Head::Border(border), weight, cost: 0 })
         .collect()
 }
 
-/// As many rows as it takes for tasks to come out even: a task has several heads, or else enough
-/// units of a head that attacked ones, which cost nothing, are spread over all tasks alike.
+/// Returns the tail length at which tasks are even.
+///
+/// A task has several heads, or enough units of a head that attacked ones, which cost nothing, are
+/// spread evenly.
 fn tail_rows(board: Board, whole: u64, heads: usize, task_cost: u64) -> u8 {
     let n = u64::from(board.n());
-    let most = MOST_TAIL_ROWS.min(board.n().saturating_sub(4));
+    let most = MAX_TAIL_ROWS.min(board.n().saturating_sub(4));
     let head = whole / heads as u64;
     if head.saturating_mul(8) <= task_cost {
         return 0;
     }
-    (1..most)
-        .find(|&rows| head / n.pow(u32::from(rows)) * 4 * n <= task_cost)
-        .unwrap_or(most)
+    (1..most).find(|&rows| head / n.pow(u32::from(rows)) * 4 * n <= task_cost).unwrap_or(most)
 }
 
-/// N^4 times the number of heads fits 64 bits with room.
-const MOST_TAIL_ROWS: u8 = 4;
+/// N^4 times the number of heads fits 64 bits.
+const MAX_TAIL_ROWS: u8 = 4;

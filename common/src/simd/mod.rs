@@ -1,17 +1,33 @@
-//! Instruction sets, as leaves over plain vectors, and the only dispatch of the program.
+//! Instruction sets as leaves over plain vectors, and the only dispatch of the program.
 //!
-//! What is to be done is a [`Work`], written for any [`Set`]. [`dispatch`] hands it the token of the set
-//! that a [`Kernel`] stands for. Tokens are made here and nowhere else, where a `Kernel` proves that
-//! the CPU has the instructions, in a function that is compiled for them; all below is inlined into it.
-//! A set brings two kinds of vectors: [`States`] for the search of method `rows`, and [`Lanes`] of bits
-//! for the joins of method `frames`.
+//! A [`Work`] is written for any [`Set`]. [`dispatch`] passes it the token of the set of a
+//! [`Kernel`]. Tokens are made only here, where a `Kernel` proves that the CPU has the
+//! instructions, in a function compiled for them; everything below is inlined into it. A set brings
+//! two kinds of vectors: [`States`] for the search of method `rows`, and [`Lanes`] of bits for the
+//! join.
 
-mod bits;
+/// Implements methods by instructions of a set, inlined into the caller.
+macro_rules! instructions {
+    ($(fn $name:ident $(<const $by:ident: i32>)? ($($parameters:tt)*) -> $result:ty $body:block)*) => {
+        $(#[inline(always)]
+        fn $name $(<const $by: i32>)? ($($parameters)*) -> $result {
+            // SAFETY: only work on the set calls this, and its token proves the CPU's features.
+            unsafe { $body }
+        })*
+    };
+}
+
+/// Inlines methods that need no instructions of their own.
+macro_rules! inlined {
+    ($(fn $name:ident $(<const $by:ident: i32>)? ($($parameters:tt)*) -> $result:ty $body:block)*) => {
+        $(#[inline(always)]
+        fn $name $(<const $by: i32>)? ($($parameters)*) -> $result $body)*
+    };
+}
+
 mod lanes;
 mod pairs;
-mod rest;
-mod rotate;
-mod states;
+mod residual;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -21,32 +37,28 @@ mod avx512;
 mod neon;
 mod scalar;
 
-#[cfg(target_arch = "aarch64")]
-use self::neon::Neon;
 use self::scalar::Scalar;
-#[cfg(target_arch = "x86_64")]
-use self::{avx2::Avx2, avx512::Avx512};
 use crate::kernel::{Kernel, KernelName};
 
+#[cfg(target_arch = "aarch64")]
+use self::neon::Neon;
+#[cfg(target_arch = "x86_64")]
+use self::{avx2::Avx2, avx512::Avx512};
+
 pub(crate) use self::{
-    lanes::{CacheLine, Lanes, Sixteen},
+    lanes::{CacheLine, Lanes, Sixteen, States},
     pairs::{PAIRS_SLACK, Pairs},
-    rest::{Rest, SharedWords},
-    rotate::{Rotation, rotated},
-    states::States,
+    residual::{Residual, Rotation, SharedWords, rotated},
 };
 
 /// An instruction set that the CPU has: a token.
 pub(crate) trait Set: States {
-    /// Its vectors of bits.
     type Bits: Lanes;
 
-    /// Does work on this set in a function of its own: in one with more work it would take the compiler
-    /// minutes.
-    fn apart<W: Work>(self, work: W) -> W::Result;
+    /// Runs work in a separate function; combined ones take minutes to compile.
+    fn run_separately<W: Work>(self, work: W) -> W::Result;
 
-    /// Writes `(p | q) & mask` to `out` for every p and q of the lists that have no common bit, and returns
-    /// how many these are.
+    /// Writes `(p | q) & mask` for every disjoint p and q, and returns their number.
     ///
     /// # Safety
     /// `out` is writable for as many words as there are pairs, and [`PAIRS_SLACK`] more.
@@ -55,14 +67,13 @@ pub(crate) trait Set: States {
 
 /// Work whose inner loops are written for any instruction set.
 pub(crate) trait Work {
-    /// What comes of it.
     type Result;
 
-    /// Does it. Implementations are `#[inline(always)]`, so that they are compiled for the set.
+    /// Runs it; `#[inline(always)]`, so that it is compiled for the set.
     fn run<S: Set>(self, set: S) -> Self::Result;
 }
 
-/// Does work with the instructions of `kernel`.
+/// Runs work with the instructions of `kernel`.
 pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
     match kernel.name() {
         KernelName::Scalar => work.run(Scalar),
@@ -82,101 +93,68 @@ pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
     }
 }
 
-/// # Safety
-/// The CPU has the features.
+/// Implements [`Set`] for a token, with the function in which its work is compiled.
+macro_rules! set {
+    ($set:ident, $bits:ty, $run:ident, $fitting:path, $token:expr $(, $features:literal)*) => {
+        /// Runs work in a function that is compiled for the set.
+        ///
+        /// # Safety
+        /// The CPU has the features.
+        $(#[target_feature(enable = $features)])*
+        #[inline(never)]
+        unsafe fn $run<W: Work>(work: W) -> W::Result {
+            work.run($token)
+        }
+
+        impl Set for $set {
+            type Bits = $bits;
+
+            fn run_separately<W: Work>(self, work: W) -> W::Result {
+                // SAFETY: the token proves the features.
+                unsafe { $run(work) }
+            }
+
+            #[inline(always)]
+            unsafe fn fitting(self, pairs: Pairs<'_>, out: *mut u64) -> usize {
+                // SAFETY: the token proves the features; the caller vouches for the room.
+                unsafe { $fitting(pairs, out) }
+            }
+        }
+    };
+}
+
+set!(Scalar, scalar::Words, on_scalar, pairs::fitting, Scalar);
+
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-#[inline(never)]
-unsafe fn on_avx2<W: Work>(work: W) -> W::Result {
+set!(
+    Avx2,
+    avx2::Avx2Bits,
+    on_avx2,
+    pairs::fitting_avx2,
     // SAFETY: the caller vouches for the features.
-    work.run(unsafe { Avx2::new() })
-}
+    unsafe { Avx2::new() },
+    "avx2,bmi1,bmi2,popcnt"
+);
 
-/// # Safety
-/// The CPU has the features.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-#[inline(never)]
-unsafe fn on_avx512<W: Work>(work: W) -> W::Result {
+set!(
+    Avx512,
+    avx512::Avx512Bits,
+    on_avx512,
+    pairs::fitting_avx512,
     // SAFETY: the caller vouches for the features.
-    work.run(unsafe { Avx512::new() })
-}
-
-/// # Safety
-/// The CPU has the features.
-#[cfg(target_arch = "aarch64")]
-#[target_feature(enable = "neon")]
-#[inline(never)]
-unsafe fn on_neon<W: Work>(work: W) -> W::Result {
-    // SAFETY: the caller vouches for the features.
-    work.run(unsafe { Neon::new() })
-}
-
-/// Plain work, apart as on the other sets.
-#[inline(never)]
-fn on_scalar<W: Work>(work: W) -> W::Result {
-    work.run(Scalar)
-}
-
-impl Set for Scalar {
-    type Bits = bits::scalar::Words;
-
-    fn apart<W: Work>(self, work: W) -> W::Result {
-        on_scalar(work)
-    }
-
-    #[inline(always)]
-    unsafe fn fitting(self, pairs: Pairs<'_>, out: *mut u64) -> usize {
-        // SAFETY: the caller vouches for the room.
-        unsafe { pairs::fitting(pairs, out) }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Set for Avx2 {
-    type Bits = bits::avx2::Avx2Bits;
-
-    fn apart<W: Work>(self, work: W) -> W::Result {
-        // SAFETY: the token proves the features.
-        unsafe { on_avx2(work) }
-    }
-
-    #[inline(always)]
-    unsafe fn fitting(self, pairs: Pairs<'_>, out: *mut u64) -> usize {
-        // SAFETY: the token proves the features; the caller vouches for the room.
-        unsafe { pairs::fitting_avx2(pairs, out) }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Set for Avx512 {
-    type Bits = bits::avx512::Avx512Bits;
-
-    fn apart<W: Work>(self, work: W) -> W::Result {
-        // SAFETY: the token proves the features.
-        unsafe { on_avx512(work) }
-    }
-
-    #[inline(always)]
-    unsafe fn fitting(self, pairs: Pairs<'_>, out: *mut u64) -> usize {
-        // SAFETY: the token proves the features; the caller vouches for the room.
-        unsafe { pairs::fitting_avx512(pairs, out) }
-    }
-}
+    unsafe { Avx512::new() },
+    "avx512f,avx512bw,avx512dq,avx512vl",
+    "avx2,bmi1,bmi2,popcnt"
+);
 
 #[cfg(target_arch = "aarch64")]
-impl Set for Neon {
-    type Bits = bits::neon::NeonBits;
-
-    fn apart<W: Work>(self, work: W) -> W::Result {
-        // SAFETY: the token proves the features.
-        unsafe { on_neon(work) }
-    }
-
-    #[inline(always)]
-    unsafe fn fitting(self, pairs: Pairs<'_>, out: *mut u64) -> usize {
-        // SAFETY: the caller vouches for the room.
-        unsafe { pairs::fitting(pairs, out) }
-    }
-}
+set!(
+    Neon,
+    neon::NeonBits,
+    on_neon,
+    pairs::fitting,
+    // SAFETY: the caller vouches for the features.
+    unsafe { Neon::new() },
+    "neon"
+);

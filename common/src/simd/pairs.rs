@@ -1,9 +1,9 @@
-//! Pairs of words without a common bit.
+//! Disjoint pairs of words.
 
 /// Words that may be written past the last result.
 pub(crate) const PAIRS_SLACK: usize = 8;
 
-/// The lists that p and q are taken from, and which bits of `p | q` are kept.
+/// Lists of p and q, and the bits of `p | q` to keep.
 #[derive(Clone, Copy)]
 pub(crate) struct Pairs<'a> {
     pub(crate) outer: &'a [u64],
@@ -11,7 +11,7 @@ pub(crate) struct Pairs<'a> {
     pub(crate) mask: u64,
 }
 
-/// As [`super::Set::fitting`], on plain words.
+/// Implements [`super::Set::fitting`] on plain words.
 ///
 /// # Safety
 /// `out` is writable for as many words as there are pairs, and [`PAIRS_SLACK`] more.
@@ -19,7 +19,8 @@ pub(super) unsafe fn fitting(pairs: Pairs<'_>, out: *mut u64) -> usize {
     let mut len = 0;
     for &p in pairs.outer {
         for &q in pairs.inner {
-            // Written in any case, kept if it fits: no branch to predict.
+            // Always written, kept if it fits: no branch to predict.
+            //
             // SAFETY: no more than all pairs come before.
             unsafe { out.add(len).write((p | q) & pairs.mask) };
             len += usize::from(p & q == 0);
@@ -28,7 +29,7 @@ pub(super) unsafe fn fitting(pairs: Pairs<'_>, out: *mut u64) -> usize {
     len
 }
 
-/// For each set of the four lanes, the 32-bit halves of its lanes in order, then anything.
+/// For each set of four lanes, the 32-bit halves of these lanes in order.
 #[cfg(target_arch = "x86_64")]
 static COMPRESS: [[u32; 8]; 16] = {
     let mut table = [[0; 8]; 16];
@@ -103,10 +104,7 @@ pub(super) unsafe fn fitting_avx512(pairs: Pairs<'_>, out: *mut u64) -> usize {
         let pack = |q, lanes| {
             let fits = _mm512_mask_testn_epi64_mask(lanes, p, q);
             let both = _mm512_and_si512(_mm512_or_si512(p, q), mask);
-            (
-                _mm512_maskz_compress_epi64(fits, both),
-                fits.count_ones() as usize,
-            )
+            (_mm512_maskz_compress_epi64(fits, both), fits.count_ones() as usize)
         };
         for vector in vectors {
             // SAFETY: eight words are read; eight are written at a place that no more than all pairs

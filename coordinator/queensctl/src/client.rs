@@ -1,123 +1,144 @@
-//! The way to the coordinator: within a time limit, and with a next step where it ends.
+//! The connection to the coordinator, with time limits and errors that name the next step.
 
-use std::{error::Error as _, fs, io, path::PathBuf, time::Duration};
+use std::{
+    error::Error as _,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::anyhow;
+use auth::Role;
 use clap::Args;
+use cli::{duration::duration, exit::BadUsage};
+use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
 use proto::{
-    door::{Door, JoinString, Way, explain_tls},
-    limits::MESSAGE_BYTES,
-    v1::runs_client::RunsClient,
+    connect::{AuthChannel, BadAddress, CoordinatorEndpoint, JoinString, TlsFiles, explain_tls},
+    v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
 };
-use tokio::{net::lookup_host, time::timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
 use tonic::{
     Code, Response, Status,
     transport::{Channel, Endpoint},
 };
-use worker::config::{Address, BadAddress, TlsFiles, duration, join_string};
+use view::{RunSelector, text::eprint_line};
 
-use coordinator::{doors::Vault, text::tell};
+pub(super) type Client = RunsClient<AuthChannel>;
 
-pub(super) type Client = RunsClient<Door>;
-
-const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A mistake on the command line that only shows later.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct BadUsage(pub(super) String);
-
-/// Nobody answers now, but somebody may later.
+/// A connection error that may be temporary.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreachable {
     /// No connection, or no answer in time.
     #[error("{0}")]
-    Silent(String),
-    /// The connection broke while an answer was awaited.
+    NoAnswer(String),
+    /// The connection broke before the answer.
     #[error("{0}")]
     Lost(String),
 }
 
-/// Where the coordinator is, and how long to wait for it.
+/// An error status from the coordinator.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Refused {
+    pub(super) code: Code,
+    pub(super) message: String,
+}
+
+/// A command about a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Pause,
+    Resume,
+    Cancel,
+    Retry,
+    Delete,
+}
+
+/// Options of the connection to the coordinator.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection")]
 pub(super) struct Connection {
-    /// Where the coordinator serves: http://HOST:PORT, or https:// with --tls-ca [default: what the
-    /// join string in --data-dir says, if one is there, or else http://127.0.0.1:7171]
+    /// The coordinator's address: https://HOST:PORT with --tls-ca, or http://HOST:PORT if it runs with
+    /// --insecure
     #[arg(long, global = true, value_name = "URL", conflicts_with = "join")]
     coordinator: Option<String>,
 
-    /// The coordinator's data directory, on its own machine: its operator's join string is found
-    /// there
-    #[arg(long, global = true, value_name = "DIR", default_value = "queens-data")]
-    data_dir: PathBuf,
+    /// The data directory of a coordinator on this machine, which contains an operator's join string
+    /// [default: queens-data]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 
-    /// The coordinator's join string, or @FILE with it; better as QUEENS_JOIN: everybody on this
+    /// The coordinator's join string, or @FILE with it; prefer QUEENS_JOIN, since every user of this
     /// machine can read command lines
     #[arg(long, global = true, value_name = "STRING|@FILE")]
     join: Option<String>,
 
-    /// The certificates of the authority that signed the coordinator's, where it has --client-ca
+    /// CA certificates of the coordinator, if it runs with --client-ca
     #[arg(long, global = true, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
     tls_ca: Option<PathBuf>,
 
-    /// The caller's certificate; a name in it says its role
+    /// The client certificate, with the role in a subject alternative name
     #[arg(long, global = true, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// The certificate's key
+    /// The key of the client certificate
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Allow plain text to a coordinator on another machine
+    /// Allow an unencrypted connection to another machine
     #[arg(long, global = true)]
     insecure: bool,
 
-    /// How long to wait for the connection, and for an answer, such as 30s or 2m [default: 10s;
-    /// for the answer to submit 2m]
+    /// Time limit for the connection and for each answer, such as 30s or 2m [default: 10s; for submit
+    /// 2m]
     #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }
 
-/// Where a coordinator is looked for when nobody says.
-const USUAL_URL: &str = "http://127.0.0.1:7171";
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Dividing a large board into tasks takes seconds, many of them on a busy machine.
+/// Planning a large board takes seconds, or many on a busy machine.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Connection {
-    /// For people: where the coordinator is.
+    /// Returns the coordinator's address for messages.
     pub(super) fn url(&self) -> String {
-        match self.addresses() {
-            Ok(addresses) => addresses[0].to_string(),
+        match self.address() {
+            Ok(address) => address.to_string(),
             Err(_) => self.coordinator.clone().unwrap_or_default(),
         }
     }
 
-    /// What the command line names, at least one: the next is tried where one does not answer.
-    fn addresses(&self) -> Result<Vec<Address>, BadUsage> {
+    /// Returns the coordinator's address. A given data directory must contain one, even if unused.
+    fn address(&self) -> Result<CoordinatorEndpoint, BadUsage> {
+        let local = |dir: Option<&Path>| {
+            CoordinatorEndpoint::local(dir, Role::Operator.as_str()).map_err(BadUsage::of)
+        };
+        let here = self.data_dir.as_deref().map(|dir| local(Some(dir))).transpose()?;
         if let Some(join) = &self.join {
-            // What cannot be used is not shown: it may be a secret with a typing error.
-            return join_string(join)
-                .map(|join| vec![Address::joined(join)])
+            // An invalid string is not printed: it may be a mistyped secret.
+            return JoinString::of_option(join)
+                .map(CoordinatorEndpoint::Token)
                 .map_err(|bad| BadUsage(format!("--join: {bad}")));
         }
-        let usual = || Address::new(USUAL_URL, false).expect("loopback in plain text");
         let Some(url) = &self.coordinator else {
-            return Ok(self.found().into_iter().chain([usual()]).collect());
+            return here.map_or_else(|| local(None), Ok);
         };
-        let files = TlsFiles::of(
-            self.tls_ca.as_ref(),
-            self.tls_cert.as_ref(),
-            self.tls_key.as_ref(),
-        );
+        let files =
+            TlsFiles::of(self.tls_ca.as_ref(), self.tls_cert.as_ref(), self.tls_key.as_ref());
         let address = match &files {
-            Some(files) => Address::certified(url, files),
-            None => Address::new(url, self.insecure),
+            Some(files) => CoordinatorEndpoint::mutual_tls(url, files),
+            None => CoordinatorEndpoint::plain(url, self.insecure),
         };
-        address.map(|address| vec![address]).map_err(|bad| {
+        address.map_err(|bad| {
             BadUsage(match bad {
                 BadAddress::File(why) => why,
                 _ => format!("--coordinator {bad}"),
@@ -125,48 +146,71 @@ impl Connection {
         })
     }
 
-    /// The coordinator whose data directory is here, if its operator's string can be read: whoever
-    /// may read it is meant to.
-    fn found(&self) -> Option<Address> {
-        let path = Vault::of(&self.data_dir).path("operator.join");
-        let join: JoinString = fs::read_to_string(path).ok()?.parse().ok()?;
-        // The last is the one that this machine reaches, whatever others see.
-        let addresses = join.addresses().iter().rev().cloned().collect();
-        let join = JoinString::new(addresses, join.ca(), join.token().clone()).ok()?;
-        Some(Address::joined(join))
-    }
-
-    /// Connects, or says in one line why not.
+    /// Connects to the service for runs.
     pub(super) async fn connect(&self) -> anyhow::Result<Client> {
-        let door = self.door().await?;
-        Ok(RunsClient::new(door)
+        let channel = self.open_channel().await?;
+        Ok(RunsClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES))
     }
 
-    /// A connection for any service.
-    pub(super) async fn door(&self) -> anyhow::Result<Door> {
-        let mut why = None;
-        for address in self.addresses()? {
-            if address.is_open_to_others() {
-                tell(&format!(
-                    "warning: --insecure: whoever is between here and {address} reads and changes \
-                     what is said"
-                ));
-            }
-            let way = address.way();
-            match self.in_time(self.channel(way)).await? {
-                Ok(channel) => return Ok(way.door(channel)),
-                Err(error) => why = Some(error),
-            }
+    /// Connects, and returns also the run that a selector matches.
+    pub(super) async fn connect_to_run(
+        &self,
+        selector: &RunSelector,
+    ) -> anyhow::Result<(Client, u64)> {
+        let mut client = self.connect().await?;
+        if let RunSelector::Id(run) = selector {
+            return Ok((client, run.0));
         }
-        Err(why.expect("there is an address").into())
+        let runs = self.ask(client.list(ListRequest {})).await?.runs;
+        let created = |run: &v1::Run| (run.created_unix_ms, RunId(run.run));
+        let created: Vec<_> = runs.iter().map(created).collect();
+        Ok((client, selector.among(&created)?.0))
     }
 
-    /// A connection to the first of the coordinator's addresses that answers.
-    async fn channel(&self, way: &Way) -> Result<Channel, Unreachable> {
+    /// Connects, and returns also the run that a selector matches, if one is given.
+    pub(super) async fn connect_to(
+        &self,
+        selector: Option<&RunSelector>,
+    ) -> anyhow::Result<(Client, Option<u64>)> {
+        let Some(selector) = selector else { return Ok((self.connect().await?, None)) };
+        let (client, run) = self.connect_to_run(selector).await?;
+        Ok((client, Some(run)))
+    }
+
+    /// Sends a command about a run; returns the run.
+    pub(super) async fn control(
+        &self,
+        client: &mut Client,
+        run: u64,
+        control: Control,
+    ) -> anyhow::Result<v1::Run> {
+        let request = RunRequest { run };
+        match control {
+            Control::Pause => self.ask(client.pause(request)).await,
+            Control::Resume => self.ask(client.resume(request)).await,
+            Control::Cancel => self.ask(client.cancel(request)).await,
+            Control::Retry => self.ask(client.retry(request)).await,
+            Control::Delete => self.ask(client.delete(request)).await,
+        }
+    }
+
+    /// Connects for any service.
+    pub(super) async fn open_channel(&self) -> anyhow::Result<AuthChannel> {
+        let address = self.address()?;
+        if address.is_open_to_others() {
+            eprint_line(&format!(
+                "warning: --insecure: traffic to {address} is unencrypted and unauthenticated"
+            ));
+        }
+        Ok(address.authenticate(self.in_time(self.channel(&address)).await??))
+    }
+
+    /// Connects to the first of the coordinator's addresses that answers.
+    async fn channel(&self, address: &CoordinatorEndpoint) -> Result<Channel, Unreachable> {
         let mut why = None;
-        for endpoint in way.endpoints() {
+        for endpoint in address.endpoints() {
             match self.try_endpoint(endpoint).await {
                 Ok(channel) => return Ok(channel),
                 Err(error) => why = why.or(Some(error)),
@@ -179,56 +223,53 @@ impl Connection {
         let uri = endpoint.uri().clone();
         let host = uri.host().unwrap_or_default();
         let name = host.trim_start_matches('[').trim_end_matches(']');
-        // The transport would look it up too, but its error does not tell a wrong name from a
-        // coordinator that is down.
+        // The transport's own error would not distinguish an unknown host from a coordinator that is
+        // down.
         if let Err(error) = lookup_host((name, uri.port_u16().unwrap_or_default())).await {
-            return Err(Unreachable::Silent(format!(
-                "{}: there is no host '{host}' ({error}); check the name, or give its address",
+            return Err(Unreachable::NoAnswer(format!(
+                "{}: host '{host}' not found ({error}); check the name, or give its address",
                 self.url()
             )));
         }
         let endpoint = endpoint
-            .http2_keep_alive_interval(PING_EVERY)
+            .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
         endpoint.connect().await.map_err(|error| {
             let url = self.url();
             if let Some(why) = explain_tls(&error) {
-                return Unreachable::Silent(format!("{url}: {why}"));
+                return Unreachable::NoAnswer(format!("{url}: {why}"));
             }
             let why = io_error(&error).map_or_else(String::new, |why| format!(" ({why})"));
-            Unreachable::Silent(format!(
+            Unreachable::NoAnswer(format!(
                 "no coordinator answers at {url}{why}; is it running, and is this its --listen \
                  address? (--coordinator gives another one)"
             ))
         })
     }
 
-    /// The same way for a request that takes long.
-    pub(super) fn patient(&self) -> Self {
-        Self {
-            timeout: self.timeout.or(Some(SUBMIT_TIMEOUT)),
-            ..self.clone()
-        }
+    /// Returns a connection with the time limit of slow requests.
+    pub(super) fn with_long_timeout(&self) -> Self {
+        Self { timeout: self.timeout.or(Some(SUBMIT_TIMEOUT)), ..self.clone() }
     }
 
-    /// The answer to one call, or in one line why there is none.
+    /// Returns the answer to a call.
     pub(super) async fn ask<T>(
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> anyhow::Result<T> {
         match self.in_time(call).await? {
             Ok(answer) => Ok(answer.into_inner()),
-            Err(status) => Err(self.plain(&status).await),
+            Err(status) => Err(self.explain(&status).await),
         }
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Unreachable> {
-        let limit = self.timeout.unwrap_or(USUAL_TIMEOUT);
+        let limit = self.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let late = |_| {
-            Unreachable::Silent(format!(
-                "{} does not answer within {:?}; is that a coordinator's port, and does nothing on \
-                 the way swallow packets? (--timeout waits longer)",
+            Unreachable::NoAnswer(format!(
+                "{} does not answer within {:?}; check that it is a coordinator's port and that no \
+                 firewall drops packets, or raise --timeout",
                 self.url(),
                 limit
             ))
@@ -236,57 +277,75 @@ impl Connection {
         timeout(limit, work).await.map_err(late)
     }
 
-    /// What is wrong with the certificate that is shown, if that is what a call failed for.
-    async fn why_refused(&self) -> Option<&'static str> {
-        for address in self.addresses().ok()? {
-            if let Some(why) = address.way().why_refused().await {
-                return Some(why);
-            }
-        }
-        None
+    /// Returns whether an HTTP/1 server answers at the address.
+    async fn speaks_http(&self) -> bool {
+        let Some(CoordinatorEndpoint::Plain(uri)) = self.address().ok() else {
+            return false;
+        };
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let asked = async {
+            let mut stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+            stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
+            let mut start = [0; 5];
+            stream.read_exact(&mut start).await?;
+            Ok::<_, io::Error>(&start == b"HTTP/")
+        };
+        matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Ok(true)))
     }
 
-    /// What the coordinator said, without the words of the transport.
-    pub(super) async fn plain(&self, status: &Status) -> anyhow::Error {
+    /// Converts an error status into one line without the terms of the transport.
+    pub(super) async fn explain(&self, status: &Status) -> anyhow::Error {
         let url = self.url();
-        // A server looks at a client's certificate only after the client thinks that it is in.
+        // A server checks the client's certificate after the client's handshake has finished.
         if let Some(why) = explain_tls(status) {
             return anyhow!("{url}: {why}");
         }
         if status.source().is_some()
-            && let Some(why) = self.why_refused().await
+            && let Ok(address) = self.address()
+            && let Some(why) = address.why_refused().await
         {
             return anyhow!("{url}: {why}");
         }
-        if is_lost(status) {
-            return Unreachable::Lost(format!("{url}: the connection was lost; ask again, and if that does not help, check that this is \
-                 a coordinator's address")).into();
-        }
-        // What a coordinator says comes without a source.
-        if status.source().is_some() {
+        if status.source().is_some() && self.speaks_http().await {
             return anyhow!(
-                "{url} answers, but not as a coordinator does; give the address that the \
-                 coordinator prints when it starts (port 7171, unless --listen says otherwise)"
+                "{url} is an HTTP port, such as the dashboard's; give the coordinator's gRPC port \
+                 (7171 by default)"
             );
         }
-        match (status.code(), status.message()) {
-            (Code::Unimplemented, _) => anyhow!(
-                "{url} does not know this request; is it a coordinator's address, and are both \
-                 programs of the same release?"
-            ),
-            (code, "") => anyhow!("the coordinator answered {code:?}"),
-            (_, message) => anyhow!("{message}"),
+        if is_lost(status) {
+            return Unreachable::Lost(format!(
+                "{url}: the connection was lost; try again, and check that this is a coordinator's \
+                 address"
+            ))
+            .into();
         }
+        // An error from a coordinator has no source.
+        if status.source().is_some() {
+            return anyhow!(
+                "{url} does not speak the queens protocol; give the address that the coordinator \
+                 prints at its start (port 7171 by default)"
+            );
+        }
+        let code = status.code();
+        let message = match (code, status.message()) {
+            (Code::Unimplemented, _) => format!(
+                "{url} does not support this request; check the address, and install the same \
+                 release on both sides"
+            ),
+            (code, "") => format!("the coordinator answered {code:?}"),
+            (_, message) => Shown(message).to_string(),
+        };
+        Refused { code, message }.into()
     }
 }
 
-/// Whether the connection broke, so that the same question may have an answer later.
+/// Returns whether the connection broke, so that the request can be repeated.
 fn is_lost(status: &Status) -> bool {
     let broken = |error: io::Error| error.kind() != io::ErrorKind::InvalidData;
     status.source().and_then(io_error).is_some_and(broken)
 }
 
-/// The operating system's word among the causes of an error.
+/// Returns the operating system's error among the causes.
 fn io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
     let mut cause = error;
     let cause = loop {

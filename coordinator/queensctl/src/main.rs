@@ -1,73 +1,177 @@
-//! The operators' program: asks a coordinator, or reads what it keeps, and prints what it is told.
+//! `queensctl`, the operators' program: sends requests to a coordinator or reads its files.
 
-// `println!` and `eprintln!` panic where a pipe is closed or a disk is full.
+// `println!` and `eprintln!` panic on a closed pipe or a full disk.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod bar;
-mod certify;
 mod client;
-mod copy;
-mod dashboard;
-mod examples;
-mod fleet;
-mod follow;
-mod museum;
-mod name;
-mod options;
+mod cluster;
+mod explore;
+mod forecast;
 mod output;
-mod place;
-mod plan;
 mod runs;
 mod status;
-mod token;
-mod verify;
+mod storage;
 mod watch;
-mod workers;
 
 use std::process::ExitCode;
 
-use coordinator::{
-    exit::Exit,
-    text::{one_line, tell},
+use clap::{Args as _, Parser, Subcommand};
+use cli::{
+    environment::{self, FlagDependency},
+    exit::{BadUsage, Exit},
+    terminal::TerminalOptions,
 };
-use worker::terminal::Manner;
+use view::text::{eprint_line, one_line};
 
 use self::{
-    client::{BadUsage, Connection},
-    options::{Command, Options},
-    runs::Control,
+    client::{Connection, Control},
+    cluster::{DashboardOptions, EventsOptions, TokenOptions, WorkersOptions},
+    explore::ExploreCommand,
+    forecast::ForecastOptions,
+    runs::{EndOptions, RecheckOptions, RunOptions, RunsOptions, SubmitOptions},
+    status::{StatusOptions, WaitOptions},
+    storage::{AuditOptions, CertifyOptions, CopyOptions, RestoreOptions, VerifyOptions},
 };
+
+/// Manage the runs, workers and tokens of a coordinator
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "queensctl",
+    version,
+    after_help = examples("queensctl"),
+    mut_subcommands(|command| disconnected(with_examples("queensctl", command)))
+)]
+struct Options {
+    #[command(flatten)]
+    connection: Connection,
+
+    #[command(flatten)]
+    terminal: TerminalOptions,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options that only apply with a client certificate.
+const NEEDS: [FlagDependency; 2] = [
+    FlagDependency { flag: "tls_cert", other: "tls_ca" },
+    FlagDependency { flag: "tls_key", other: "tls_ca" },
+];
+
+impl Options {
+    /// Reads the command line and the environment; exits if they are invalid.
+    fn read() -> Self {
+        environment::read(&NEEDS)
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Show the status of a run
+    Status(StatusOptions),
+    /// Wait until a run has finished, print its result and exit with its outcome: 0 complete, 1
+    /// cancelled, 3 contradicted or disputed
+    Wait(WaitOptions),
+    /// List workers; `workers drain NAME` stops one, `workers trust NAME` re-admits one that returned
+    /// wrong counts
+    Workers(WorkersOptions),
+    /// Show the events of runs and of the cluster
+    Events(EventsOptions),
+    /// List runs
+    Runs(RunsOptions),
+    /// Print the address of the dashboard, with a one-time login link if authentication is on
+    Dashboard(DashboardOptions),
+    /// Start a run
+    Submit(SubmitOptions),
+    /// Pause a run: grant no new leases, still accept results of leased tasks
+    Pause(RunOptions),
+    /// Resume a paused run
+    Resume(RunOptions),
+    /// Cancel a run; its results are kept
+    Cancel(EndOptions),
+    /// Retry all parked tasks now instead of one at a time
+    Retry(RunOptions),
+    /// Recheck part or all of a run; a finished run is reopened until the rechecks are done
+    Recheck(RecheckOptions),
+    /// Delete a finished run (complete, contradicted or cancelled) with all its results
+    Delete(EndOptions),
+    /// Print the accepted results of a run as in the journal, one JSON object per line
+    Export(RunOptions),
+    /// Create, list and revoke access tokens
+    Token(TokenOptions),
+    #[command(flatten)]
+    Offline(OfflineCommand),
+}
+
+/// Commands that need no coordinator.
+#[derive(Clone, Debug, Subcommand)]
+enum OfflineCommand {
+    /// Check a data directory or a database, without a coordinator: every line, every sum, every total
+    Verify(VerifyOptions),
+    /// Copy all runs, with keys, tokens and secrets, from a data directory into a database or back
+    Copy(CopyOptions),
+    /// Restore a data directory from an archive
+    #[cfg_attr(not(feature = "archive"), command(hide = true))]
+    Restore(RestoreOptions),
+    /// Write a signed certificate of a complete run: counts, workers and checks
+    Certify(CertifyOptions),
+    /// Check a certificate without a coordinator: its signature, its sums, and a sample of recounted
+    /// tasks
+    Audit(AuditOptions),
+    /// Forecast time, disk and energy for a run on a fleet
+    Forecast(ForecastOptions),
+    #[command(flatten)]
+    Explore(ExploreCommand),
+}
+
+/// Examples by command: a line `# COMMAND`, then command lines with their explanations. The commands
+/// work as typed on the machine of a coordinator.
+const EXAMPLES: &str = include_str!("examples.txt");
+
+/// Returns the examples of a command for the end of its help.
+fn examples(command: &str) -> String {
+    let sections = EXAMPLES.trim_start_matches("# ").split("\n# ");
+    let mut sections = sections.filter_map(|section| section.split_once('\n'));
+    let found = sections.find(|(name, _)| *name == command);
+    found.map_or_else(String::new, |(_, text)| format!("Examples:\n{}", text.trim_end()))
+}
+
+/// Adds their examples to a command and its subcommands.
+fn with_examples(parent: &str, command: clap::Command) -> clap::Command {
+    let name = format!("{parent} {}", command.get_name());
+    let command = command.after_help(examples(&name));
+    command.mut_subcommands(|command| with_examples(&name, command))
+}
+
+/// Hides the options of the connection in the help of a command that needs no coordinator.
+fn disconnected(command: clap::Command) -> clap::Command {
+    let offline = OfflineCommand::augment_subcommands(clap::Command::new(""));
+    if !offline.get_subcommands().any(|offline| offline.get_name() == command.get_name()) {
+        return command;
+    }
+    let connection = Connection::augment_args(clap::Command::new(""));
+    command.args(connection.get_arguments().map(|option| option.clone().hide(true)))
+}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     run(Options::read()).await.into()
 }
 
-/// Does what is asked and says what went wrong, if something did.
+/// Runs the command and prints its error.
 async fn run(options: Options) -> Exit {
-    let Options {
-        connection,
-        manner,
-        command,
-    } = options;
-    manner.keep();
+    let Options { connection, terminal, command } = options;
+    terminal.apply();
     let done = match command {
-        // These compute on this thread: Ctrl-C has to end them without being asked for.
-        Command::Verify(options) => verify::verify(&options),
-        Command::Copy(options) => copy::copy(&options),
-        #[cfg(feature = "archive")]
-        Command::Restore(options) => copy::restore(&options),
-        Command::Certify(options) => certify::certify(&options),
-        Command::Audit(options) => certify::audit(&options),
-        Command::Museum(command) => museum::main(&command),
-        Command::Plan(options) => plan::plan(&options),
+        // They block this thread, so that Ctrl-C has to end the process.
+        Command::Offline(command) => offline(&command),
         asking => tokio::select! {
-            done = ask(&connection, manner, asking) => done,
+            done = ask(&connection, terminal, asking) => done,
             Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         },
     };
     done.unwrap_or_else(|error| {
-        tell(&format!("error: {}", one_line(&error)));
+        eprint_line(&format!("error: {}", one_line(&error)));
         match error.is::<BadUsage>() {
             true => Exit::Usage,
             false => Exit::Error,
@@ -75,30 +179,72 @@ async fn run(options: Options) -> Exit {
     })
 }
 
-/// Follows a command that a coordinator answers.
-async fn ask(to: &Connection, manner: Manner, command: Command) -> anyhow::Result<Exit> {
+/// Runs a command that a coordinator answers.
+async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::Status(of) => status::status(to, manner, &of).await,
-        Command::Wait(options) => status::wait(to, &options).await,
-        Command::Workers(options) => workers::workers(to, &options).await,
-        Command::Runs(options) => runs::runs(to, &options).await,
-        Command::Dashboard(options) => dashboard::dashboard(to, &options).await,
-        Command::Submit(run) => runs::submit(to, &run).await,
-        Command::Pause(run) => runs::control(to, &run, Control::Pause).await,
-        Command::Resume(run) => runs::control(to, &run, Control::Resume).await,
-        Command::Cancel(run) => runs::control(to, &run, Control::Cancel).await,
-        Command::Retry(run) => runs::control(to, &run, Control::Retry).await,
-        Command::Recheck(options) => runs::recheck(to, &options).await,
-        Command::Delete(run) => runs::delete(to, &run).await,
-        Command::Export(run) => runs::export(to, &run).await,
-        Command::Verify(options) => verify::verify(&options),
-        Command::Copy(options) => copy::copy(&options),
-        #[cfg(feature = "archive")]
-        Command::Restore(options) => copy::restore(&options),
-        Command::Certify(options) => certify::certify(&options),
-        Command::Audit(options) => certify::audit(&options),
-        Command::Plan(options) => plan::plan(&options),
-        Command::Token(options) => token::token(to, &options).await,
-        Command::Museum(command) => museum::main(&command),
+        Command::Status(of) => return status::status(to, terminal, &of).await,
+        Command::Wait(options) => return status::wait(to, &options).await,
+        Command::Cancel(run) => return runs::end(to, &run, Control::Cancel).await,
+        Command::Delete(run) => return runs::end(to, &run, Control::Delete).await,
+        Command::Offline(command) => return offline(&command),
+        Command::Workers(options) => cluster::workers(to, &options).await?,
+        Command::Events(options) => cluster::events(to, &options).await?,
+        Command::Runs(options) => runs::runs(to, &options).await?,
+        Command::Dashboard(options) => cluster::dashboard(to, &options).await?,
+        Command::Submit(run) => runs::submit(to, &run).await?,
+        Command::Pause(run) => runs::control(to, &run, Control::Pause).await?,
+        Command::Resume(run) => runs::control(to, &run, Control::Resume).await?,
+        Command::Retry(run) => runs::control(to, &run, Control::Retry).await?,
+        Command::Recheck(options) => runs::recheck(to, &options).await?,
+        Command::Export(run) => runs::export(to, &run).await?,
+        Command::Token(options) => cluster::token(to, &options).await?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Runs a command that needs no coordinator.
+fn offline(command: &OfflineCommand) -> anyhow::Result<Exit> {
+    match command {
+        OfflineCommand::Verify(options) => storage::verify(options),
+        OfflineCommand::Copy(options) => storage::copy(options),
+        OfflineCommand::Restore(options) => storage::restore(options),
+        OfflineCommand::Certify(options) => storage::certify(options),
+        OfflineCommand::Audit(options) => storage::audit(options),
+        OfflineCommand::Forecast(options) => forecast::forecast(options),
+        OfflineCommand::Explore(command) => explore::main(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn help_shows_how_to_connect_where_that_is_done_and_nowhere_else() {
+        let mut command = Options::command();
+        command.build();
+        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help")
+        {
+            let help = command.render_long_help().to_string();
+            let name = command.get_name();
+            let offline = [
+                "verify", "copy", "restore", "certify", "audit", "forecast", "show", "solve",
+                "compare", "frames",
+            ];
+            let connects = !offline.contains(&name);
+            let shown = help.split_once("\nConnection:\n");
+            assert_eq!(shown.is_some(), connects, "{name}: {help}");
+            let own = shown.map_or(help.as_str(), |(own, _)| own);
+            assert!(!own.contains("--coordinator"), "{help}");
+            let output = help.split_once("\nOutput:\n").unwrap_or_else(|| panic!("{help}"));
+            assert!(output.1.contains("--quiet") && !output.0.contains("--quiet"), "{help}");
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_variable_and_every_command_examples() {
+        environment::check_examples::<Options>(&NEEDS);
     }
 }

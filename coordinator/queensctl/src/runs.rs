@@ -1,60 +1,72 @@
-//! The commands about runs.
+//! Commands about runs.
 
 use std::{
     io::{self, IsTerminal as _},
     num::NonZeroU64,
 };
 
+use anyhow::anyhow;
 use clap::Args;
+use cli::exit::{BadUsage, Exit};
 use common::{
     board::Board,
-    choice::{MethodChoice, Prefix, choose},
+    choice::{MethodChoice, RowsLayout, choose},
     plan::PlanSpec,
-    run::SubmitKey,
+    run::{RunId, SubmitKey},
 };
+use coordinator::app::task_cost;
 use proto::v1::{self, GetStatusRequest, ListRequest, RecheckRequest, RunRequest, SubmitRequest};
+use scheduler::ledger::Recheck;
+use tonic::Code;
+use view::{
+    RunSelector,
+    text::{eprint_line, plural, stdout_width, thousands},
+};
 
 use super::{
-    bar::Bar,
-    client::{BadUsage, Connection, Unreachable},
-    name::find,
-    output::print,
-};
-use coordinator::{
-    app::task_cost, exit::Exit, ledger::Recheck, name::RunName, render, text::stdout_width,
+    client::{Client, Connection, Control, Refused, Unreachable},
+    output::{Bar, print, print_json, print_objects},
 };
 
 /// Options of `runs`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunsOptions {
-    /// Prints one JSON object a line
+    /// List cancelled runs too
+    #[arg(long)]
+    all: bool,
+
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Options of `pause`, `resume`, `cancel`, `retry` and `delete`.
+/// The run of a command.
 #[derive(Clone, Debug, Args)]
-pub(super) struct ControlOptions {
-    /// The run: the first digits of its name, see `queensctl runs`, or last
-    run: RunName,
+pub(super) struct RunOptions {
+    /// The run: a prefix of its id (see `queensctl runs`), or last
+    run: RunSelector,
+}
+
+/// Options of `cancel` and `delete`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct EndOptions {
+    #[command(flatten)]
+    of: RunOptions,
+
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Options of `recheck`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RecheckOptions {
-    /// The run: the first digits of its name, see `queensctl runs`, or last
-    run: RunName,
+    #[command(flatten)]
+    of: RunOptions,
 
-    /// How much: a fraction of the tasks such as 0.1, auto, or all
-    #[arg(value_name = "PART")]
+    /// Fraction of the tasks such as 0.1, auto, or all
+    #[arg(value_name = "FRACTION")]
     recheck: Recheck,
-}
-
-/// Options of `export`.
-#[derive(Clone, Debug, Args)]
-pub(super) struct ExportOptions {
-    /// The run: the first digits of its name, see `queensctl runs`, or last
-    run: RunName,
 }
 
 /// Options of `submit`.
@@ -64,74 +76,57 @@ pub(super) struct SubmitOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     n: Board,
 
-    /// How to count: auto, rows or frames
+    /// Counting method: auto, rows or frames
     #[arg(long, default_value = "auto")]
     method: MethodChoice,
 
-    /// How method rows divides the board: first-rows or border
-    #[arg(long, value_name = "LAYOUT")]
-    prefix: Option<Prefix>,
+    /// Division of the board by method rows: first-rows or border
+    #[arg(long)]
+    layout: Option<RowsLayout>,
 
-    /// How much work a task holds, in microseconds of one core [default: by N]
+    /// Estimated cost of a task in microseconds of one core [default: by N]
     #[arg(long, value_name = "MICROSECONDS", value_parser = task_cost)]
     task_cost: Option<NonZeroU64>,
 
-    /// Runs of higher priority are served first
-    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    /// Priority; runs of higher priority are served first
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = priority)]
     priority: i32,
 
-    /// How much is counted a second time, by another machine where there is one: auto (2 % of the
-    /// tasks, and every worker's first counts), all, or a fraction such as 0.1
-    #[arg(long, value_name = "PART", default_value = "auto")]
+    /// Fraction of tasks to recheck, on another machine if possible: auto (2 %, plus the first results
+    /// of each worker), all, or a number such as 0.1
+    #[arg(long, value_name = "FRACTION", default_value = "auto")]
     recheck: Recheck,
 
-    /// Starts another run of a board of which there is one
+    /// Start a new run even if one for this board exists
     #[arg(long)]
-    again: bool,
+    new_run: bool,
 
-    /// Names the wish: submitting again with the same key starts nothing new and prints the run
-    /// that the key started [default: drawn at random]
+    /// Idempotency key: a repeated submit with the same key returns the existing run [default: random]
     #[arg(long, value_name = "KEY")]
     key: Option<SubmitKey>,
 
-    /// Prints the run as a JSON object
+    /// Print the run as a JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// An operator's word on a run.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Control {
-    Pause,
-    Resume,
-    Cancel,
-    Retry,
+fn priority(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|_| "expected a whole number, such as -2 or 10".to_owned())
 }
 
-pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyhow::Result<Exit> {
+pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyhow::Result<()> {
     let mut client = connection.connect().await?;
     let runs = connection.ask(client.list(ListRequest {})).await?.runs;
     match options.json {
-        true => {
-            for run in &runs {
-                print(&render::run_json(run).to_string())?;
-            }
-        }
-        false if runs.is_empty() => print("there are no runs; start one with `queensctl submit`")?,
-        false => print(&render::runs_table(&runs, stdout_width()))?,
+        true => print_objects(&view::listed(runs, options.all), view::run_json),
+        false if runs.is_empty() => print("there are no runs; start one with `queensctl submit`"),
+        false => print(&view::runs_table(runs, options.all, stdout_width())),
     }
-    Ok(Exit::Success)
 }
 
-pub(super) async fn submit(
-    connection: &Connection,
-    options: &SubmitOptions,
-) -> anyhow::Result<Exit> {
-    let layout = match choose(options.n, options.method, options.prefix, None) {
-        Ok(choice) => choice.layout,
-        Err(bad) => return Err(BadUsage(bad.to_string()).into()),
-    };
-    let usual = PlanSpec::new(options.n, layout);
+pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> anyhow::Result<()> {
+    let choice = choose(options.n, options.method, options.layout, None);
+    let usual = PlanSpec::new(options.n, choice.map_err(BadUsage::of)?.layout);
     let spec = PlanSpec {
         task_cost: options.task_cost.map_or(usual.task_cost, |cost| cost.get()),
         ..usual
@@ -139,7 +134,7 @@ pub(super) async fn submit(
     let request = SubmitRequest {
         spec: Some(spec.into()),
         priority: options.priority,
-        again: options.again,
+        force_new: options.new_run,
         recheck: options.recheck.to_string(),
         idempotency_key: match &options.key {
             Some(key) => key.to_string(),
@@ -147,87 +142,118 @@ pub(super) async fn submit(
         },
     };
     let run = match submit_once(connection, request.clone()).await {
-        // Nobody knows whether it was taken. The key makes sure that it is taken once.
+        // It may have been accepted; the key prevents a second run.
         Err(error) if matches!(error.downcast_ref(), Some(Unreachable::Lost(_))) => {
             submit_once(connection, request).await
         }
         answered => answered,
     };
+    let run = run.map_err(|error| match error.downcast_ref() {
+        Some(Refused { code: Code::AlreadyExists, message }) => {
+            anyhow!("{message}; --new-run starts another run")
+        }
+        _ => error,
+    });
     show_run(&run?, options.json)
 }
 
 async fn submit_once(connection: &Connection, request: SubmitRequest) -> anyhow::Result<v1::Run> {
     let mut client = connection.connect().await?;
-    let patient = connection.patient();
+    let patient = connection.with_long_timeout();
     patient.ask(client.submit(request)).await
 }
 
-fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<Exit> {
+fn show_run(run: &v1::Run, json: bool) -> anyhow::Result<()> {
     match json {
-        true => print(&render::run_json(run).to_string())?,
-        false => print(&render::run_text(run))?,
+        true => print_json(view::run_json(run)),
+        false => print(&view::run_text(run)),
     }
-    Ok(Exit::Success)
 }
 
 pub(super) async fn control(
     connection: &Connection,
-    options: &ControlOptions,
+    options: &RunOptions,
     control: Control,
-) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = find(&options.run, connection, &mut client).await?;
-    let request = RunRequest { run };
-    let run = match control {
-        Control::Pause => connection.ask(client.pause(request)).await,
-        Control::Resume => connection.ask(client.resume(request)).await,
-        Control::Cancel => connection.ask(client.cancel(request)).await,
-        Control::Retry => connection.ask(client.retry(request)).await,
-    };
-    show_run(&run?, false)
+) -> anyhow::Result<()> {
+    let (mut client, run) = connection.connect_to_run(&options.run).await?;
+    show_run(&connection.control(&mut client, run, control).await?, false)
 }
 
 pub(super) async fn recheck(
     connection: &Connection,
     options: &RecheckOptions,
-) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = find(&options.run, connection, &mut client).await?;
-    let request = RecheckRequest {
-        run,
-        recheck: options.recheck.to_string(),
-    };
+) -> anyhow::Result<()> {
+    let (mut client, run) = connection.connect_to_run(&options.of.run).await?;
+    let request = RecheckRequest { run, recheck: options.recheck.to_string() };
     let run = connection.ask(client.recheck(request)).await?;
-    // The answer's own words do not tell a run that is rechecked from one that is not.
-    let (run, recheck) = (render::run_text(&run), options.recheck);
-    print(&format!("{run}, recheck {recheck}"))?;
+    // The answer itself does not contain the fraction.
+    let (run, recheck) = (view::run_text(&run), options.recheck);
+    print(&format!("{run}, recheck {recheck}"))
+}
+
+/// Cancels a run, or deletes it with its results.
+pub(super) async fn end(
+    connection: &Connection,
+    options: &EndOptions,
+    control: Control,
+) -> anyhow::Result<Exit> {
+    let (mut client, run) = connection.connect_to_run(&options.of.run).await?;
+    let (verb, done) = match control {
+        Control::Delete => ("Delete all results of", "deleted "),
+        _ => ("Cancel", ""),
+    };
+    if !options.yes && !confirm(verb, run, connection, &mut client).await? {
+        return Ok(Exit::Error);
+    }
+    let run = connection.control(&mut client, run, control).await?;
+    print(&format!("{done}{}", view::run_text(&run)))?;
     Ok(Exit::Success)
 }
 
-pub(super) async fn delete(
+/// Asks for confirmation on the terminal, with the run's description and progress.
+async fn confirm(
+    verb: &str,
+    run: u64,
     connection: &Connection,
-    options: &ControlOptions,
-) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = find(&options.run, connection, &mut client).await?;
-    let run = connection.ask(client.delete(RunRequest { run })).await?;
-    print(&format!("deleted {}", render::run_text(&run)))?;
-    Ok(Exit::Success)
+    client: &mut Client,
+) -> anyhow::Result<bool> {
+    let runs = connection.ask(client.list(ListRequest {})).await?.runs;
+    let listed = runs.iter().find(|listed| listed.run == run);
+    let status = connection.ask(client.get_status(GetStatusRequest { run: Some(run) })).await?;
+    let about = format!(
+        "{}, {} of {} done",
+        listed.map_or_else(|| format!("run {}", RunId(run)), view::run_text),
+        thousands(status.tasks_done.into()),
+        plural(status.tasks_total, "task")
+    );
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(BadUsage(format!("{verb} {about}? Confirm with --yes")).into());
+    }
+    eprint_line(&format!("{verb} {about}? [y/N]"));
+    let (send, answer) = tokio::sync::oneshot::channel();
+    // Not a thread of the runtime, which would wait for it at its end.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().read_line(&mut line).is_ok();
+        // The receiver is gone after Ctrl-C.
+        let _ = send.send(read && matches!(line.trim(), "y" | "Y" | "yes"));
+    });
+    let confirmed = answer.await.unwrap_or(false);
+    if !confirmed {
+        eprint_line("nothing was changed");
+    }
+    Ok(confirmed)
 }
 
-pub(super) async fn export(
-    connection: &Connection,
-    options: &ExportOptions,
-) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = find(&options.run, connection, &mut client).await?;
-    // Lines on a terminal are progress enough.
+pub(super) async fn export(connection: &Connection, options: &RunOptions) -> anyhow::Result<()> {
+    let (mut client, run) = connection.connect_to_run(&options.run).await?;
+    // Lines on a terminal already show the progress.
     let bar = match io::stdout().is_terminal() {
         true => Bar::hidden("records"),
         false => Bar::start("records"),
     };
     let request = GetStatusRequest { run: Some(run) };
-    let all = match bar.is_seen() {
+    let all = match bar.is_visible() {
         true => connection.ask(client.get_status(request)).await?.tasks_done,
         false => 0,
     };
@@ -236,13 +262,13 @@ pub(super) async fn export(
     loop {
         match records.message().await {
             Ok(Some(record)) => {
-                print(&record.line)?;
+                print_json(&record.line)?;
                 number += 1;
-                // There may be more records than tasks that are done.
+                // Rechecks are records too.
                 bar.show(number, number as f64 / all.max(number) as f64);
             }
-            Ok(None) => return Ok(Exit::Success),
-            Err(status) => return Err(connection.plain(&status).await),
+            Ok(None) => return Ok(()),
+            Err(status) => return Err(connection.explain(&status).await),
         }
     }
 }

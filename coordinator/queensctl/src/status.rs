@@ -1,37 +1,45 @@
-//! `queensctl status`: once, or again and again.
+//! `queensctl status` and `queensctl wait`: following a run across restarts of its coordinator.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
+use cli::{
+    duration::duration,
+    exit::Exit,
+    terminal::{TerminalOptions, eprint_info},
+};
 use common::run::RunId;
-use proto::v1::{self, GetStatusRequest};
-use worker::terminal::{Manner, note};
+use proto::v1::{self, GetStatusRequest, RunState, WatchStatusRequest};
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Status, Streaming};
+use view::{
+    RunSelector,
+    text::{cancelled, eprint_line, percent, plural, span, stdout_width, thousands},
+};
 
 use super::{
-    client::Connection,
-    follow::{News, ended, follow},
-    name::find,
-    output::print,
+    client::{Client, Connection, Unreachable},
+    output::{print, print_json},
     watch,
-};
-use coordinator::{
-    exit::Exit,
-    name::RunName,
-    render,
-    text::{percent, stdout_width, tell},
 };
 
 /// Options of `status`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
-    /// The run: the first digits of its name, or last [default: the one served first]
-    run: Option<RunName>,
+    /// The run: a prefix of its id, or last [default: the one served first]
+    run: Option<RunSelector>,
 
-    /// Shows it as it changes, until the run is done: a screen on a terminal (q leaves it), lines
-    /// elsewhere
+    /// Follow the run until it is finished: on a full screen (? shows the keys), or with one line per
+    /// minute without a terminal
     #[arg(long)]
     watch: bool,
 
-    /// Prints one JSON object; with --watch one a line
+    /// Show every check of a finished run, and its workers
+    #[arg(long)]
+    verbose: bool,
+
+    /// Print one JSON object; with --watch one per line
     #[arg(long)]
     json: bool,
 }
@@ -39,133 +47,267 @@ pub(super) struct StatusOptions {
 /// Options of `wait`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct WaitOptions {
-    /// The run: the first digits of its name, see `queensctl runs`, or last
-    run: RunName,
+    /// The run: a prefix of its id (see `queensctl runs`), or last
+    run: RunSelector,
 
-    /// Prints the result as a JSON object
+    /// Stop waiting after this time, such as 30s or 2h, with exit code 1 [default: never]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    max_wait: Option<Duration>,
+
+    /// Show every check
+    #[arg(long)]
+    verbose: bool,
+
+    /// Print the result as a JSON object
     #[arg(long)]
     json: bool,
 }
 
+/// The format of a status.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Style {
+    json: bool,
+    verbose: bool,
+}
+
 pub(super) async fn status(
     connection: &Connection,
-    manner: Manner,
+    terminal: TerminalOptions,
     options: &StatusOptions,
 ) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = match &options.run {
-        Some(name) => Some(find(name, connection, &mut client).await?),
-        None => None,
-    };
+    let style = Style { json: options.json, verbose: options.verbose };
+    let (mut client, run) = connection.connect_to(options.run.as_ref()).await?;
     if options.watch {
         if !options.json
             && let Some(screen) = watch::Screen::open()
         {
-            let colours = manner.colours(true);
-            return watch::watch(connection, (client, run), screen, colours).await;
+            let colors = terminal.colors(true);
+            return watch::watch(connection, (client, run), screen, (colors, style)).await;
         }
-        let mut lines = Lines::new(options.json);
-        return follow(connection, (client, run), &mut |news| lines.show(news)).await;
+        let mut lines = Lines::new(style);
+        return follow(connection, (client, run), &mut |update| lines.show(update)).await;
     }
     let request = GetStatusRequest { run };
     let status = connection.ask(client.get_status(request)).await?;
-    show_status(&status, options.json)?;
+    show_status(&status, style)?;
     Ok(Exit::Success)
 }
 
 pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyhow::Result<Exit> {
-    let mut client = connection.connect().await?;
-    let run = find(&options.run, connection, &mut client).await?;
-    let mut told = false;
-    let mut show = |news: News| {
-        let status = match news {
-            News::Status(status) => status,
-            News::Lost(line) => {
-                tell(&line);
+    let (client, run) = connection.connect_to_run(&options.run).await?;
+    let style = Style { json: options.json, verbose: options.verbose };
+    let mut is_noted = false;
+    let mut show = |update: RunUpdate| {
+        let status = match update {
+            RunUpdate::Status(status) => status,
+            RunUpdate::Disconnected(line) => {
+                eprint_line(&line);
                 return Ok(());
             }
         };
         if ended(&status).is_some() {
-            return show_end(&status, options.json);
+            return show_end(&status, style);
         }
-        if !told {
-            told = true;
-            note(&format!(
-                "waiting for run {}: {} of the work is done",
+        if !is_noted {
+            is_noted = true;
+            eprint_info(&format!(
+                "waiting for run {}: {} done",
                 RunId(run),
                 percent(status.fraction_done)
             ));
         }
         Ok(())
     };
-    follow(connection, (client, Some(run)), &mut show).await
+    let following = follow(connection, (client, Some(run)), &mut show);
+    match options.max_wait {
+        Some(limit) => timeout(limit, following).await.unwrap_or_else(|_| {
+            Err(anyhow!("run {} has not finished within {limit:?} (--max-wait)", RunId(run)))
+        }),
+        None => following.await,
+    }
 }
 
-/// The last word on a run that is over.
-fn show_end(status: &v1::Status, json: bool) -> anyhow::Result<()> {
-    match status.result.is_some() || json {
-        true => show_status(status, json),
+/// Time between two attempts to reconnect.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An update of a followed run.
+#[derive(Clone, Debug)]
+pub(super) enum RunUpdate {
+    Status(Box<v1::Status>),
+    /// A sentence: the coordinator is gone, until the next status.
+    Disconnected(String),
+}
+
+/// Follows a run until it is finished, and returns its exit code.
+pub(super) async fn follow(
+    connection: &Connection,
+    (mut client, mut run): (Client, Option<u64>),
+    show: &mut dyn FnMut(RunUpdate) -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
+    let mut stream = stream_of(connection, &mut client, run).await?;
+    loop {
+        let lost = match stream.message().await {
+            Ok(Some(status)) => {
+                run = status.run.as_ref().map(|run| run.run);
+                let ended = ended(&status);
+                show(RunUpdate::Status(Box::new(status)))?;
+                match ended {
+                    Some(exit) => return Ok(exit),
+                    None => continue,
+                }
+            }
+            Ok(None) => Status::unavailable("the coordinator closed the connection"),
+            Err(status) => status,
+        };
+        if !matches!(lost.code(), Code::Unavailable | Code::Unknown | Code::Cancelled) {
+            return Err(connection.explain(&lost).await);
+        }
+        let url = connection.url();
+        show(RunUpdate::Disconnected(format!("{url} does not answer; retrying every second")))?;
+        stream = loop {
+            sleep(RETRY_INTERVAL).await;
+            let again = match connection.connect().await {
+                Ok(mut client) => stream_of(connection, &mut client, run).await,
+                Err(error) => Err(error),
+            };
+            match again {
+                Err(error) if error.is::<Unreachable>() => {}
+                Err(error) => return Err(error),
+                Ok(stream) => break stream,
+            }
+        };
+    }
+}
+
+async fn stream_of(
+    connection: &Connection,
+    client: &mut Client,
+    run: Option<u64>,
+) -> anyhow::Result<Streaming<v1::Status>> {
+    let request = WatchStatusRequest { run, interval_ms: 1000 };
+    connection.ask(client.watch_status(request)).await
+}
+
+/// Returns the exit code of a finished run.
+pub(super) fn ended(status: &v1::Status) -> Option<Exit> {
+    let run = status.run.as_ref()?;
+    match run.state() {
+        RunState::Complete => status.result.is_some().then_some(Exit::Success),
+        RunState::Contradicted => status.result.is_some().then_some(Exit::Contradicted),
+        RunState::Disputed => Some(Exit::Contradicted),
+        RunState::Cancelled => Some(Exit::Error),
+        RunState::Running | RunState::Paused | RunState::Unspecified => None,
+    }
+}
+
+/// Prints the end of a finished run.
+fn show_end(status: &v1::Status, style: Style) -> anyhow::Result<()> {
+    match status.result.is_some() || style.json {
+        true => show_status(status, style),
         false => {
             let run = status.run.clone().unwrap_or_default();
-            Err(anyhow!("run {} was cancelled", RunId(run.run)))
+            Err(anyhow!("{}", cancelled(RunId(run.run), Some(&run.cancelled_by))))
         }
     }
 }
 
-pub(super) fn show_status(status: &v1::Status, json: bool) -> anyhow::Result<()> {
-    match json {
-        true => print(&render::status_json(status)?.to_string()),
-        false => print(&render::status_text(status, stdout_width())?),
+/// Returns the time in Unix milliseconds.
+pub(super) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<()> {
+    match style.json {
+        true => print_json(view::status_json(status)?),
+        false => print(&view::status_text(status, stdout_width(), style.verbose, unix_ms())?),
     }
 }
 
-/// What `--watch` writes where it cannot draw: a text whenever something happened.
+/// The output of `--watch` without a terminal: a line per minute and state, then the result; with
+/// `--json` an object for each change.
 struct Lines {
-    json: bool,
+    style: Style,
     last: Option<v1::Status>,
+    /// Time and state of the last line.
+    written: Option<(Instant, RunState)>,
 }
+
+/// Time between two lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Lines {
-    fn new(json: bool) -> Self {
-        Self { json, last: None }
+    fn new(style: Style) -> Self {
+        Self { style, last: None, written: None }
     }
 
-    fn show(&mut self, news: News) -> anyhow::Result<()> {
-        match news {
-            News::Status(status) if self.is_news(&status) => show_status(&status, self.json),
-            News::Status(_) => Ok(()),
-            News::Lost(line) => {
-                tell(&line);
+    fn show(&mut self, update: RunUpdate) -> anyhow::Result<()> {
+        match update {
+            RunUpdate::Status(status) if self.style.json => match self.is_change(&status) {
+                true => show_status(&status, self.style),
+                false => Ok(()),
+            },
+            RunUpdate::Status(status) if ended(&status).is_some() => show_end(&status, self.style),
+            RunUpdate::Status(status) => self.show_line(&status),
+            RunUpdate::Disconnected(line) => {
+                eprint_line(&line);
                 Ok(())
             }
         }
     }
 
-    /// Whether there is anything to tell that was not told last time.
-    fn is_news(&mut self, status: &v1::Status) -> bool {
-        let told = without_clocks(status);
-        let news = self.last.as_ref() != Some(&told);
-        self.last = Some(told);
-        news
+    fn show_line(&mut self, status: &v1::Status) -> anyhow::Result<()> {
+        let state = status.run.as_ref().map(v1::Run::state).unwrap_or_default();
+        let is_due =
+            |(at, shown): (Instant, RunState)| shown != state || at.elapsed() >= LINE_INTERVAL;
+        if !self.written.is_none_or(is_due) {
+            return Ok(());
+        }
+        self.written = Some((Instant::now(), state));
+        let run = status.run.clone().unwrap_or_default();
+        let eta = status.eta_seconds.map_or_else(|| "not known yet".to_owned(), span);
+        print(&format!(
+            "N = {}: {}, {} done, {} of {}, ETA {eta}",
+            run.spec.unwrap_or_default().n,
+            view::state(state),
+            percent(status.fraction_done),
+            thousands(status.tasks_done.into()),
+            plural(status.tasks_total, "task"),
+        ))?;
+        Ok(())
+    }
+
+    /// Returns whether something changed since the last call.
+    fn is_change(&mut self, status: &v1::Status) -> bool {
+        let seen = without_clocks(status);
+        let is_change = self.last.as_ref() != Some(&seen);
+        self.last = Some(seen);
+        is_change
     }
 }
 
-/// What of a status is news: not that time went by and averages with it.
+/// Returns a status without times and averages, which change permanently.
 fn without_clocks(status: &v1::Status) -> v1::Status {
-    let mut news = status.clone();
-    news.eta_seconds = None;
-    news.solutions_per_second = 0.0;
-    if let Some(coordinator) = &mut news.coordinator {
+    let mut seen = status.clone();
+    seen.eta_seconds = None;
+    seen.solutions_per_second = 0.0;
+    if let Some(coordinator) = &mut seen.coordinator {
         coordinator.archive_behind_ms = None;
         coordinator.disk_free_bytes = None;
     }
+    (seen.counting_seconds, seen.waiting_seconds) = (0.0, 0.0);
     // As it is shown.
-    news.fraction_done = (news.fraction_done * 1e4).round();
-    for worker in &mut news.workers {
+    seen.fraction_done = (seen.fraction_done * 1e4).round();
+    if let Some(run) = &mut seen.run {
+        (run.eta_seconds, run.counting_seconds) = (None, 0.0);
+        run.fraction_done = seen.fraction_done;
+    }
+    for worker in &mut seen.workers {
         worker.last_seen_ms_ago = 0;
         worker.cost_per_second = 0.0;
+        worker.current_task_ms = 0;
     }
-    news
+    seen
 }
 
 #[cfg(test)]
@@ -173,30 +315,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_happened_is_news() {
-        let mut lines = Lines::new(false);
+    fn passing_time_is_no_change() {
+        let mut lines = Lines::new(Style::default());
         let mut status = v1::Status {
             tasks_total: 10,
             workers: vec![v1::Worker::default()],
             coordinator: Some(v1::Coordinator::default()),
+            run: Some(v1::Run::default()),
             ..v1::Status::default()
         };
-        assert!(lines.is_news(&status));
+        assert!(lines.is_change(&status));
         status.workers[0].last_seen_ms_ago = 1000;
         status.workers[0].cost_per_second = 5.0;
+        (status.counting_seconds, status.waiting_seconds) = (1.0, 2.0);
+        status.run = Some(v1::Run { counting_seconds: 1.0, ..v1::Run::default() });
         status.eta_seconds = Some(3.0);
         let coordinator = status.coordinator.as_mut().unwrap();
         coordinator.archive_behind_ms = Some(4000);
         coordinator.disk_free_bytes = Some(1);
         status.solutions_per_second = 7.0;
         status.fraction_done = 0.000_01;
-        assert!(!lines.is_news(&status), "time went by");
+        assert!(!lines.is_change(&status), "time went by");
         status.tasks_done = 1;
-        assert!(lines.is_news(&status));
+        assert!(lines.is_change(&status));
         status.workers[0].state = "lost".to_owned();
-        assert!(lines.is_news(&status));
-        assert!(!lines.is_news(&status));
+        assert!(lines.is_change(&status));
+        assert!(!lines.is_change(&status));
         status.fraction_done = 0.01;
-        assert!(lines.is_news(&status));
+        assert!(lines.is_change(&status));
     }
 }

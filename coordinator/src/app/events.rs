@@ -1,8 +1,8 @@
-//! `--on-event`: a program that is run when something happens that somebody should know of.
+//! `--on-event`: a program that runs for completions, disputes and alarms.
 //!
-//! It is given facts, in its environment and as a line of JSON on its standard input, and no command line:
-//! nothing that a worker calls itself is ever read by a shell. The coordinator never waits for it, but at
-//! its own end, and ends it where it hangs.
+//! The event is passed in environment variables and as a line of JSON on standard input, never in a command
+//! line: no shell reads text of a worker. The coordinator waits for the program only when it exits, and
+//! kills it if it hangs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,6 +14,7 @@ use std::{
 
 use common::run::RunId;
 use serde_json::{Value, json};
+use store::RunState;
 use tokio::{
     io::AsyncWriteExt as _,
     process::{Child, Command},
@@ -22,40 +23,39 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::{debug, warn};
+use view::Alert;
 
-use super::Report;
+use super::run_waiter::Report;
 use crate::{
     driver::{DriverHandle, Outcome, Stopped},
-    render::{Alarm, Statuses},
-    store::RunState,
+    message::StatusCache,
 };
 
-/// Between two looks for alarms.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval of checking for alarms.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the program may run.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time limit of the program.
+const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An alarm that comes back is told again after this time.
-const AGAIN: Duration = Duration::from_secs(3_600);
+/// Repeat interval of an alarm.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Events that wait for the program; more are left out, which is said.
-const WAITING: usize = 64;
+/// Events that wait for the program; further ones are dropped with a warning.
+const QUEUE_CAPACITY: usize = 64;
 
-/// How long the end of the coordinator waits for the program.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the coordinator's exit waits for the program.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Something that somebody should know of.
+/// An event for the program.
 #[derive(Clone, Debug)]
 struct Event {
     /// `completion`, `dispute` or `alarm`.
     event: &'static str,
-    /// Which completion, dispute or alarm.
     kind: &'static str,
     run: RunId,
     n: u8,
     text: String,
-    /// Of a completion: what `--json` prints of it.
+    /// The object of `--json`, for a completion.
     result: Option<Value>,
 }
 
@@ -75,43 +75,43 @@ impl Event {
 /// Watches for events until the coordinator ends.
 pub(super) struct Events {
     ending: watch::Sender<bool>,
-    telling: JoinHandle<()>,
+    delivery: JoinHandle<()>,
 }
 
 impl Events {
-    /// Runs `program` for what happens from now on; what `old` runs came to is known.
+    /// Runs `program` for events from now on; the outcomes of `old` runs are none.
     pub(super) fn start(program: PathBuf, driver: DriverHandle, old: BTreeSet<RunId>) -> Self {
         let (ending, ended) = watch::channel(false);
-        let (events, waiting) = mpsc::channel(WAITING);
-        let telling = tokio::spawn(tell_all(program, LIMIT, waiting));
+        let (events, waiting) = mpsc::channel(QUEUE_CAPACITY);
+        let delivery = tokio::spawn(deliver(program, RUN_TIMEOUT, waiting));
         let watching = Watching {
-            statuses: Statuses::new(driver.clone()),
+            statuses: StatusCache::new(driver.clone()),
             driver,
             old,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             alarms: BTreeMap::new(),
             events,
         };
         tokio::spawn(watching.watch(ended));
-        Self { ending, telling }
+        Self { ending, delivery }
     }
 
-    /// Takes a last look and waits until the program was told everything, for a while.
+    /// Checks once more and waits, for at most [`EXIT_TIMEOUT`], until all events are delivered.
     pub(super) async fn end(self) {
         self.ending.send_replace(true);
-        if timeout(PATIENCE, self.telling).await.is_err() {
-            warn!("--on-event: the program is left behind, it takes too long");
+        if timeout(EXIT_TIMEOUT, self.delivery).await.is_err() {
+            warn!("--on-event: the program takes too long; exiting without it");
         }
     }
 }
 
 struct Watching {
     driver: DriverHandle,
-    statuses: Statuses,
+    statuses: StatusCache,
     old: BTreeSet<RunId>,
-    /// Outcomes that were told.
-    told: BTreeMap<RunId, Outcome>,
-    /// When each alarm was told last.
+    /// Reported outcomes.
+    reported: BTreeMap<RunId, Outcome>,
+    /// Last report of each alarm.
     alarms: BTreeMap<(RunId, &'static str), Instant>,
     events: mpsc::Sender<Event>,
 }
@@ -119,38 +119,37 @@ struct Watching {
 impl Watching {
     async fn watch(mut self, mut ended: watch::Receiver<bool>) {
         let mut outcomes = self.driver.outcomes();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut poll = interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // The guard ends with the statement.
             let all = outcomes.borrow_and_update().clone();
             let is_last = *ended.borrow();
-            // The driver's end is told by others.
-            let Ok(()) = self.look(all).await else { return };
+            let Ok(()) = self.check(all).await else { return };
             if is_last {
                 return;
             }
             tokio::select! {
                 changed = outcomes.changed() => if changed.is_err() { return },
-                // A sender that is gone ends everything.
+                // Without a sender, too.
                 _ = ended.wait_for(|ended| *ended) => {}
-                _ = look.tick() => {}
+                _ = poll.tick() => {}
             }
         }
     }
 
-    async fn look(&mut self, all: BTreeMap<RunId, Outcome>) -> Result<(), Stopped> {
-        self.told.retain(|run, _| all.contains_key(run));
+    async fn check(&mut self, all: BTreeMap<RunId, Outcome>) -> Result<(), Stopped> {
+        self.reported.retain(|run, _| all.contains_key(run));
         for (run, outcome) in all {
-            if self.told.get(&run) == Some(&outcome) {
+            if self.reported.get(&run) == Some(&outcome) {
                 continue;
             }
-            self.told.insert(run, outcome.clone());
             if !self.old.remove(&run)
-                && let Some(report) = Report::of(&self.driver, outcome).await?
+                && let Some(report) = Report::of(&self.driver, &outcome, false).await?
             {
-                self.tell(ended(run, &report));
+                self.send(finished(&report));
             }
+            self.reported.insert(run, outcome);
         }
         for run in self.driver.runs().await? {
             if !matches!(run.state, RunState::Running | RunState::Disputed) {
@@ -158,7 +157,7 @@ impl Watching {
             }
             let (run, n) = (run.manifest.run, run.manifest.spec.board.n());
             if let Some(status) = self.statuses.get(run).await? {
-                for alarm in Alarm::of(&status) {
+                for alarm in Alert::all(&status) {
                     self.alarm(run, n, alarm);
                 }
             }
@@ -166,59 +165,46 @@ impl Watching {
         Ok(())
     }
 
-    fn alarm(&mut self, run: RunId, n: u8, Alarm { kind, text }: Alarm) {
+    fn alarm(&mut self, run: RunId, n: u8, Alert { kind, text }: Alert) {
         let event = match kind {
-            // The ordinary end of every run has nothing to hand out either.
-            "waiting" => return,
-            "contested" => "dispute",
+            // At the end of every run no task is left to lease.
+            "stalled" | "no_workers" | "finishing" => return,
+            "task_disputed" => "dispute",
             _ => "alarm",
         };
         let now = Instant::now();
         let before = self.alarms.get(&(run, kind));
-        if before.is_some_and(|before| now.duration_since(*before) < AGAIN) {
+        if before.is_some_and(|before| now.duration_since(*before) < REPEAT_INTERVAL) {
             return;
         }
         self.alarms.insert((run, kind), now);
-        self.tell(Event {
-            event,
-            kind,
-            run,
-            n,
-            text,
-            result: None,
-        });
+        self.send(Event { event, kind, run, n, text, result: None });
     }
 
-    fn tell(&self, event: Event) {
+    fn send(&self, event: Event) {
         if let Err(error) = self.events.try_send(event) {
-            warn!("--on-event: an event is left out, the program is too slow: {error}");
+            warn!("--on-event: an event is dropped, the program is too slow: {error}");
         }
     }
 }
 
-fn ended(run: RunId, report: &Report) -> Event {
-    let (event, kind) = match report.outcome.state() {
+fn finished(report: &Report) -> Event {
+    let (event, kind) = match report.state {
         RunState::Disputed => ("dispute", "disputed"),
         RunState::Contradicted => ("completion", "contradicted"),
         RunState::Running | RunState::Paused | RunState::Cancelled | RunState::Complete => {
             ("completion", "complete")
         }
     };
-    Event {
-        event,
-        kind,
-        run,
-        n: report.board.n(),
-        text: report.line(),
-        result: Some(report.json()),
-    }
+    let (run, n) = (report.run, report.board.n());
+    Event { event, kind, run, n, text: report.line(), result: Some(report.json()) }
 }
 
-/// Tells the program of one event after another.
-async fn tell_all(program: PathBuf, limit: Duration, mut waiting: mpsc::Receiver<Event>) {
+/// Runs the program for one event after another.
+async fn deliver(program: PathBuf, limit: Duration, mut waiting: mpsc::Receiver<Event>) {
     while let Some(event) = waiting.recv().await {
         match run(&program, limit, &event).await {
-            Ok(()) => debug!("--on-event: told of {} of run {}", event.event, event.run),
+            Ok(()) => debug!("--on-event: delivered {} of run {}", event.event, event.run),
             Err(failure) => warn!(
                 "--on-event: {} failed at {} ({}) of run {}: {failure}",
                 program.display(),
@@ -230,7 +216,7 @@ async fn tell_all(program: PathBuf, limit: Duration, mut waiting: mpsc::Receiver
     }
 }
 
-/// Why the program did not do what it was asked to.
+/// A failure of the program.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("it cannot be started: {0}; give a program that can be executed")]
@@ -252,7 +238,7 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failu
         .env("QUEENS_EVENT_N", event.n.to_string())
         .env("QUEENS_EVENT_TEXT", event.text.replace('\0', " "))
         .stdin(Stdio::piped())
-        // Standard output is for results.
+        // The coordinator's standard output is for results.
         .stdout(io::stderr())
         .kill_on_drop(true);
     #[cfg(unix)]
@@ -260,14 +246,14 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failu
     let mut child = command.spawn().map_err(Failure::Start)?;
     let line = format!("{}\n", event.json());
     let input = child.stdin.take();
-    let told = async {
+    let ended = async {
         if let Some(mut input) = input {
-            // Who does not read it does not want it.
+            // The program may not read it.
             let _ = input.write_all(line.as_bytes()).await;
         }
         child.wait().await
     };
-    match timeout(limit, told).await {
+    match timeout(limit, ended).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(Failure::Status(status)),
         Ok(Err(error)) => Err(Failure::Wait(error)),
@@ -278,15 +264,13 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failu
     }
 }
 
-/// Ends the program with all that it started.
+/// Kills the program and its process group.
 async fn kill(child: &mut Child) {
     #[cfg(unix)]
-    if let Some(group) = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(rustix::process::Pid::from_raw)
+    if let Some(group) =
+        child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
     {
-        // It may have ended this moment.
+        // It may have exited.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill().await;
@@ -319,7 +303,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]
-    async fn the_program_is_told_the_facts_and_no_shell_reads_them() {
+    async fn the_program_gets_the_event_and_no_shell_reads_it() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         let script = format!(
@@ -328,43 +312,33 @@ mod tests {
             out.display()
         );
         let evil = "Worker $(touch evil) `touch evil`; touch evil\n\"'";
-        run(&program(dir.path(), &script), LONG, &event(evil))
-            .await
-            .unwrap();
-        let said = fs::read_to_string(&out).unwrap();
-        let told = format!("alarm|barred|0000000000000007|{evil}\n");
-        let rest = said.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
+        run(&program(dir.path(), &script), LONG, &event(evil)).await.unwrap();
+        let output = fs::read_to_string(&out).unwrap();
+        let expected = format!("alarm|barred|0000000000000007|{evil}\n");
+        let rest = output.strip_prefix(&expected).unwrap_or_else(|| panic!("{output}"));
         let (line, arguments) = rest.split_once('\n').unwrap();
         let line: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(
-            (line["text"].as_str(), line["n"].as_u64()),
-            (Some(evil), Some(20))
-        );
+        assert_eq!((line["text"].as_str(), line["n"].as_u64()), (Some(evil), Some(20)));
         assert_eq!(arguments, "0\n");
         assert!(!Path::new("evil").exists());
     }
 
     #[tokio::test]
-    async fn failures_are_told_by_their_reason() {
+    async fn failures_name_their_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let failed = run(&program(dir.path(), "exit 7"), LONG, &event(""))
-            .await
-            .unwrap_err();
+        let failed = run(&program(dir.path(), "exit 7"), LONG, &event("")).await.unwrap_err();
         assert!(failed.to_string().contains("7"), "{failed}");
-        let none = run(Path::new("/does/not/exist"), LONG, &event(""))
-            .await
-            .unwrap_err();
+        let none = run(Path::new("/does/not/exist"), LONG, &event("")).await.unwrap_err();
         assert!(none.to_string().contains("cannot be started"), "{none}");
     }
 
-    /// A program that hangs is ended, with what it started: the pipe that both hold closes.
     #[tokio::test]
-    async fn a_program_that_hangs_is_ended_with_its_children() {
+    async fn a_program_that_hangs_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         let script = format!("sleep 86400 & echo $! > {0}; wait", pids.display());
         let program = program(dir.path(), &script);
-        // As short as it may be and the child is there: tried with longer and longer ones.
+        // Tries longer and longer limits until the child is started.
         let mut limit = Duration::from_millis(50);
         let child: i32 = loop {
             let hung = run(&program, limit, &event("")).await.unwrap_err();
@@ -374,7 +348,7 @@ mod tests {
                 Err(_) => limit *= 2,
             }
         };
-        // Gone, or left for init to bury, as soon as the system gets to it; otherwise this waits a day.
+        // The child is gone or a zombie soon; otherwise this waits a day.
         let stat = format!("/proc/{child}/stat");
         while fs::read_to_string(&stat).is_ok_and(|state| !state.contains(") Z")) {
             tokio::task::yield_now().await;
@@ -382,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_queue_holds_nobody_up() {
+    async fn a_full_queue_does_not_block() {
         let (events, waiting) = mpsc::channel(1);
         events.try_send(event("first")).unwrap();
         assert!(events.try_send(event("second")).is_err());
@@ -390,7 +364,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         let script = format!("cat >> {}", out.display());
-        tell_all(program(dir.path(), &script), LONG, waiting).await;
+        deliver(program(dir.path(), &script), LONG, waiting).await;
         assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 1);
     }
 }

@@ -1,142 +1,90 @@
 //! The program `coordinator`.
 
-mod address;
-mod archive;
-mod cluster;
-mod data;
-mod door;
+mod endpoints;
 mod events;
-mod farewell;
 mod options;
-mod progress;
-mod report;
+mod referee;
+mod run_waiter;
+mod select_run;
 mod service;
-mod signals;
 mod storage;
-mod watched;
 
-use std::time::Duration;
+use std::{process, time::Duration};
 
-use common::{kernel::Kernel, plan::Plan};
+use cli::exit::{BadUsage, Exit, Signals};
+use common::plan::Plan;
+use store::{Clock, StoreError, descriptors};
 use tokio::{task::spawn_blocking, time::timeout};
-use worker::signals::Signals;
+use view::text::{eprint_line, one_line};
 
-pub use self::options::task_cost;
-pub use self::{
-    address::{Advertised, BadAddress, BadAdvertised},
-    data::NoRun,
-    options::{BadRequest, Options},
-    report::Report,
-};
-use self::{
-    address::{Listen, ListenHttp},
-    door::Ports,
-    service::Service,
-    storage::Storage,
-};
-use crate::{
-    descriptors,
-    driver::Clock,
-    exit::Exit,
-    store::StoreError,
-    text::{one_line, tell},
-};
+pub use self::options::{Options, task_cost};
 
-/// Nobody waits longer than this without a word about why.
-const SILENCE: Duration = Duration::from_secs(1);
+use self::{endpoints::Listeners, select_run::check_directory, service::Service, storage::Storage};
 
-/// Runs the program and says what went wrong, if something did.
+/// Runs the program; prints its error.
 pub async fn main(options: Options) -> Exit {
-    let kernel = match options.local_kernel() {
-        Ok(kernel) => kernel,
-        Err(bad) => return usage(&bad),
-    };
-    if let Some(url) = &options.store
-        && let Err(bad) = url.reveal(std::env::args())
-    {
-        return usage(&bad);
-    }
-    let listen = match Listen::choose(&options).await {
-        Ok(listen) => listen,
-        Err(bad) => return usage(&bad),
-    };
-    let http = match ListenHttp::choose(&options).await {
-        Ok(http) => http,
-        Err(bad) => return usage(&bad),
-    };
-    let plan = match plan(&options).await {
-        Ok(plan) => plan,
-        Err(bad) => return usage(&bad),
-    };
-    serve(&options, (plan, kernel), (listen, http))
-        .await
-        .unwrap_or_else(|error| {
-            tell(&format!("error: {}", one_line(&error)));
-            Exit::Error
-        })
+    run(&options).await.unwrap_or_else(|error| {
+        eprint_line(&format!("error: {}", one_line(&error)));
+        if error.is::<BadUsage>() { Exit::Usage } else { Exit::Error }
+    })
 }
 
-/// The plan of the run asked for. That of a large board takes a while, which is said.
-async fn plan(options: &Options) -> Result<Option<Plan>, BadRequest> {
-    let asked = options.clone();
-    let mut plan = spawn_blocking(move || asked.plan());
-    let made = match timeout(SILENCE, &mut plan).await {
+async fn run(options: &Options) -> anyhow::Result<Exit> {
+    let kernel = options.local_kernel()?;
+    if let Some(url) = &options.store {
+        url.reveal(std::env::args()).map_err(BadUsage::of)?;
+    }
+    check_directory(options)?;
+    // The ports first: a second coordinator fails before it touches any data.
+    let listeners = Listeners::bind(options).await?;
+    let plan = plan(options).await?;
+    descriptors::prepare();
+    let mut signals = Signals::new()?;
+    let clock = Clock::start();
+    let (listeners, storage) = match &options.store {
+        None => (listeners, Storage::directory(&options.data_dir, clock.now())?),
+        Some(url) => {
+            // Clients must not connect to a standby.
+            drop(listeners);
+            let storage = tokio::select! {
+                storage = Storage::database(url) => storage?,
+                _ = signals.next() => return Ok(Exit::Interrupted),
+            };
+            (Listeners::bind(options).await?, storage)
+        }
+    };
+    let mut service = Service::start(options, plan, (listeners, storage), clock).await?;
+    if let Some(kernel) = kernel {
+        service.start_local_worker(options, kernel);
+    }
+    let exit = tokio::select! {
+        exit = service.waiter.wait() => exit,
+        _ = signals.next() => Ok(Exit::Interrupted),
+        // Before the driver's own error.
+        by = service.replaced.by() => Err(StoreError::LostLeadership { by }.into()),
+        error = service.cluster.failed() => Err(error),
+    };
+    tokio::spawn(async move {
+        // The next signal exits immediately: what was acknowledged is durable.
+        signals.next_distinct().await;
+        process::exit(Exit::Interrupted.code().into());
+    });
+    service.end(options, exit).await
+}
+
+/// Makes the plan of the requested run; tells the user if it takes long.
+async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
+    const QUIET_PERIOD: Duration = Duration::from_secs(1);
+    let requested = options.clone();
+    let mut plan = spawn_blocking(move || requested.plan());
+    let made = match timeout(QUIET_PERIOD, &mut plan).await {
         Ok(made) => made,
         Err(_) => {
             if let Some(board) = options.n {
-                tell(&format!("dividing the board of N = {board} into tasks"));
+                eprint_line(&format!("planning tasks for N = {board}…"));
             }
             plan.await
         }
     };
     made.expect("making a plan does not panic")
-}
-
-fn usage(error: &dyn std::error::Error) -> Exit {
-    tell(&format!("error: {error}"));
-    Exit::Usage
-}
-
-async fn serve(
-    options: &Options,
-    (plan, kernel): (Option<Plan>, Option<Kernel>),
-    places: (Listen, Option<ListenHttp>),
-) -> anyhow::Result<Exit> {
-    descriptors::prepare();
-    let mut signals = Signals::new()?;
-    let clock = Clock::start();
-    let (ports, storage) = tokio::select! {
-        opened = open(options, places, clock) => opened?,
-        _ = signals.next() => return Ok(Exit::Interrupted),
-    };
-    let mut service = Service::start(options, plan, (ports, storage), clock).await?;
-    if let Some(kernel) = kernel {
-        service.count_here(options, kernel);
-    }
-    let exit = tokio::select! {
-        exit = service.watched.until_done() => exit,
-        _ = signals.next() => Ok(Exit::Interrupted),
-        // Before what the driver says of it.
-        by = service.replaced.by() => Err(StoreError::Replaced { by }.into()),
-        error = service.cluster.failed() => Err(error),
-    };
-    signals::next_one_exits(signals);
-    service.end(options, exit).await
-}
-
-/// Takes the ports, and opens what the runs are kept in.
-async fn open(
-    options: &Options,
-    (listen, http): (Listen, Option<ListenHttp>),
-    clock: Clock,
-) -> anyhow::Result<(Ports, Storage)> {
-    // The port first: a second coordinator is told so before it touches any data.
-    let ports = Ports::take(listen, http)?;
-    let Some(url) = &options.store else {
-        return Ok((ports, Storage::directory(&options.data_dir, clock.now())?));
-    };
-    // Nobody is to knock in vain while it waits.
-    drop(ports);
-    let storage = Storage::database(url).await?;
-    Ok((Ports::take(listen, http)?, storage))
 }

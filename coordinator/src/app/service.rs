@@ -1,135 +1,141 @@
-//! A coordinator in service: from its storage and its ports to the last word of its runs.
+//! A serving coordinator and its concurrent parts, from their start to their orderly end.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
+use anyhow::{Context as _, anyhow};
+use cli::{exit::Exit, terminal::print_json};
 use common::{kernel::Kernel, plan::Plan, run::RunId};
-use tokio::task::block_in_place;
-use worker::config::Address;
+use scheduler::{Config, RunStatus, RunSummary, Scheduler, ledger::Caller};
+use store::{Clock, RunState, StoredRun, certify::public_key};
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+    task::{JoinHandle, block_in_place},
+    time::timeout,
+};
+use view::text::{eprint_line, method_name, plural, thousands};
+use worker::config::InProcess;
 
 use super::{
     Options,
-    archive::Archive,
-    cluster::Cluster,
-    data::{self, NoRun},
-    door::{Entrance, Ports},
+    endpoints::{Endpoints, Listeners},
     events::Events,
-    farewell::farewell,
-    report::{partial_json, print_line},
-    storage::{Replaced, Storage},
-    watched::Watched,
+    referee::{self, RefereeBudget},
+    run_waiter::{RunWaiter, notify_workers, partial_json, result_printed},
+    select_run::SelectedRun,
+    storage::{Archive, Replaced, Storage},
 };
 use crate::{
-    certify::public_key,
-    driver::{Clock, Driver, DriverHandle, Serving, Submission, new_manifest},
-    exit::Exit,
+    driver::{DiskSpaceMonitor, Driver, DriverError, DriverHandle, LOCAL_WORKER, Serving},
     grpc::Server,
     http::{self, Http},
-    room::SeenRoom,
-    sched::{Command, Config, Millis, RunStatus, RunSummary, Scheduler},
-    store::{RunManifest, RunState, StoredRun},
-    text::{method_name, plural, tell, thousands},
 };
 
-/// Everything that serves, and what is waited for.
+/// Time limit for the shutdown of each part. A worker abandons a long task then.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The running parts of the program.
 pub(super) struct Service {
     pub(super) cluster: Cluster,
-    pub(super) watched: Watched,
+    pub(super) waiter: RunWaiter,
     pub(super) replaced: Replaced,
     events: Option<Events>,
     archive: Archive,
-    /// Where a worker in this process finds its coordinator.
-    own: Address,
 }
 
 impl Service {
-    /// Starts the run asked for, or goes on with it; serves it, and says where.
+    /// Starts or resumes the requested run, serves it, and prints where.
     pub(super) async fn start(
         options: &Options,
         plan: Option<Plan>,
-        (ports, storage): (Ports, Storage),
+        (listeners, storage): (Listeners, Storage),
         clock: Clock,
     ) -> anyhow::Result<Self> {
-        let Storage {
-            store,
-            vault,
-            signing_key,
-            leader,
-            replaced,
-        } = storage;
+        let Storage { store, secrets, signing_key, leader, replaced } = storage;
         let directory = options.store.is_none().then(|| options.data_dir.clone());
-        let disk = directory.map(SeenRoom::watch);
-        let kept = http::StorageHealth {
-            sync_times: store.sync_times(),
-            disk: disk.clone(),
-        };
+        let disk = directory.map(DiskSpaceMonitor::start);
+        let health = http::StorageHealth { sync_times: store.sync_times(), disk: disk.clone() };
         let stored = store.runs()?;
         let archive = Archive::start(options)?;
-        let wanted = Wanted::choose(options, plan, &stored, clock.now())?;
-        let target = wanted.as_ref().map(|wanted| wanted.manifest.run);
-        let scheduler = scheduler(options, target);
-        // It reads the whole store here, and a database in a way that no async task may.
+        let selected = SelectedRun::choose(options, plan, &stored, clock.now())?;
+        let target = selected.as_ref().map(|selected| selected.manifest.run);
+        let budget = options.referee();
+        let scheduler = scheduler(options, target, budget);
+        let leading = format!("{} leads, term {}", leader.name, leader.term);
+        // It reads the whole store and blocks.
         let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
-        let driver = driver.of(Serving {
-            leader,
-            copied: archive.copied(),
-            disk,
-        });
-        if let Some(wanted) = wanted {
-            wanted.begin(options, &driver).await?;
+        let driver = driver.with_serving(Serving { leader, archive_lag: archive.lag(), disk });
+        if let Some(selected) = selected {
+            selected.begin(options, &driver).await?;
         }
-        let address = ports.grpc.local_addr()?;
-        let entrance = Entrance::open(options, &ports, (vault, clock))?;
-        let server = Server::new(driver.clone(), clock, entrance.gate.clone())
-            .with_dashboard(entrance.dashboard().cloned());
-        let mut cluster = Cluster::start(driver.clone(), driver_end, ports.grpc, server);
+        let address = listeners.grpc.local_addr()?;
+        let endpoints = Endpoints::open(options, &listeners, (secrets, clock))?;
+        let dashboard_text = endpoints.dashboard_text()?;
+        let Endpoints { authenticator, join_commands, dashboard, http_hosts } = endpoints;
+        let server = Server::new(driver.clone(), clock, authenticator.clone())
+            .with_dashboard(dashboard.clone());
+        let mut cluster = Cluster::start(driver.clone(), driver_end, listeners.grpc, server);
+        driver.note_event("leader", leading).await?;
         announce(options, target, &driver, (address, &signing_key)).await?;
-        if let (Some(listener), Some(web)) = (ports.http, &entrance.web) {
-            tell(&format!("  dashboard at {}", web.dashboard.url));
-            let gate = entrance.gate.clone();
-            let http = Http::new(driver.clone(), clock, kept, gate, web.dashboard_and_names());
-            cluster.start_http(http, listener);
+        if let (Some(listener), Some(dashboard)) = (listeners.http, &dashboard) {
+            let http =
+                Http::new(driver.clone(), clock, health, authenticator, (dashboard, http_hosts));
+            let close = raised(cluster.close_server.subscribe());
+            cluster.http.start(async {
+                http.serve(listener, close).await;
+                Ok(())
+            });
         }
-        if !entrance.paste.is_empty() {
-            tell(&entrance.paste);
-        }
+        let texts = dashboard_text.into_iter().chain([join_commands]);
+        texts.filter(|text| !text.is_empty()).for_each(|text| eprint_line(&text));
+        cluster.referee.start(referee::serve(driver.clone(), budget));
         let events = options
             .on_event
             .clone()
-            .map(|program| Events::start(program, driver.clone(), over(&stored, None)));
-        let watched = Watched {
+            .map(|program| Events::start(program, driver.clone(), with_results(&stored, None)));
+        let waiter = RunWaiter {
             driver,
             target,
             exit_when_done: options.exits_when_done(),
             json: options.json,
-            old: target.map_or_else(BTreeSet::new, |target| over(&stored, Some(target))),
+            verbose: options.verbose,
+            is_alone: options.local,
+            // A program that exits afterwards prints all results; otherwise they were printed before.
+            old: match target {
+                None if options.exits_when_done() => BTreeSet::new(),
+                _ => with_results(&stored, target),
+            },
         };
-        Ok(Self {
-            cluster,
-            watched,
-            replaced,
-            events,
-            archive,
-            own: entrance.own,
-        })
+        Ok(Self { cluster, waiter, replaced, events, archive })
     }
 
-    /// Counts in this process too.
-    pub(super) fn count_here(&mut self, options: &Options, kernel: Kernel) {
-        let worker = options.local_worker(self.own.clone(), kernel);
-        self.cluster.start_local(worker);
+    /// Starts the worker of this process.
+    pub(super) fn start_local_worker(&mut self, options: &Options, kernel: Kernel) {
+        let driver = self.cluster.driver.clone();
+        let calls = InProcess::new(move |request| {
+            let driver = driver.clone();
+            async move { driver.sync(Caller::local(LOCAL_WORKER), request).await.ok() }
+        });
+        let config = options.local_worker(calls, kernel);
+        let stop = raised(self.cluster.stop_local.subscribe());
+        self.cluster.local.start(async {
+            let counted = worker::run(config, stop).await;
+            counted.context("the worker in this process failed")?;
+            Ok(())
+        });
     }
 
-    /// Ends everything in order, and says how the program ends.
+    /// Ends all parts in order; returns the exit code.
     pub(super) async fn end(
         self,
         options: &Options,
         exit: anyhow::Result<Exit>,
     ) -> anyhow::Result<Exit> {
-        // Words that nobody takes are no reason to leave anything open.
-        let told = match exit {
-            Ok(Exit::Interrupted) => interrupted(options, &self.watched).await,
+        // An error of printing is returned after everything has ended.
+        let printed = match exit {
+            Ok(Exit::Interrupted) => interrupted(options, &self.waiter).await,
             Ok(Exit::Success | Exit::Contradicted) => {
-                farewell(&self.watched.driver, options.longest_sync()).await;
+                notify_workers(&self.waiter.driver, options.max_sync_interval()).await;
                 Ok(())
             }
             Ok(Exit::Usage | Exit::Error) | Err(_) => Ok(()),
@@ -137,90 +143,41 @@ impl Service {
         if let Some(events) = self.events {
             events.end().await;
         }
-        // Whatever else failed did so because the driver did: its reason is the one to tell.
+        // An error of the driver causes all others.
         self.cluster.close().await?;
         self.archive.end();
-        told.and(exit)
+        printed.and(exit)
     }
 }
 
-/// The run that the command line asks for.
-struct Wanted {
-    manifest: RunManifest,
-    /// Its plan, if it is a new one.
-    new: Option<Plan>,
+/// Returns the stored runs that have results, except the requested one.
+fn with_results(stored: &[StoredRun], target: Option<RunId>) -> BTreeSet<RunId> {
+    let has_result =
+        |run: &&StoredRun| matches!(run.state, RunState::Complete | RunState::Contradicted);
+    let others = stored.iter().filter(has_result).map(|run| run.manifest.run);
+    others.filter(|run| Some(*run) != target).collect()
 }
 
-impl Wanted {
-    /// One that is stored, or a new one; `None` where all that is stored is to be served.
-    fn choose(
-        options: &Options,
-        plan: Option<Plan>,
-        stored: &[StoredRun],
-        now: Millis,
-    ) -> Result<Option<Self>, NoRun> {
-        let asked = plan.as_ref().map(|plan| options.asked(*plan.spec()));
-        let resumed = data::choose(options, asked.as_ref(), stored)?;
-        let resumed = resumed.map(|manifest| Self {
-            manifest,
-            new: None,
-        });
-        Ok(resumed.or_else(|| {
-            plan.map(|plan| Self {
-                manifest: new_manifest(&plan, 0, now),
-                new: Some(plan),
-            })
-        }))
-    }
-
-    /// Starts it, or sets how much of it is counted twice, where the command line says so.
-    async fn begin(self, options: &Options, driver: &DriverHandle) -> anyhow::Result<()> {
-        if let Some(plan) = self.new {
-            let submission = Submission {
-                manifest: self.manifest,
-                plan,
-                // What is there already was looked at before.
-                again: true,
-                recheck: options.recheck.unwrap_or_default(),
-            };
-            driver.submit(submission).await?;
-        } else if let Some(recheck) = options.recheck {
-            let command = Command::Recheck(recheck);
-            driver.control(self.manifest.run, command).await?;
-        }
-        Ok(())
-    }
-}
-
-/// The stored runs that have their results already, without the one asked for, if one is.
-fn over(stored: &[StoredRun], asked: Option<RunId>) -> BTreeSet<RunId> {
-    let over = |run: &&StoredRun| matches!(run.state, RunState::Complete | RunState::Contradicted);
-    let others = stored.iter().filter(over).map(|run| run.manifest.run);
-    others.filter(|run| Some(*run) != asked).collect()
-}
-
-/// With what the command line says of it; the run asked for is served first.
-fn scheduler(options: &Options, target: Option<RunId>) -> Scheduler {
-    let mut scheduler = Scheduler::new(config(options), rand::random());
-    if let Some(target) = target {
-        scheduler.prefer(target);
-    }
-    scheduler
-}
-
-fn config(options: &Options) -> Config {
+/// Creates the scheduler; it serves the requested run first.
+fn scheduler(options: &Options, target: Option<RunId>, budget: RefereeBudget) -> Scheduler {
     let usual = Config::default();
-    Config {
+    let config = Config {
         lease_ms: options.lease_ms,
         grace_ms: options.lease_ms,
         sync_floor_ms: options.sync_ms,
         dry_sync_ms: usual.dry_sync_ms.min(options.sync_ms),
         least_sync_ms: usual.least_sync_ms.min(options.sync_ms),
         ..usual
+    };
+    let mut scheduler = Scheduler::new(config, rand::random());
+    scheduler.set_referee(budget.threads.0.into(), budget.bytes_per_thread());
+    if let Some(target) = target {
+        scheduler.prefer(target);
     }
+    scheduler
 }
 
-/// Says what runs where.
+/// Prints which runs are served, and where.
 async fn announce(
     options: &Options,
     target: Option<RunId>,
@@ -228,37 +185,28 @@ async fn announce(
     (address, signing_key): (SocketAddr, &[u8; 32]),
 ) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    let dir = options.place();
-    let serves = match target {
-        Some(run) => {
-            let served = match driver.status(Some(run)).await? {
-                Some(report) => serves(&report.status),
-                None => format!("run {run}"),
-            };
-            served + &also_open(run, &driver.runs().await?)
-        }
-        None => plural(driver.runs().await?.len(), "run"),
+    let dir = options.storage_name();
+    let runs = driver.runs().await?;
+    let report = driver.status(target).await?;
+    let served = match (target, report) {
+        (Some(run), Some(report)) => describe(&report.status) + &also_running(run, &runs),
+        (Some(run), None) => format!("run {run}"),
+        (None, _) => plural(runs.len(), "run"),
     };
     let key = public_key(signing_key);
-    tell(&format!(
-        "coordinator {version} listening on {address}: {serves}\n  data in {dir}\n  certificates \
+    eprint_line(&format!(
+        "coordinator {version} listening on {address}: {served}\n  data in {dir}\n  certificates \
          are signed by this key:\n    {key}"
     ));
     Ok(())
 }
 
-/// The run asked for, and how far it is.
-fn serves(status: &RunStatus) -> String {
-    let RunStatus {
-        manifest, tasks, ..
-    } = status;
-    let paused = match status.state {
-        RunState::Paused => format!("\n  paused; to go on: queensctl resume {}", manifest.run),
-        RunState::Running
-        | RunState::Cancelled
-        | RunState::Complete
-        | RunState::Contradicted
-        | RunState::Disputed => String::new(),
+/// Describes the requested run and its progress.
+fn describe(status: &RunStatus) -> String {
+    let RunStatus { manifest, tasks, .. } = status;
+    let paused = match status.state == RunState::Paused {
+        true => format!("\n  paused; run `queensctl resume {}` to continue", manifest.run),
+        false => String::new(),
     };
     format!(
         "run {}\n  N = {}, method {}, plan {}, {}, {} done{paused}",
@@ -271,53 +219,169 @@ fn serves(status: &RunStatus) -> String {
     )
 }
 
-/// What else workers are given: with another method or task cost than before a board is a run of its
-/// own, and the earlier one stays open, which not everybody means.
-fn also_open(target: RunId, runs: &[RunSummary]) -> String {
-    let others = runs
-        .iter()
-        .filter(|run| run.manifest.run != target && run.state == RunState::Running);
+/// Names other running runs: a user may not expect that another method or task cost starts a new run,
+/// and that the earlier one stays open.
+fn also_running(target: RunId, runs: &[RunSummary]) -> String {
+    let others =
+        runs.iter().filter(|run| run.manifest.run != target && run.state == RunState::Running);
     let others: Vec<_> = others.map(|run| &run.manifest).collect();
     match others.as_slice() {
         [] => String::new(),
         [other] => format!(
-            "\n  also open: run {}, N = {}, method {}",
+            "\n  also running: run {}, N = {}, method {}",
             other.run,
             other.spec.board,
             method_name(other.spec.layout)
         ),
-        several => format!(
-            "\n  also open: {}; `queensctl runs` lists them",
-            plural(several.len(), "run")
-        ),
+        several => {
+            format!("\n  also running: {} (see `queensctl runs`)", plural(several.len(), "run"))
+        }
     }
 }
 
-/// Says that nothing is lost and how to go on; with `--json` how far the run was, too.
-async fn interrupted(options: &Options, watched: &Watched) -> anyhow::Result<()> {
-    let dir = options.place();
-    let report = match watched.driver.status(watched.target).await {
-        Ok(report) => report.filter(|report| report.outcome.is_none()),
-        // The driver has ended; what it said before is on disk.
-        Err(_) => None,
-    };
+/// Prints that everything is saved and how to resume; with `--json`, also the progress.
+async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()> {
+    let dir = options.storage_name();
+    // After an error of the driver, what it acknowledged is durable.
+    let report = waiter.driver.status(waiter.target).await.ok().flatten();
+    let report = report.filter(|report| report.outcome.is_none());
     let done = report.as_ref().map_or_else(String::new, |report| {
         let tasks = report.status.tasks;
-        format!(
-            "{} of {} done; ",
-            thousands(tasks.done.into()),
-            plural(tasks.total, "task")
-        )
+        format!("{} of {} done; ", thousands(tasks.done.into()), plural(tasks.total, "task"))
     });
-    let command = match options.again {
-        true => "the same command without --again resumes",
+    let command = match options.new_run {
+        true => "the same command without --new-run resumes",
         false => "the same command resumes",
     };
-    tell(&format!(
+    eprint_line(&format!(
         "interrupted: {done}everything is saved in {dir};\n  {command} (Ctrl-C again: exit at once)"
     ));
     match report {
-        Some(report) if options.json => print_line(&partial_json(&report.status).to_string()),
+        Some(report) if options.json => {
+            result_printed(print_json(&partial_json(&report.status).to_string()))
+        }
         Some(_) | None => Ok(()),
     }
+}
+
+/// The concurrent parts of the process.
+pub(super) struct Cluster {
+    driver: DriverHandle,
+    driver_part: Part,
+    server: Part,
+    http: Part,
+    close_server: watch::Sender<bool>,
+    local: Part,
+    referee: Part,
+    stop_local: watch::Sender<bool>,
+}
+
+impl Cluster {
+    fn start(
+        driver: DriverHandle,
+        driver_end: oneshot::Receiver<Result<(), DriverError>>,
+        listener: TcpListener,
+        server: Server,
+    ) -> Self {
+        let close_server = watch::Sender::new(false);
+        let close = raised(close_server.subscribe());
+        let driver_end = async { Ok(driver_end.await.map_err(|_| anyhow!("it panicked"))??) };
+        let serving = async { Ok(server.serve(listener, close).await?) };
+        let mut cluster = Self {
+            driver,
+            driver_part: Part::new("the driver"),
+            server: Part::new("the gRPC server"),
+            http: Part::new("the HTTP server"),
+            close_server,
+            local: Part::new("the worker in this process"),
+            referee: Part::new("the referee"),
+            stop_local: watch::Sender::new(false),
+        };
+        cluster.driver_part.start(driver_end);
+        cluster.server.start(serving);
+        cluster
+    }
+
+    /// Waits until a part ends by itself; returns its error.
+    pub(super) async fn failed(&mut self) -> anyhow::Error {
+        tokio::select! {
+            // The others fail if the driver fails.
+            biased;
+            error = self.driver_part.failed() => error,
+            error = self.server.failed() => error,
+            error = self.http.failed() => error,
+            error = self.local.failed() => error,
+            error = self.referee.failed() => error,
+        }
+    }
+
+    /// Shuts down all parts: the worker first, so that its last results are accepted; the driver last.
+    /// Returns the driver's error.
+    async fn close(mut self) -> anyhow::Result<()> {
+        // A count in progress stops by itself.
+        self.referee.abort();
+        self.stop_local.send_replace(true);
+        self.local.end_within(SHUTDOWN_TIMEOUT).await;
+        self.close_server.send_replace(true);
+        // Clients may keep connections open.
+        self.server.end_within(SHUTDOWN_TIMEOUT).await;
+        self.http.end_within(SHUTDOWN_TIMEOUT).await;
+        self.driver.stop().await;
+        self.driver_part.end().await
+    }
+}
+
+/// A task that runs until the shutdown. Its result is returned once.
+struct Part {
+    name: &'static str,
+    /// `None` once its result was returned, or if it was not started.
+    end: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Part {
+    const fn new(name: &'static str) -> Self {
+        Self { name, end: None }
+    }
+
+    fn start(&mut self, work: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+        self.end = Some(tokio::spawn(work));
+    }
+
+    /// Waits until the part ends by itself; forever if it was not started.
+    async fn failed(&mut self) -> anyhow::Error {
+        if self.end.is_none() {
+            return std::future::pending().await;
+        }
+        let name = self.name;
+        let end = self.end().await;
+        end.err().unwrap_or_else(|| anyhow!("{name} ended unexpectedly"))
+    }
+
+    /// Waits for the result; succeeds if it was returned before.
+    async fn end(&mut self) -> anyhow::Result<()> {
+        let Some(end) = &mut self.end else {
+            return Ok(());
+        };
+        let ended = end.await;
+        self.end = None;
+        ended.unwrap_or_else(|error| Err(anyhow!("{}: {error}", self.name)))
+    }
+
+    fn abort(&mut self) {
+        if let Some(end) = self.end.take() {
+            end.abort();
+        }
+    }
+
+    /// Waits for the end, aborts the part after `limit`, and ignores its result.
+    async fn end_within(&mut self, limit: Duration) {
+        if timeout(limit, self.end()).await.is_err() {
+            self.abort();
+        }
+    }
+}
+
+async fn raised(mut flag: watch::Receiver<bool>) {
+    // Without a sender the process is exiting.
+    let _ = flag.wait_for(|raised| *raised).await;
 }

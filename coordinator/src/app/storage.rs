@@ -1,36 +1,35 @@
-//! What a coordinator keeps its runs, keys and tokens in: its data directory, or a database that it
-//! may have to wait for.
+//! Where a coordinator stores runs, keys and tokens: a data directory, which an archive may follow, or a
+//! database whose leader it may have to wait for.
 
 use std::{path::Path, sync::Arc};
 
+use cli::threads::host_name;
+use scheduler::Millis;
+#[cfg(feature = "archive")]
+use store::Archiver;
+use store::{ArchiveLag, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key};
 use tokio::sync::watch;
 
-use worker::config::host_name;
+use super::Options;
 
-use crate::{
-    doors::Vault,
-    sched::Millis,
-    store::{DiskStore, Leader, Store, StoreError, StoreUrl, signing_key},
-};
-
-/// All of it, opened.
+/// Opened storage.
 pub(super) struct Storage {
     pub(super) store: Box<dyn Store>,
-    pub(super) vault: Vault,
-    /// What certificates are signed with.
+    pub(super) secrets: SecretStore,
+    /// Signs certificates.
     pub(super) signing_key: [u8; 32],
     pub(super) leader: Leader,
     pub(super) replaced: Replaced,
 }
 
-/// Tells when another coordinator has taken over.
+/// Notifies of a failover to another coordinator.
 pub(super) struct Replaced(Option<watch::Receiver<Option<Arc<str>>>>);
 
 impl Replaced {
-    /// Who leads instead; waits for ever where that cannot be.
+    /// Waits for a failover and returns the new leader.
     pub(super) async fn by(&mut self) -> String {
-        if let Some(told) = &mut self.0
-            && let Ok(by) = told.wait_for(Option::is_some).await
+        if let Some(replaced) = &mut self.0
+            && let Ok(by) = replaced.wait_for(Option::is_some).await
             && let Some(by) = by.as_deref()
         {
             return by.to_owned();
@@ -39,76 +38,101 @@ impl Replaced {
     }
 }
 
-/// By what name others are told of this process.
+/// Returns the name of this process as a leader.
 fn own_name() -> String {
     format!("{} (process {})", host_name().trim(), std::process::id())
 }
 
 impl Storage {
-    /// In a data directory.
+    /// Opens a data directory.
     pub(super) fn directory(dir: &Path, now: Millis) -> Result<Self, StoreError> {
         let store = DiskStore::open(dir)?;
         Ok(Self {
-            leader: Leader {
-                name: own_name(),
-                term: store.term(),
-                since_unix_ms: now.0,
-            },
+            leader: Leader { name: own_name(), term: store.term(), since_unix_ms: now.0 },
             store: Box::new(store),
-            vault: Vault::of(dir),
+            secrets: SecretStore::of_directory(dir),
             signing_key: signing_key(dir)?,
             replaced: Replaced(None),
         })
     }
 
-    /// In a database, as soon as no other coordinator leads there.
     #[cfg(not(feature = "postgres"))]
     #[expect(clippy::unused_async, reason = "with PostgreSQL it waits")]
-    pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
-        url.reveal(std::env::args())?;
-        Err(crate::store::BadStoreUrl::NotBuilt.into())
+    pub(super) async fn database(_: &StoreUrl) -> anyhow::Result<Self> {
+        Err(store::BadStoreUrl::NotBuilt.into())
     }
 
-    /// In a database, as soon as no other coordinator leads there.
+    /// Opens a database, once no other coordinator is its leader.
     #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
         database::open(url).await
     }
 }
 
+/// The archive of the data directory, if one is requested; copies until it ends.
+pub(super) struct Archive {
+    #[cfg(feature = "archive")]
+    archiver: Option<Archiver>,
+}
+
+#[cfg(feature = "archive")]
+impl Archive {
+    pub(super) fn start(options: &Options) -> Result<Self, StoreError> {
+        let to = options.archive.as_ref();
+        let start = |to| tokio::task::block_in_place(|| Archiver::start(&options.data_dir, to));
+        Ok(Self { archiver: to.map(start).transpose()? })
+    }
+
+    pub(super) fn lag(&self) -> Option<ArchiveLag> {
+        self.archiver.as_ref().map(Archiver::copied)
+    }
+
+    /// Copies the rest and stops.
+    pub(super) fn end(self) {
+        tokio::task::block_in_place(|| drop(self.archiver));
+    }
+}
+
+#[cfg(not(feature = "archive"))]
+#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is one with the feature")]
+impl Archive {
+    pub(super) fn start(_: &Options) -> Result<Self, StoreError> {
+        Ok(Self {})
+    }
+
+    pub(super) fn lag(&self) -> Option<ArchiveLag> {
+        None
+    }
+
+    pub(super) fn end(self) {}
+}
+
 #[cfg(feature = "postgres")]
 mod database {
-    use std::{sync::Arc, thread};
+    use std::thread;
 
+    use store::{Leader, PgStore, StoreError, StoreUrl};
     use tokio::sync::oneshot;
+    use view::text::{eprint_line, moment};
 
     use super::{Replaced, Storage, own_name};
-    use crate::{
-        apart::apart,
-        doors::{Cabinet, CabinetError, Vault},
-        store::{Leader, PgStore, PgVault, StoreError, StoreUrl},
-        text::{moment, tell},
-    };
 
-    /// On a thread of its own: it blocks, for days where it stands by, and a process that is told to
-    /// end does not wait for it.
+    /// Opens on a separate thread: a standby blocks for days, and the process exits without waiting.
     pub(super) async fn open(url: &StoreUrl) -> anyhow::Result<Storage> {
         let secret = url.reveal(std::env::args())?;
         let place = url.to_string();
         let (done, opened) = oneshot::channel();
-        thread::Builder::new()
-            .name("standby".to_owned())
-            .spawn(move || {
-                let waits = &mut |leader: &Leader| waits(&place, leader);
-                // Nobody waits for it any more when the process is on its way out.
-                let _ = done.send(storage(&secret, &own_name(), waits));
-            })?;
+        thread::Builder::new().name("standby".to_owned()).spawn(move || {
+            let waits = &mut |leader: &Leader| waits(&place, leader);
+            // The receiver is gone if the process exits.
+            let _ = done.send(storage(&secret, &own_name(), waits));
+        })?;
         Ok(opened.await??)
     }
 
     fn waits(place: &str, leader: &Leader) {
-        tell(&format!(
-            "standing by: {} leads {place} since {} (term {}); this one takes over when it is silent",
+        eprint_line(&format!(
+            "Standby: {} is leading {place} since {} (term {}); will take over if its heartbeat stops",
             leader.name,
             moment(leader.since_unix_ms),
             leader.term
@@ -121,35 +145,12 @@ mod database {
         waits: &mut dyn FnMut(&Leader),
     ) -> Result<Storage, StoreError> {
         let store = PgStore::open(secret, name, waits)?;
-        let vault = store.vault()?;
         Ok(Storage {
-            signing_key: vault.drawn("signing-key")?,
+            signing_key: store.signing_key()?,
             leader: store.leader().clone(),
             replaced: Replaced(Some(store.replaced())),
-            vault: Vault::in_cabinet(Arc::new(InDatabase(vault))),
+            secrets: store.secrets()?,
             store: Box::new(store),
         })
-    }
-
-    /// Keys and tokens in the database.
-    struct InDatabase(PgVault);
-
-    /// Under names as in the folder of a data directory.
-    fn named(name: &str) -> String {
-        format!("doors/{name}")
-    }
-
-    impl Cabinet for InDatabase {
-        fn read(&self, name: &str) -> Result<Option<String>, CabinetError> {
-            apart(|| self.0.read(&named(name))).map_err(CabinetError::new)
-        }
-
-        fn write(&self, name: &str, text: &str) -> Result<(), CabinetError> {
-            apart(|| self.0.write(&named(name), text)).map_err(CabinetError::new)
-        }
-
-        fn place(&self, name: &str) -> String {
-            self.0.place(&named(name))
-        }
     }
 }

@@ -1,293 +1,372 @@
-//! How everybody else talks to the driver: bounded, asynchronous, answered only when durable.
+//! The interface to the driver: bounded, asynchronous, with replies only after durable changes.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
+use auth::identity::Identities;
 use common::{
-    count::CountError,
+    kernel::KernelName,
     plan::{Plan, TaskId},
-    run::RunId,
+    run::{RunId, SubmitKey, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use scheduler::{
+    Command, ControlError, MapState, Recount, RunSummary, TaskMap, TaskView, WorkersPage,
+    WorkersPart, ledger::Caller,
+};
+use store::{ArchiveLag, JournalCursor, Leader, Note, RunState, StoreError};
+use tokio::{
+    sync::{broadcast, mpsc, oneshot, watch},
+    task::spawn_blocking,
+    time::sleep,
+};
 
 use super::{
+    Driver, DriverError,
+    notes::RunEvent,
     outcome::Outcome,
-    status::{JournalPage, StatusReport},
-    submit::{Submission, SubmitError},
-};
-use crate::{
-    room::SeenRoom,
-    sched::{Command, ControlError, RunSummary, Standing, TaskMap, TaskView, WorkerStatus},
-    store::{Copied, JournalCursor, Leader, StoreError, SymmetricCounts},
+    runs::{JournalPage, StatusReport, Submission},
 };
 
-/// A request with the way back for its answer.
-pub(super) enum Request {
-    /// With the name of the token that vouches for the worker, if there is one.
-    Sync(
-        Option<Arc<str>>,
-        Box<SyncRequest>,
-        oneshot::Sender<SyncReply>,
-    ),
-    Submit(
-        Box<Submission>,
-        oneshot::Sender<Result<RunSummary, RequestError>>,
-    ),
-    Control(
-        RunId,
-        Command,
-        oneshot::Sender<Result<RunSummary, RequestError>>,
-    ),
-    /// A worker's name, or the start of its identity.
-    Trust(String, oneshot::Sender<Result<String, RequestError>>),
-    /// The same.
-    Drain(String, oneshot::Sender<Result<String, RequestError>>),
-    Delete(RunId, oneshot::Sender<Result<RunSummary, RequestError>>),
-    Status(Option<RunId>, oneshot::Sender<Option<StatusReport>>),
-    Runs(oneshot::Sender<Vec<RunSummary>>),
-    /// Which tasks, in how many cells.
-    Map(RunId, Range<u64>, u64, oneshot::Sender<Option<TaskMap>>),
-    Standings(RunId, oneshot::Sender<Option<(Plan, Vec<Standing>)>>),
-    Task(RunId, TaskId, oneshot::Sender<Option<TaskView>>),
-    Workers(oneshot::Sender<Vec<WorkerStatus>>),
-    Journal(
-        RunId,
-        JournalCursor,
-        oneshot::Sender<Result<Option<JournalPage>, StoreError>>,
-    ),
-    /// From the driver's own thread that counts symmetric solutions.
-    Finished(RunId, Result<SymmetricCounts, CountError>),
-    Stop,
+/// The worker in the coordinator's own process.
+///
+/// It is the same after every start, so the leases that it held when the process was killed are its own
+/// again. A data directory has one such worker at a time; callers over the network are never issued
+/// this identity.
+pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
+
+/// Name of the caller's token or certificate; `None` without authentication.
+pub type By = Option<Arc<str>>;
+
+/// A run that an operator cancelled or deleted.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The run afterwards, or before it was deleted.
+    pub run: RunSummary,
+    pub deleted: bool,
+    pub by: By,
 }
 
+/// Work for the driver's thread.
+pub(super) struct Request {
+    /// A status may differ afterwards.
+    pub(super) is_news: bool,
+    pub(super) work: Work,
+}
+
+type Work = Box<dyn FnOnce(&mut Driver) -> Result<(), DriverError> + Send>;
+
 impl Request {
-    /// Whether a status may be another one afterwards.
-    pub(super) const fn is_news(&self) -> bool {
-        match self {
-            Self::Sync(..)
-            | Self::Submit(..)
-            | Self::Control(..)
-            | Self::Trust(..)
-            | Self::Drain(..)
-            | Self::Delete(..)
-            | Self::Finished(..)
-            | Self::Stop => true,
-            Self::Status(..)
-            | Self::Runs(..)
-            | Self::Map(..)
-            | Self::Standings(..)
-            | Self::Task(..)
-            | Self::Workers(..)
-            | Self::Journal(..) => false,
-        }
+    /// Creates a request and the receiver of its answer, which is sent once all changes are durable. An
+    /// error stops the driver.
+    pub(super) fn new<T: Send + 'static>(
+        is_news: bool,
+        work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<T>) {
+        let (sender, answer) = oneshot::channel();
+        let work = Box::new(move |driver: &mut Driver| {
+            let answer = work(driver)?;
+            // The caller may have gone.
+            driver.replies.push(Box::new(move || drop(sender.send(answer))));
+            Ok(())
+        });
+        (Self { is_news, work }, answer)
     }
 }
 
-/// The driver answers no more: the coordinator is shutting down.
+/// The coordinator is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the coordinator is shutting down")]
 pub struct Stopped;
 
-/// Why a request was not followed. Nothing has changed, and the coordinator goes on.
+/// A request that failed and changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The driver answers no more.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// The run cannot follow.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The run that is asked for is not started.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// The worker that is meant cannot be told, or cannot follow.
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    /// The store cannot read or keep what the request needs.
+    #[error("run {run} already exists (N = {n}, method {method}, {state})", state = state.name())]
+    RunExists { run: RunId, n: u8, method: String, state: RunState },
+    #[error("key '{key}' was used for run {run} with other parameters; give another key")]
+    KeyUsed { key: SubmitKey, run: RunId },
+    #[error("no worker '{0}' (see `queensctl workers`)")]
+    NoWorker(String),
+    #[error(
+        "'{name}' matches {workers} workers; give more of the identity (see `queensctl workers`)"
+    )]
+    AmbiguousWorker { name: String, workers: usize },
+    #[error("worker {0} is not connected (see `queensctl workers`)")]
+    NotConnected(String),
+    #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
+    LocalWorker,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A name that means no worker, or several, or one that cannot follow.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorkerError {
-    /// Nobody has it.
-    #[error("there is no worker '{0}'; `queensctl workers` names them")]
-    NoSuchWorker(String),
-    /// More than one has it.
-    #[error("'{name}' means {workers} workers; give more of the identity, see `queensctl workers`")]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// How many have it.
-        workers: usize,
-    },
-    /// It has left or is lost, or has not called since the coordinator started.
-    #[error("{0} is not there to be told; `queensctl workers` says who is")]
-    Gone(String),
-    /// It ends with its coordinator, and its coordinator with it.
-    #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
-    Local,
-}
-
-/// Who serves the runs, and how safe they are with it.
+/// The coordinator that serves the runs, and where they are stored.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// This coordinator.
     pub leader: Leader,
-    /// Up to when its data directory is in its archive, if it has one.
-    pub copied: Option<Copied>,
-    /// The disk of its data directory, if it has one.
-    pub disk: Option<SeenRoom>,
+    pub archive_lag: Option<ArchiveLag>,
+    /// The file system of the data directory.
+    pub disk: Option<DiskSpaceMonitor>,
 }
 
-/// A cloneable way to the driver. Every answer is sent after all that it tells of is durable.
+/// A cloneable handle to the driver. Replies are sent only after the changes they report are durable.
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
-    requests: mpsc::Sender<Request>,
-    changed: watch::Receiver<u64>,
-    outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
-    serving: Option<Arc<Serving>>,
+    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) changed: watch::Receiver<u64>,
+    pub(super) outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
+    pub(super) ends: broadcast::Sender<Ended>,
+    pub(super) serving: Option<Arc<Serving>>,
+    pub(super) identities: Identities,
 }
 
 impl DriverHandle {
-    pub(super) fn new(
-        requests: mpsc::Sender<Request>,
-        changed: watch::Receiver<u64>,
-        outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
-    ) -> Self {
-        Self {
-            requests,
-            changed,
-            outcomes,
-            serving: None,
-        }
-    }
-
-    /// With that of who serves, which every status then tells.
-    pub fn of(mut self, serving: Serving) -> Self {
+    /// Adds the coordinator's description to every status.
+    pub fn with_serving(mut self, serving: Serving) -> Self {
         self.serving = Some(Arc::new(serving));
         self
     }
 
-    /// Who serves, where that was said.
     pub fn serving(&self) -> Option<&Serving> {
         self.serving.as_deref()
     }
 
-    /// One call of a worker, for which the token of this name vouches, if there is one.
-    pub async fn sync(
+    /// Returns the issued identities of the driver's store.
+    pub fn identities(&self) -> &Identities {
+        &self.identities
+    }
+}
+
+/// Defines methods of [`DriverHandle`] that send work to the driver and await its answer.
+///
+/// `read` and `try_read` send work that changes nothing that a status shows, `change` and `try_change` other
+/// work. The work of `try_…` can fail.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])+
+        $send:ident $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = |$driver:ident| $work:expr;
+    )+) => {
+        impl DriverHandle {
+            $(
+                $(#[$doc])+
+                pub async fn $name(&self, $($argument: $type),*) -> $answer {
+                    self.$send(move |$driver| $work).await
+                }
+            )+
+        }
+    };
+}
+
+requests! {
+    /// Handles one call of an identified worker.
+    change sync(caller: Caller, request: SyncRequest) -> Result<SyncReply, Stopped> =
+        |driver| driver.scheduler.sync_by(&caller, &request, driver.clock.now());
+    /// Returns the events after a sequence number, oldest first: of one run, or of all and the cluster.
+    read events(run: Option<RunId>, after: u64) -> Result<Vec<RunEvent>, Stopped> =
+        |driver| driver.events(run, after);
+    /// Records an event of the cluster.
+    change note_event(kind: &'static str, text: String) -> Result<(), Stopped> =
+        |driver| driver.note(None, (kind, &text), &None);
+    /// Returns a stored note of a run.
+    try_read note(run: RunId, note: Note) -> Result<Option<String>, RequestError> =
+        |driver| driver.store.note(Some(run), note);
+    /// Replaces a note of a run.
+    try_read keep_note(run: RunId, note: Note, text: String) -> Result<(), RequestError> =
+        |driver| match driver.summary(run) {
+            Some(_) => driver.store.keep_note(Some(run), note, &text),
+            None => Ok(()),
+        };
+    /// Starts a run, or returns the one that a request with the same key started.
+    try_change submit(submission: Submission, by: By) -> Result<RunSummary, RequestError> =
+        |driver| driver.submit(submission, &by);
+    /// Readmits a worker, by its name or a prefix of its identity; returns both.
+    try_change trust(name: String) -> Result<String, RequestError> = |driver| driver.trust(&name);
+    /// Drains a worker, by its name or a prefix of its identity; returns both.
+    try_change drain(name: String) -> Result<String, RequestError> = |driver| driver.drain(&name);
+    /// Returns all runs in the order in which they are served.
+    read runs() -> Result<Vec<RunSummary>, Stopped> = |driver| driver.runs();
+    /// Summarizes a range of a run's tasks in at most `cells` cells; `None` if there is no such run.
+    read task_map(run: RunId, tasks: Range<u64>, cells: u64) -> Result<Option<TaskMap>, Stopped> =
+        |driver| driver.scheduler.task_map(run, tasks, cells);
+    /// Returns the plan of a run and the state of each task; `None` if there is no such run.
+    read map_states(run: RunId) -> Result<Option<(Plan, Vec<MapState>)>, Stopped> =
+        |driver| driver.scheduler.map_states(run);
+    /// Returns one task of a run; `None` if there is no such run or task.
+    read task(run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> =
+        |driver| driver.scheduler.task_view(run, task, driver.clock.now());
+    /// Returns a page of the workers that called since the coordinator started, with totals.
+    read workers(part: WorkersPart) -> Result<WorkersPage, Stopped> =
+        |driver| driver.scheduler.workers(&part, driver.clock.now());
+    /// Returns a page of a run's journal; `None` if there is no such run.
+    try_read journal(run: RunId, from: JournalCursor) -> Result<Option<JournalPage>, RequestError> =
+        |driver| driver.journal_page(run, from);
+    /// Sets the number of referee threads and the memory of each.
+    change set_referee(threads: u32, memory_bytes: u64) -> Result<(), Stopped> =
+        |driver| driver.scheduler.set_referee(threads, memory_bytes);
+    /// Returns the plan of a run; `None` if there is no such run.
+    read plan(run: RunId) -> Result<Option<Plan>, Stopped> =
+        |driver| driver.scheduler.plan(run).cloned();
+    /// Returns the referee's next task, or its next disputed one; `None` if there is none.
+    read next_recount(only_disputes: bool) -> Result<Option<Recount>, Stopped> =
+        |driver| driver.scheduler.next_recount(only_disputes, driver.clock.now());
+    /// Submits the referee's count of a task and the time of one core that it took.
+    change recounted(recount: Recount, count: u64, kernel: KernelName, duration_us: u64) -> Result<(), Stopped> =
+        |driver| {
+            let now = driver.clock.now();
+            driver.scheduler.recounted(&recount, count, kernel, duration_us, now);
+        };
+    /// Releases a task of the referee; after `for_memory` it gets no more tasks of the run.
+    change recount_abandoned(recount: Recount, for_memory: bool) -> Result<(), Stopped> =
+        |driver| driver.scheduler.recount_abandoned(&recount, for_memory);
+}
+
+impl DriverHandle {
+    /// Deletes a finished run and its records. Returns the run as it was.
+    pub async fn delete(&self, run: RunId, by: By) -> Result<RunSummary, RequestError> {
+        self.ask(true, move |driver| driver.delete(run, by)).await?
+    }
+
+    /// Applies an operator's command.
+    pub async fn control(
         &self,
-        token: Option<Arc<str>>,
-        request: SyncRequest,
-    ) -> Result<SyncReply, Stopped> {
-        self.ask(|reply| Request::Sync(token, Box::new(request), reply))
-            .await
+        run: RunId,
+        command: Command,
+        by: By,
+    ) -> Result<RunSummary, RequestError> {
+        self.ask(true, move |driver| driver.control(run, command, by)).await?
     }
 
-    /// Starts a run, or finds the one that a request with the same key has started.
-    pub async fn submit(&self, submission: Submission) -> Result<RunSummary, RequestError> {
-        self.ask(|reply| Request::Submit(Box::new(submission), reply))
-            .await?
-    }
-
-    /// An operator's command.
-    pub async fn control(&self, run: RunId, command: Command) -> Result<RunSummary, RequestError> {
-        self.ask(|reply| Request::Control(run, command, reply))
-            .await?
-    }
-
-    /// Removes a run that is over, with its records. Returns what it was.
-    pub async fn delete(&self, run: RunId) -> Result<RunSummary, RequestError> {
-        self.ask(|reply| Request::Delete(run, reply)).await?
-    }
-
-    /// Trusts a worker again, by its name or the start of its identity; returns both.
-    pub async fn trust(&self, name: String) -> Result<String, RequestError> {
-        self.ask(|reply| Request::Trust(name, reply)).await?
-    }
-
-    /// Has a worker stop in good order, by its name or the start of its identity; returns both.
-    pub async fn drain(&self, name: String) -> Result<String, RequestError> {
-        self.ask(|reply| Request::Drain(name, reply)).await?
-    }
-
-    /// The status of a run; of the one served first if none is named. `None` if there is none.
+    /// Returns the status of a run, by default of the one served first.
     pub async fn status(&self, run: Option<RunId>) -> Result<Option<StatusReport>, Stopped> {
-        let report = self.ask(|reply| Request::Status(run, reply)).await?;
-        Ok(report.map(|report| StatusReport {
-            serving: self.serving.clone(),
-            ..report
-        }))
+        let report = self.read(move |driver| driver.status(run)).await?;
+        Ok(report.map(|report| StatusReport { serving: self.serving.clone(), ..report }))
     }
 
-    /// Every run, in the order in which they are served.
-    pub async fn runs(&self) -> Result<Vec<RunSummary>, Stopped> {
-        self.ask(Request::Runs).await
-    }
-
-    /// These tasks of a run in at most so many cells; `None` if there is no such run.
-    pub async fn task_map(
-        &self,
-        run: RunId,
-        tasks: Range<u64>,
-        cells: u64,
-    ) -> Result<Option<TaskMap>, Stopped> {
-        self.ask(|reply| Request::Map(run, tasks, cells, reply))
-            .await
-    }
-
-    /// The plan of a run and where each of its tasks stands; `None` if there is no such run.
-    pub async fn standings(&self, run: RunId) -> Result<Option<(Plan, Vec<Standing>)>, Stopped> {
-        self.ask(|reply| Request::Standings(run, reply)).await
-    }
-
-    /// One task of a run; `None` if there is no such run or task.
-    pub async fn task(&self, run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> {
-        self.ask(|reply| Request::Task(run, task, reply)).await
-    }
-
-    /// Every worker that called since the coordinator started.
-    pub async fn workers(&self) -> Result<Vec<WorkerStatus>, Stopped> {
-        self.ask(Request::Workers).await
-    }
-
-    /// The journal lines of a run from `from` on, a page at a time; `None` if there is no such run.
-    pub async fn journal(
-        &self,
-        run: RunId,
-        from: JournalCursor,
-    ) -> Result<Option<JournalPage>, RequestError> {
-        Ok(self
-            .ask(|reply| Request::Journal(run, from, reply))
-            .await??)
-    }
-
-    /// A number that changes whenever a status may have changed; closed when the driver stops.
+    /// Returns a number that changes with every status; closed when the driver stops.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// The outcomes of all runs that have one; closed when the driver stops.
+    /// Returns the outcomes of all finished runs; closed when the driver stops.
     pub fn outcomes(&self) -> watch::Receiver<BTreeMap<RunId, Outcome>> {
         self.outcomes.clone()
     }
 
-    /// Ends the driver after the requests before this one; those after it find it [`Stopped`].
-    pub async fn stop(&self) {
-        // A driver that is gone already is what was asked for.
-        let _ = self.requests.send(Request::Stop).await;
+    /// Returns the runs that operators cancel or delete from now on; a slow reader misses some.
+    pub fn ends(&self) -> broadcast::Receiver<Ended> {
+        self.ends.subscribe()
     }
 
-    async fn ask<T>(
+    /// Stops the driver after the requests before this one; later ones fail with [`Stopped`].
+    pub async fn stop(&self) {
+        let stop = |driver: &mut Driver| driver.stopping = true;
+        // An error means that it has stopped.
+        let _ = self.change(stop).await;
+    }
+
+    /// Runs `work`, which changes what a status shows.
+    async fn change<T: Send + 'static>(
         &self,
-        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
-        let (reply, answer) = oneshot::channel();
-        self.requests
-            .send(request(reply))
-            .await
-            .map_err(|_| Stopped)?;
+        self.ask(true, |driver| Ok(work(driver))).await
+    }
+
+    /// Runs `work`, which changes nothing that a status shows.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        self.ask(false, |driver| Ok(work(driver))).await
+    }
+
+    async fn try_change<T: Send + 'static, E: Into<RequestError> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, RequestError> {
+        self.change(work).await?.map_err(Into::into)
+    }
+
+    async fn try_read<T: Send + 'static, E: Into<RequestError> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, RequestError> {
+        self.read(work).await?.map_err(Into::into)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        is_news: bool,
+        work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let (request, answer) = Request::new(is_news, work);
+        self.requests.send(request).await.map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
+}
+
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Space on a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Available to this process.
+    pub free: u64,
+    pub total: u64,
+}
+
+/// The last sample. Sampling runs in the background, because it can block on network file systems.
+#[derive(Clone, Debug)]
+pub struct DiskSpaceMonitor(Arc<Mutex<Option<DiskSpace>>>);
+
+impl DiskSpaceMonitor {
+    /// Samples the file system of `directory` now and every `POLL_INTERVAL`, until the monitor is
+    /// dropped. Requires a runtime.
+    pub fn start(directory: PathBuf) -> Self {
+        let sample = Arc::new(Mutex::new(disk_space(&directory)));
+        tokio::spawn(poll(directory, Arc::downgrade(&sample)));
+        Self(sample)
+    }
+
+    /// Returns the last sample; `None` if unknown.
+    pub fn get(&self) -> Option<DiskSpace> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn poll(directory: PathBuf, sample: Weak<Mutex<Option<DiskSpace>>>) {
+    loop {
+        sleep(POLL_INTERVAL).await;
+        let of = directory.clone();
+        let Ok(space) = spawn_blocking(move || disk_space(&of)).await else {
+            return;
+        };
+        match sample.upgrade() {
+            Some(sample) => *sample.lock().unwrap_or_else(PoisonError::into_inner) = space,
+            None => return,
+        }
+    }
+}
+
+#[cfg(unix)]
+fn disk_space(directory: &Path) -> Option<DiskSpace> {
+    let found = rustix::fs::statvfs(directory).ok()?;
+    Some(DiskSpace {
+        free: found.f_bavail.checked_mul(found.f_frsize)?,
+        total: found.f_blocks.checked_mul(found.f_frsize)?,
+    })
+}
+
+#[cfg(not(unix))]
+fn disk_space(_: &Path) -> Option<DiskSpace> {
+    None
 }

@@ -1,16 +1,13 @@
-//! The only owner of the scheduler and the store: event, decide, persist, reply.
+//! The driver: the only owner of the scheduler and the store. It decides, persists, then replies.
 //!
-//! It runs on a thread of its own, because the store blocks. Requests that wait while one group is
-//! written to disk make up the next group, so that one `fdatasync` serves many workers; when nothing
-//! waits, a request is committed at once. A simulation drives the same groups without the thread.
+//! It runs on its own thread, because the store blocks. Requests that arrive while one group is written
+//! to disk form the next group, so that one `fdatasync` serves many workers; a single request is
+//! committed immediately. The simulation drives the same groups without the thread.
 
-mod clock;
-mod complete;
 mod handle;
-mod open;
+mod notes;
 mod outcome;
-mod status;
-mod submit;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -24,122 +21,111 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    count::CountError,
-    plan::Plan,
-    run::{RunId, WorkerId},
-    tally::BadTally,
-};
+use auth::identity::Identities;
+use cli::memory::MemorySize;
+use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
+use scheduler::{Millis, Scheduler, ledger::fold::plan_of};
+use store::{Change, Clock, RunManifest, RunState, Store, StoreError, StoredRun};
 use tokio::{
     runtime::{self, Runtime},
-    sync::{mpsc, oneshot, watch},
+    sync::{broadcast, mpsc, oneshot, watch},
     time::timeout,
 };
 
 pub use self::{
-    clock::Clock,
-    handle::{DriverHandle, RequestError, Serving, Stopped, WorkerError},
+    handle::{
+        By, DiskSpaceMonitor, DriverHandle, Ended, LOCAL_WORKER, RequestError, Serving, Stopped,
+    },
+    notes::RunEvent,
     outcome::{Known, Outcome},
-    status::{JournalPage, StatusReport},
-    submit::{Submission, SubmitError},
-};
-use self::{handle::Request, outcome::Symmetric};
-use crate::{
-    sched::{Millis, Scheduler},
-    store::{Change, RunManifest, RunState, Store, StoreError},
+    runs::{JournalPage, StatusReport, Submission, served_first},
 };
 
-/// A group is written once it holds this many records …
+use self::{handle::Request, notes::Notes, outcome::Symmetric};
+
+/// Maximum number of records in a group.
 const GROUP_RECORDS: usize = 128;
 
-/// … or once so many milliseconds were spent on collecting it.
+/// Maximum time in which a group is collected.
 const GROUP_MS: u64 = 5;
 
-/// Requests that may wait for the driver; callers beyond wait for a place.
-const QUEUE: usize = 256;
+/// Queue capacity; further callers wait.
+const QUEUE_CAPACITY: usize = 256;
 
-/// The thread that decides.
+/// Buffered ends of runs; a slower reader misses the oldest.
+const ENDS_CAPACITY: usize = 64;
+
+/// The state of the driver's thread.
 pub struct Driver {
     scheduler: Scheduler,
     store: Box<dyn Store>,
     clock: Clock,
     requests: mpsc::Receiver<Request>,
-    /// For the threads that count symmetric solutions.
+    /// For threads that count symmetric solutions.
     loopback: mpsc::Sender<Request>,
     changed: watch::Sender<u64>,
     outcomes: watch::Sender<BTreeMap<RunId, Outcome>>,
+    ends: broadcast::Sender<Ended>,
+    /// Names of the tokens that cancelled runs.
+    cancelled_by: BTreeMap<RunId, Arc<str>>,
+    notes: Notes,
     /// Runs whose symmetric solutions are being counted.
     finishing: BTreeMap<RunId, Arc<Symmetric>>,
     stop_counting: Arc<AtomicBool>,
-    /// Decided, not yet kept.
+    /// Decided, not yet durable.
     changes: Vec<Change>,
-    /// How many of the changes are journalled.
+    /// Number of journalled changes.
     records: usize,
-    /// To be sent once all changes are kept.
+    /// Sent once all changes are durable.
     replies: Vec<Reply>,
-    /// Outcomes to be announced once the states that follow from them are kept.
+    /// Outcomes to announce once the resulting states are durable.
     concluded: Vec<Outcome>,
-    /// Something happened that a status shows. Being asked for one is nothing: else a watcher would
-    /// wake itself.
+    /// A status may have changed. Reading one does not count: a watcher would wake itself.
     news: bool,
     stopping: bool,
 }
 
 type Reply = Box<dyn FnOnce() + Send>;
 
-/// Why the driver cannot go on. Nothing that was not kept has been acknowledged.
+/// An error that stops the driver. Only durable changes have been acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A run's partial counts do not add up.
     #[error("run {run}: {why}")]
-    Tally {
-        /// The run.
-        run: RunId,
-        /// What is wrong with the sum.
-        why: BadTally,
-    },
-    /// The scheduler and the store disagree about a total: a defect of this program.
+    Tally { run: RunId, why: BadTally },
+    /// The scheduler's sum differs from the journal's.
     #[error(
-        "run {run}: the journal's records add up to {stored}, those in memory to {scheduled}: a defect \
-         of this program or of this machine's memory; the journal is right, start again to go on from \
-         it"
+        "run {run}: the journal's records sum to {stored}, those in memory to {scheduled}: a bug, or \
+         faulty memory of this machine; the journal is correct, restart to resume from it"
     )]
-    Total {
-        /// The run.
-        run: RunId,
-        /// The fold of the journal, read anew from the disk.
-        stored: u128,
-        /// What the scheduler holds.
-        scheduled: u128,
-    },
-    /// The symmetric solutions of a board cannot be counted.
+    Total { run: RunId, stored: u128, scheduled: u128 },
     #[error("run {run}: counting the symmetric solutions: {why}")]
-    Symmetric {
-        /// The run.
-        run: RunId,
-        /// What went wrong.
-        why: CountError,
-    },
-    /// A thread or a runtime could not be started.
+    Symmetric { run: RunId, why: CountError },
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
 impl Driver {
-    /// A driver with every run of `store`, not yet started: for [`Driver::start`], and for who drives
-    /// it by hand with [`Driver::begin`] and [`Driver::step`].
+    /// Creates a driver with all runs of `store`, for [`Driver::start`] or for a caller of
+    /// [`Driver::begin`] and [`Driver::step`].
     pub fn new(
         scheduler: Scheduler,
         store: Box<dyn Store>,
         clock: Clock,
     ) -> Result<(Self, DriverHandle), DriverError> {
-        let (loopback, requests) = mpsc::channel(QUEUE);
+        let (loopback, requests) = mpsc::channel(QUEUE_CAPACITY);
         let (changed, changes_seen) = watch::channel(0);
         let (outcomes, outcomes_seen) = watch::channel(BTreeMap::new());
-        let handle = DriverHandle::new(loopback.clone(), changes_seen, outcomes_seen);
+        let (ends, _) = broadcast::channel(ENDS_CAPACITY);
+        let handle = DriverHandle {
+            requests: loopback.clone(),
+            changed: changes_seen,
+            outcomes: outcomes_seen,
+            ends: ends.clone(),
+            serving: None,
+            identities: Identities::new(store.secret()),
+        };
         let mut driver = Self {
             scheduler,
             store,
@@ -148,6 +134,9 @@ impl Driver {
             loopback,
             changed,
             outcomes,
+            ends,
+            cancelled_by: BTreeMap::new(),
+            notes: Notes::default(),
             finishing: BTreeMap::new(),
             stop_counting: Arc::default(),
             changes: Vec::new(),
@@ -161,7 +150,7 @@ impl Driver {
         Ok((driver, handle))
     }
 
-    /// Restores every run of `store` and starts the thread. The receiver yields its end.
+    /// Restores all runs of `store` and starts the thread. The receiver gets its result.
     pub fn start(
         scheduler: Scheduler,
         store: Box<dyn Store>,
@@ -172,7 +161,7 @@ impl Driver {
         thread::Builder::new()
             .name("driver".to_owned())
             .spawn(move || {
-                // Nobody waits for the end when the process is on its way out.
+                // The receiver is gone if the process exits.
                 let _ = ended.send(driver.serve());
             })
             .map_err(DriverError::Thread)?;
@@ -180,9 +169,7 @@ impl Driver {
     }
 
     fn serve(mut self) -> Result<(), DriverError> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()?;
+        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         self.begin()?;
         while !self.stopping {
             let first = self.wait(&runtime);
@@ -192,27 +179,61 @@ impl Driver {
         Ok(())
     }
 
-    /// Derives the outcomes of runs that an earlier process completed: to be called first.
+    /// Derives the outcomes of runs that an earlier process finished; to be called first.
     pub fn begin(&mut self) -> Result<(), DriverError> {
         self.finish_restored_runs()?;
         self.commit()
     }
 
-    /// What the thread does again and again: one group of the requests that wait, decided, kept and
-    /// answered together. Does not wait for requests.
+    /// Handles one group of queued requests, without waiting for any.
     pub fn step(&mut self) -> Result<(), DriverError> {
         let first = self.requests.try_recv().ok();
         self.group(first)
     }
 
-    /// When [`Driver::step`] wants to be called though no request waits.
+    /// Returns when to call [`Driver::step`] without a request.
     pub fn next_timeout(&self) -> Option<Millis> {
         self.scheduler.next_timeout()
     }
 
-    /// What it decides with, to be looked at.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
+    }
+
+    fn restore(&mut self) -> Result<(), DriverError> {
+        self.scheduler.set_sampling_key(self.store.secret());
+        for record in self.store.trust()? {
+            self.scheduler.restore_trust(&record);
+        }
+        for StoredRun { manifest, state, recheck, elapsed_ms } in self.store.runs()? {
+            let plan = plan_of(&manifest).map_err(StoreError::from)?;
+            self.scheduler.add_run(&manifest, plan, state);
+            self.scheduler.restore_elapsed(manifest.run, elapsed_ms);
+            if let Some(recheck) = recheck {
+                self.scheduler.restore_recheck(manifest.run, recheck);
+            }
+            let scheduler = &mut self.scheduler;
+            self.store.scan(manifest.run, &mut |row| scheduler.restore_task(manifest.run, row))?;
+            if matches!(state, RunState::Running | RunState::Paused | RunState::Disputed) {
+                self.warn_of_referee(manifest.run);
+            }
+        }
+        self.scheduler.restored(self.clock.now());
+        Ok(self.restore_notes()?)
+    }
+
+    /// Warns if the referee has too little memory for the tasks of a run.
+    fn warn_of_referee(&self, run: RunId) {
+        let Some((least, given)) = self.scheduler.referee_lacks(run) else { return };
+        tracing::warn!(
+            "run {run}: the referee cannot count its tasks: each of its threads has {}, and needs {}. \
+             Without a worker whose token is trusted, disputed tasks leave the run DISPUTED, and the \
+             number of wrong counts has no bound: restart the coordinator with --referee-memory {} per \
+             thread",
+            MemorySize::at_least(given),
+            MemorySize::at_least(least),
+            MemorySize::at_least(least).as_option(),
+        );
     }
 
     fn group(&mut self, first: Option<Request>) -> Result<(), DriverError> {
@@ -220,7 +241,7 @@ impl Driver {
         self.scheduler.advance(started);
         match first {
             Some(request) => self.handle(request)?,
-            // Time has passed for somebody.
+            // A timeout of the scheduler passed.
             None => self.news = true,
         }
         self.collect_changes();
@@ -234,7 +255,7 @@ impl Driver {
         self.commit()
     }
 
-    /// The next request, or `None` when the scheduler has something to do first.
+    /// Waits for the next request; `None` if the scheduler has a timeout before.
     fn wait(&mut self, runtime: &Runtime) -> Option<Request> {
         let now = self.clock.now();
         match self.scheduler.next_timeout() {
@@ -254,17 +275,16 @@ impl Driver {
 
     fn collect_changes(&mut self) {
         while let Some(change) = self.scheduler.poll_change() {
-            self.records += usize::from(is_record(&change));
+            self.records += usize::from(matches!(change, Change::Recorded(_)));
             if let Some(run) = reopened(&change) {
-                // Concluded in this very group, before the count that contradicts it.
+                // It finished in this group, before the conflicting count.
                 self.concluded.retain(|outcome| outcome.run != run);
             }
             self.changes.push(change);
         }
     }
 
-    /// Makes everything decided so far durable, then tells those who asked; and so on, while that
-    /// brings runs to their ends.
+    /// Makes all decisions durable, then replies; repeats while runs finish.
     fn commit(&mut self) -> Result<(), DriverError> {
         loop {
             self.collect_changes();
@@ -272,6 +292,8 @@ impl Driver {
                 self.store.apply(&self.changes)?;
             }
             let kept = std::mem::take(&mut self.changes);
+            self.note_changes(&kept);
+            self.keep_notes();
             self.announce(&kept);
             if !self.finish_counted_runs()? {
                 return Ok(());
@@ -279,11 +301,10 @@ impl Driver {
         }
     }
 
-    /// Tells of what is kept by now, and sends every reply that waited for it.
+    /// Announces durable changes and sends the replies that waited for them.
     fn announce(&mut self, kept: &[Change]) {
         for run in kept.iter().filter_map(reopened) {
-            self.outcomes
-                .send_if_modified(|outcomes| outcomes.remove(&run).is_some());
+            self.outcomes.send_if_modified(|outcomes| outcomes.remove(&run).is_some());
         }
         let news =
             std::mem::take(&mut self.news) || !(kept.is_empty() && self.concluded.is_empty());
@@ -302,111 +323,20 @@ impl Driver {
     }
 
     fn handle(&mut self, request: Request) -> Result<(), DriverError> {
-        let now = self.clock.now();
-        self.news |= request.is_news();
-        match request {
-            Request::Sync(token, request, reply) => {
-                let answer = self.scheduler.sync_by(token.as_ref(), &request, now);
-                self.reply(reply, answer);
-            }
-            Request::Submit(submission, reply) => {
-                let answer = self.submit(*submission);
-                self.reply(reply, answer);
-            }
-            Request::Control(run, command, reply) => {
-                let answer = self.control(run, command)?;
-                self.reply(reply, answer);
-            }
-            Request::Trust(name, reply) => {
-                let answer = self.trust(&name);
-                self.reply(reply, answer);
-            }
-            Request::Drain(name, reply) => {
-                let answer = self.drain(&name);
-                self.reply(reply, answer);
-            }
-            Request::Delete(run, reply) => {
-                let answer = self.delete(run);
-                self.reply(reply, answer);
-            }
-            Request::Status(run, reply) => {
-                let answer = self.status(run);
-                self.reply(reply, answer);
-            }
-            Request::Runs(reply) => {
-                let answer = self.scheduler.runs();
-                self.reply(reply, answer);
-            }
-            Request::Map(run, tasks, cells, reply) => {
-                let answer = self.scheduler.task_map(run, tasks, cells);
-                self.reply(reply, answer);
-            }
-            Request::Standings(run, reply) => {
-                let answer = self.scheduler.standings(run);
-                self.reply(reply, answer);
-            }
-            Request::Task(run, task, reply) => {
-                let answer = self.scheduler.task_view(run, task);
-                self.reply(reply, answer);
-            }
-            Request::Workers(reply) => {
-                let answer = self.scheduler.workers(now);
-                self.reply(reply, answer);
-            }
-            Request::Journal(run, from, reply) => {
-                let answer = self.journal_page(run, from);
-                self.reply(reply, answer);
-            }
-            Request::Finished(run, symmetric) => self.symmetric_counted(run, symmetric)?,
-            Request::Stop => self.stopping = true,
-        }
-        Ok(())
-    }
-
-    /// Whoever asked may have gone away: nobody to tell then.
-    fn reply<T: Send + 'static>(&mut self, way: oneshot::Sender<T>, answer: T) {
-        self.replies.push(Box::new(move || drop(way.send(answer))));
+        self.news |= request.is_news;
+        (request.work)(self)
     }
 }
 
-/// The worker in the coordinator's own process, the same after every start: the leases that it lost when the process
-/// was killed are then its own again at once. A data directory has one such worker at a time.
-pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
-
-/// A new run of `plan` with a name drawn at random.
+/// Creates the manifest of a new run with a random identifier.
 pub fn new_manifest(plan: &Plan, priority: i32, now: Millis) -> RunManifest {
-    RunManifest {
-        run: RunId(rand::random()),
-        spec: *plan.spec(),
-        plan: plan.hash(),
-        plan_version: plan.spec().version(),
-        priority,
-        created_unix_ms: now.0,
-        key: None,
-    }
+    RunManifest::new(RunId(rand::random()), plan, priority, now.0)
 }
 
-/// The run that a late contradiction has opened again: what it came to is void.
+/// Returns the run that a change reopens: its outcome is void.
 fn reopened(change: &Change) -> Option<RunId> {
     match *change {
-        Change::State {
-            run,
-            state: RunState::Running,
-        } => Some(run),
+        Change::State { run, state: RunState::Running } => Some(run),
         _ => None,
-    }
-}
-
-fn is_record(change: &Change) -> bool {
-    match change {
-        Change::Accepted(_) | Change::Confirmed(_) | Change::Quarantined { .. } => true,
-        Change::Leased { .. }
-        | Change::Released { .. }
-        | Change::Expired { .. }
-        | Change::Parked { .. }
-        | Change::Unparked { .. }
-        | Change::State { .. }
-        | Change::Recheck { .. }
-        | Change::Trust(_) => false,
     }
 }

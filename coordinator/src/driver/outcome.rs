@@ -1,60 +1,60 @@
-//! What a completed run comes to: the total, the counts of symmetric solutions, and the checks.
+//! From the last record of a run to its outcome: the total, the symmetric solutions and the checks.
 
 use std::{
     ops::ControlFlow,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
 };
 
 use common::{
     board::Board,
     count::CountError,
-    known::known_counts,
     plan::TaskId,
+    published::published_counts,
     run::RunId,
     symmetric::{HalfTurn, quarter_turn},
     tally::{BadTally, Counts},
 };
-
-use crate::{
-    checks::{self, Check, Evidence},
+use scheduler::{
+    RunSummary,
+    checks::{self, Check, CheckOutcome, Evidence},
     ledger::{Fold, RunManifest, RunState, SymmetricCounts, TrustRecord},
 };
 
-/// The end of a run, derived anew from its records whenever it is asked for.
+use super::{Driver, DriverError, handle::Request};
+
+/// The result of a finished run, derived from its records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The run.
     pub run: RunId,
-    /// all(N): the fold of the run's records.
+    /// all(N): the sum of the run's records, without disputed tasks.
     pub solutions: u128,
-    /// With the symmetric solutions; or why the total cannot be right.
+    /// With the symmetric solutions; an error if the total contradicts them.
     pub counts: Result<Counts, BadTally>,
-    /// How the counts compare with the published ones.
     pub known: Known,
-    /// How long coordinators had served the run when its last record was accepted, in seconds. Time
-    /// in which none ran does not count, and clocks that are set change nothing.
+    /// Time in which tasks were counted, by monotonic clocks.
     pub seconds: f64,
-    /// What was checked, and what came of it.
+    /// The remaining wall-clock time from the run's creation to its last record.
+    pub waiting_seconds: f64,
     pub checks: Vec<Check>,
-    /// Tasks whose counts contradict each other with nobody left to decide, the first hundred of
-    /// them: `solutions` is the sum of the others then, and no total.
+    /// The first 100 disputed tasks of a run that ended without a referee.
     pub disputed: Vec<TaskId>,
 }
 
-/// How counts compare with the published ones.
+/// Comparison with the published counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// They are the published counts.
     Matches,
-    /// They are not.
     Differs,
-    /// Nobody has published any.
+    /// None are published.
     Unknown,
 }
 
 impl Known {
-    /// The word used in JSON and on the wire.
+    /// Returns the word in JSON and on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matches => "matches",
@@ -73,22 +73,18 @@ impl Outcome {
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
-        let known = match known_counts(board) {
+        let known = match published_counts(board) {
             None => Known::Unknown,
             Some(published) if counts == Ok(published) => Known::Matches,
             Some(_) => Known::Differs,
         };
-        let published = match known {
-            Known::Matches => Some(true),
-            Known::Differs => Some(false),
-            Known::Unknown => None,
-        };
+        let published = (known != Known::Unknown).then_some(known == Known::Matches);
         let mut checks = checks::of_counts(&evidence);
         checks.extend(checks::of_journal(fold.lines(), fold.tasks_done()));
         if evidence.disputed.is_empty() {
             checks.extend(checks::of_total(board, Some(&counts), published));
         }
-        checks.push(checks::of_canaries(fold, trust));
+        checks.push(checks::of_self_tests(fold, trust));
         checks.push(checks::of_independence());
         Self {
             run: manifest.run,
@@ -98,12 +94,14 @@ impl Outcome {
             // Exact below 2^53 ms.
             #[expect(clippy::cast_precision_loss)]
             seconds: fold.elapsed_ms() as f64 / 1000.0,
+            #[expect(clippy::cast_precision_loss)]
+            waiting_seconds: fold.waiting_ms() as f64 / 1000.0,
             checks,
             disputed: evidence.disputed,
         }
     }
 
-    /// The state of a run that ends so.
+    /// Returns the run's final state.
     pub fn state(&self) -> RunState {
         if !self.disputed.is_empty() {
             return RunState::Disputed;
@@ -111,7 +109,7 @@ impl Outcome {
         match (&self.counts, self.known) {
             (Ok(_), Known::Matches) => RunState::Complete,
             (Ok(_), Known::Unknown) => {
-                let failed = |check: &Check| check.outcome == checks::CheckOutcome::Failed;
+                let failed = |check: &Check| check.outcome == CheckOutcome::Failed;
                 match self.checks.iter().any(failed) {
                     true => RunState::Contradicted,
                     false => RunState::Complete,
@@ -122,30 +120,129 @@ impl Outcome {
     }
 }
 
-/// The solutions that rotations fix, and how far they are counted.
+impl Driver {
+    /// Finishes the runs that have all their records and no outcome yet; returns whether one is finished.
+    pub(super) fn finish_counted_runs(&mut self) -> Result<bool, DriverError> {
+        let mut ended = false;
+        while let Some(run) = self.scheduler.poll_finished() {
+            ended |= self.bring_to_end(run)?;
+        }
+        Ok(ended)
+    }
+
+    /// Derives the outcomes of runs that an earlier process finished.
+    pub(super) fn finish_restored_runs(&mut self) -> Result<(), DriverError> {
+        for RunSummary { manifest, state, .. } in self.scheduler.runs() {
+            match state {
+                RunState::Complete | RunState::Contradicted | RunState::Disputed => {
+                    self.bring_to_end(manifest.run)?;
+                }
+                RunState::Running | RunState::Paused | RunState::Cancelled => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes a run whose symmetric solutions are stored. Otherwise starts a thread that counts them,
+    /// which may take minutes from N = 26 on, and returns false.
+    fn bring_to_end(&mut self, run: RunId) -> Result<bool, DriverError> {
+        let Some(manifest) = self.summary(run).map(|summary| summary.manifest) else {
+            return Ok(false);
+        };
+        if self.finishing.contains_key(&run) {
+            return Ok(false);
+        }
+        if let Some(symmetric) = self.store.symmetric(run)? {
+            self.finish(run, symmetric)?;
+            return Ok(true);
+        }
+        let counting = Arc::new(Symmetric::new(manifest.spec.board));
+        self.finishing.insert(run, Arc::clone(&counting));
+        let stop = Arc::clone(&self.stop_counting);
+        let finished = self.loopback.clone();
+        thread::Builder::new().name("symmetric".to_owned()).spawn(move || {
+            if let Some(symmetric) = counting.count(&stop) {
+                let (request, _) =
+                    Request::new(true, move |driver| driver.symmetric_counted(run, symmetric));
+                // If the driver has stopped, the next start counts them again.
+                let _ = finished.blocking_send(request);
+            }
+        })?;
+        Ok(false)
+    }
+
+    /// Stores what the thread of [`Self::bring_to_end`] counted, and finishes the run.
+    fn symmetric_counted(
+        &mut self,
+        run: RunId,
+        symmetric: Result<SymmetricCounts, CountError>,
+    ) -> Result<(), DriverError> {
+        self.finishing.remove(&run);
+        let symmetric = symmetric.map_err(|why| DriverError::Symmetric { run, why })?;
+        if self.summary(run).is_none() {
+            // It was deleted.
+            return Ok(());
+        }
+        if let Err(error) = self.store.keep_symmetric(run, symmetric) {
+            tracing::warn!(
+                "run {run}: the next start counts the symmetric solutions again: {error}"
+            );
+        }
+        self.finish(run, symmetric)
+    }
+
+    /// Derives the outcome of a run and its final state.
+    fn finish(&mut self, run: RunId, symmetric: SymmetricCounts) -> Result<(), DriverError> {
+        let Some(summary) = self.summary(run) else {
+            return Ok(());
+        };
+        let scheduled = match (self.scheduler.total(run), summary.state) {
+            (Some(total), _) => Some(total),
+            // No total: the sum of the other tasks.
+            (None, RunState::Disputed) => self.scheduler.solutions_so_far(run),
+            // A conflicting count has reopened the run: it will finish again.
+            (None, _) => return Ok(()),
+        };
+        let scheduled = scheduled.transpose().map_err(|why| DriverError::Tally { run, why })?;
+        let fold = self.store.refold(run)?;
+        let solutions = fold.total().map_err(|why| DriverError::Tally { run, why })?;
+        if let Some(scheduled) = scheduled.filter(|scheduled| *scheduled != solutions) {
+            return Err(DriverError::Total { run, stored: solutions, scheduled });
+        }
+        let manifest = summary.manifest;
+        let evidence = Evidence::of(&fold, |task| Some(self.scheduler.rank(run, task)));
+        let trust = self.store.trust()?;
+        let seen = (&fold, evidence, trust.as_slice());
+        let outcome = Outcome::new(&manifest, solutions, symmetric, seen);
+        let state = self.scheduler.conclude(run, outcome.state() == RunState::Complete);
+        // Otherwise a count became void meanwhile, and the run continues.
+        if !matches!(state, Some(RunState::Running | RunState::Paused)) {
+            self.concluded.push(outcome);
+        }
+        Ok(())
+    }
+}
+
+/// A count of the solutions that rotations fix, in progress.
 #[derive(Debug)]
 pub(super) struct Symmetric {
     board: Board,
     next: AtomicU64,
-    /// Branches that are counted.
+    /// Counted branches.
     done: AtomicU64,
 }
 
 impl Symmetric {
     pub(super) fn new(board: Board) -> Self {
-        Self {
-            board,
-            next: AtomicU64::new(0),
-            done: AtomicU64::new(0),
-        }
+        Self { board, next: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
-    /// The part of the branches that is counted, 0 to 1.
+    /// Returns the counted part of the branches, 0 to 1.
     pub(super) fn part(&self) -> f64 {
         self.done.load(Ordering::Relaxed) as f64 / HalfTurn::new(self.board).branches() as f64
     }
 
-    /// Counts them on all cores; `None` once `stop` is set. Seconds up to N = 24, minutes for N = 27.
+    /// Counts on all cores; `None` once `stop` is set. Takes seconds up to N = 24, minutes for N = 27.
     pub(super) fn count(&self, stop: &AtomicBool) -> Option<Result<SymmetricCounts, CountError>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let half_turn = HalfTurn::new(self.board);
@@ -169,22 +266,19 @@ impl Symmetric {
         let parts: Vec<Result<u64, CountError>> = thread::scope(|scope| {
             let threads: Vec<_> = (0..cores).map(|_| scope.spawn(branches)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread
-                    .join()
-                    .expect("counting symmetric solutions panicked")
+                thread.join().expect("counting symmetric solutions panicked")
             };
             threads.into_iter().map(join).collect()
         });
-        let sum = parts.into_iter().try_fold(0u64, |sum, part| {
-            sum.checked_add(part?).ok_or(CountError::Overflow)
-        });
+        let sum = parts
+            .into_iter()
+            .try_fold(0u64, |sum, part| sum.checked_add(part?).ok_or(CountError::Overflow));
         match sum {
             Err(CountError::Cancelled) => None,
             Err(CountError::Overflow) => Some(Err(CountError::Overflow)),
-            Ok(half_turn) => Some(Ok(SymmetricCounts {
-                half_turn,
-                quarter_turn: quarter_turn(self.board),
-            })),
+            Ok(half_turn) => {
+                Some(Ok(SymmetricCounts { half_turn, quarter_turn: quarter_turn(self.board) }))
+            }
         }
     }
 }
@@ -195,9 +289,10 @@ mod tests {
         method::Layout,
         plan::{Plan, PlanSpec},
     };
+    use scheduler::Millis;
 
     use super::*;
-    use crate::{driver::new_manifest, sched::Millis};
+    use crate::driver::new_manifest;
 
     fn outcome(n: u8, solutions: u128) -> Outcome {
         let board = Board::new(n).unwrap();
@@ -211,26 +306,20 @@ mod tests {
     #[test]
     fn a_right_total_is_complete_and_a_wrong_one_contradicted() {
         let right = outcome(12, 14_200);
-        assert_eq!(
-            (right.known, right.state()),
-            (Known::Matches, RunState::Complete)
-        );
+        assert_eq!((right.known, right.state()), (Known::Matches, RunState::Complete));
         assert_eq!(right.counts.unwrap().unique(), 1787);
         // 14,201 contradicts Burnside's formula, 14,208 only the published count.
         for (wrong, consistent) in [(14_201, false), (14_208, true)] {
             let wrong = outcome(12, wrong);
             assert_eq!(wrong.counts.is_ok(), consistent);
-            assert_eq!(
-                (wrong.known, wrong.state()),
-                (Known::Differs, RunState::Contradicted)
-            );
+            assert_eq!((wrong.known, wrong.state()), (Known::Differs, RunState::Contradicted));
         }
     }
 
     #[test]
     fn every_small_board_agrees_with_the_published_counts() {
         for n in 1..=16 {
-            let published = known_counts(Board::new(n).unwrap()).unwrap();
+            let published = published_counts(Board::new(n).unwrap()).unwrap();
             assert_eq!(outcome(n, published.all()).known, Known::Matches, "N = {n}");
         }
     }

@@ -1,26 +1,28 @@
-//! The driver's own thread, one request at a time.
+//! The driver, one request at a time.
 
 use common::{
-    board::Board,
-    count::{Counter, Orientation, Setup, Unwatched},
-    kernel::{Kernel, KernelName},
+    kernel::KernelName,
     method::Layout,
-    plan::{Plan, PlanSpec},
-    run::{Partial, SessionId, WorkerId},
-    sync::{FailedCanaries, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    run::{Partial, WorkerId},
+    sync::{SelfTestReport, SyncReply, SyncRequest, Verdict},
 };
+use kit::FakeWorker;
+use scheduler::{
+    Command, Config,
+    checks::CheckOutcome,
+    ledger::{Caller, Recheck},
+};
+use store::MemoryStore;
 
 use super::*;
-use crate::{checks::CheckOutcome, ledger::Recheck};
-use crate::{sched::Config, store::MemoryStore};
 
 /// A driver that is not started, with one small run.
 struct Bench {
     driver: Driver,
     handle: DriverHandle,
     run: RunId,
-    /// What workers say of theirs.
-    canaries: FailedCanaries,
+    /// Sent by every worker.
+    self_test: SelfTestReport,
 }
 
 impl Bench {
@@ -28,50 +30,26 @@ impl Bench {
         let scheduler = Scheduler::new(Config::default(), 1);
         let store = Box::new(MemoryStore::new());
         let (mut driver, handle) = Driver::new(scheduler, store, Clock::start()).unwrap();
-        let spec = PlanSpec {
-            board: Board::new(8).unwrap(),
-            layout: Layout::FirstRows,
-            task_cost: 1,
-        };
-        let plan = Plan::new(spec).unwrap();
+        let plan = kit::plan(8, Layout::FirstRows, 1);
         let manifest = new_manifest(&plan, 0, Millis(1));
-        driver.create(&manifest, plan, Recheck::default()).unwrap();
+        driver.create(&manifest, plan, Recheck::default(), &None).unwrap();
         driver.commit().unwrap();
-        Self {
-            driver,
-            handle,
-            run: manifest.run,
-            canaries: FailedCanaries::default(),
-        }
+        Self { driver, handle, run: manifest.run, self_test: SelfTestReport::default() }
     }
 
     /// Handles one call of worker `id`, without committing it.
-    fn call(&mut self, id: u128, partials: Vec<Partial>) -> oneshot::Receiver<SyncReply> {
-        let request = SyncRequest {
-            worker: WorkerInfo {
-                id: WorkerId(id),
-                session: SessionId(1),
-                name: format!("worker {id}"),
-                version: String::new(),
-                kernel: KernelName::Scalar,
-                threads: 1,
-                memory_bytes_per_thread: 1 << 30,
-                machine: u64::try_from(id).unwrap(),
-            },
-            held: Vec::new(),
-            partials,
-            seconds_wanted: 1000.0,
-            draining: false,
-            paused: String::new(),
-            failed_canaries: self.canaries,
-        };
-        let (reply, answer) = oneshot::channel();
-        let request = Request::Sync(None, Box::new(request), reply);
+    fn call(&mut self, id: u64, partials: Vec<Partial>) -> oneshot::Receiver<SyncReply> {
+        let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
+        let request = SyncRequest { self_test: self.self_test, ..worker.report(partials) };
+        let caller = Caller::new(WorkerId(u128::from(id) << 64), None);
+        let (request, answer) = Request::new(true, move |driver| {
+            Ok(driver.scheduler.sync_by(&caller, &request, driver.clock.now()))
+        });
         self.driver.handle(request).unwrap();
         answer
     }
 
-    fn sync(&mut self, id: u128, partials: Vec<Partial>) -> SyncReply {
+    fn sync(&mut self, id: u64, partials: Vec<Partial>) -> SyncReply {
         let mut answer = self.call(id, partials);
         self.driver.commit().unwrap();
         answer.try_recv().unwrap()
@@ -82,18 +60,26 @@ impl Bench {
         let mut grants = self.sync(1, Vec::new()).grants;
         let mut last = None;
         while !grants.is_empty() {
-            let partials: Vec<_> = grants.iter().map(count).collect();
+            let partials: Vec<_> = grants.iter().map(kit::count).collect();
             last = partials.last().copied().or(last);
             grants = self.sync(1, partials).grants;
         }
         last.expect("the run has tasks")
     }
 
-    /// Waits for the thread that counts the symmetric solutions and handles what it says.
+    /// Waits for the thread that counts the symmetric solutions and handles its request.
     fn finished(&mut self) {
+        assert!(self.driver.finishing.contains_key(&self.run));
         let finished = self.driver.requests.blocking_recv().unwrap();
-        assert!(matches!(finished, Request::Finished(..)));
         self.driver.handle(finished).unwrap();
+        assert!(self.driver.finishing.is_empty());
+    }
+
+    /// Worker 1 counts everything, and the run ends.
+    fn end(&mut self) {
+        self.count_all();
+        self.finished();
+        self.driver.commit().unwrap();
     }
 
     fn outcome(&self) -> Option<Outcome> {
@@ -105,108 +91,83 @@ impl Bench {
     }
 }
 
-fn count(grant: &Grant) -> Partial {
-    let plan = Plan::new(grant.spec).unwrap();
-    let setup = Setup {
-        kernel: Kernel::SCALAR,
-        threads: std::num::NonZeroU16::MIN,
-        memory_bytes: 1 << 20,
-        orientation: Orientation::Upright,
-    };
-    let mut counter = Counter::new(&plan, &setup).unwrap();
-    let units = plan.task_units(grant.task.task);
-    Partial {
-        task: grant.task,
-        epoch: grant.epoch,
-        count: counter.count(units, &Unwatched).unwrap(),
-        kernel: KernelName::Scalar,
-        orientation: Orientation::Upright,
-        duration_us: 1,
-    }
-}
-
 #[test]
 fn an_end_and_a_contradiction_in_one_group_leave_no_outcome() {
     let mut bench = Bench::new();
     let last = bench.count_all();
     bench.finished();
     // Not committed yet: the same group takes a count that contradicts.
-    let wrong = Partial {
-        count: last.count + 1,
-        ..last
-    };
+    let wrong = Partial { count: last.count + 1, ..last };
     let mut answer = bench.call(2, vec![wrong]);
     bench.driver.commit().unwrap();
     let reply = answer.try_recv().unwrap();
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.outcome(), None);
     assert_eq!(bench.state(), RunState::Running);
-    // A third count decides, and the run comes to its end again.
+    // A third count decides nothing; the referee does, and the run comes to its end again.
     let reply = bench.sync(3, vec![last]);
-    assert_eq!(reply.acknowledgements[0].verdict, Verdict::Accepted);
+    assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
+    assert_eq!(bench.state(), RunState::Running);
+    bench.driver.scheduler.set_referee(1, 1 << 30);
+    let now = bench.driver.clock.now();
+    let recount = bench.driver.scheduler.next_recount(false, now).expect("a dispute");
+    bench.driver.scheduler.recounted(&recount, last.count, KernelName::Scalar, 1, now);
+    // Random recounts are not waited for.
+    bench.driver.scheduler.set_referee(0, 0);
+    bench.driver.commit().unwrap();
+    bench.sync(1, Vec::new());
     assert_eq!(bench.outcome().map(|outcome| outcome.solutions), Some(92));
     assert_eq!(bench.state(), RunState::Complete);
 }
 
 #[test]
-fn a_failed_canary_reopens_a_run_and_the_result_says_what_became_of_it() {
+fn a_failed_self_test_reopens_a_run_and_the_result_names_it() {
     let mut bench = Bench::new();
-    bench.canaries.passed = 2;
-    bench.count_all();
-    bench.finished();
-    bench.driver.commit().unwrap();
-    let said = |bench: &Bench| {
+    bench.self_test.tests_passed = 2;
+    bench.end();
+    let check = |bench: &Bench| {
         let checks = bench.outcome().expect("the run has ended").checks;
-        let canaries = checks.into_iter().find(|check| check.name == "canaries");
-        let canaries = canaries.expect("it is always said");
-        (canaries.outcome, canaries.reason)
+        let self_tests = checks.into_iter().find(|check| check.name == "canaries");
+        let self_tests = self_tests.expect("every result has it");
+        (self_tests.outcome, self_tests.reason)
     };
-    let (outcome, reason) = said(&bench);
+    let (outcome, reason) = check(&bench);
     assert_eq!(outcome, CheckOutcome::Passed);
-    assert!(
-        reason.contains("1 worker") && reason.contains("2 proofs"),
-        "{reason}"
-    );
-    // One of its threads then counts known boards wrong: the run goes on, for somebody else.
+    assert!(reason.contains("1 worker") && reason.contains("2 passed self-tests"), "{reason}");
+    // One of its threads then fails: the run is reopened for other workers.
     bench.sync(2, Vec::new());
-    bench.canaries = FailedCanaries {
-        threads: 1,
-        unproven_ms: 3_600_000,
-        passed: 3,
-    };
+    bench.self_test =
+        SelfTestReport { failed_threads: 1, suspect_window_ms: 3_600_000, tests_passed: 3 };
     bench.sync(1, Vec::new());
     assert_eq!((bench.outcome(), bench.state()), (None, RunState::Running));
     // Another machine finds nothing wrong.
-    bench.canaries = FailedCanaries {
-        passed: 1,
-        ..FailedCanaries::default()
-    };
+    bench.self_test = SelfTestReport { tests_passed: 1, ..SelfTestReport::default() };
     let mut grants = bench.sync(2, Vec::new()).grants;
     assert!(!grants.is_empty());
     while !grants.is_empty() {
-        let partials = grants.iter().map(count).collect();
+        let partials = grants.iter().map(kit::count).collect();
         grants = bench.sync(2, partials).grants;
     }
-    let (outcome, reason) = said(&bench);
+    let (outcome, reason) = check(&bench);
     assert_eq!(outcome, CheckOutcome::Passed);
-    assert!(reason.contains("another machine has confirmed"), "{reason}");
-    // The directory alone says the same.
+    assert!(reason.contains("other machines confirmed"), "{reason}");
+    // The stored records give the same text.
     let fold = bench.driver.store.refold(bench.run).unwrap();
     let trust = bench.driver.store.trust().unwrap();
-    assert_eq!(crate::checks::of_canaries(&fold, &trust).reason, reason);
-    // Had it said nothing of proofs, nobody could tell; without the second counts it fails.
-    let silent = crate::checks::of_canaries(&fold, &[]);
+    assert_eq!(scheduler::checks::of_self_tests(&fold, &trust).reason, reason);
+    // Without reported self-tests the check is not possible.
+    let silent = scheduler::checks::of_self_tests(&fold, &[]);
     assert_eq!(silent.outcome, CheckOutcome::NotPossible);
 }
 
 #[test]
-fn being_asked_is_no_news() {
+fn a_status_request_changes_no_version() {
     let mut bench = Bench::new();
     let changes = bench.handle.changes();
     let version = *changes.borrow();
     for _ in 0..3 {
-        let (reply, mut answer) = oneshot::channel();
-        let request = Request::Status(Some(bench.run), reply);
+        let run = bench.run;
+        let (request, mut answer) = Request::new(false, move |driver| Ok(driver.status(Some(run))));
         bench.driver.handle(request).unwrap();
         bench.driver.commit().unwrap();
         assert!(answer.try_recv().unwrap().is_some());
@@ -219,11 +180,9 @@ fn being_asked_is_no_news() {
 #[test]
 fn symmetric_solutions_are_counted_once() {
     let mut bench = Bench::new();
-    bench.count_all();
-    bench.finished();
-    bench.driver.commit().unwrap();
+    bench.end();
     let first = bench.outcome().expect("the run has ended");
-    // What the next process does, on the same store.
+    // As the next process does, on the same store.
     let scheduler = Scheduler::new(Config::default(), 2);
     let (mut driver, handle) = Driver::new(scheduler, bench.driver.store, Clock::start()).unwrap();
     driver.finish_restored_runs().unwrap();
@@ -233,21 +192,56 @@ fn symmetric_solutions_are_counted_once() {
 }
 
 #[test]
-fn only_runs_that_are_over_are_deleted() {
+fn only_finished_runs_are_deleted() {
     let mut bench = Bench::new();
     let run = bench.run;
-    let live = bench.driver.delete(run).unwrap_err();
+    let live = bench.driver.delete(run, None).unwrap().unwrap_err();
     assert!(live.to_string().contains("cancel it first"), "{live}");
-    bench.count_all();
-    bench.finished();
-    bench.driver.commit().unwrap();
-    assert_eq!(bench.driver.delete(run).unwrap().state, RunState::Complete);
+    bench.end();
+    assert_eq!(bench.driver.delete(run, None).unwrap().unwrap().state, RunState::Complete);
     assert_eq!(bench.outcome(), None);
     assert!(bench.driver.scheduler.runs().is_empty());
     bench.driver.scheduler.audit().unwrap();
-    let gone = bench.driver.delete(run).unwrap_err();
-    assert!(gone.to_string().contains("no run"), "{gone}");
-    // Whoever still speaks of it is told.
+    let gone = bench.driver.delete(run, None).unwrap().unwrap_err();
+    assert!(gone.to_string().contains("not found"), "{gone}");
+    // A worker that still holds it gets no more of it.
     let reply = bench.sync(1, Vec::new());
     assert!(reply.grants.is_empty(), "{reply:?}");
+}
+
+#[test]
+fn counts_in_the_group_of_a_deletion_are_kept_before_it() {
+    let mut bench = Bench::new();
+    let last = bench.count_all();
+    bench.finished();
+    bench.driver.commit().unwrap();
+    // It confirms a count of the finished run, and is not committed yet.
+    let mut answer = bench.call(2, vec![last]);
+    bench.driver.delete(bench.run, None).unwrap().unwrap();
+    bench.driver.commit().unwrap();
+    assert_eq!(answer.try_recv().unwrap().acknowledgements[0].verdict, Verdict::Duplicate);
+}
+
+#[test]
+fn an_end_names_the_token_under_which_it_was_given() {
+    let mut bench = Bench::new();
+    let (run, mut ends) = (bench.run, bench.handle.ends());
+    let anna = || Some(Arc::from("anna"));
+    bench.driver.control(run, Command::Pause, anna()).unwrap().unwrap();
+    assert!(ends.try_recv().is_err(), "it goes on");
+    let cancelled = bench.driver.control(run, Command::Cancel, anna()).unwrap().unwrap();
+    assert_eq!(cancelled.cancelled_by.as_deref(), Some("anna"));
+    let end = ends.try_recv().unwrap();
+    assert_eq!((end.run.manifest.run, end.deleted, end.by), (run, false, anna()));
+    // Once is enough, and the first counts.
+    let again = bench.driver.control(run, Command::Cancel, Some(Arc::from("otto")));
+    assert_eq!(again.unwrap().unwrap().cancelled_by.as_deref(), Some("anna"));
+    assert!(ends.try_recv().is_err());
+    let report = bench.driver.status(Some(run)).unwrap();
+    let status = crate::message::status(&report);
+    let text = view::status_text(&status, None, false, 0).unwrap();
+    assert!(text.contains("cancelled by anna"), "{text}");
+    bench.driver.delete(run, Some(Arc::from("otto"))).unwrap().unwrap();
+    let end = ends.try_recv().unwrap();
+    assert_eq!((end.deleted, end.by.as_deref()), (true, Some("otto")));
 }

@@ -1,21 +1,240 @@
-//! The gRPC face: decodes, asks the driver, encodes, and decides nothing.
+//! The gRPC services, with health and reflection on one port: they decode requests, call the driver and
+//! encode answers, and decide nothing.
 
 mod runs;
-mod server;
-mod tokens;
-mod watch;
-mod work_queue;
 
-pub(crate) use runs::submitted;
-pub use server::{ServeError, Server, bind};
+use std::{io, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
-use tonic::Status;
-
-use crate::{
-    driver::{RequestError, Stopped, SubmitError, WorkerError},
-    sched::ControlError,
-    store::StoreError,
+use auth::{
+    AuthLayer, Authenticator, Incoming, Limits, NewToken, Principal, Role, TokenAuth,
+    TokenAuthError, TokenEntry,
 };
+use common::{limits::MESSAGE_BYTES, sync::SyncRequest};
+use proto::{
+    CallId, sent_secret,
+    v1::{
+        self, FILE_DESCRIPTOR_SET,
+        runs_server::RunsServer,
+        tokens_server::{Tokens, TokensServer},
+        work_queue_server::{WorkQueue, WorkQueueServer},
+    },
+};
+use scheduler::{ControlError, ledger::Caller};
+use store::{Clock, descriptors};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch::Sender,
+    task::spawn_blocking,
+};
+use tonic::{Code, Request, Response, Status, service::Routes};
+use tonic_health::server::HealthReporter;
+use tower::util::MapResponseLayer;
+use tracing::Instrument as _;
+
+pub(crate) use self::runs::{submitted, workers_page};
+
+use self::runs::{RunsService, encoded_once};
+use crate::{
+    driver::{DriverHandle, RequestError, Stopped},
+    http::Dashboard,
+    message::StatusCache,
+};
+
+/// Connections waiting to be accepted: after a restart, the whole cluster reconnects at the same time.
+const BACKLOG: u32 = 4096;
+
+/// A port that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{address} is in use by another program; stop it or {advice}")]
+    InUse { address: SocketAddr, advice: &'static str },
+    #[error("cannot listen on {address}: {why}; {advice}")]
+    Other { address: SocketAddr, why: io::Error, advice: &'static str },
+}
+
+/// An error of the server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("gRPC: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    #[error("gRPC reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// Binds the port of the services.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    bind_port(address, "give another --listen address")
+}
+
+/// Binds a port, or returns an error with advice.
+pub(crate) fn bind_port(
+    address: SocketAddr,
+    advice: &'static str,
+) -> Result<TcpListener, BindError> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A restarted coordinator can bind while old connections linger.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|why| match why.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { address, advice },
+        _ => BindError::Other { address, why, advice },
+    })
+}
+
+/// The configured services.
+pub struct Server {
+    driver: DriverHandle,
+    clock: Clock,
+    authenticator: Authenticator,
+    health: HealthReporter,
+    closing: Sender<bool>,
+    dashboard: Option<Dashboard>,
+}
+
+impl Server {
+    /// Creates a server that calls `driver` for the clients that `authenticator` admits.
+    pub fn new(driver: DriverHandle, clock: Clock, authenticator: Authenticator) -> Self {
+        Self {
+            driver,
+            clock,
+            authenticator,
+            health: HealthReporter::new(),
+            closing: Sender::new(false),
+            dashboard: None,
+        }
+    }
+
+    /// Sets the dashboard whose URL operators can request.
+    pub fn with_dashboard(self, dashboard: Option<Dashboard>) -> Self {
+        Self { dashboard, ..self }
+    }
+
+    /// Serves until `shutdown`, then finishes calls in progress; streams send their last message.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let routes = self.routes().await?;
+        let limits = Limits::default();
+        let most = descriptors::left_for_connections().min(limits.connections);
+        let incoming = Incoming::new(listener, most, self.authenticator.mode(), limits);
+        let auth = AuthLayer::new(self.authenticator.clone(), limits);
+        let closed = async {
+            shutdown.await;
+            self.health.set_not_serving::<WorkQueueServer<WorkQueueService>>().await;
+            self.health.set_not_serving::<RunsServer<RunsService>>().await;
+            self.closing.send_replace(true);
+        };
+        limits
+            .server()
+            .layer(auth)
+            .layer(MapResponseLayer::new(encoded_once))
+            .add_routes(routes)
+            .serve_with_incoming_shutdown(incoming, closed)
+            .await?;
+        Ok(())
+    }
+
+    async fn routes(&self) -> Result<Routes, ServeError> {
+        let work_queue = WorkQueueServer::new(WorkQueueService(self.driver.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let runs = RunsServer::new(RunsService {
+            driver: self.driver.clone(),
+            clock: self.clock,
+            statuses: StatusCache::new(self.driver.clone()),
+            closing: self.closing.subscribe(),
+            dashboard: self.dashboard.clone(),
+        })
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+        let tokens = TokensServer::new(TokensService {
+            auth: self.authenticator.tokens(),
+            clock: self.clock,
+        })
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+        self.health.set_serving::<WorkQueueServer<WorkQueueService>>().await;
+        self.health.set_serving::<RunsServer<RunsService>>().await;
+        let health = tonic_health::pb::health_server::HealthServer::new(
+            tonic_health::server::HealthService::from_health_reporter(self.health.clone()),
+        );
+        Ok(Routes::new(work_queue)
+            .add_service(runs)
+            .add_service(tokens)
+            .add_service(health)
+            .add_service(reflection().build_v1()?)
+            // Python's client, among others, still requests it.
+            .add_service(reflection().build_v1alpha()?))
+    }
+}
+
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// The service `WorkQueue`.
+struct WorkQueueService(DriverHandle);
+
+#[tonic::async_trait]
+impl WorkQueue for WorkQueueService {
+    async fn sync(&self, request: Request<v1::SyncRequest>) -> Answer<v1::SyncResponse> {
+        let span = match CallId::read(request.metadata()) {
+            Some(id) => tracing::debug_span!("call", %id),
+            None => tracing::Span::none(),
+        };
+        let principal = request.extensions().get::<Principal>().cloned();
+        let answer = async {
+            let answer = self.answer(principal.as_ref(), request.into_inner()).await;
+            match &answer {
+                Ok(_) => tracing::debug!("answered"),
+                Err(status) => tracing::debug!("refused: {}", status.message()),
+            }
+            answer
+        };
+        Ok(Response::new(answer.instrument(span).await?))
+    }
+}
+
+impl WorkQueueService {
+    /// Identifies the worker and calls the driver; issues a secret to an unknown worker.
+    async fn answer(
+        &self,
+        principal: Option<&Principal>,
+        message: v1::SyncRequest,
+    ) -> Result<v1::SyncResponse, Status> {
+        let secret = sent_secret(&message)?;
+        let mut request = SyncRequest::try_from(message)?;
+        let token = principal.and_then(Principal::token);
+        let identities = self.0.identities();
+        let issued_before = |secret: &_| identities.is_issued(secret, token.as_deref());
+        let Some(secret) = secret.filter(issued_before) else {
+            let issued = identities.issue(token.as_deref());
+            let issued = issued.map_err(|error| Status::unavailable(error.to_string()))?;
+            tracing::debug!("'{}' is {} from now on", request.worker.name, issued.worker());
+            return Ok(v1::SyncResponse {
+                issued_secret: issued.as_bytes().to_vec(),
+                reason: "the worker is issued a secret that identifies it".to_owned(),
+                ..Default::default()
+            });
+        };
+        request.worker.id = secret.worker();
+        let mut caller = Caller::new(secret.worker(), token);
+        if let Some(&Principal::Token { trusted, machines, .. }) = principal {
+            caller = Caller { trusted, max_machines: machines, ..caller };
+        }
+        Ok(self.0.sync(caller, request).await?.into())
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
 
 impl From<Stopped> for Status {
     fn from(stopped: Stopped) -> Self {
@@ -23,45 +242,131 @@ impl From<Stopped> for Status {
     }
 }
 
-impl From<ControlError> for Status {
-    fn from(error: ControlError) -> Self {
-        match error {
-            ControlError::NoSuchRun(_) => Self::not_found(error.to_string()),
-            ControlError::Over(_) | ControlError::Cancelled(_) | ControlError::Live(_) => {
-                Self::failed_precondition(error.to_string())
-            }
-        }
-    }
-}
-
-impl From<StoreError> for Status {
-    fn from(error: StoreError) -> Self {
-        Self::internal(error.to_string())
-    }
-}
-
-impl From<SubmitError> for Status {
-    fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::Exists { .. } => Self::already_exists(error.to_string()),
-            SubmitError::KeyUsed { .. } => Self::invalid_argument(error.to_string()),
-        }
-    }
-}
-
 impl From<RequestError> for Status {
     fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::Stopped(error) => error.into(),
-            RequestError::Control(error) => error.into(),
-            RequestError::Submit(error) => error.into(),
-            RequestError::Worker(WorkerError::NoSuchWorker(_)) => {
-                Self::not_found(error.to_string())
+        let code = match &error {
+            RequestError::Stopped(_) => Code::Unavailable,
+            RequestError::Control(ControlError::NoSuchRun(_)) | RequestError::NoWorker(_) => {
+                Code::NotFound
             }
-            RequestError::Worker(
-                WorkerError::Ambiguous { .. } | WorkerError::Gone(_) | WorkerError::Local,
-            ) => Self::failed_precondition(error.to_string()),
-            RequestError::Store(error) => error.into(),
+            RequestError::Control(
+                ControlError::Over(_) | ControlError::Cancelled(_) | ControlError::Live(_),
+            )
+            | RequestError::AmbiguousWorker { .. }
+            | RequestError::NotConnected(_)
+            | RequestError::LocalWorker => Code::FailedPrecondition,
+            RequestError::RunExists { .. } => Code::AlreadyExists,
+            RequestError::KeyUsed { .. } => Code::InvalidArgument,
+            RequestError::Store(_) => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The service `Tokens`.
+struct TokensService {
+    /// `None` without tokens.
+    auth: Option<Arc<TokenAuth>>,
+    clock: Clock,
+}
+
+impl TokensService {
+    /// Runs `work` on a blocking thread: changes wait for the disk.
+    async fn with<T, F>(&self, work: F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: FnOnce(&TokenAuth) -> Result<T, Status> + Send + 'static,
+    {
+        let auth = self.auth.clone().ok_or_else(|| {
+            Status::failed_precondition(
+                "this coordinator has no tokens: it was started with --insecure, or with --client-ca, \
+                 whose authority issues and revokes certificates",
+            )
+        })?;
+        spawn_blocking(move || work(&auth))
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?
+    }
+
+    fn token(&self, entry: &TokenEntry) -> v1::Token {
+        v1::Token {
+            id: entry.id.to_string(),
+            role: entry.role.to_string(),
+            name: entry.name.clone(),
+            created_unix_ms: entry.created_unix_ms,
+            expires_unix_ms: entry.expires_unix_ms,
+            revoked_unix_ms: entry.revoked_unix_ms,
+            active: entry.refusal(self.clock.now().0).is_none(),
+            trusted: entry.trusted,
+            machines: entry.machines.map(NonZeroU32::get),
+        }
+    }
+}
+
+fn refused(error: TokenAuthError) -> Status {
+    match error {
+        TokenAuthError::Request(_) | TokenAuthError::Join(_) => {
+            Status::invalid_argument(error.to_string())
+        }
+        TokenAuthError::Store(_)
+        | TokenAuthError::Authority { .. }
+        | TokenAuthError::Tokens { .. }
+        | TokenAuthError::Certificate(_)
+        | TokenAuthError::Random(_) => Status::internal(error.to_string()),
+    }
+}
+
+#[tonic::async_trait]
+impl Tokens for TokensService {
+    async fn create(
+        &self,
+        request: Request<v1::CreateTokenRequest>,
+    ) -> Answer<v1::CreateTokenResponse> {
+        let v1::CreateTokenRequest { role, name, lifetime_seconds, trusted, machines } =
+            request.into_inner();
+        let role: Role =
+            role.parse().map_err(|bad| Status::invalid_argument(format!("role: {bad}")))?;
+        let lifetime = lifetime_seconds.map(Duration::from_secs);
+        let machines = machines.map(NonZeroU32::try_from).transpose();
+        let machines = machines.map_err(|_| Status::invalid_argument("machines: at least 1"))?;
+        let (join, entry) = self
+            .with(move |auth| {
+                let new = NewToken { role, name: &name, lifetime, trusted, machines };
+                let join = auth.create(new).map_err(refused)?;
+                let id = join.token().id();
+                let entry = auth.list().into_iter().find(|entry| entry.id == id);
+                Ok((join, entry))
+            })
+            .await?;
+        Ok(Response::new(v1::CreateTokenResponse {
+            join: join.expose(),
+            token: entry.as_ref().map(|entry| self.token(entry)),
+        }))
+    }
+
+    async fn list(
+        &self,
+        _request: Request<v1::ListTokensRequest>,
+    ) -> Answer<v1::ListTokensResponse> {
+        let entries = self.with(|auth| Ok(auth.list())).await?;
+        let tokens = entries.iter().map(|entry| self.token(entry)).collect();
+        Ok(Response::new(v1::ListTokensResponse { tokens }))
+    }
+
+    async fn revoke(
+        &self,
+        request: Request<v1::RevokeTokenRequest>,
+    ) -> Answer<v1::RevokeTokenResponse> {
+        let name = request.into_inner().name;
+        let revoked = {
+            let name = name.clone();
+            self.with(move |auth| auth.revoke(&name).map_err(refused)).await?
+        };
+        match u32::try_from(revoked).unwrap_or(u32::MAX) {
+            0 => Err(Status::not_found(format!(
+                "no active token '{name}' (see `queensctl token list`)"
+            ))),
+            revoked => Ok(Response::new(v1::RevokeTokenResponse { revoked })),
         }
     }
 }

@@ -1,143 +1,139 @@
-//! The service that operators call.
+//! The service `Runs`, and streams of a run's statuses.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use common::{plan::Plan, run::RunId};
+use auth::Principal;
+use axum::body::Bytes;
+use common::{
+    plan::Plan,
+    run::{RunId, WorkerId},
+};
+use http_body::Frame;
 use proto::v1::{self, runs_server::Runs};
-use tokio::{sync::mpsc, task::spawn_blocking};
-use tokio_stream::{Stream, wrappers::ReceiverStream};
-use tonic::{Request, Response, Status};
-
-use super::watch::StatusWatch;
-use crate::{
-    doors::{Keys, Principal},
-    driver::{Clock, DriverHandle, StatusReport, Submission, new_manifest},
-    http::Dashboard,
+use scheduler::{
+    Command, ControlError, RunSummary, STATUS_WORKERS, WorkersPage, WorkersPart,
     ledger::{BadRecheck, Recheck},
-    render::{Statuses, message},
-    sched::{Command, ControlError, RunSummary},
-    store::{JournalCursor, RunManifest},
+};
+use store::{Clock, JournalCursor, RunManifest};
+use tokio::{
+    sync::{mpsc, watch},
+    task::spawn_blocking,
+    time::sleep,
+};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status, body::Body, codegen::http};
+
+use super::Answer;
+use crate::{
+    driver::{By, DriverHandle, RequestError, Stopped, Submission, new_manifest, served_first},
+    http::Dashboard,
+    message::{self, StatusCache},
 };
 
 pub(super) struct RunsService {
     pub(super) driver: DriverHandle,
     pub(super) clock: Clock,
-    pub(super) statuses: Statuses,
-    /// Set once the server closes: streams send their last message and end.
+    pub(super) statuses: StatusCache,
+    /// Set at shutdown: streams send their last message and end.
     pub(super) closing: tokio::sync::watch::Receiver<bool>,
-    /// `None` where no pages are served.
+    /// `None` without HTTP.
     pub(super) dashboard: Option<Dashboard>,
-    /// `None` where nobody is asked for a token.
-    pub(super) keys: Option<Arc<Keys>>,
 }
 
 type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Messages that a stream holds ready for a slow reader.
-const READY: usize = 16;
+/// Messages that a stream buffers for a slow reader.
+const STREAM_CAPACITY: usize = 16;
 
-/// Between two status messages when the caller does not say.
+/// Default interval of status messages.
 const WATCH_INTERVAL_MS: u32 = 1000;
 
-/// The shortest interval that is granted.
-const LEAST_INTERVAL_MS: u32 = 50;
+const MIN_INTERVAL_MS: u32 = 50;
 
 #[tonic::async_trait]
 impl Runs for RunsService {
     type WatchStatusStream = Streamed<v1::Status>;
     type ExportStream = Streamed<v1::Record>;
+    type EventsStream = Streamed<v1::Event>;
 
-    async fn submit(
-        &self,
-        request: Request<v1::SubmitRequest>,
-    ) -> Result<Response<v1::Run>, Status> {
-        let run = submitted(&self.driver, self.clock, request.into_inner()).await?;
+    async fn submit(&self, request: Request<v1::SubmitRequest>) -> Answer<v1::Run> {
+        let by = by(&request);
+        let run = submitted(&self.driver, self.clock, request.into_inner(), by).await?;
         Ok(Response::new(message::run(&run)))
     }
 
-    async fn list(
-        &self,
-        _request: Request<v1::ListRequest>,
-    ) -> Result<Response<v1::ListResponse>, Status> {
+    async fn list(&self, _request: Request<v1::ListRequest>) -> Answer<v1::ListResponse> {
         let runs = self.driver.runs().await?;
         let runs = runs.iter().map(message::run).collect();
         Ok(Response::new(v1::ListResponse { runs }))
     }
 
-    async fn get_status(
-        &self,
-        request: Request<v1::GetStatusRequest>,
-    ) -> Result<Response<v1::Status>, Status> {
-        let status = self.status(request.into_inner().run).await?;
-        Ok(Response::new(message::status(&status)))
+    async fn get_status(&self, request: Request<v1::GetStatusRequest>) -> Answer<v1::Status> {
+        let run = self.run(request.into_inner().run).await?;
+        let mut answer = Response::new(v1::Status::default());
+        answer.extensions_mut().insert(StatusWatch::new(self.statuses.clone(), run, None));
+        Ok(answer)
     }
 
     async fn watch_status(
         &self,
         request: Request<v1::WatchStatusRequest>,
-    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+    ) -> Answer<Self::WatchStatusStream> {
         let v1::WatchStatusRequest { run, interval_ms } = request.into_inner();
-        // The run is fixed now: "the one served first" may be another one later.
-        let run = self.status(run).await?.status.manifest.run;
+        // The stream stays with this run, even if another one is served first later.
+        let run = self.run(run).await?;
         let interval = match interval_ms {
             0 => WATCH_INTERVAL_MS,
-            ms => ms.max(LEAST_INTERVAL_MS),
+            ms => ms.max(MIN_INTERVAL_MS),
         };
         let interval = Duration::from_millis(u64::from(interval));
-        let (sender, receiver) = mpsc::channel(1);
-        let watch = StatusWatch {
-            statuses: self.statuses.clone(),
-            closing: self.closing.clone(),
-            sender,
-            interval,
-        };
-        tokio::spawn(watch.send_all(run));
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        let following =
+            Following { changed: self.driver.changes(), closing: self.closing.clone(), interval };
+        let mut answer: Response<Self::WatchStatusStream> =
+            Response::new(Box::pin(tokio_stream::empty()));
+        let watch = StatusWatch::new(self.statuses.clone(), run, Some(following));
+        answer.extensions_mut().insert(watch);
+        Ok(answer)
     }
 
-    async fn pause(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+    async fn pause(&self, request: Request<v1::RunRequest>) -> Answer<v1::Run> {
         self.control(request, Command::Pause).await
     }
 
-    async fn resume(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+    async fn resume(&self, request: Request<v1::RunRequest>) -> Answer<v1::Run> {
         self.control(request, Command::Resume).await
     }
 
-    async fn cancel(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+    async fn cancel(&self, request: Request<v1::RunRequest>) -> Answer<v1::Run> {
         self.control(request, Command::Cancel).await
     }
 
-    async fn retry(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
+    async fn retry(&self, request: Request<v1::RunRequest>) -> Answer<v1::Run> {
         self.control(request, Command::Unpark).await
     }
 
-    async fn delete(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::Run>, Status> {
-        let run = self.driver.delete(RunId(request.into_inner().run)).await?;
+    async fn delete(&self, request: Request<v1::RunRequest>) -> Answer<v1::Run> {
+        let run = self.driver.delete(RunId(request.get_ref().run), by(&request)).await?;
         Ok(Response::new(message::run(&run)))
     }
 
-    async fn recheck(
-        &self,
-        request: Request<v1::RecheckRequest>,
-    ) -> Result<Response<v1::Run>, Status> {
-        let v1::RecheckRequest { run, recheck } = request.into_inner();
-        let command = Command::Recheck(asked_recheck(&recheck)?);
-        self.control(Request::new(v1::RunRequest { run }), command)
-            .await
+    async fn recheck(&self, request: Request<v1::RecheckRequest>) -> Answer<v1::Run> {
+        let v1::RecheckRequest { run, recheck } = request.get_ref();
+        let command = Command::Recheck(recheck_of(recheck)?);
+        let run = self.driver.control(RunId(*run), command, by(&request)).await?;
+        Ok(Response::new(message::run(&run)))
     }
 
-    async fn trust(
-        &self,
-        request: Request<v1::TrustRequest>,
-    ) -> Result<Response<v1::TrustResponse>, Status> {
+    async fn trust(&self, request: Request<v1::TrustRequest>) -> Answer<v1::TrustResponse> {
         let worker = self.driver.trust(request.into_inner().worker).await?;
         Ok(Response::new(v1::TrustResponse { worker }))
     }
 
-    async fn drain(
-        &self,
-        request: Request<v1::DrainRequest>,
-    ) -> Result<Response<v1::DrainResponse>, Status> {
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
         let worker = self.driver.drain(request.into_inner().worker).await?;
         Ok(Response::new(v1::DrainResponse { worker }))
     }
@@ -145,53 +141,44 @@ impl Runs for RunsService {
     async fn dashboard(
         &self,
         request: Request<v1::DashboardRequest>,
-    ) -> Result<Response<v1::DashboardResponse>, Status> {
-        let dashboard = self.dashboard.as_ref().ok_or_else(|| {
-            Status::failed_precondition(
-                "this coordinator serves no pages; start it with --http HOST:PORT",
-            )
-        })?;
-        let token = match (request.extensions().get::<Principal>(), &self.keys) {
-            (Some(Principal::Token { name, .. }), Some(keys)) => keys.named(name),
+    ) -> Answer<v1::DashboardResponse> {
+        let Some(Dashboard { url, loopback_only, sessions }) = &self.dashboard else {
+            return Err(Status::failed_precondition(
+                "this coordinator has no dashboard; start it with --http HOST:PORT",
+            ));
+        };
+        let link = match request.extensions().get::<Principal>() {
+            Some(Principal::Token { id, .. }) => sessions.link(*id),
             _ => None,
         };
-        let link = token.and_then(|token| dashboard.sessions.link(token));
         let url = match link {
-            Some(link) => format!("{}/login/{link}", dashboard.url),
-            None => format!("{}/", dashboard.url),
+            Some(link) => format!("{url}/login/{link}"),
+            None => format!("{url}/"),
         };
-        Ok(Response::new(v1::DashboardResponse {
-            url,
-            only_there: dashboard.only_here,
-        }))
+        Ok(Response::new(v1::DashboardResponse { url, loopback_only: *loopback_only }))
     }
 
-    async fn workers(
-        &self,
-        _request: Request<v1::WorkersRequest>,
-    ) -> Result<Response<v1::WorkersResponse>, Status> {
-        let workers = self.driver.workers().await?;
-        let workers = workers.iter().take(message::NAMED_WORKERS);
-        let workers = workers.map(message::worker).collect();
-        Ok(Response::new(v1::WorkersResponse { workers }))
+    async fn workers(&self, request: Request<v1::WorkersRequest>) -> Answer<v1::WorkersResponse> {
+        let v1::WorkersRequest { after, limit } = request.into_inner();
+        let after = match after.as_slice() {
+            [] => None,
+            bytes => Some(bytes.try_into().map(u128::from_be_bytes).map_err(|_| {
+                Status::invalid_argument("after: expected the 16 bytes of a worker's identity")
+            })?),
+        };
+        Ok(Response::new(workers_page(&self.driver, after.map(WorkerId), limit.into()).await?))
     }
 
-    async fn export(
-        &self,
-        request: Request<v1::RunRequest>,
-    ) -> Result<Response<Self::ExportStream>, Status> {
+    async fn export(&self, request: Request<v1::RunRequest>) -> Answer<Self::ExportStream> {
         let run = RunId(request.into_inner().run);
         let driver = self.driver.clone();
-        let mut page = driver
-            .journal(run, JournalCursor::default())
-            .await?
-            .ok_or_else(|| no_such_run(run))?;
-        let (sender, receiver) = mpsc::channel(READY);
-        tokio::spawn(async move {
+        let mut page =
+            driver.journal(run, JournalCursor::default()).await?.ok_or_else(|| not_found(run))?;
+        Ok(stream(|sender| async move {
             loop {
                 for (sequence, entry, line) in page.lines {
                     let record = message::record(sequence, &entry, line);
-                    // The reader went away: nothing more to read for.
+                    // An error means that the reader has gone.
                     if sender.send(Ok(record)).await.is_err() {
                         return;
                     }
@@ -206,76 +193,248 @@ impl Runs for RunsService {
                     }
                 };
             }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        }))
+    }
+
+    async fn events(&self, request: Request<v1::EventsRequest>) -> Answer<Self::EventsStream> {
+        let v1::EventsRequest { run, mut after, follow } = request.into_inner();
+        let run = match run {
+            Some(_) => Some(self.run(run).await?),
+            None => None,
+        };
+        let (driver, mut closing) = (self.driver.clone(), self.closing.clone());
+        let mut changes = driver.changes();
+        Ok(stream(|sender| async move {
+            loop {
+                changes.mark_unchanged();
+                let Ok(events) = driver.events(run, after).await else { return };
+                for event in events {
+                    after = event.1.sequence;
+                    // An error means that the reader has gone.
+                    if sender.send(Ok(message::event(&event))).await.is_err() {
+                        return;
+                    }
+                }
+                let ends = !follow
+                    || tokio::select! {
+                        changed = changes.changed() => changed.is_err(),
+                        _ = closing.wait_for(|closing| *closing) => true,
+                        () = sender.closed() => true,
+                    };
+                if ends {
+                    return;
+                }
+            }
+        }))
     }
 }
 
+/// Answers with the messages that a task sends.
+fn stream<T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
+    task: impl FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
+) -> Response<Streamed<T>> {
+    let (sender, receiver) = mpsc::channel(STREAM_CAPACITY);
+    tokio::spawn(task(sender));
+    Response::new(Box::pin(ReceiverStream::new(receiver)))
+}
+
 impl RunsService {
-    async fn status(&self, run: Option<u64>) -> Result<StatusReport, Status> {
-        let run = run.map(RunId);
-        let status = self.driver.status(run).await?;
-        status.ok_or_else(|| match run {
-            Some(run) => no_such_run(run),
-            None => Status::not_found("there are no runs; submit one with `queensctl submit`"),
-        })
+    /// Returns the given run, if it exists, or else the one served first.
+    async fn run(&self, run: Option<u64>) -> Result<RunId, Status> {
+        let runs = self.driver.runs().await?;
+        match run.map(RunId) {
+            Some(run) if runs.iter().any(|known| known.manifest.run == run) => Ok(run),
+            Some(run) => Err(not_found(run)),
+            None => served_first(&runs).ok_or_else(|| {
+                Status::not_found("there are no runs; submit one with `queensctl submit`")
+            }),
+        }
     }
 
-    async fn control(
-        &self,
-        request: Request<v1::RunRequest>,
-        command: Command,
-    ) -> Result<Response<v1::Run>, Status> {
-        let run = RunId(request.into_inner().run);
-        let run = self.driver.control(run, command).await?;
+    async fn control(&self, request: Request<v1::RunRequest>, command: Command) -> Answer<v1::Run> {
+        let run = RunId(request.get_ref().run);
+        let run = self.driver.control(run, command, by(&request)).await?;
         Ok(Response::new(message::run(&run)))
     }
 }
 
-/// Starts the run that is asked for, or finds the one that the same request has started: one way for
-/// both faces.
+/// Returns the name of the caller's token.
+fn by<T>(request: &Request<T>) -> By {
+    request.extensions().get::<Principal>().and_then(Principal::name).cloned()
+}
+
+/// Starts the requested run, or returns the one that a request with the same key started; for gRPC and
+/// HTTP.
 pub(crate) async fn submitted(
     driver: &DriverHandle,
     clock: Clock,
     request: v1::SubmitRequest,
+    by: By,
 ) -> Result<RunSummary, Status> {
-    let v1::SubmitRequest {
-        spec,
-        priority,
-        again,
-        idempotency_key,
-        recheck,
-    } = request;
+    let v1::SubmitRequest { spec, priority, force_new, idempotency_key, recheck } = request;
     let spec = proto::submitted_spec(spec)?;
     let recheck = match recheck.as_str() {
         "" => Recheck::default(),
-        text => asked_recheck(text)?,
+        text => recheck_of(text)?,
     };
     let key = proto::submitted_key(&idempotency_key)?;
-    // Enumerating the units of a large board takes a while: not on an async thread.
+    // Blocks for seconds on a large board.
     let plan = spawn_blocking(move || Plan::new(spec))
         .await
         .map_err(|error| Status::internal(error.to_string()))?
         .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
-    let manifest = RunManifest {
-        key,
-        ..new_manifest(&plan, priority, clock.now())
-    };
-    let submission = Submission {
-        manifest,
-        plan,
-        again,
-        recheck,
-    };
-    Ok(driver.submit(submission).await?)
+    let manifest = RunManifest { key, ..new_manifest(&plan, priority, clock.now()) };
+    let submission = Submission { manifest, plan, force_new, recheck };
+    Ok(driver.submit(submission, by).await?)
 }
 
-fn no_such_run(run: RunId) -> Status {
-    ControlError::NoSuchRun(run).into()
+/// Returns a page of all workers, ordered by identity; a limit of 0 selects the maximum.
+pub(crate) async fn workers_page(
+    driver: &DriverHandle,
+    after: Option<WorkerId>,
+    limit: u64,
+) -> Result<v1::WorkersResponse, Stopped> {
+    let most = match usize::try_from(limit) {
+        Ok(limit @ 1..STATUS_WORKERS) => limit,
+        _ => STATUS_WORKERS,
+    };
+    let WorkersPage { workers, totals } = driver.workers(WorkersPart::ById { after, most }).await?;
+    let next = workers.last().filter(|_| workers.len() == most);
+    Ok(v1::WorkersResponse {
+        next: next.map_or_else(Vec::new, |last| last.info.id.0.to_be_bytes().to_vec()),
+        workers: workers.iter().map(message::worker).collect(),
+        totals: Some(message::worker_totals(&totals)),
+    })
 }
 
-fn asked_recheck(text: &str) -> Result<Recheck, Status> {
+pub(super) fn not_found(run: RunId) -> Status {
+    RequestError::from(ControlError::NoSuchRun(run)).into()
+}
+
+fn recheck_of(text: &str) -> Result<Recheck, Status> {
     let bad = |error| Status::invalid_argument(format!("recheck: {error}"));
-    text.parse()
-        .map_err(|error: BadRecheck| bad(error.to_string()))
+    text.parse().map_err(|error: BadRecheck| bad(error.to_string()))
+}
+
+/// The statuses of a run for one caller: an extension of a response, which [`encoded_once`] turns into its
+/// body.
+#[derive(Clone)]
+pub(super) struct StatusWatch {
+    statuses: StatusCache,
+    run: RunId,
+    /// `None` for a single status.
+    following: Option<Following>,
+    is_first: bool,
+    is_last: bool,
+}
+
+/// When a stream sends further statuses.
+#[derive(Clone)]
+pub(super) struct Following {
+    /// The driver's changes since the last status.
+    pub(super) changed: watch::Receiver<u64>,
+    /// Set at shutdown: the stream sends its last message and ends.
+    pub(super) closing: watch::Receiver<bool>,
+    /// Minimum time between two messages.
+    pub(super) interval: Duration,
+}
+
+impl Following {
+    /// Waits for the next change; returns whether the server is shutting down, `None` without a driver.
+    async fn wait(&mut self) -> Option<bool> {
+        let Self { changed, closing, interval } = self;
+        let change = async {
+            sleep(*interval).await;
+            changed.changed().await
+        };
+        tokio::select! {
+            changed = change => changed.ok().map(|()| false),
+            _ = closing.wait_for(|closing| *closing) => Some(true),
+        }
+    }
+}
+
+impl StatusWatch {
+    pub(super) fn new(statuses: StatusCache, run: RunId, following: Option<Following>) -> Self {
+        Self { statuses, run, following, is_first: true, is_last: false }
+    }
+
+    /// Returns the next status as a gRPC frame; `None` after the run's result, or at shutdown.
+    async fn next(mut self) -> (Self, Option<Result<Bytes, Status>>) {
+        let next = self.step().await;
+        (self, next)
+    }
+
+    async fn step(&mut self) -> Option<Result<Bytes, Status>> {
+        if self.is_last {
+            return None;
+        }
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let mut closing = false;
+        if let Some(following) = &mut self.following {
+            if !is_first {
+                closing = following.wait().await?;
+            }
+            following.changed.mark_unchanged();
+        }
+        match self.statuses.get_framed(self.run).await {
+            Ok(Some((status, framed))) => {
+                self.is_last = self.following.is_none() || status.result.is_some() || closing;
+                Some(Ok(framed))
+            }
+            // It was deleted.
+            Ok(None) if !is_first => None,
+            Ok(None) => Some(Err(not_found(self.run))),
+            Err(stopped) => Some(Err(stopped.into())),
+        }
+    }
+}
+
+/// Turns a response's [`StatusWatch`] into its body.
+pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<Body> {
+    match answer.extensions_mut().remove::<StatusWatch>() {
+        Some(watch) => answer.map(|_| Body::new(StatusBody::new(watch))),
+        None => answer,
+    }
+}
+
+type Next = Pin<Box<dyn Future<Output = (StatusWatch, Option<Result<Bytes, Status>>)> + Send>>;
+
+/// A body that creates a status only when the transport can send it: a reader that does not read holds only
+/// references to shared messages.
+struct StatusBody {
+    /// `None` after the trailers.
+    next: Option<Next>,
+}
+
+impl StatusBody {
+    fn new(watch: StatusWatch) -> Self {
+        Self { next: Some(Box::pin(watch.next())) }
+    }
+}
+
+impl http_body::Body for StatusBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(next) = &mut self.next else {
+            return Poll::Ready(None);
+        };
+        let (watch, next) = ready!(next.as_mut().poll(context));
+        let end = match next {
+            Some(Ok(message)) => {
+                self.next = Some(Box::pin(watch.next()));
+                return Poll::Ready(Some(Ok(Frame::data(message))));
+            }
+            Some(Err(status)) => status,
+            None => Status::ok(""),
+        };
+        self.next = None;
+        let mut trailers = http::HeaderMap::new();
+        Poll::Ready(Some(end.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
+    }
 }

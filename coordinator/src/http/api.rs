@@ -1,45 +1,54 @@
-//! The JSON interface, version 1: what `queensctl --json` prints, and an operator's commands.
+//! The JSON interface, version 1: the objects of `queensctl --json`, and an operator's commands with the
+//! options of `queensctl` as JSON.
 
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+use auth::{NewToken, Principal, Role};
 use axum::{
     Json,
     extract::{Path, Query, State, rejection::JsonRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use common::{plan::TaskId, run::RunId};
+use common::{
+    board::Board,
+    choice::{MethodChoice, choose},
+    plan::{PlanSpec, TaskId},
+    run::{RunId, WorkerId},
+};
 use proto::v1;
+use scheduler::{Command, RunSummary, ledger::Recheck};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::timeout};
+use tonic::Code;
+use view::{RunSelector, reference_value, run_json, status_json, worker_json, worker_totals_json};
 
 use super::{
-    error::Refusal,
-    grid::Window,
-    map::{MAP_CELLS, map_json},
-    server::{ANSWER_WITHIN, App},
+    ANSWER_TIMEOUT, App,
+    guard::Refusal,
+    map::{MAP_CELLS, Window, map_json},
 };
 use crate::{
-    doors::Role,
-    ledger::Recheck,
-    name::RunName,
-    render::{message, reference_value, run_json, status_json, worker_json},
-    sched::{Command, RunSummary},
+    driver::served_first,
+    grpc::{submitted, workers_page},
+    message,
 };
 
 /// The interface's own description.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// Text in answers is JSON.
+/// A JSON answer.
 type Answer = Result<Json<Value>, Refusal>;
 
-/// The process answers.
+/// Answers that the process runs.
 pub(super) async fn health() -> Json<Value> {
     Json(json!({ "healthy": true }))
 }
 
-/// The driver answers too: runs are served.
+/// Answers whether the driver serves runs.
 pub(super) async fn ready(State(app): State<App>) -> Response {
-    let answered = timeout(ANSWER_WITHIN / 10, app.driver.runs()).await;
+    let answered = timeout(ANSWER_TIMEOUT / 10, app.driver.runs()).await;
     let ready = matches!(answered, Ok(Ok(_)));
     let code = match ready {
         true => StatusCode::OK,
@@ -55,12 +64,12 @@ pub(super) async fn description() -> Response {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OfRun {
+pub(super) struct StatusQuery {
     run: Option<String>,
 }
 
-/// The run asked for, or the one served first.
-pub(super) async fn status(State(app): State<App>, Query(of): Query<OfRun>) -> Answer {
+/// Answers with the status of a run, by default the one served first.
+pub(super) async fn status(State(app): State<App>, Query(of): Query<StatusQuery>) -> Answer {
     let run = match of.run {
         Some(name) => find(&app, &name).await?,
         None => first(&app).await?,
@@ -80,29 +89,35 @@ pub(super) async fn runs(State(app): State<App>) -> Answer {
     Ok(Json(json!({ "runs": runs })))
 }
 
-pub(super) async fn workers(State(app): State<App>) -> Answer {
-    let workers = app.driver.workers().await?;
-    let named = workers.iter().take(message::NAMED_WORKERS);
-    let workers: Vec<_> = named.map(message::worker).collect();
-    let workers: Vec<_> = workers.iter().map(worker_json).collect();
-    Ok(Json(json!({ "workers": workers })))
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkersQuery {
+    after: Option<String>,
+    #[serde(default)]
+    limit: u64,
 }
 
-pub(super) async fn pause(app: State<App>, run: Path<String>) -> Answer {
-    control(app, run, Command::Pause).await
+/// Answers with a page of all workers.
+pub(super) async fn workers(
+    State(app): State<App>,
+    Query(WorkersQuery { after, limit }): Query<WorkersQuery>,
+) -> Answer {
+    let parsed = |id: String| {
+        let id = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).map(WorkerId);
+        id.ok_or_else(|| wrong("after", "expected the 32 hexadecimal digits of a worker's id"))
+    };
+    let after = after.map(parsed).transpose()?;
+    let page = workers_page(&app.driver, after, limit).await?;
+    let workers: Vec<_> = page.workers.iter().map(worker_json).collect();
+    Ok(Json(json!({
+        "workers": workers,
+        "totals": worker_totals_json(&page.totals.unwrap_or_default()),
+        "next": (!page.next.is_empty()).then(|| common::hex::encode(&page.next)),
+    })))
 }
 
-pub(super) async fn resume(app: State<App>, run: Path<String>) -> Answer {
-    control(app, run, Command::Resume).await
-}
-
-pub(super) async fn cancel(app: State<App>, run: Path<String>) -> Answer {
-    control(app, run, Command::Cancel).await
-}
-
-pub(super) async fn retry(app: State<App>, run: Path<String>) -> Answer {
-    control(app, run, Command::Unpark).await
-}
+/// The authenticated caller.
+pub(super) type Caller = axum::Extension<Principal>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,29 +128,42 @@ pub(super) struct RecheckRequest {
 pub(super) async fn recheck(
     app: State<App>,
     run: Path<String>,
+    by: Caller,
     request: Result<Json<RecheckRequest>, JsonRejection>,
 ) -> Answer {
     let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
-    let part: Recheck = request.recheck.parse().map_err(|bad| {
-        let message = format!("recheck: {bad}");
-        Refusal::new(StatusCode::BAD_REQUEST, message)
-    })?;
-    control(app, run, Command::Recheck(part)).await
+    let part: Recheck = read("recheck", &request.recheck)?;
+    control(app, run, by, Command::Recheck(part)).await
 }
 
-pub(super) async fn delete(State(app): State<App>, Path(name): Path<String>) -> Answer {
+/// Drains a worker, by its name or the start of its identity.
+pub(super) async fn drain(State(app): State<App>, Path(worker): Path<String>) -> Answer {
+    Ok(Json(json!({ "worker": app.driver.drain(worker).await? })))
+}
+
+/// Re-admits a worker that returned wrong counts.
+pub(super) async fn trust(State(app): State<App>, Path(worker): Path<String>) -> Answer {
+    Ok(Json(json!({ "worker": app.driver.trust(worker).await? })))
+}
+
+pub(super) async fn delete(State(app): State<App>, Path(name): Path<String>, by: Caller) -> Answer {
     let run = find(&app, &name).await?;
-    let run = app.driver.delete(run).await?;
+    let run = app.driver.delete(run, by.name().cloned()).await?;
     Ok(Json(summary(&run)))
 }
 
-async fn control(State(app): State<App>, Path(name): Path<String>, command: Command) -> Answer {
+pub(super) async fn control(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    by: Caller,
+    command: Command,
+) -> Answer {
     let run = find(&app, &name).await?;
-    let run = app.driver.control(run, command).await?;
+    let run = app.driver.control(run, command, by.name().cloned()).await?;
     Ok(Json(summary(&run)))
 }
 
-pub(super) fn summary(run: &RunSummary) -> Value {
+fn summary(run: &RunSummary) -> Value {
     run_json(&message::run(run))
 }
 
@@ -147,7 +175,7 @@ async fn shown(app: &App, run: RunId) -> Answer {
     Ok(Json(shown))
 }
 
-/// The status of a run that is there.
+/// Returns the status of a run.
 pub(super) async fn status_of(
     app: &App,
     run: RunId,
@@ -156,45 +184,41 @@ pub(super) async fn status_of(
     status.ok_or_else(|| no_run(run))
 }
 
-/// The run that is served first; where none is, the one created last.
+/// Returns the run that is served first, otherwise the one created last.
 pub(super) async fn first(app: &App) -> Result<RunId, Refusal> {
-    let status = app.driver.status(None).await?;
-    let status = status.ok_or_else(|| {
+    let runs = app.driver.runs().await?;
+    served_first(&runs).ok_or_else(|| {
         let none = "there are no runs; start one with `queensctl submit`";
         Refusal::new(StatusCode::NOT_FOUND, none)
-    })?;
-    Ok(status.status.manifest.run)
+    })
 }
 
-/// The run that a name means: the first of its digits, or "last".
+/// Returns the run that a selector matches.
 pub(super) async fn find(app: &App, name: &str) -> Result<RunId, Refusal> {
-    let parsed: RunName = name
-        .parse()
-        .map_err(|bad| Refusal::new(StatusCode::BAD_REQUEST, format!("{bad}")))?;
+    let parsed: RunSelector =
+        name.parse().map_err(|bad: String| Refusal::new(StatusCode::BAD_REQUEST, bad))?;
     let runs = app.driver.runs().await?;
     let created = |run: &RunSummary| (run.manifest.created_unix_ms, run.manifest.run);
     let created: Vec<_> = runs.iter().map(created).collect();
-    parsed
-        .among(&created)
-        .map_err(|error| Refusal::new(StatusCode::NOT_FOUND, error.to_string()))
+    parsed.among(&created).map_err(|error| Refusal::new(StatusCode::NOT_FOUND, error.to_string()))
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
+pub(super) struct MapQuery {
     first: Option<u64>,
     tasks: Option<u64>,
 }
 
-/// A part of the task map, in no more cells than the whole has.
+/// Answers with a part of the task map.
 pub(super) async fn map(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(part): Query<Part>,
+    Query(part): Query<MapQuery>,
 ) -> Answer {
     let run = find(&app, &name).await?;
     if part.first.is_none() && part.tasks.is_none() {
-        let map = app.live.whole_map(run).await?;
+        let map = app.broadcast.whole_map(run).await?;
         return map.map(Json).ok_or_else(|| no_run(run));
     }
     let first = part.first.unwrap_or(0);
@@ -204,7 +228,7 @@ pub(super) async fn map(
     Ok(Json(map_json(&map)))
 }
 
-/// The tasks by what their units have in common, or a part of them.
+/// Answers with the tasks grouped by frame or prefix, or a part of them.
 pub(super) async fn grid(
     State(app): State<App>,
     Path(name): Path<String>,
@@ -212,11 +236,11 @@ pub(super) async fn grid(
 ) -> Answer {
     let run = find(&app, &name).await?;
     let grid = match window.is_whole() {
-        true => app.live.whole_grid(run).await?,
-        false => app.live.grid(run, window).await?,
+        true => app.broadcast.whole_grid(run).await?,
+        false => app.broadcast.grid(run, window).await?,
     };
     grid.map(Json).ok_or_else(|| {
-        let what = format!("run {run} has no such sheet; /api/v1/runs/{run}/grid lists them");
+        let what = format!("run {run} has no such sheet; see /api/v1/runs/{run}/grid");
         Refusal::new(StatusCode::NOT_FOUND, what)
     })
 }
@@ -239,42 +263,123 @@ pub(super) async fn task(
         "cost": view.cost,
         "count": view.count.map(|count| count.to_string()),
         "workers": view.workers,
+        "accepted_ms_ago": view.accepted_ms_ago,
+        "confirmed_by": view.confirmed_by,
         "failed_attempts": view.failed,
-        "contradicting_counts": view.reports.iter().map(u64::to_string).collect::<Vec<_>>(),
+        "conflicting_counts": view.reports.iter().map(u64::to_string).collect::<Vec<_>>(),
     })))
 }
 
-/// How a run went since the coordinator started, thinned out.
+/// Answers with the time series of a run.
 pub(super) async fn history(State(app): State<App>, Path(name): Path<String>) -> Answer {
     let run = find(&app, &name).await?;
     let status = status_of(&app, run).await?;
     let spec = status.run.as_ref().and_then(|run| run.spec);
-    let (reference, source) = reference_value(spec.unwrap_or_default().n);
-    let mut history = app.live.history(run).json();
+    let (reference, source, _) = reference_value(spec.unwrap_or_default().n);
+    let mut history = app.broadcast.history(run).json();
     history["reference"] = json!({ "solutions": reference, "source": source });
     Ok(Json(history))
 }
 
-/// A new join string for workers.
-pub(super) async fn join(State(app): State<App>) -> Answer {
-    let Some(keys) = app.gate.keys() else {
-        let what = "this coordinator asks nobody for a token: give workers its address, with --coordinator";
+/// Role and validity of a new join string.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JoinRequest {
+    role: Option<String>,
+    days: Option<u32>,
+}
+
+/// Creates a join string, by default for a worker and 30 days.
+pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinRequest>) -> Answer {
+    let role: Role = read("role", request.role.as_deref().unwrap_or("worker"))?;
+    let days = u64::from(request.days.unwrap_or(30).max(1));
+    let Some(tokens) = app.authenticator.tokens() else {
+        let what = "this coordinator runs without authentication: start workers with --coordinator and its address";
         return Err(Refusal::new(StatusCode::CONFLICT, what));
     };
     let name = format!("page-{:08x}", rand::random::<u32>());
     let made = spawn_blocking(move || {
-        keys.create((Role::Worker, &name), None)
-            .map(|join| (join, name))
+        let lifetime = Some(Duration::from_secs(days * 24 * 60 * 60));
+        tokens.create(NewToken { lifetime, ..NewToken::new(role, &name) }).map(|join| (join, name))
     });
-    let failed = |error: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error);
-    let (join, name) = made
-        .await
-        .map_err(|error| failed(error.to_string()))?
-        .map_err(|error| failed(error.to_string()))?;
+    let made = made.await.map_err(|error| error.to_string());
+    let made = made.and_then(|made| made.map_err(|error| error.to_string()));
+    let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+    let (join, name) = made.map_err(failed)?;
     Ok(Json(json!({ "name": name, "join": join.expose() })))
 }
 
+/// The body of a submission: the options of `queensctl submit`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubmitBody {
+    n: u8,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    layout: Option<String>,
+    #[serde(default)]
+    task_cost: Option<u64>,
+    #[serde(default)]
+    priority: i32,
+    #[serde(default)]
+    recheck: Option<String>,
+    #[serde(default)]
+    force_new: bool,
+    #[serde(default)]
+    key: Option<String>,
+}
+
+impl SubmitBody {
+    /// Converts it into the gRPC request, whose checks apply to both.
+    pub(super) fn message(self) -> Result<v1::SubmitRequest, Refusal> {
+        let board = Board::new(self.n).map_err(|bad| wrong("n", bad))?;
+        let method: MethodChoice = read("method", self.method.as_deref().unwrap_or("auto"))?;
+        let layout = self.layout.as_deref();
+        let layout = layout.map(|text| read("layout", text)).transpose()?;
+        let choice = choose(board, method, layout, None).map_err(|bad| wrong("method", bad))?;
+        let usual = PlanSpec::new(board, choice.layout);
+        let spec = PlanSpec { task_cost: self.task_cost.unwrap_or(usual.task_cost), ..usual };
+        if spec.task_cost == 0 {
+            return Err(wrong("task_cost", "give microseconds, 1 at least"));
+        }
+        Ok(v1::SubmitRequest {
+            spec: Some(spec.into()),
+            priority: self.priority,
+            force_new: self.force_new,
+            recheck: self.recheck.unwrap_or_default(),
+            idempotency_key: self.key.unwrap_or_default(),
+        })
+    }
+}
+
+fn read<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+    text.parse().map_err(|bad| wrong(field, bad))
+}
+
+fn wrong(field: &str, what: impl Display) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, format!("{field}: {what}"))
+}
+
+/// Starts a run, or returns the one that a request with the same key has started.
+pub(super) async fn submit(
+    State(app): State<App>,
+    by: Caller,
+    request: Result<Json<SubmitBody>, JsonRejection>,
+) -> Answer {
+    let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
+    let submitted = submitted(&app.driver, app.clock, request.message()?, by.name().cloned()).await;
+    let run = submitted.map_err(|status| match status.code() {
+        Code::AlreadyExists => Refusal::new(
+            StatusCode::CONFLICT,
+            format!("{}; \"force_new\": true starts another run", status.message()),
+        ),
+        _ => status.into(),
+    })?;
+    Ok(Json(summary(&run)))
+}
+
 fn no_run(run: RunId) -> Refusal {
-    let message = format!("there is no run {run}; /api/v1/runs lists them");
+    let message = format!("run {run} not found; see /api/v1/runs");
     Refusal::new(StatusCode::NOT_FOUND, message)
 }

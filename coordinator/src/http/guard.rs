@@ -1,36 +1,112 @@
-//! In front of every answer: who asks, may they, and is it they who ask.
+//! Authentication and authorization of every request, protection against other sites, and errors as JSON.
 
 use std::sync::Arc;
 
+use auth::{AuthError, Call, CallerCredential, Peer, Principal, TrackedBody, http_access};
 use axum::{
-    body::Body,
+    Json,
+    body::{Body, Bytes},
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
+use common::text::Shown;
+use http_body::Frame;
+use serde_json::json;
 use tokio::time::timeout;
+use tonic::{Code, Status};
 
-use super::{
-    error::Refusal,
-    page,
-    server::{ANSWER_WITHIN, App},
-};
-use crate::doors::{Call, Kept, Peer, Principal, Proof, http_access};
+use super::{ANSWER_TIMEOUT, App, page, sessions::session};
+use crate::driver::{RequestError, Stopped};
 
-/// Lets a request through to its answer, with its [`Principal`] among its extensions.
-pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// A rejected request.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) code: StatusCode,
+    /// One line: what failed, why, and what to do.
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+}
+
+/// Maps gRPC codes to HTTP.
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        let code = match status.code() {
+            Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
+            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::PermissionDenied => StatusCode::FORBIDDEN,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => StatusCode::CONFLICT,
+            Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+            Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self::new(code, status.message())
+    }
+}
+
+impl From<Stopped> for Refusal {
+    fn from(stopped: Stopped) -> Self {
+        Status::from(stopped).into()
+    }
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        Status::from(error).into()
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self { code, message } = self;
+        let reason = code.canonical_reason().unwrap_or("error");
+        let reason = reason.to_lowercase().replace(' ', "_");
+        // It may quote the request.
+        let message = Shown(&message).to_string();
+        let body = json!({ "error": { "code": reason, "message": message } });
+        let mut response = (code, Json(body)).into_response();
+        if code == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"queens\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        response
+    }
+}
+
+/// Authorizes a request and passes it on with its [`Principal`] among its extensions.
+pub(super) async fn authorize(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let method = request.method().clone();
     let for_people = page::is_page(&method, &route);
-    let answered = match entered(&app, &route, &request) {
+    let answered = match authorized(&app, &route, &request) {
         Ok((principal, call)) => {
+            let ended = app.authenticator.until_ended(&principal);
             request.extensions_mut().insert(principal);
-            // No one below wants the secret, and what is not there is not logged.
+            // Removed so that it cannot be logged.
             request.headers_mut().remove(header::AUTHORIZATION);
-            match timeout(ANSWER_WITHIN, next.run(request)).await {
-                Ok(response) => response.map(|body| Body::new(Kept { body, _call: call })),
+            match timeout(ANSWER_TIMEOUT, next.run(request)).await {
+                Ok(response) => {
+                    // Only readers of streams understand a final message.
+                    let ended = ended.filter(|_| page::is_event_stream(&response));
+                    response.map(|body| Body::new(TrackedBody::new(body, call, ended, last_event)))
+                }
                 Err(_) => Refusal::new(
                     StatusCode::GATEWAY_TIMEOUT,
                     "no answer in time; the coordinator is busy, try again",
@@ -40,10 +116,10 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
         }
         Err(refusal) => {
             if let Some(peer) = request.extensions().get::<Peer>() {
-                peer.visit.refuses();
+                peer.activity.record_refusal();
             }
             match for_people {
-                true => page::turned_away(&refusal),
+                true => page::access_denied(&refusal),
                 false => refusal.into_response(),
             }
         }
@@ -52,29 +128,29 @@ pub(super) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     answered
 }
 
-/// Who asks, and what keeps the connection while the answer is under way.
-fn entered(app: &App, route: &str, request: &Request) -> Result<(Principal, Arc<Call>), Refusal> {
+/// Returns the caller, and the call that keeps the connection while the answer is sent.
+fn authorized(
+    app: &App,
+    route: &str,
+    request: &Request,
+) -> Result<(Principal, Arc<Call>), Refusal> {
     let method = request.method();
+    let host = addressed_to(request)?;
+    check_host(app, host.as_ref())?;
     let access = http_access(method.as_str(), route).ok_or_else(|| {
-        let what = format!("{method} is not for {route}; see /api/v1/openapi.json");
+        let what = format!("{method} is not supported for {route}; see /api/v1/openapi.json");
         Refusal::new(StatusCode::METHOD_NOT_ALLOWED, what)
     })?;
     let headers = request.headers();
-    own_pages_only(request)?;
+    own_pages_only(request, host.as_ref())?;
     let peer = request.extensions().get::<Peer>();
-    let session = || page::session(headers).and_then(|session| app.sessions.find(session));
-    let proof = match bearer(headers)? {
-        Some(token) => Some(Proof::Bearer(token)),
-        None => session().map(Proof::Session),
+    let open = || session(headers).and_then(|session| app.sessions.find(session));
+    let credential = match bearer(headers)? {
+        Some(token) => Some(CallerCredential::Bearer(token)),
+        None => open().map(CallerCredential::Session),
     };
-    let shown = proof.is_some();
-    let principal = app.gate.enter(access, peer, proof)?;
-    if !shown {
-        known_host(app, request)?;
-    }
-    let call = app
-        .accounts
-        .enter(&principal, peer.map(|peer| &peer.visit))?;
+    let principal = app.authenticator.authenticate(access, peer, credential)?;
+    let call = app.usage.start_call(&principal, peer.map(|peer| &peer.activity))?;
     Ok((principal, Arc::new(call)))
 }
 
@@ -93,9 +169,8 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
-/// A page of another site that a user of this machine looks at can send requests here, but cannot hide
-/// where it is from: what changes something is done for this coordinator's own pages and for programs.
-fn own_pages_only(request: &Request) -> Result<(), Refusal> {
+/// Rejects changes that a page of another site requests: browsers send its origin.
+fn own_pages_only(request: &Request, host: Option<&Authority>) -> Result<(), Refusal> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -105,49 +180,62 @@ fn own_pages_only(request: &Request) -> Result<(), Refusal> {
     let foreign_site = site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
     let foreign_origin = headers.contains_key(header::ORIGIN) && {
         let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
-        let own = addressed_to(request);
-        origin.map(|(_, host)| host) != own.as_ref().map(Authority::as_str)
+        origin.map(|(_, host)| host) != host.map(Authority::as_str)
     };
     match foreign_site || foreign_origin {
         true => Err(Refusal::new(
             StatusCode::FORBIDDEN,
-            "this came from a page of another site; changes are made from the coordinator's own pages",
+            "rejected a change requested by another site; use the coordinator's own pages",
         )),
         false => Ok(()),
     }
 }
 
-/// Whoever shows no token is believed because of where it is. A name that somebody else's name server
-/// resolves to this machine would make every browser on it a helper of that somebody, so that such
-/// requests have to be addressed to this machine by an address or by a name that it is known to have.
-fn known_host(app: &App, request: &Request) -> Result<(), Refusal> {
-    // Only very old programs send no host, and browsers always do.
-    let Some(named) = addressed_to(request) else {
+/// Rejects requests addressed to another host name, against DNS rebinding: a foreign page could let its
+/// own name resolve to this machine. An IP address cannot be rebound.
+fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
+    // Browsers always send a host.
+    let Some(host) = host.map(|host| host.host().trim_matches(['[', ']'])) else {
         return Ok(());
     };
-    let host = named.host().trim_matches(['[', ']']);
     let by_address = host.parse::<std::net::IpAddr>().is_ok();
-    if by_address || host == "localhost" || app.names.iter().any(|name| name == host) {
+    let by_name = |name: &String| name.eq_ignore_ascii_case(host);
+    if by_address || host.eq_ignore_ascii_case("localhost") || app.names.iter().any(by_name) {
         return Ok(());
     }
     Err(Refusal::new(
         StatusCode::MISDIRECTED_REQUEST,
         format!(
-            "this coordinator is not known as '{host}'; use its address, or start it with --advertise"
+            "unknown host '{}': use an address of the coordinator, or start it with --http-host NAME",
+            Shown(host)
         ),
     ))
 }
 
-/// The host that a request names: in its address over HTTP/2, which browsers speak over TLS, and in a
-/// header otherwise.
-fn addressed_to(request: &Request) -> Option<Authority> {
-    request.uri().authority().cloned().or_else(|| {
-        let host = request.headers().get(header::HOST)?;
-        Authority::try_from(host.as_bytes()).ok()
+/// Returns the host that a request names, in its address with HTTP/2 and in a header otherwise.
+fn addressed_to(request: &Request) -> Result<Option<Authority>, Refusal> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(authority.clone()));
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return match request.headers().contains_key(header::HOST) {
+            true => Err(Refusal::new(StatusCode::BAD_REQUEST, "more than one Host header")),
+            false => Ok(None),
+        };
+    };
+    Authority::try_from(host.as_bytes()).map(Some).map_err(|_| {
+        Refusal::new(StatusCode::BAD_REQUEST, "invalid Host header: expected HOST or HOST:PORT")
     })
 }
 
-/// What every answer says to browsers: nothing from elsewhere, nothing inline, in no frame.
+/// Returns the final message of an event stream whose token has ended.
+fn last_event(denied: &AuthError) -> Frame<Bytes> {
+    let why = json!({ "why": denied.to_string() });
+    Frame::data(Bytes::from(format!("event: ended\ndata: {why}\n\n")))
+}
+
+/// Adds security headers: no foreign or inline content, no framing.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -158,15 +246,12 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
              'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         ),
         ("x-content-type-options", "nosniff"),
-        // Without a referrer browsers hide from us, too, that a form is our own.
+        // With no-referrer browsers would hide the origin of our own forms.
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
     ] {
-        headers.insert(
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

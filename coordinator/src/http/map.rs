@@ -1,13 +1,27 @@
-//! The task map as pages get it: one letter a cell.
+//! Pictures of a run for pages.
+//!
+//! The task map has one letter per cell: in task order, or by what its units have in common, frames by A
+//! and C, prefixes by their first queens. The board is a solution from a task that is being counted.
 
+use std::{fmt::Write as _, ops::Range};
+
+use common::{
+    method::Method,
+    plan::{Example, MapSpan, Plan, TaskId},
+    run::RunId,
+};
+use maud::{Markup, html};
+use scheduler::{MapCell, MapState, TaskMap, TaskView};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
-use crate::sched::{MapCell, TaskMap};
+use crate::driver::{DriverHandle, Stopped};
 
-/// Cells of the whole map.
+/// Maximum number of cells.
 pub(super) const MAP_CELLS: u64 = 1_600;
 
-/// One letter a cell: what is most worth a look in it, and capitals where the whole of it is so.
+/// Returns one letter per cell: its most important state, in capitals if all of its tasks have it.
 pub(super) fn map_json(map: &TaskMap) -> Value {
     let letters: String = map.cells.iter().map(letter).collect();
     json!({
@@ -19,16 +33,354 @@ pub(super) fn map_json(map: &TaskMap) -> Value {
 }
 
 pub(super) fn letter(cell: &MapCell) -> char {
-    let all =
-        cell.waiting + cell.leased + cell.done + cell.confirmed + cell.parked + cell.contested;
+    let all = cell.pending + cell.leased + cell.done + cell.confirmed + cell.parked + cell.disputed;
     let counted = cell.done + cell.confirmed;
     match cell {
-        cell if cell.contested > 0 => 'x',
+        cell if cell.disputed > 0 => 'x',
         cell if cell.parked > 0 => 'p',
         cell if cell.confirmed == all => 'C',
+        cell if counted == all && cell.confirmed > 0 => 'c',
         _ if counted == all => 'D',
         cell if cell.leased > 0 => 'l',
         _ if counted > 0 => 'd',
         _ => 'w',
+    }
+}
+
+/// Maximum number of cells in a row or column of a sheet, if all sheets are shown.
+const OVERVIEW_SIDE: u64 = 24;
+
+/// The same for a part of one sheet.
+const PART_SIDE: u64 = 48;
+
+/// A part of a sheet; all sheets if it names none.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Window {
+    sheet: Option<usize>,
+    row: Option<u64>,
+    rows: Option<u64>,
+    column: Option<u64>,
+    columns: Option<u64>,
+}
+
+impl Window {
+    /// Returns whether it is everything.
+    pub(super) fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The cells of a sheet, or of a part of it.
+struct Grid {
+    rows: Range<u64>,
+    columns: Range<u64>,
+    rows_per_cell: u64,
+    columns_per_cell: u64,
+    across: u64,
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone, Default)]
+struct Cell {
+    /// Counts each task once per row that it occupies in this cell.
+    map_states: MapCell,
+    /// The first and the last task there; `None` without tasks.
+    tasks: Option<(u64, u64)>,
+}
+
+impl Grid {
+    fn new(rows: Range<u64>, columns: Range<u64>, side: u64) -> Self {
+        let per_cell = |range: &Range<u64>| (range.end - range.start).div_ceil(side).max(1);
+        let (rows_per_cell, columns_per_cell) = (per_cell(&rows), per_cell(&columns));
+        let across = (columns.end - columns.start).div_ceil(columns_per_cell);
+        let down = (rows.end - rows.start).div_ceil(rows_per_cell);
+        let cells = usize::try_from(across * down).expect("a side has 48 cells at most");
+        Self {
+            rows,
+            columns,
+            rows_per_cell,
+            columns_per_cell,
+            across,
+            cells: vec![Cell::default(); cells],
+        }
+    }
+
+    fn add(&mut self, strip: &MapSpan, task: u64, state: MapState) {
+        let start = strip.columns.start.max(self.columns.start);
+        let end = strip.columns.end.min(self.columns.end);
+        if !self.rows.contains(&strip.row) || start >= end {
+            return;
+        }
+        let down = (strip.row - self.rows.start) / self.rows_per_cell;
+        let cell = |column: u64| (column - self.columns.start) / self.columns_per_cell;
+        for across in cell(start)..=cell(end - 1) {
+            let at = usize::try_from(down * self.across + across).expect("a cell in memory");
+            let cell = &mut self.cells[at];
+            cell.map_states.add(state);
+            let (first, last) = cell.tasks.unwrap_or((task, task));
+            cell.tasks = Some((first.min(task), last.max(task)));
+        }
+    }
+
+    /// Returns one letter per cell, and a point for cells without units.
+    fn json(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Value {
+        let letters: String = self
+            .cells
+            .iter()
+            .map(|cell| cell.tasks.map_or('.', |_| letter(&cell.map_states)))
+            .collect();
+        let mut json = json!({
+            "sheet": sheet,
+            "name": name,
+            "row": self.rows.start,
+            "rows": self.rows.end - self.rows.start,
+            "column": self.columns.start,
+            "columns": self.columns.end - self.columns.start,
+            "rows_per_cell": self.rows_per_cell,
+            "columns_per_cell": self.columns_per_cell,
+            "across": self.across,
+            "cells": letters,
+        });
+        if with_tasks {
+            let tasks: Vec<_> = self.cells.iter().map(|cell| cell.tasks).collect();
+            json["tasks"] = json!(tasks);
+        }
+        json
+    }
+}
+
+/// Returns the sheets of a plan, or a part of one, with the states of their tasks; `None` if there is
+/// no such sheet. Takes time in proportion to the number of tasks.
+pub(super) fn grid_json(plan: &Plan, map_states: &[MapState], window: &Window) -> Option<Value> {
+    let sheets = plan.panels();
+    let whole = window.is_whole();
+    let shown = match window.sheet {
+        Some(sheet) => sheet..sheet.checked_add(1)?,
+        None => 0..sheets.len(),
+    };
+    let mut grids: Vec<_> = sheets
+        .get(shown.clone())?
+        .iter()
+        .map(|sheet| match whole {
+            true => Grid::new(0..sheet.rows, 0..sheet.columns, OVERVIEW_SIDE),
+            false => Grid::new(
+                part(window.row, window.rows, sheet.rows),
+                part(window.column, window.columns, sheet.columns),
+                PART_SIDE,
+            ),
+        })
+        .collect();
+    for (task, &state) in (0u64..).zip(map_states) {
+        plan.spans(plan.task_units(TaskId(task)), &mut |strip| {
+            if shown.contains(&strip.panel) {
+                grids[strip.panel - shown.start].add(&strip, task, state);
+            }
+        });
+    }
+    let axes = plan.axes();
+    let sheets = grids.iter().zip(shown).map(|(grid, sheet)| {
+        let name = sheets[sheet].name.as_str();
+        grid.json((sheet, name), !whole)
+    });
+    Some(json!({
+        "rows_are": axes[0],
+        "columns_are": axes[1],
+        "sheets": sheets.collect::<Vec<_>>(),
+    }))
+}
+
+/// Clips a requested range to the existing one.
+fn part(first: Option<u64>, number: Option<u64>, all: u64) -> Range<u64> {
+    let first = first.unwrap_or(0).min(all);
+    first..first.saturating_add(number.unwrap_or(all)).min(all)
+}
+
+/// Units of a task that are searched: some have no solution.
+const MAX_UNITS: usize = 3;
+
+/// Queens that the search places for one unit, about 10 ms.
+const MAX_STEPS: u32 = 4_000;
+
+/// A drawn board.
+#[derive(Serialize)]
+pub(super) struct Board {
+    /// An SVG element.
+    svg: String,
+    caption: String,
+}
+
+impl Board {
+    pub(super) fn markup(&self) -> Markup {
+        html! {
+            span id="board" { (maud::PreEscaped(&self.svg)) }
+            span id="board-caption" { (self.caption) }
+        }
+    }
+}
+
+/// Finds a solution of a leased task, else of a counted one, else of any; `None` if the search takes too
+/// long. It runs outside of the driver.
+pub(super) async fn find_board(
+    driver: &DriverHandle,
+    run: RunId,
+) -> Result<Option<Board>, Stopped> {
+    let Some((plan, map_states)) = driver.map_states(run).await? else { return Ok(None) };
+    let any_of = |wanted: &[MapState]| {
+        let tasks = (0u64..).zip(&map_states).filter(|(_, state)| wanted.contains(state));
+        let tasks: Vec<_> = tasks.map(|(task, _)| task).collect();
+        tasks.get(usize::try_from(below(tasks.len() as u64)).unwrap_or_default()).copied()
+    };
+    let task = any_of(&[MapState::Leased])
+        .or_else(|| any_of(&[MapState::Done, MapState::Confirmed]))
+        .unwrap_or_else(|| below(plan.tasks()));
+    let Some(task) = driver.task(run, TaskId(task)).await? else { return Ok(None) };
+    let drawn = spawn_blocking(move || {
+        let units = task.units.clone();
+        let example = (0..MAX_UNITS).find_map(|_| {
+            let unit = units.start + below(units.end - units.start);
+            plan.example(unit, MAX_STEPS, &mut below)
+        });
+        example.map(|example| Board {
+            svg: svg(&example, plan.spec().layout.method()).into_string(),
+            caption: caption(&task),
+        })
+    });
+    Ok(drawn.await.ok().flatten())
+}
+
+fn below(bound: u64) -> u64 {
+    rand::random::<u64>() % bound.max(1)
+}
+
+fn caption(task: &TaskView) -> String {
+    let worker = task.workers.first().map_or("a worker", String::as_str);
+    match task.state {
+        "leased" => format!("A solution of task {}, which {worker} is counting", task.task),
+        "done" | "confirmed" => format!("A solution of task {}, counted by {worker}", task.task),
+        state => format!("A solution of task {} ({state})", task.task),
+    }
+}
+
+/// Draws a board with its queens. The columns A and C and the quadrants of a frame are marked, or the
+/// queens of a prefix.
+fn svg(example: &Example, method: Method) -> Markup {
+    const QUEEN: &str = "M.18.8.08.3.32.53.5.16.68.53.92.3.82.8z";
+    let n = example.queens.len();
+    let half = n / 2;
+    let mut marked = String::new();
+    let mut cuts = String::new();
+    match method {
+        Method::Frames => {
+            let (top, bottom) = (example.allowed[0], example.allowed[n - 1]);
+            for column in (0..half).filter(|column| top >> column & 1 == 1) {
+                let _ = write!(marked, "M{column} 0h1v{half}h-1z");
+            }
+            for column in (n - half..n).filter(|column| bottom >> column & 1 == 1) {
+                let _ = write!(marked, "M{column} {n}h1v-{half}h-1z");
+            }
+            for cut in [half, n - half] {
+                let _ = write!(cuts, "M0 {cut}H{n}M{cut} 0V{n}");
+            }
+        }
+        Method::Rows => {
+            for (row, allowed) in example.allowed.iter().enumerate() {
+                if allowed.is_power_of_two() {
+                    let _ = write!(marked, "M{} {row}h1v1h-1z", allowed.trailing_zeros());
+                }
+            }
+        }
+    }
+    html! {
+        svg viewBox=(format!("0 0 {n} {n}")) aria-hidden="true" {
+            defs {
+                pattern id="squares" width="2" height="2" patternUnits="userSpaceOnUse" {
+                    path class="dark" d="M1 0h1v1H0v1h1z" {}
+                }
+                path id="queen" d=(QUEEN) {}
+            }
+            rect class="light" width=(n) height=(n) {}
+            rect fill="url(#squares)" width=(n) height=(n) {}
+            path class="marked" d=(marked) {}
+            path class="cut" d=(cuts) {}
+            g class="queens" {
+                @for (row, column) in example.queens.iter().enumerate() {
+                    use href="#queen" x=(column) y=(row) {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{board::Board, method::Layout, plan::PlanSpec};
+
+    use super::*;
+
+    fn plan(n: u8, layout: Layout) -> Plan {
+        let spec = PlanSpec { task_cost: 2_000, ..PlanSpec::new(Board::new(n).unwrap(), layout) };
+        Plan::new(spec).unwrap()
+    }
+
+    fn sheets(json: &Value) -> &Vec<Value> {
+        json["sheets"].as_array().unwrap()
+    }
+
+    #[test]
+    fn a_disputed_task_is_visible_on_the_sheets_and_on_their_parts() {
+        for (n, layout) in [(16, Layout::Frames), (15, Layout::Frames), (12, Layout::Border)] {
+            let plan = plan(n, layout);
+            let tasks = usize::try_from(plan.tasks()).unwrap();
+            let odd = tasks / 3;
+            let mut map_states = vec![MapState::Done; tasks];
+            map_states[odd] = MapState::Disputed;
+            let json = grid_json(&plan, &map_states, &Window::default()).unwrap();
+            assert_eq!(sheets(&json).len(), plan.panels().len());
+            let mut found = 0;
+            for sheet in sheets(&json) {
+                let cells = sheet["cells"].as_str().unwrap();
+                let across = sheet["across"].as_u64().unwrap();
+                for (at, letter) in (0u64..).zip(cells.chars()) {
+                    assert!("xD.".contains(letter), "N = {n}: {letter}");
+                    if letter != 'x' {
+                        continue;
+                    }
+                    found += 1;
+                    let (high, wide) = (&sheet["rows_per_cell"], &sheet["columns_per_cell"]);
+                    let (high, wide) = (high.as_u64().unwrap(), wide.as_u64().unwrap());
+                    let window = Window {
+                        sheet: sheet["sheet"].as_u64().map(|at| usize::try_from(at).unwrap()),
+                        row: Some(at / across * high),
+                        rows: Some(high),
+                        column: Some(at % across * wide),
+                        columns: Some(wide),
+                    };
+                    let near = grid_json(&plan, &map_states, &window).unwrap();
+                    let near = &sheets(&near)[0];
+                    let letters = near["cells"].as_str().unwrap().chars();
+                    let tasks = near["tasks"].as_array().unwrap();
+                    let named = letters.zip(tasks).filter(|(letter, _)| *letter == 'x');
+                    for (_, tasks) in named {
+                        let [first, last] = [0, 1].map(|end| tasks[end].as_u64().unwrap());
+                        assert!((first..=last).contains(&(odd as u64)));
+                    }
+                }
+            }
+            assert!(found > 0, "N = {n}");
+        }
+    }
+
+    #[test]
+    fn a_window_beyond_all_rows_is_empty_and_an_unknown_sheet_is_none() {
+        let plan = plan(12, Layout::Frames);
+        let map_states = vec![MapState::Pending; usize::try_from(plan.tasks()).unwrap()];
+        let window =
+            |sheet, row| Window { sheet: Some(sheet), row: Some(row), ..Window::default() };
+        let beyond = grid_json(&plan, &map_states, &window(0, u64::MAX)).unwrap();
+        assert_eq!(sheets(&beyond)[0]["cells"], "");
+        for sheet in [99, usize::MAX] {
+            assert_eq!(grid_json(&plan, &map_states, &window(sheet, 0)), None);
+        }
     }
 }

@@ -1,33 +1,272 @@
-//! The HTTP face: pages for people, JSON for programs, metrics for monitoring, and what probes ask.
+//! The HTTP service: pages, the JSON interface, metrics and probes.
 //!
-//! It decodes, asks the driver, encodes, and decides nothing, as the gRPC face does; the JSON is what
-//! `queensctl --json` prints, by the same code. Who may ask for what is in one table with the rest
-//! (`doors::access`).
+//! Handlers decode, ask the driver and encode, as the gRPC services do. The JSON is that of
+//! `queensctl --json`. The table of access in `auth` decides who may call what.
 
 mod api;
-mod error;
+mod broadcast;
 #[doc(hidden)]
-pub mod foreign;
-mod grid;
+pub mod fuzz_targets;
 mod guard;
-mod live;
+mod lists;
+mod machines;
 mod map;
 mod metrics;
 mod page;
-mod server;
 mod sessions;
-mod storage;
-mod submit;
 
-pub use server::{Dashboard, Http, HttpError};
-pub use storage::StorageHealth;
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use auth::{AcceptedConnection, Authenticator, Incoming, Limits, Peer, UsageTable};
+use axum::{
+    Router,
+    body::Body,
+    extract::{DefaultBodyLimit, Path, Request, State},
+    http::{StatusCode, Uri},
+    middleware,
+    routing::{MethodRouter, get, post},
+};
+use hyper::{body::Incoming as IncomingBody, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use scheduler::Command;
+use store::{Clock, descriptors};
+use tokio::{net::TcpListener, time::timeout};
+use tokio_stream::StreamExt as _;
+use tonic::transport::server::Connected as _;
+use tower::Service as _;
+
+pub use self::metrics::StorageHealth;
+
+use self::{
+    api::{Caller, control},
+    broadcast::Broadcast,
+    guard::Refusal,
+    sessions::Sessions,
+};
+use crate::{
+    driver::DriverHandle,
+    grpc::{BindError, bind_port},
+    message::StatusCache,
+};
+
+/// Connections at the same time: open pages, scrapes and probes.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// Bytes of a request's body.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// Bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// Time for a request's head to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for an answer to begin.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Concurrent requests per connection.
+const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
+
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time for requests to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The state that all handlers share.
+type App = Arc<AppParts>;
+
+struct AppParts {
+    driver: DriverHandle,
+    clock: Clock,
+    statuses: StatusCache,
+    authenticator: Authenticator,
+    usage: Arc<UsageTable>,
+    /// Host names that requests may address.
+    names: Vec<String>,
+    requests: metrics::Requests,
+    sessions: Arc<Sessions>,
+    broadcast: Arc<Broadcast>,
+    storage: StorageHealth,
+}
+
+/// The address of the pages, for the gRPC service.
+#[derive(Clone, Debug)]
+pub struct Dashboard {
+    /// The address of the first page, without a slash at its end.
+    pub url: String,
+    /// The address works on the coordinator's machine only.
+    pub loopback_only: bool,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl Dashboard {
+    pub fn new(url: String, loopback_only: bool) -> Self {
+        Self { url, loopback_only, sessions: Arc::default() }
+    }
+}
+
+/// The HTTP service, ready to serve.
+pub struct Http {
+    app: App,
+}
+
+impl Http {
+    /// Binds the port, so that a port in use is reported first.
+    pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+        bind_port(address, "give another --http address, or --no-http")
+    }
+
+    /// Creates a service in front of `driver` for callers that `authenticator` admits; requests may address `names`.
+    pub fn new(
+        driver: DriverHandle,
+        clock: Clock,
+        storage: StorageHealth,
+        authenticator: Authenticator,
+        (dashboard, names): (&Dashboard, Vec<String>),
+    ) -> Self {
+        let statuses = StatusCache::new(driver.clone());
+        let app = AppParts {
+            broadcast: Arc::new(Broadcast::new(driver.clone(), statuses.clone(), clock)),
+            sessions: dashboard.sessions.clone(),
+            statuses,
+            driver,
+            clock,
+            authenticator,
+            usage: UsageTable::new(Limits::default()),
+            names,
+            requests: metrics::Requests::default(),
+            storage,
+        };
+        Self { app: Arc::new(app) }
+    }
+
+    /// Serves until `shutdown`, then finishes running requests.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
+        let mode = self.app.authenticator.mode();
+        let mut incoming = Incoming::new(listener, most, mode, Limits::default());
+        let router = router(&self.app);
+        let under_way = GracefulShutdown::new();
+        let mut shutdown = pin!(shutdown);
+        let updates = tokio::spawn(self.app.broadcast.clone().run());
+        loop {
+            tokio::select! {
+                accepted = incoming.next() => match accepted {
+                    Some(Ok(connection)) => serve_connection(connection, router.clone(), &under_way),
+                    // The connection failed; others are not affected.
+                    Some(Err(_)) => {}
+                    None => break,
+                },
+                () = &mut shutdown => break,
+            }
+        }
+        updates.abort();
+        self.app.broadcast.close().await;
+        // Clients that do not close are cut off with the process.
+        let _ = timeout(SHUTDOWN_TIMEOUT, under_way.shutdown()).await;
+    }
+}
+
+/// Serves one connection in a task of its own.
+fn serve_connection(connection: AcceptedConnection, router: Router, under_way: &GracefulShutdown) {
+    let peer: Peer = connection.connect_info();
+    let (address, tls) = (peer.address, peer.tls);
+    let service = service_fn(move |request: hyper::Request<IncomingBody>| {
+        let (mut router, peer) = (router.clone(), peer.clone());
+        async move {
+            let mut request: Request = request.map(Body::new);
+            request.extensions_mut().insert(peer);
+            let answer: Result<_, Infallible> = router.call(request).await;
+            answer
+        }
+    });
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    if !tls {
+        // Browsers use HTTP/2 only over TLS; without detection the first bytes need not be awaited.
+        server = server.http1_only();
+    }
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+        .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    let connection = server.serve_connection(TokioIo::new(connection), service);
+    let connection = under_way.watch(connection.into_owned());
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!("{address}: HTTP: {error}");
+        }
+    });
+}
+
+fn router(app: &App) -> Router {
+    Router::new()
+        .route("/healthz", get(api::health))
+        .route("/readyz", get(api::ready))
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/v1/openapi.json", get(api::description))
+        .route("/api/v1/status", get(api::status))
+        .route("/api/v1/workers", get(api::workers))
+        .route("/api/v1/workers/{worker}/drain", post(api::drain))
+        .route("/api/v1/workers/{worker}/trust", post(api::trust))
+        .route("/api/v1/runs", get(api::runs).post(api::submit))
+        .route("/api/v1/runs/{run}", get(api::run).delete(api::delete))
+        .route("/api/v1/runs/{run}/pause", command(Command::Pause))
+        .route("/api/v1/runs/{run}/resume", command(Command::Resume))
+        .route("/api/v1/runs/{run}/cancel", command(Command::Cancel))
+        .route("/api/v1/runs/{run}/retry", command(Command::Unpark))
+        .route("/api/v1/runs/{run}/recheck", post(api::recheck))
+        .route("/api/v1/runs/{run}/map", get(api::map))
+        .route("/api/v1/runs/{run}/grid", get(api::grid))
+        .route("/api/v1/runs/{run}/tasks/{task}", get(api::task))
+        .route("/api/v1/runs/{run}/history", get(api::history))
+        .route("/api/v1/events", get(lists::events_json))
+        .route("/api/v1/join", post(api::join))
+        .route("/", get(page::home))
+        .route("/workers", get(machines::workers))
+        .route("/events", get(lists::events))
+        .route("/runs", get(lists::runs))
+        .route("/runs/{run}", get(page::run))
+        .route("/runs/{run}/events", get(page::updates))
+        .route("/login", get(sessions::login_form).post(sessions::login))
+        .route("/login/{link}", get(sessions::follow))
+        .route("/logout", post(sessions::logout))
+        .route("/assets/{name}", get(page::asset))
+        .route_layer(middleware::from_fn_with_state(app.clone(), guard::authorize))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn(guard::harden))
+        .with_state(app.clone())
+}
+
+/// Routes an operator's command on a run.
+fn command(command: Command) -> MethodRouter<App> {
+    post(move |app: State<App>, run: Path<String>, by: Caller| control(app, run, by, command))
+}
+
+async fn not_found(uri: Uri) -> Refusal {
+    let what = format!("{} not found; see /api/v1/openapi.json", uri.path());
+    Refusal::new(StatusCode::NOT_FOUND, what)
+}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use auth::http_routes;
+
     use super::api::DESCRIPTION;
-    use crate::doors::http_routes;
 
     #[test]
     fn the_description_and_the_table_of_access_name_the_same_routes() {

@@ -1,74 +1,46 @@
-//! The pages: what is said of a run, for people. They work without scripts; with them they change as
-//! the run does.
+//! The frame of all pages, which work without scripts and are kept up to date by scripts; and the page of a
+//! run: state, progress, ETA and alerts on the first screen, details below.
 
+use auth::{Principal, Role};
 use axum::{
-    Form,
     body::Body,
-    extract::{Path, Query, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    extract::{Path, Request, State},
+    http::{self, HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Redirect, Response},
 };
-use common::run::RunId;
+use common::{method::Method, run::RunId};
 use maud::{DOCTYPE, Markup, html};
-use proto::door::{JoinString, Token, TokenId};
-use serde::Deserialize;
+use proto::v1;
+use view::{RunView, check_name, check_outcome, run_of, text::thousands};
 
-use super::{api, error::Refusal, server::App};
-use crate::{
-    doors::{Access, Peer, Principal, Proof, Role},
-    render::{Facts, SHOWN_WORKERS, WORKER_HEADS, message, run_of, state, worker_rows},
-    sched::RunSummary,
-    text::thousands,
-};
+use super::{App, api, guard::Refusal, lists, machines, map::Board, sessions::session};
 
-/// The cookie that holds a session.
-pub(super) const COOKIE: &str = "queens-session";
-
-/// Files of the pages, in the program itself.
-const ASSETS: [(&str, &str, &str); 6] = [
-    (
-        "app.js",
-        "text/javascript; charset=utf-8",
-        include_str!("assets/app.js"),
-    ),
-    (
-        "grid.js",
-        "text/javascript; charset=utf-8",
-        include_str!("assets/grid.js"),
-    ),
-    (
-        "app.css",
-        "text/css; charset=utf-8",
-        include_str!("assets/app.css"),
-    ),
-    (
-        "uplot.js",
-        "text/javascript; charset=utf-8",
-        include_str!("assets/uplot.js"),
-    ),
-    (
-        "uplot.css",
-        "text/css; charset=utf-8",
-        include_str!("assets/uplot.css"),
-    ),
+/// Files of the pages, compiled into the program.
+const ASSETS: [(&str, &str, &str); 7] = [
+    ("app.js", "text/javascript; charset=utf-8", include_str!("assets/app.js")),
+    ("grid.js", "text/javascript; charset=utf-8", include_str!("assets/grid.js")),
+    ("charts.js", "text/javascript; charset=utf-8", include_str!("assets/charts.js")),
+    ("app.css", "text/css; charset=utf-8", include_str!("assets/app.css")),
+    ("uplot.js", "text/javascript; charset=utf-8", include_str!("assets/uplot.js")),
+    ("uplot.css", "text/css; charset=utf-8", include_str!("assets/uplot.css")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
     let found = ASSETS.iter().find(|(known, ..)| *known == name);
     let Some((_, kind, text)) = found else {
-        let what = format!("there is no file {name}");
+        let what = format!("file {name} not found");
         return Refusal::new(StatusCode::NOT_FOUND, what).into_response();
     };
     let headers = [
         (header::CONTENT_TYPE, *kind),
-        // Another version of the program has other files: asked for again after a while.
+        // Short, since another version of the program has other files.
         (header::CACHE_CONTROL, "max-age=300"),
     ];
     (headers, *text).into_response()
 }
 
-fn page(title: &str, body: &Markup) -> Html<String> {
+pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -80,8 +52,10 @@ fn page(title: &str, body: &Markup) -> Html<String> {
                 link rel="icon" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/uplot.css";
                 link rel="stylesheet" href="/assets/app.css";
+                noscript { meta http-equiv="refresh" content="30"; }
                 script defer src="/assets/uplot.js" {}
                 script defer src="/assets/grid.js" {}
+                script defer src="/assets/charts.js" {}
                 script defer src="/assets/app.js" {}
             }
             (body)
@@ -90,13 +64,22 @@ fn page(title: &str, body: &Markup) -> Html<String> {
     Html(whole.into_string())
 }
 
-/// The run that is served first.
+/// Answers with the page of the run that is served first.
 pub(super) async fn home(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
-    let operator = is_operator(&request);
+    let reader = Reader::of(&app, &request);
     match api::first(&app).await {
-        Ok(run) => show(&app, run, operator).await,
+        Ok(run) => show(&app, run, &reader).await,
         Err(refusal) if refusal.code == StatusCode::NOT_FOUND => {
-            let body = html! { body data-waits="yes" { main { h1 { "No runs" } p { (refusal.message) } } } };
+            let body = html! {
+                body data-waits="yes" {
+                    header { div.title { h1 { "No runs yet" } } }
+                    main id="main" {
+                        @if reader.operator { (lists::submit(true)) }
+                        @else { section { p { "Start one with " code { "queensctl submit --n 16" } "." } } }
+                        @if reader.operator { (join()) }
+                    }
+                }
+            };
             Ok(page("queens", &body).into_response())
         }
         Err(refusal) => Err(refusal),
@@ -109,7 +92,23 @@ pub(super) async fn run(
     request: Request,
 ) -> Result<Response, Refusal> {
     let run = api::find(&app, &name).await?;
-    show(&app, run, is_operator(&request)).await
+    show(&app, run, &Reader::of(&app, &request)).await
+}
+
+/// The reader of a page.
+pub(super) struct Reader {
+    /// Can change runs.
+    pub(super) operator: bool,
+    /// Has a session, and can log out.
+    pub(super) logged_in: bool,
+}
+
+impl Reader {
+    pub(super) fn of(app: &App, request: &Request) -> Self {
+        let session = session(request.headers());
+        let logged_in = session.is_some_and(|session| app.sessions.find(session).is_some());
+        Self { operator: is_operator(request), logged_in }
+    }
 }
 
 fn is_operator(request: &Request) -> bool {
@@ -117,273 +116,58 @@ fn is_operator(request: &Request) -> bool {
         Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
             *role == Role::Operator
         }
-        Some(Principal::Loopback | Principal::Anybody) => true,
+        Some(Principal::Anonymous) => true,
         None => false,
     }
 }
 
-async fn show(app: &App, run: RunId, operator: bool) -> Result<Response, Refusal> {
-    let facts = app.live.look(run).await?.ok_or_else(|| {
-        let what = format!("there is no run {run}");
-        Refusal::new(StatusCode::NOT_FOUND, what)
-    })?;
-    let status = api::status_of(app, run).await?;
-    let runs = app.driver.runs().await?;
-    let title = format!("{} · {}", facts.word("what"), facts.word("percent"));
-    let body = html! {
-        body data-run=(run) data-operator=[operator.then_some("yes")] {
-            a.skip href="#main" { "To the run" }
-            (headline(&facts))
-            main id="main" {
-                @if let Some(result) = &status.result { (result_section(result)) }
-                (numbers(&facts))
-                section aria-labelledby="map-h" {
-                    h2 id="map-h" { "Tasks" }
-                    p data-w="tasks" { (facts.word("tasks")) }
-                    div.map-bar {
-                        button type="button" id="map-out" disabled { "Whole run" }
-                        button type="button" id="map-view" { "In their order" }
-                        span id="map-where" {}
-                    }
-                    canvas id="map" tabindex="0" role="img"
-                        aria-label="Map of all tasks; arrow keys move, Enter looks closer" {}
-                    p id="map-cell" aria-live="polite" {}
-                    ul.legend {
-                        @for (class, what) in [
-                            ("w", "waiting"), ("l", "leased"), ("d", "partly done"), ("D", "done"),
-                            ("C", "confirmed"), ("p", "set aside"), ("x", "in dispute"),
-                        ] { li { span.key data-k=(class) {} (what) } }
-                    }
-                }
-                (workers_section(&facts))
-                (all_runs(&runs, run, operator))
-                @if operator { (join()) }
-            }
-            footer {
-                p data-w="led-by" { (facts.word("led-by")) }
-                a href="/api/v1/openapi.json" { "JSON interface" } " · "
-                a href="/metrics" { "metrics" }
-                form method="post" action="/logout" { button type="submit" { "Log out" } }
-            }
-        }
-    };
-    Ok(page(&title, &body).into_response())
-}
-
-/// What a phone shows first.
-fn headline(facts: &Facts) -> Markup {
+/// The dialog before an irreversible command; the script fills in the texts.
+pub(super) fn dialog() -> Markup {
     html! {
-        header {
-            h1 { span data-w="what" { (facts.word("what")) } " queens" }
-            p.sub data-w="method" { (facts.word("method")) }
-            p.state { span id="state" data-state=(facts.state) data-w="state" { (facts.state) }
-                " " span id="link" role="status" {} }
-            div.bar {
-                progress id="bar" max="1" value=(facts.fraction) aria-label="Part of the work done" {}
-                strong data-w="percent" { (facts.word("percent")) }
-            }
-            dl {
-                dt { "Ends" } dd data-w="ends" { (facts.word("ends")) }
-                dt { "To be believed" }
-                dd id="belief" data-belief=(facts.belief) data-w="belief" { (facts.word("belief")) }
-                dt { "Wrong" }
-                dd {
-                    ul id="alarms" aria-live="polite" {
-                        @for alarm in &facts.alarms { li { (alarm) } }
-                        @if facts.alarms.is_empty() { li.none { "nothing" } }
-                    }
-                }
+        dialog id="ask" aria-labelledby="ask-what" {
+            h2 id="ask-what" {}
+            p id="ask-why" {}
+            form method="dialog" {
+                button value="no" id="ask-no" autofocus {}
+                " " button.danger value="yes" id="ask-yes" {}
             }
         }
     }
 }
 
-fn numbers(facts: &Facts) -> Markup {
+/// An operator's command on a run or a worker.
+pub(super) struct Command {
+    /// The end of its address.
+    pub(super) name: &'static str,
+    /// States in which it applies.
+    pub(super) states: &'static [&'static str],
+    pub(super) verb: &'static str,
+    /// The consequences and the label of the button that declines; `None` if the command needs no confirmation.
+    pub(super) question: Option<[&'static str; 2]>,
+}
+
+/// Returns the buttons of commands, of which those for other states are hidden.
+pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str) -> Markup {
     html! {
-        section aria-labelledby="numbers-h" {
-            h2 id="numbers-h" { "Solutions" }
-            dl {
-                dt { "Sum so far" } dd.number data-w="sum" { (facts.word("sum")) }
-                dt { "Estimate of all solutions" } dd data-w="estimate" { (facts.word("estimate")) }
-                dt { "To compare with" } dd data-w="reference" { (facts.word("reference")) }
-            }
-            div.chart id="chart-estimate" role="img"
-                aria-label="The estimate and its interval over time; its numbers stand above" {}
-            h2 { "Speed" }
-            p data-w="speed" { (facts.word("speed")) }
-            div.chart id="chart-speed" role="img"
-                aria-label="Solutions a second over time; the latest number stands above" {}
-            h2 { "Second counts" }
-            p data-w="rechecks" { (facts.word("rechecks")) }
+        @for Command { name, states, verb, question } in commands {
+            @let label = format!("{verb} {what}");
+            button type="button" data-post=(format!("{path}/{name}")) data-from=(states.join(" "))
+                hidden[!states.contains(&state)] data-ask=[question.map(|_| &label)]
+                data-why=[question.map(|[why, _]| why)] data-no=[question.map(|[_, no]| no)]
+                aria-label=(label) { (verb) @if question.is_some() { "…" } }
+            " "
         }
     }
 }
 
-fn result_section(result: &proto::v1::Result) -> Markup {
-    let grouped = |text: &str| text.parse().map_or_else(|_| text.to_owned(), thousands);
-    html! {
-        section.result.wide aria-labelledby="result-h" {
-            h2 id="result-h" {
-                @if result.disputed_tasks.is_empty() { "Result" } @else { "Disputed: no total" }
-            }
-            dl {
-                dt {
-                    @if result.disputed_tasks.is_empty() { "Solutions" }
-                    @else { "Sum without the tasks in dispute" }
-                }
-                dd.number { (grouped(&result.solutions)) }
-                @if !result.unique.is_empty() {
-                    dt { "Unique" } dd.number { (grouped(&result.unique)) }
-                    dt { "Classes: asymmetric, half-turn, quarter-turn" }
-                    dd.number {
-                        (grouped(&result.asymmetric)) ", " (grouped(&result.half_turn)) ", "
-                        (grouped(&result.quarter_turn))
-                    }
-                }
-                @if result.disputed_tasks.is_empty() {
-                    dt { "Published count" }
-                    dd { @match result.known.as_str() {
-                        "matches" => "the same",
-                        "differs" => "DIFFERENT",
-                        _ => "there is none",
-                    } }
-                }
-            }
-            div.scroll tabindex="0" role="region" aria-label="Checks" {
-                table {
-                    thead { tr { th scope="col" { "Check" } th scope="col" { "Outcome" } th scope="col" { "Of what" } } }
-                    tbody { @for check in &result.checks {
-                        tr data-outcome=(check.outcome) {
-                            th scope="row" { (check.name) }
-                            td { (check.outcome.replace('_', " ")) }
-                            td { (check.reason) }
-                        }
-                    } }
-                }
-            }
-        }
-    }
+/// Returns whether an address is a page, whose errors are pages too.
+pub(super) fn is_page(method: &http::Method, route: &str) -> bool {
+    *method == http::Method::GET
+        && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
 }
 
-fn workers_section(facts: &Facts) -> Markup {
-    html! {
-        section.wide aria-labelledby="workers-h" {
-            h2 id="workers-h" { "Workers" }
-            p { span data-w="workers" { (facts.word("workers")) } "; " a href="/workers" { "all of them" } }
-            (workers_table(&facts.workers))
-        }
-    }
-}
-
-fn workers_table(rows: &[Vec<String>]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Workers" {
-            table id="workers" {
-                thead { tr { @for head in WORKER_HEADS { th scope="col" { (head) } } } }
-                tbody { @for worker in rows {
-                    tr data-state=(worker[0]) { @for cell in worker { td { (cell) } } }
-                } }
-            }
-        }
-    }
-}
-
-/// Which workers a page shows.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FromWorker {
-    /// How many come before the first of them.
-    #[serde(default)]
-    from: usize,
-}
-
-/// All workers, a page at a time: those in trouble first, then the fastest.
-pub(super) async fn workers(
-    State(app): State<App>,
-    Query(FromWorker { from }): Query<FromWorker>,
-) -> Result<Response, Refusal> {
-    let workers: Vec<_> = app.driver.workers().await?;
-    let workers: Vec<_> = workers.iter().map(message::worker).collect();
-    let rows = worker_rows(&workers, from..from.saturating_add(SHOWN_WORKERS));
-    let end = from.saturating_add(rows.len());
-    let body = html! {
-        body {
-            header { h1 { "Workers" } p.sub { a href="/" { "To the run" } } }
-            main {
-                section.wide aria-labelledby="these" {
-                    h2 id="these" {
-                        @if rows.is_empty() { "None" } @else { (from + 1) " to " (end) " of " (workers.len()) }
-                    }
-                    (workers_table(&rows))
-                    p {
-                        @if from > 0 {
-                            a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Those before" } " "
-                        }
-                        @if end < workers.len() { a href=(format!("/workers?from={end}")) { "Those after" } }
-                    }
-                }
-            }
-        }
-    };
-    Ok(page("queens: workers", &body).into_response())
-}
-
-/// What an operator does to a run, and in which states.
-const COMMANDS: [(&str, &str); 3] = [
-    ("pause", "running"),
-    ("resume", "paused"),
-    ("cancel", "running paused"),
-];
-
-fn all_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> Markup {
-    html! {
-        section aria-labelledby="runs-h" {
-            h2 id="runs-h" { "Runs" }
-            ul.runs {
-                @for summary in runs {
-                    @let message = message::run(summary);
-                    @let id = summary.manifest.run;
-                    @let known = run_of(&message).ok();
-                    @let what = known.map_or_else(String::new, |run| format!("N = {}, {}", run.board, run.layout.method()));
-                    @let is = state(message.state());
-                    li data-run-of-list=(id) {
-                        a href=(format!("/runs/{id}")) aria-current=[(id == shown).then_some("page")] { (what) " · " (id) }
-                        " " span { (is) } " "
-                        @if operator {
-                            @for (word, from) in COMMANDS {
-                                button type="button" data-post=(format!("/api/v1/runs/{id}/{word}"))
-                                    data-from=(from) hidden[!from.split(' ').any(|state| state == is)]
-                                    data-ask=[(word == "cancel").then_some("Give this run up?")]
-                                    aria-label=(format!("{word} run {id}")) { (word) }
-                                " "
-                            }
-                        }
-                    }
-                }
-            }
-            p id="said" role="status" {}
-        }
-    }
-}
-
-fn join() -> Markup {
-    html! {
-        section aria-labelledby="join-h" {
-            h2 id="join-h" { "Another machine" }
-            p { "A new line to paste there, good until its token is revoked:" }
-            button type="button" id="join" { "Make a line" }
-            p { output id="join-line" {} }
-        }
-    }
-}
-
-/// Whether an address is one that people type, and want to be answered in words.
-pub(super) fn is_page(method: &Method, route: &str) -> bool {
-    *method == Method::GET && matches!(route, "/" | "/workers" | "/runs/{run}")
-}
-
-/// What somebody is shown who may not see a page.
-pub(super) fn turned_away(refusal: &Refusal) -> Response {
+/// Returns the page for a reader without access.
+pub(super) fn access_denied(refusal: &Refusal) -> Response {
     if refusal.code == StatusCode::UNAUTHORIZED {
         return Redirect::to("/login").into_response();
     }
@@ -391,106 +175,289 @@ pub(super) fn turned_away(refusal: &Refusal) -> Response {
     (refusal.code, page("queens", &body)).into_response()
 }
 
-/// Server-sent events about one run.
-pub(super) async fn events(
+/// Returns whether an answer is an event stream.
+pub(super) fn is_event_stream(response: &Response) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM)
+}
+
+/// The content type of server-sent events.
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Answers with server-sent events about a run.
+pub(super) async fn updates(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
     let run = api::find(&app, &name).await?;
-    let kind = HeaderValue::from_static("text/event-stream");
-    let body = Body::from_stream(app.live.follow(run));
+    let kind = HeaderValue::from_static(EVENT_STREAM);
+    let body = Body::from_stream(app.broadcast.follow(run));
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
-fn login_page(message: &str) -> Response {
+/// Letters and names of the task states in the legend of the map.
+const STATES: [(&str, &str); 7] = [
+    ("w", "pending"),
+    ("l", "leased"),
+    ("d", "partially done"),
+    ("D", "done"),
+    ("C", "confirmed"),
+    ("p", "parked"),
+    ("x", "disputed"),
+];
+
+async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusal> {
+    let view = app.broadcast.view_with_shares(run).await?.ok_or_else(|| {
+        let what = format!("run {run} not found");
+        Refusal::new(StatusCode::NOT_FOUND, what)
+    })?;
+    let status = api::status_of(app, run).await?;
+    let method = status.run.as_ref().and_then(|run| run_of(run).ok());
+    let method = method.map_or(Method::Frames, |run| run.layout.method());
+    let board = app.broadcast.board(run).await?;
+    let runs = app.driver.runs().await?;
+    let events = lists::newest_events(app, run).await?;
+    let title = format!("{} · {}", view.short("board"), view.short("percent"));
+    let operator = reader.operator;
     let body = html! {
-        body {
-            main.login {
-                h1 { "queens" }
-                p { "This coordinator asks who you are: paste a token or a join string of a viewer or an
-                    operator, or follow a link that " code { "queensctl dashboard" } " prints." }
-                @if !message.is_empty() { p.error role="alert" { (message) } }
-                form method="post" action="/login" {
-                    label { "Token or join string " input type="password" name="token" required autocomplete="current-password"; }
-                    " " button type="submit" { "Look" }
+        body data-run=(run) data-operator=[operator.then_some("yes")] {
+            a.skip href="#main" { "Skip to main content" }
+            (headline(&view, run, operator))
+            main id="main" {
+                @if let Some(result) = &status.result { (total(result)) }
+                (figures(&view))
+                div.pair {
+                    (task_board(board.as_deref(), method))
+                    (task_map(&view, method))
+                }
+                (charts())
+                (machines::section(&view, operator))
+                (verification(&view, status.result.as_ref()))
+                (events)
+                (lists::newest_runs(&runs, run, operator))
+                @if operator { div.pair.even { (lists::submit(false)) (join()) } }
+            }
+            (dialog())
+            footer {
+                p { "Leader: " span data-figure="leader" { (view.short("leader")) } }
+                p { a href="/api/v1/openapi.json" { "JSON interface" } " · " a href="/metrics" { "Metrics" } }
+                @if reader.logged_in {
+                    form method="post" action="/logout" { button type="submit" { "Log out" } }
                 }
             }
         }
     };
-    page("queens: log in", &body).into_response()
+    Ok(page(&title, &body).into_response())
 }
 
-pub(super) async fn login_form() -> Response {
-    login_page("")
+/// State, progress and alerts.
+fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
+    html! {
+        header {
+            div.title {
+                h1 { span data-figure="board" { (view.short("board")) } " queens" }
+                span.badge id="state" data-state=(view.state) data-figure="state" { (view.state) }
+                span.sub data-figure="method" { (view.short("method")) }
+                span id="link" role="status" {}
+                @if operator { span.commands.scripted {
+                    (lists::commands(run, view.short("board"), view.state))
+                } }
+            }
+            div.bar {
+                progress id="bar" max="1" value=(view.fraction) aria-label="Part of the work done" {}
+                strong data-figure="percent" { (view.short("percent")) }
+            }
+            @let idle = view.alerts.iter().all(|alert| alert.kind == "no_workers");
+            section.alerts id="alerts" data-idle=(idle) aria-label="Alerts" hidden[view.alerts.is_empty()] {
+                ul id="alert-list" aria-live="polite" { @for alert in &view.alerts { li { (alert.text) } } }
+            }
+        }
+    }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Login {
-    token: String,
+/// A figure with its long text on hover.
+fn figure(view: &RunView, name: &'static str) -> Markup {
+    let digits = view.digits(name);
+    html! { span data-figure=(name) title=[digits] data-digits=[digits] { (view.short(name)) } }
 }
 
-pub(super) async fn login(
-    State(app): State<App>,
-    axum::Extension(peer): axum::Extension<Peer>,
-    Form(login): Form<Login>,
-) -> Response {
-    let text = login.token.trim();
-    let token = match text.parse::<JoinString>() {
-        Ok(join) => Ok(join.token().clone()),
-        Err(_) => text.parse::<Token>(),
+fn figures(view: &RunView) -> Markup {
+    let [from, to] = view.expected_ms.map_or([None, None], |range| range.map(Some));
+    html! {
+        dl.figures {
+            div {
+                dt data-figure="eta-label" { (view.short("eta-label")) }
+                dd { strong data-figure="eta" { (view.short("eta")) }
+                    span id="eta-at" data-from=[from] data-to=[to] { (view.short("eta-at")) } }
+            }
+            div {
+                dt data-figure="solutions-label" { (view.short("solutions-label")) }
+                dd { strong { (figure(view, "solutions")) } (figure(view, "estimate")) (figure(view, "reference")) }
+            }
+            div {
+                dt data-figure="rate-label" { (view.short("rate-label")) }
+                dd { strong { (figure(view, "rate")) }
+                    svg.spark.scripted viewBox="0 -1 120 26" preserveAspectRatio="none" role="img"
+                        aria-label="Rate in the last hour" { polyline id="recent-rate" {} }
+                }
+            }
+            div {
+                dt { "Machines" }
+                dd { strong data-figure="machines" { (view.short("machines")) } span data-figure="cores" { (view.short("cores")) } }
+            }
+            div {
+                dt { "Verification" }
+                dd { span.why id="verification" data-verification=(view.verification) data-figure="verification" {
+                    (view.short("verification"))
+                } }
+            }
+        }
+    }
+}
+
+fn task_board(board: Option<&Board>, method: Method) -> Markup {
+    html! {
+        section.board aria-labelledby="board-h" {
+            div.head {
+                h2 id="board-h" { "A solution" }
+                button.scripted type="button" id="board-pause" { "Pause" }
+            }
+            details id="board-details" hidden[board.is_none()] {
+                summary {
+                    @match board {
+                        Some(board) => { (board.markup()) },
+                        None => { span id="board" {} span id="board-caption" {} },
+                    }
+                }
+                @match method {
+                    Method::Frames => p {
+                        "A task is a range of frames. A frame fixes which columns the queens in the top
+                        left quadrant occupy (A, marked) and which those in the bottom right quadrant occupy (C,
+                        marked); the other columns are left to the other two quadrants. A worker counts all solutions of a
+                        frame at once, by joining lists of half boards, without drawing any of them; this is one."
+                    },
+                    Method::Rows => p {
+                        "A task is a range of prefixes. A prefix places the first queens, which are marked. A
+                        worker counts all ways to place the others, row by row; this is one of them."
+                    },
+                }
+            }
+        }
+    }
+}
+
+fn task_map(view: &RunView, method: Method) -> Markup {
+    let group = match method {
+        Method::Frames => "Group by frame",
+        Method::Rows => "Group by prefix",
     };
-    let Ok(token) = token else {
-        return login_page("That is neither a token nor a join string: copy it again, whole.");
-    };
-    let shown = token.expose();
-    let proof = Some(Proof::Bearer(&shown));
-    match app.gate.enter(Access::Viewer, Some(&peer), proof) {
-        Ok(_) => let_in(&app, peer, token.id()),
-        Err(status) => login_page(status.message()),
+    html! {
+        section.tasks aria-labelledby="map-h" {
+            div.head {
+                h2 id="map-h" { "Tasks" }
+                p data-figure="tasks" { (view.short("tasks")) }
+            }
+            div.map-bar.scripted {
+                button type="button" id="map-out" disabled { "Zoom out" }
+                button type="button" id="map-view" data-group=(group) { "Show in task order" }
+                span.sub id="map-where" {}
+            }
+            canvas.scripted id="map" tabindex="0" role="img"
+                aria-label="Map of all tasks; arrow keys move, Enter looks closer" {}
+            ul.legend { @for (letter, state) in STATES { li { span.key data-k=(letter) {} (state) } } }
+            p.scripted id="map-cell" aria-live="polite" { "Click a task for its count, worker, time and rechecks." }
+        }
     }
 }
 
-/// A link that `queensctl dashboard` printed.
-pub(super) async fn follow(
-    State(app): State<App>,
-    axum::Extension(peer): axum::Extension<Peer>,
-    Path(link): Path<String>,
-) -> Response {
-    match app.sessions.follow(&link) {
-        Some(token) => let_in(&app, peer, token),
-        None => login_page(
-            "That link was used before, or is too old: `queensctl dashboard` prints another.",
-        ),
+fn charts() -> Markup {
+    html! {
+        section.charts id="charts" aria-labelledby="charts-h" hidden {
+            div.head {
+                h2 id="charts-h" { "History" }
+                div.choice role="group" aria-label="Period" {
+                    button type="button" data-span="0" aria-pressed="true" { "Whole run" }
+                    button type="button" data-span="3600" aria-pressed="false" { "Last hour" }
+                }
+            }
+            div.pair.three {
+                figure { figcaption id="chart-estimate-h" { "Estimated total" }
+                    div.chart id="chart-estimate" role="img" aria-labelledby="chart-estimate-h" {} }
+                figure { figcaption { "Solutions per second, by machine" }
+                    div.chart id="chart-rate" role="img" aria-label="Solutions per second over time" {}
+                    ul.keys id="chart-rate-legend" {} }
+                figure.wide { figcaption { "Connected workers" }
+                    div.chart id="chart-workers" role="img" aria-label="Connected workers over time" {} }
+            }
+        }
     }
 }
 
-fn let_in(app: &App, peer: Peer, token: TokenId) -> Response {
-    let Some(session) = app.sessions.open(token) else {
-        return login_page("No session can be opened: the system gives no random numbers.");
-    };
-    let secure = if peer.tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Lax{secure}");
-    let mut response = Redirect::to("/").into_response();
-    if let Ok(cookie) = HeaderValue::try_from(cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+/// The result in full.
+fn total(result: &v1::Result) -> Markup {
+    let grouped = |text: &str| text.parse().map_or_else(|_| text.to_owned(), thousands);
+    html! {
+        section.result aria-labelledby="result-h" {
+            @if result.disputed_tasks.is_empty() {
+                h2 id="result-h" { "Result" }
+                p.number { (grouped(&result.solutions)) }
+            } @else {
+                h2 id="result-h" { "Disputed: no total" }
+                dl { div { dt { "Partial sum (disputed tasks excluded)" } dd.number { (grouped(&result.solutions)) } } }
+            }
+            @if result.disputed_tasks.is_empty() {
+                dl {
+                    @if !result.unique.is_empty() {
+                        div { dt { "Fundamental solutions" } dd { (grouped(&result.unique)) } }
+                        div { dt { "Asymmetric" } dd { (grouped(&result.asymmetric)) } }
+                        div { dt { "Half-turn" } dd { (grouped(&result.half_turn)) } }
+                        div { dt { "Quarter-turn" } dd { (grouped(&result.quarter_turn)) } }
+                    }
+                    div { dt { "Published count" } dd { @match result.known.as_str() {
+                        "matches" => "matches",
+                        "differs" => "MISMATCH",
+                        _ => "none published",
+                    } } }
+                }
+            }
+        }
     }
-    response
 }
 
-pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
-    if let Some(session) = session(&headers) {
-        app.sessions.close(session);
+/// One line per check, with its reason on demand.
+fn verification(view: &RunView, result: Option<&v1::Result>) -> Markup {
+    html! {
+        section.checks aria-labelledby="checks-h" {
+            h2 id="checks-h" { "Verification" }
+            @for check in result.iter().flat_map(|result| &result.checks) {
+                @let (mark, outcome) = match check.outcome.as_str() {
+                    "passed" => ("✓", "passed"),
+                    "failed" => ("✗", check_outcome("failed")),
+                    other => ("–", check_outcome(other)),
+                };
+                details data-outcome=(check.outcome) {
+                    summary { span.mark aria-hidden="true" { (mark) } (check_name(&check.name)) span.outcome { ": " (outcome) } }
+                    p { (check.reason) }
+                }
+            }
+            @if result.is_none() { p data-figure="rechecks" { (view.short("rechecks")) } }
+        }
     }
-    let mut response = Redirect::to("/login").into_response();
-    let gone =
-        HeaderValue::from_static("queens-session=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
-    response.headers_mut().insert(header::SET_COOKIE, gone);
-    response
 }
 
-/// The session that a browser shows.
-pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
-    let mut cookies = cookies.split(';').map(str::trim);
-    cookies.find_map(|cookie| cookie.strip_prefix(COOKIE)?.strip_prefix('='))
+fn join() -> Markup {
+    html! {
+        section.scripted aria-labelledby="join-h" { details {
+            summary { h2 id="join-h" { "Add a machine" } }
+            form id="join" {
+                label { "Role " select name="role" {
+                    option value="worker" { "worker" } option value="viewer" { "viewer" }
+                    option value="operator" { "operator" }
+                } }
+                label { "Valid for " input type="number" name="days" value="30" min="1" max="3650" required; " days" }
+                button type="submit" { "Create join command" }
+            }
+            p id="join-what" hidden { "Run this command on the new machine. It stays valid until its token is revoked or expires:" }
+            p id="joined" hidden { output id="join-line" {} " " button type="button" id="join-copy" { "Copy" } }
+        } }
+    }
 }

@@ -1,35 +1,36 @@
-//! A client in Rust: submits a run, follows it until it is over, and prints the result.
+//! A client in Rust: submits a run, follows it until it is finished, and prints the result.
 //!
-//! `cargo run -p submit-and-follow -- http://127.0.0.1:7171 14`
+//! `cargo run -p submit-and-follow -- queens-data/doors/operator.join 14`
 //!
 //! Exit codes are those of the programs: 0 complete, 1 error, 3 contradicted or disputed.
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
-use proto::v1::{
-    Layout, PlanSpec, RunState, Status, SubmitRequest, WatchStatusRequest, runs_client::RunsClient,
+use proto::{
+    connect::{AuthChannel, CoordinatorEndpoint},
+    v1::{
+        Layout, PlanSpec, RunState, Status, SubmitRequest, WatchStatusRequest,
+        runs_client::RunsClient,
+    },
 };
-use tonic::{
-    Code,
-    transport::{Channel, Endpoint},
-};
+use tonic::Code;
 
-/// Between two attempts to reach a coordinator that went away.
+/// Interval between attempts to reconnect.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(url), Some(n)) = (arguments.next(), arguments.next()) else {
-        bail!("usage: submit-and-follow URL N");
+    let (Some(file), Some(n)) = (arguments.next(), arguments.next()) else {
+        bail!("usage: submit-and-follow JOIN_FILE N");
     };
-    let n = n
-        .parse()
-        .with_context(|| format!("'{n}' is no number of queens"))?;
-    let run = submit(&url, n).await?;
+    let n = n.parse().with_context(|| format!("invalid number of queens '{n}'"))?;
+    let join = std::fs::read_to_string(&file).with_context(|| file.clone())?;
+    let coordinator = CoordinatorEndpoint::Token(join.parse().with_context(|| file)?);
+    let run = submit(&coordinator, n).await?;
     println!("run {run:016x}");
-    let status = follow(&url, run).await?;
+    let status = follow(&coordinator, run).await?;
     let result = status.result.clone().unwrap_or_default();
     match status.run.context("a status has a run")?.state() {
         RunState::Complete => {
@@ -44,39 +45,41 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn connect(url: &str) -> anyhow::Result<RunsClient<Channel>> {
-    let endpoint = Endpoint::from_shared(url.to_owned())?;
-    let connected = endpoint.connect().await;
-    let channel = connected.with_context(|| format!("no coordinator answers at {url}"))?;
-    Ok(RunsClient::new(channel))
+/// Connects over TLS to the coordinator of the join string, and sends its token with every call.
+async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<RunsClient<AuthChannel>> {
+    let mut failed = None;
+    for endpoint in coordinator.endpoints() {
+        match endpoint.connect().await {
+            Ok(channel) => return Ok(RunsClient::new(coordinator.authenticate(channel))),
+            Err(error) => failed = Some(error),
+        }
+    }
+    let failed = failed.context("a join string has an address")?;
+    Err(failed).with_context(|| format!("no coordinator answers at {coordinator}"))
 }
 
-/// Starts a run. The key makes repeating the request harmless: it starts one run, however often it
-/// arrives.
-async fn submit(url: &str, n: u32) -> anyhow::Result<u64> {
+/// Starts a run. Because of the idempotency key, repeated requests start only one run.
+async fn submit(coordinator: &CoordinatorEndpoint, n: u32) -> anyhow::Result<u64> {
     let request = SubmitRequest {
         spec: Some(PlanSpec {
             n,
             layout: Layout::Border.into(),
-            // The plan's usual one.
+            // The default of the plan.
             task_cost: 0,
         }),
         idempotency_key: format!("submit-and-follow-{n}"),
         ..SubmitRequest::default()
     };
-    Ok(connect(url).await?.submit(request).await?.into_inner().run)
+    Ok(connect(coordinator).await?.submit(request).await?.into_inner().run)
 }
 
-/// Prints the progress until the run is over; goes on when the coordinator was away.
-async fn follow(url: &str, run: u64) -> anyhow::Result<Status> {
+/// Prints the progress until the run is finished; reconnects if the coordinator was unreachable.
+async fn follow(coordinator: &CoordinatorEndpoint, run: u64) -> anyhow::Result<Status> {
     loop {
-        match follow_once(url, run).await {
+        match follow_once(coordinator, run).await {
             Ok(Some(status)) => return Ok(status),
             Ok(None) => {}
-            Err(error) => match error
-                .downcast_ref::<tonic::Status>()
-                .map(tonic::Status::code)
-            {
+            Err(error) => match error.downcast_ref::<tonic::Status>().map(tonic::Status::code) {
                 None | Some(Code::Unavailable | Code::Unknown | Code::Cancelled) => {
                     eprintln!("{error:#}; trying again");
                 }
@@ -87,20 +90,21 @@ async fn follow(url: &str, run: u64) -> anyhow::Result<Status> {
     }
 }
 
-/// The status at the end of the run; `None` if the stream ended before.
-async fn follow_once(url: &str, run: u64) -> anyhow::Result<Option<Status>> {
-    let request = WatchStatusRequest {
-        run: Some(run),
-        interval_ms: 200,
-    };
-    let mut statuses = connect(url)
-        .await?
-        .watch_status(request)
-        .await?
-        .into_inner();
+/// Returns the status at the end of the run; `None` if the stream ended before.
+async fn follow_once(
+    coordinator: &CoordinatorEndpoint,
+    run: u64,
+) -> anyhow::Result<Option<Status>> {
+    let request = WatchStatusRequest { run: Some(run), interval_ms: 200 };
+    let mut statuses = connect(coordinator).await?.watch_status(request).await?.into_inner();
     while let Some(status) = statuses.message().await? {
+        // Why the run makes no progress, for example that no worker is connected.
+        let reason = match status.reason.as_str() {
+            "" => String::new(),
+            reason => format!("; {reason}"),
+        };
         eprintln!(
-            "{} of {} tasks, {:.1} %, {} solutions so far",
+            "{} of {} tasks, {:.1} %, {} solutions so far{reason}",
             status.tasks_done,
             status.tasks_total,
             status.fraction_done * 100.0,

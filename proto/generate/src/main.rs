@@ -1,5 +1,5 @@
 //! Compiles the `.proto` files, without `protoc`, into `src/generated` of crate `proto`; with `--check` only
-//! says whether what is there is what they compile to.
+//! checks that the generated files are current.
 
 use std::{env, fs, path::Path, process::ExitCode};
 
@@ -7,11 +7,8 @@ use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 /// Relative to crate `proto`, in the order in which they are hashed.
-const FILES: [&str; 3] = [
-    "queens/v1/work_queue.proto",
-    "queens/v1/runs.proto",
-    "queens/v1/tokens.proto",
-];
+const FILES: [&str; 3] =
+    ["queens/v1/work_queue.proto", "queens/v1/runs.proto", "queens/v1/tokens.proto"];
 
 fn main() -> anyhow::Result<ExitCode> {
     let check = match env::args().nth(1).as_deref() {
@@ -19,9 +16,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Some("--check") => true,
         Some(other) => anyhow::bail!("{other}: --check, or nothing"),
     };
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("beside the .proto files")?;
+    let proto =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("beside the .proto files")?;
     let (out, scratch) = (proto.join("src/generated"), env::temp_dir());
     let scratch = scratch.join(format!("queens-generate-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -50,9 +46,7 @@ fn compile(proto: &Path, scratch: &Path) -> anyhow::Result<[(&'static str, Vec<u
         .open_files(FILES.map(|file| proto.join(file)))?
         .file_descriptor_set();
     let encoded = prost::Message::encode_to_vec(&descriptors);
-    tonic_prost_build::configure()
-        .out_dir(scratch)
-        .compile_fds(descriptors)?;
+    tonic_prost_build::configure().out_dir(scratch).compile_fds(descriptors)?;
     let code = fs::read(scratch.join("queens.v1.rs"))?;
     let mut sources = Sha256::new();
     for file in FILES {

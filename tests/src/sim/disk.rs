@@ -1,24 +1,27 @@
-//! The coordinator's disk: it keeps what was synced, may lose the rest in a crash, tears the group
-//! that is being written, fills up, and is lost whole.
+//! The coordinator's disk: it keeps synced changes, may lose others in a crash, tears the group that is being
+//! written, fills up, and is lost.
 
-use common::run::RunId;
-use coordinator::store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError};
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
-
-use super::{
-    files::Files,
-    ledger::Ledger,
-    scenario::Scenario,
-    tally::{Fault, Tally},
-    truth::Truth,
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{Seek as _, SeekFrom, Write as _},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
 };
 
-/// A store, what watches it, and how it fails.
+use common::run::RunId;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError};
+use tempfile::TempDir;
+
+use super::{Fault, Tally, scenario::Scenario, shared::Checker};
+
+/// A store that fails.
 pub(super) struct Disk {
-    pub(super) ledger: Ledger,
+    pub(super) checker: Checker,
     pub(super) tally: Tally,
     kept: Kept,
-    /// Changes that the model was given since the last flush.
+    /// Changes in the model since the last flush.
     recent: Vec<Change>,
     crash_in_write: f64,
     error: f64,
@@ -26,42 +29,35 @@ pub(super) struct Disk {
     rng: ChaCha8Rng,
 }
 
-/// Where changes are.
 enum Kept {
-    Model(MemoryStore),
-    /// Files, opened anew after each crash.
+    Model(Box<MemoryStore>),
+    /// Files, reopened after each crash.
     Files(Option<Box<DiskStore>>, Files),
 }
 
 impl Kept {
     fn store(&mut self) -> &mut dyn Store {
         match self {
-            Self::Model(store) => store,
+            Self::Model(store) => store.as_mut(),
             Self::Files(store, _) => store.as_deref_mut().expect("it is open"),
         }
     }
 }
 
-/// A journalled change: what `Store::apply` writes first, in this order.
-fn is_line(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Accepted(_) | Change::Confirmed(_) | Change::Quarantined { .. }
-    )
+/// Whether a change is a line of the journal, which `Store::apply` writes first.
+fn is_journalled(change: &Change) -> bool {
+    matches!(change, Change::Recorded(_))
 }
 
-/// A change that is synced, too, after the journal.
+/// Whether a change is synced to another file, after the journal.
 fn is_file(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::State { .. } | Change::Recheck { .. } | Change::Trust(_)
-    )
+    matches!(change, Change::State { .. } | Change::Recheck { .. } | Change::Trust(_))
 }
 
-/// What a crash in the middle of a write leaves of a group: lines up to some place; where those are
-/// whole, other files up to some place; where those are too, rows.
+/// Returns what a crash in the middle of a write leaves of a group: some of the lines; if all lines, some of
+/// the other files; if all of those too, some of the rows.
 fn torn(changes: &[Change], rng: &mut ChaCha8Rng) -> Vec<Change> {
-    let (lines, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_line);
+    let (lines, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_journalled);
     let (files, rows): (Vec<_>, Vec<_>) = others.into_iter().partition(is_file);
     let mut left = Vec::new();
     for part in [lines, files, rows] {
@@ -76,69 +72,16 @@ fn torn(changes: &[Change], rng: &mut ChaCha8Rng) -> Vec<Change> {
 }
 
 impl Disk {
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        let seed = scenario.seed;
-        let wrong = scenario.faults.liars > 0 || scenario.faults.planted > 0;
-        let kept = if scenario.files {
-            let files = Files::new();
-            let store = files.open().expect("an empty directory");
-            Kept::Files(Some(Box::new(store)), files)
-        } else {
-            Kept::Model(MemoryStore::new())
-        };
-        Self {
-            ledger: Ledger::new(seed, scenario.truth, wrong),
-            tally: Tally::default(),
-            kept,
-            recent: Vec::new(),
-            crash_in_write: scenario.faults.crash_in_write,
-            error: scenario.faults.disk_error,
-            seed,
-            rng: ChaCha8Rng::seed_from_u64(seed ^ 0xd15c),
-        }
-    }
-
-    pub(super) fn secret(&self) -> [u8; 32] {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5ec7e7);
-        std::array::from_fn(|_| rng.random())
-    }
-
-    /// A new run, as an operator starts one.
-    pub(super) fn create(&mut self, manifest: &RunManifest, scenario: &Scenario) {
-        let run = manifest.run;
-        let recheck = scenario.recheck;
-        let store = self.settled();
-        store.create(manifest).expect("there is no such run");
-        let truth: &Truth = scenario.truth;
-        store
-            .keep_symmetric(run, truth.symmetric)
-            .and_then(|()| store.apply(&[Change::Recheck { run, recheck }]))
-            .expect("a sound store");
-    }
-
-    /// The store with everything flushed.
-    pub(super) fn settled(&mut self) -> &mut dyn Store {
+    /// The store with everything that was written.
+    pub(super) fn store(&mut self) -> &mut dyn Store {
         self.flush();
         self.kept.store()
     }
 
-    fn flush(&mut self) {
-        if self.recent.is_empty() {
-            return;
-        }
-        let result = self.kept.store().apply(&self.recent);
-        assert!(
-            result.is_ok(),
-            "seed {}: the store refused a group: {result:?}",
-            self.seed
-        );
-        self.recent.clear();
-    }
-
-    /// One group of the driver's; the process dies of an error.
+    /// Writes a group of changes. The process dies of an error.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.ledger.decided(changes);
-        if self.rng.random_bool(self.error) && changes.iter().any(is_line) {
+        self.checker.decided(changes);
+        if self.rng.random_bool(self.error) && changes.iter().any(is_journalled) {
             self.tally.add(Fault::DiskError);
             return Err(self.full(changes));
         }
@@ -147,7 +90,7 @@ impl Disk {
             self.tear(changes);
             return Err(StoreError::Poisoned("the power failed".to_owned()));
         }
-        self.ledger.kept(changes);
+        self.checker.kept(changes);
         match &mut self.kept {
             Kept::Files(store, _) => store.as_mut().expect("it is open").apply(changes),
             Kept::Model(_) => {
@@ -160,7 +103,56 @@ impl Disk {
         }
     }
 
-    /// A write that finds no room: nothing of the group is kept.
+    /// Comes from the seed: with a random one no replay would be the same.
+    pub(super) fn secret(&mut self) -> [u8; 32] {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5ec7e7);
+        std::array::from_fn(|_| rng.random())
+    }
+
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let seed = scenario.seed;
+        let wrong = scenario.faults.liars > 0 || scenario.faults.referee_error > 0.0;
+        let kept = if scenario.files {
+            let files = Files::new();
+            let store = files.open().expect("an empty directory");
+            Kept::Files(Some(Box::new(store)), files)
+        } else {
+            Kept::Model(Box::default())
+        };
+        Self {
+            checker: Checker::new(seed, scenario.truth, wrong),
+            tally: Tally::default(),
+            kept,
+            recent: Vec::new(),
+            crash_in_write: scenario.faults.crash_in_write,
+            error: scenario.faults.disk_error,
+            seed,
+            rng: ChaCha8Rng::seed_from_u64(seed ^ 0xd15c),
+        }
+    }
+
+    /// Creates a run.
+    pub(super) fn create(&mut self, manifest: &RunManifest, scenario: &Scenario) {
+        let run = manifest.run;
+        let recheck = scenario.recheck;
+        let store = self.store();
+        store.create(manifest).expect("there is no such run");
+        store
+            .keep_symmetric(run, scenario.truth.symmetric)
+            .and_then(|()| store.apply(&[Change::Recheck { run, recheck }]))
+            .expect("a sound store");
+    }
+
+    fn flush(&mut self) {
+        if self.recent.is_empty() {
+            return;
+        }
+        let result = self.kept.store().apply(&self.recent);
+        assert!(result.is_ok(), "seed {}: the store refused a group: {result:?}", self.seed);
+        self.recent.clear();
+    }
+
+    /// Fails a write because the disk is full: nothing of the group is kept.
     fn full(&mut self, changes: &[Change]) -> StoreError {
         match &mut self.kept {
             Kept::Model(_) => StoreError::Poisoned("no space left".to_owned()),
@@ -173,12 +165,12 @@ impl Disk {
         }
     }
 
-    /// A write that the power fails in.
+    /// Writes a part of a group, as a power failure would.
     fn tear(&mut self, changes: &[Change]) {
         match &mut self.kept {
             Kept::Model(_) => {
                 let left = torn(changes, &mut self.rng);
-                self.ledger.kept(&left);
+                self.checker.kept(&left);
                 self.recent.extend(left);
             }
             Kept::Files(store, files) => {
@@ -187,25 +179,25 @@ impl Disk {
                 open.apply(changes).expect("a sound store");
                 drop(open);
                 let lines = files.tear(&before, &mut self.rng);
-                let whole = changes.iter().filter(|change| is_line(change)).count();
+                let whole = changes.iter().filter(|change| is_journalled(change)).count();
                 let mut left: Vec<Change> =
-                    changes.iter().filter(|c| is_line(c)).cloned().collect();
+                    changes.iter().filter(|c| is_journalled(c)).cloned().collect();
                 left.truncate(lines);
                 if lines == whole && files.kept_others() {
                     left.extend(changes.iter().filter(|c| is_file(c)).cloned());
                 }
-                self.ledger.kept(&left);
+                self.checker.kept(&left);
             }
         }
     }
 
-    /// What is left after a crash: every synced change, the others up to some moment.
+    /// Restarts the store with all synced changes and some of the others.
     pub(super) fn crash(&mut self) {
         let kept = self.rng.random_range(0..=self.recent.len());
         let mut place = 0;
         self.recent.retain(|change| {
             place += 1;
-            place <= kept || is_line(change) || is_file(change)
+            place <= kept || is_journalled(change) || is_file(change)
         });
         self.flush();
         match &mut self.kept {
@@ -218,17 +210,16 @@ impl Disk {
         }
     }
 
-    /// The disk is gone, or a part without which the rest is refused: a new one takes its place, with
-    /// nothing on it.
+    /// Replaces the disk by an empty one, after it or its journals were lost.
     pub(super) fn lose(&mut self) {
         self.tally.add(Fault::DiskLost);
         self.recent.clear();
         match &mut self.kept {
-            Kept::Model(store) => *store = MemoryStore::new(),
+            Kept::Model(store) => **store = MemoryStore::new(),
             Kept::Files(store, files) => {
                 drop(store.take());
                 if files.lose_journals(&mut self.rng) {
-                    let error = files.open().expect_err("a journal that is gone is missed");
+                    let error = files.open().expect_err("a missing journal is noticed");
                     let text = error.to_string();
                     assert!(
                         text.contains("journal") && !text.contains('\n'),
@@ -240,12 +231,161 @@ impl Disk {
                 *store = Some(Box::new(files.open().expect("an empty directory")));
             }
         }
-        self.ledger.forget();
+        self.checker.forget();
     }
 
     /// The only run, if the disk has it.
     pub(super) fn run(&mut self) -> Option<RunId> {
-        let runs = self.settled().runs().expect("a sound store");
+        let runs = self.store().runs().expect("a sound store");
         runs.first().map(|stored| stored.manifest.run)
     }
+}
+
+/// A data directory whose files are cut, scrambled and removed under the store.
+struct Files {
+    directory: TempDir,
+    kept_others: bool,
+}
+
+/// Files before a write.
+struct Before(BTreeMap<PathBuf, Vec<u8>>);
+
+impl Files {
+    fn new() -> Self {
+        // In memory syncing takes no time.
+        let memory = Path::new("/dev/shm");
+        let directory = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        Self { directory: directory.expect("a directory for temporary files"), kept_others: false }
+    }
+
+    fn open(&self) -> Result<DiskStore, StoreError> {
+        DiskStore::open(self.directory.path())
+    }
+
+    fn journal(&self, run: RunId) -> PathBuf {
+        let runs = self.directory.path().join("runs");
+        runs.join(run.to_string()).join("journal.jsonl")
+    }
+
+    /// Runs `act` while the journal's disk is full.
+    fn while_full<T>(&self, run: RunId, act: impl FnOnce() -> T) -> T {
+        let journal = self.journal(run);
+        let aside = journal.with_extension("aside");
+        fs::rename(&journal, &aside).expect("it is there");
+        symlink("/dev/full", &journal).expect("its place is free");
+        let result = act();
+        fs::remove_file(&journal).expect("a link");
+        fs::rename(&aside, &journal).expect("its place is free");
+        result
+    }
+
+    /// Reads all files but sled's.
+    fn remember(&self) -> Before {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.directory.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() && !path.ends_with("db") {
+                    folders.push(path);
+                } else if path.is_file() {
+                    let bytes = fs::read(&path).expect("its own file");
+                    files.insert(path, bytes);
+                }
+            }
+        }
+        Before(files)
+    }
+
+    /// Undoes a write from a random place on, as if the power had failed there: the journal comes first, then
+    /// other files, then rows. Returns the number of new lines of the journal that are whole.
+    fn tear(&mut self, before: &Before, rng: &mut ChaCha8Rng) -> usize {
+        let after = self.remember();
+        let (mut lines, mut journal_whole) = (0, true);
+        for (path, now) in &after.0 {
+            if path.ends_with("journal.jsonl") {
+                let old = before.0.get(path).map_or(0, Vec::len);
+                let kept = rng.random_range(old..=now.len());
+                journal_whole = kept == now.len();
+                lines = now[old..kept].iter().filter(|byte| **byte == b'\n').count();
+                cut(path, kept, rng);
+            }
+        }
+        self.kept_others = journal_whole && rng.random_bool(0.5);
+        if !self.kept_others {
+            for (path, old) in &before.0 {
+                if !path.ends_with("journal.jsonl") && after.0.get(path) != Some(old) {
+                    fs::write(path, old).expect("its own file");
+                }
+            }
+            for path in after.0.keys().filter(|path| !before.0.contains_key(*path)) {
+                fs::remove_file(path).expect("its own file");
+            }
+        }
+        self.lose_database();
+        lines
+    }
+
+    /// Whether the last torn write included the files beside the journal.
+    fn kept_others(&self) -> bool {
+        self.kept_others
+    }
+
+    /// Removes or cuts sled's files, as a power failure between two writes may do.
+    fn lose_unsynced(&self, rng: &mut ChaCha8Rng) {
+        match rng.random_range(0..4) {
+            0 => self.lose_database(),
+            1 => {
+                let path = self.directory.path().join("db").join("db");
+                if let Ok(metadata) = fs::metadata(&path) {
+                    let file = OpenOptions::new().write(true).open(&path);
+                    let kept = rng.random_range(0..=metadata.len());
+                    file.and_then(|file| file.set_len(kept)).expect("its own file");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn lose_database(&self) {
+        let path = self.directory.path().join("db");
+        if path.exists() {
+            fs::remove_dir_all(path).expect("its own directory");
+        }
+    }
+
+    /// Removes the journals half of the time; whether it did.
+    fn lose_journals(&self, rng: &mut ChaCha8Rng) -> bool {
+        if rng.random_bool(0.5) {
+            return false;
+        }
+        let mut lost = false;
+        let runs = fs::read_dir(self.directory.path().join("runs"));
+        for run in runs.expect("its own directory").flatten() {
+            lost |= fs::remove_file(run.path().join("journal.jsonl")).is_ok();
+        }
+        lost
+    }
+}
+
+/// Cuts a file, and may zero bytes after its last whole line.
+fn cut(path: &Path, kept: usize, rng: &mut ChaCha8Rng) {
+    let bytes = fs::read(path).expect("its own file");
+    let mut file = OpenOptions::new().write(true).open(path).expect("its own file");
+    file.set_len(kept as u64).expect("its own file");
+    let line = bytes[..kept].iter().rposition(|byte| *byte == b'\n');
+    let tail = line.map_or(0, |end| end + 1);
+    if tail < kept && rng.random_bool(0.5) {
+        let from = rng.random_range(tail..kept);
+        zero(&mut file, from, kept - from);
+    }
+}
+
+fn zero(file: &mut File, from: usize, bytes: usize) {
+    file.seek(SeekFrom::Start(from as u64))
+        .and_then(|_| file.write_all(&vec![0; bytes]))
+        .expect("its own file");
 }

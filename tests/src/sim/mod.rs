@@ -1,27 +1,20 @@
-//! A simulated cluster: the worker's machine, the driver with its groups, the scheduler and the store
-//! as they run in the programs, at the configuration that is shipped; and a network, clocks, disks and
-//! processors that misbehave as a seed says. No threads, no sockets, no sleeping: a faulty day takes
-//! milliseconds.
+//! A simulated cluster: the worker's engine, the driver with its groups, the scheduler and the store of the
+//! programs in the default configuration, with a network, clocks, disks and processors that fail as a seed
+//! says. There are no threads, sockets or sleeps: a day takes milliseconds.
 //!
-//! Whatever happens, a run ends in the exact total with each task counted once; [`run`] asserts that
-//! and, at every write of the store, the invariants of `ledger`.
+//! [`run`] checks that each task is counted once and that the total is exact unless the scenario has wrong
+//! counts, and the invariants of its `Checker` at every write of the store.
 
-mod coordinator;
 mod disk;
-mod fate;
-mod files;
-mod ledger;
 mod scenario;
-mod store;
-mod tally;
-mod truth;
+mod shared;
 mod worker;
 mod world;
 
+use std::{fmt, ops::AddAssign};
+
 pub use self::worker::Share;
-pub use scenario::{Faults, Make, Scenario};
-pub use tally::{Fault, Tally};
-pub use truth::Truth;
+pub use scenario::{Attack, ExactPlan, Faults, Make, Scenario};
 pub use world::{Outcome, run};
 
 /// Milliseconds of true time since the simulation began.
@@ -30,3 +23,69 @@ type Time = u64;
 const SECOND: Time = 1_000;
 const MINUTE: Time = 60 * SECOND;
 const HOUR: Time = 60 * MINUTE;
+
+macro_rules! faults {
+    ($($fault:ident $name:literal,)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $(#[doc = $name] $fault,)*
+        }
+
+        /// All kinds with their names; those of workers and messages first.
+        const FAULTS: [(Fault, &str); [$($name),*].len()] = [$((Fault::$fault, $name)),*];
+    };
+}
+
+faults! {
+    MessageLost "messages or replies lost",
+    MessageRepeated "messages repeated",
+    MessageLate "messages late",
+    Partition "workers partitioned",
+    WorkerCrash "workers crashed",
+    SpoolLost "spools lost",
+    SpoolError "spools not written",
+    WorkerFrozen "workers frozen",
+    WorkerStopped "workers drained",
+    WorkerPaused "workers paused",
+    WorkerClock "clock jumps of workers",
+    CountFailed "counts failed",
+    CountWrong "counts wrong",
+    SelfTest "self-tests failed",
+    Ghost "workers that leased tasks and vanished",
+    CoordinatorCrash "coordinators crashed between groups",
+    CrashInWrite "coordinators crashed in a write",
+    DiskError "disks full or failing",
+    DiskLost "disks lost",
+    CoordinatorClock "clock jumps of coordinators",
+}
+
+/// How often each fault happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally([u64; FAULTS.len()]);
+
+impl Tally {
+    pub fn add(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+
+    /// Number of faults of workers and their messages.
+    pub fn of_workers(&self) -> u64 {
+        self.0[..Fault::CoordinatorCrash as usize].iter().sum()
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, number)| *sum += number);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (fault, name) in FAULTS {
+            writeln!(f, "{:>10}  {name}", self.0[fault as usize])?;
+        }
+        write!(f, "{:>10}  faults of workers in all", self.of_workers())
+    }
+}

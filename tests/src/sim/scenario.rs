@@ -1,136 +1,211 @@
-//! What a seed decides: the cluster and how badly it is treated.
+//! The cluster of a seed: its plan with exact counts, its faults, and the duration and result of a count.
 
-use coordinator::ledger::Recheck;
+use std::{
+    fmt,
+    ops::{ControlFlow, Deref},
+    sync::LazyLock,
+};
+
+use common::{
+    board::Board,
+    count::Orientation,
+    method::Layout,
+    plan::{PlanSpec, TaskId},
+    symmetric::{HalfTurn, quarter_turn},
+    test_fixture::ExactCounts as Counted,
+};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use scheduler::ledger::Recheck;
+use store::SymmetricCounts;
+use worker::engine::Work;
 
-use super::{HOUR, MINUTE, SECOND, Time, fate, truth::Truth};
+use super::{HOUR, MINUTE, SECOND, Time};
 
-/// How often things go wrong.
-#[derive(Clone, Debug)]
+/// A plan with the exact count of each task, counted once per process.
+pub struct ExactPlan {
+    counted: Counted,
+    pub symmetric: SymmetricCounts,
+}
+
+static PLANS: LazyLock<Vec<ExactPlan>> = LazyLock::new(|| {
+    let plans = [
+        (8, Layout::Border),
+        (9, Layout::Frames),
+        (9, Layout::Border),
+        (10, Layout::Border),
+        (11, Layout::Frames),
+        (13, Layout::FirstRows),
+        (12, Layout::Border),
+    ];
+    plans.map(|(n, layout)| ExactPlan::new(n, layout)).into()
+});
+
+impl fmt::Debug for ExactPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanSpec { board, layout, .. } = self.plan.spec();
+        write!(f, "N = {board} in {layout}, {} tasks", self.counts.len())
+    }
+}
+
+impl ExactPlan {
+    /// Plans of 78 to 730 tasks, smaller ones first.
+    pub fn all() -> &'static [Self] {
+        &PLANS
+    }
+
+    fn new(n: u8, layout: Layout) -> Self {
+        let board = Board::new(n).expect("a board");
+        let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
+        Self {
+            counted: Counted::new(n, layout),
+            symmetric: SymmetricCounts {
+                half_turn: half_turn.expect("a small board"),
+                quarter_turn: quarter_turn(board),
+            },
+        }
+    }
+}
+
+impl Deref for ExactPlan {
+    type Target = Counted;
+
+    fn deref(&self) -> &Counted {
+        &self.counted
+    }
+}
+
+/// Probabilities of faults, and mean times between them.
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// The chance that a message is lost.
+    /// A message is lost.
     pub loss: f64,
-    /// The chance that a request arrives twice.
+    /// A request arrives twice.
     pub repeat: f64,
-    /// The chance that a message is late, by up to two minutes.
+    /// A message is late, by up to two minutes.
     pub late: f64,
-    /// Mean time between times in which a worker is cut off.
-    pub partition: Time,
-    /// Mean time between crashes of one worker.
-    pub worker_crash: Time,
-    /// Mean time between freezes of one worker.
-    pub worker_freeze: Time,
-    /// Mean time between planned stops of one worker.
-    pub worker_drain: Time,
-    /// Mean time between pauses of one worker: its machine is on battery, or wanted by others.
-    pub worker_pause: Time,
-    /// Mean time between leaps of one worker's clock.
-    pub worker_clock: Time,
-    /// The chance that a crashed worker loses its spool directory.
+    /// No message of a worker arrives for a while.
+    pub partition: Option<Time>,
+    pub worker_crash: Option<Time>,
+    pub worker_freeze: Option<Time>,
+    pub worker_drain: Option<Time>,
+    /// A worker pauses, for example on battery.
+    pub worker_pause: Option<Time>,
+    /// A worker's clock jumps.
+    pub worker_clock: Option<Time>,
+    /// A crashed worker loses its spool.
     pub spool_loss: f64,
-    /// The chance that a write of a spool fails.
+    /// A write of a spool fails.
     pub spool_error: f64,
-    /// The chance that a task has no count.
+    /// A count fails.
     pub count_error: f64,
-    /// Mean time between crashes of the coordinator.
-    pub coordinator_crash: Time,
-    /// The chance of a coordinator crash while it writes a group.
+    pub coordinator_crash: Option<Time>,
+    /// The coordinator crashes while it writes a group.
     pub crash_in_write: f64,
-    /// The chance that a write of a group finds no room.
+    /// The disk is full when a group is written.
     pub disk_error: f64,
-    /// Mean time between losses of the coordinator's disk.
-    pub disk_loss: Time,
-    /// Mean time between leaps of the coordinator's clock.
-    pub clock_leap: Time,
-    /// Mean time between pauses of the run.
-    pub pause: Time,
-    /// Mean time between machines that ask for work and vanish.
-    pub ghost: Time,
-    /// Workers that report wrong counts.
+    /// The coordinator's disk is lost.
+    pub disk_loss: Option<Time>,
+    pub coordinator_clock: Option<Time>,
+    /// An operator pauses the run.
+    pub pause: Option<Time>,
+    /// A machine asks for work and vanishes.
+    pub ghost: Option<Time>,
+    /// Number of workers that submit wrong counts.
     pub liars: usize,
-    /// Which part of its tasks a liar lies about.
+    /// Part of its tasks that a liar lies about.
     pub lie_rate: f64,
-    /// The liars tell the same lies, whichever way round they count.
+    /// The liars agree on their lies, in both orientations.
     pub liars_agree: bool,
     /// Only the first slot of a liar counts wrong.
     pub bad_core: bool,
-    /// So many tasks, drawn by lot, have a first count that is wrong, whoever makes it.
-    pub planted: u64,
+    /// A barred liar comes back with another identity.
+    pub renames: bool,
+    /// Delay of the liars.
+    pub late_liars: Time,
+    /// Liars claim the machine numbers of honest ones.
+    pub impersonates: bool,
+    /// The lies are bit errors: independent of the task.
+    pub bit_errors: bool,
+    /// A count of the referee is wrong.
+    pub referee_error: f64,
 }
 
-impl Faults {
-    /// Nothing goes wrong.
-    pub const NONE: Self = Self {
-        loss: 0.0,
-        repeat: 0.0,
-        late: 0.0,
-        partition: Time::MAX,
-        worker_crash: Time::MAX,
-        worker_freeze: Time::MAX,
-        worker_drain: Time::MAX,
-        worker_pause: Time::MAX,
-        worker_clock: Time::MAX,
-        spool_loss: 0.0,
-        spool_error: 0.0,
-        count_error: 0.0,
-        coordinator_crash: Time::MAX,
-        crash_in_write: 0.0,
-        disk_error: 0.0,
-        disk_loss: Time::MAX,
-        clock_leap: Time::MAX,
-        pause: Time::MAX,
-        ghost: Time::MAX,
-        liars: 0,
-        lie_rate: 0.0,
-        liars_agree: false,
-        bad_core: false,
-        planted: 0,
-    };
+/// An attack on a run, or a hardware fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// One machine lies in a twentieth of the tasks.
+    Single,
+    /// One machine lies always.
+    Always,
+    /// Two machines with a token each submit the same lies.
+    Colluding,
+    /// A hundred identities of one token submit the same lies.
+    Hundred,
+    /// One that lies always and comes back with another identity when it is barred.
+    Renamed,
+    /// One that claims the machine number of an honest one.
+    Impersonating,
+    /// Two that collude, and join late.
+    Late,
+    /// One machine with random bit errors.
+    BitErrors,
+    /// The coordinator's own machine has random errors.
+    FaultyReferee,
 }
 
-/// What a machine is like.
+impl Attack {
+    pub const ALL: [Self; 9] = [
+        Self::Single,
+        Self::Always,
+        Self::Colluding,
+        Self::Hundred,
+        Self::Renamed,
+        Self::Impersonating,
+        Self::Late,
+        Self::BitErrors,
+        Self::FaultyReferee,
+    ];
+}
+
+/// Resources of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Make {
-    /// Speed of a thread, 1 being the usual.
+    /// Speed of a thread; 1 is normal.
     pub speed: f64,
-    /// How many tasks it counts at a time, a thread each.
+    /// Number of threads; each counts a task.
     pub threads: u32,
-    /// What each of them may hold.
     pub memory_bytes_per_thread: u64,
 }
 
-/// A cluster and its fate.
+/// A cluster and its faults.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Named in every assertion.
     pub seed: u64,
-    /// What is counted.
-    pub truth: &'static Truth,
-    /// Honest and lying workers.
+    pub truth: &'static ExactPlan,
+    /// Number of workers; liars come first.
     pub workers: usize,
-    /// Threads of a worker at most.
+    /// Maximum threads per worker.
     pub threads: u32,
-    /// What the first workers are like; of the others lots are drawn.
+    /// Resources of the first workers; those of others are random.
     pub makes: Vec<Make>,
-    /// True milliseconds of a thread of speed 1 for one unit of predicted cost.
+    /// Milliseconds of a thread of speed 1 per unit of cost.
     pub ms_per_cost: f64,
-    /// Uses the store of files, and not the model of it.
+    /// Uses the store of files instead of the one in memory.
     pub files: bool,
-    /// How much is counted twice.
     pub recheck: Recheck,
-    /// What goes wrong.
+    /// Whether the coordinator has a referee.
+    pub referee: bool,
+    /// Tokens of the first machines; others use the last of them, if there is any.
+    pub tokens: Vec<&'static str>,
     pub faults: Faults,
 }
 
-/// Draws a mean time between faults: never in some runs, often in others.
-fn between(rng: &mut ChaCha8Rng, often: Time, seldom: Time) -> Time {
-    if rng.random_bool(0.3) {
-        return Time::MAX;
-    }
-    rng.random_range(often..seldom)
+/// Returns a random mean time between faults: never in some runs, short in others.
+fn between(rng: &mut ChaCha8Rng, often: Time, seldom: Time) -> Option<Time> {
+    (!rng.random_bool(0.3)).then(|| rng.random_range(often..seldom))
 }
 
-/// Draws a chance: none in some runs, up to `most` in others.
+/// Returns a random probability: zero in some runs, up to `most` in others.
 fn chance(rng: &mut ChaCha8Rng, most: f64) -> f64 {
     if rng.random_bool(0.3) {
         return 0.0;
@@ -139,20 +214,15 @@ fn chance(rng: &mut ChaCha8Rng, most: f64) -> f64 {
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let truths = Truth::all();
-        // One seed in 25 is a large cluster; most are small ones, where each fault weighs more.
+        let truths = ExactPlan::all();
+        // One seed in 25 is a large cluster; in small ones each fault matters more.
         let large = seed.is_multiple_of(25);
-        let workers = if large {
-            rng.random_range(100..300)
-        } else {
-            rng.random_range(1..24)
-        };
-        // With two others, one liar can be outvoted; two want more.
+        let workers = if large { rng.random_range(100..300) } else { rng.random_range(1..24) };
         let liars = match workers {
-            3.. if rng.random_bool(0.5) => rng.random_range(1..=if workers < 6 { 1 } else { 2 }),
+            2.. if rng.random_bool(0.5) => rng.random_range(1..=if workers < 6 { 1 } else { 2 }),
             _ => 0,
         };
         let truth = if large {
@@ -161,7 +231,7 @@ impl Scenario {
             &truths[rng.random_range(0..truths.len())]
         };
         let mean_task_ms = 10f64.powf(rng.random_range(1.5..4.8));
-        // What is shipped, and now and then what an operator asks for.
+        // Mostly the default.
         let recheck = match seed % 8 {
             3 => Recheck::All,
             5 => Recheck::Millionths(rng.random_range(0..1_000_000)),
@@ -176,6 +246,13 @@ impl Scenario {
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost(truth),
             recheck,
+            // Without a referee a run with liars may end disputed.
+            referee: liars > 0 || !seed.is_multiple_of(4),
+            tokens: match seed % 3 {
+                0 => Vec::new(),
+                1 => vec!["a"],
+                _ => vec!["a", "b", "a", "b", "c", "a", "b"],
+            },
             faults: Faults {
                 loss: chance(&mut rng, 0.3),
                 repeat: chance(&mut rng, 0.2),
@@ -191,100 +268,146 @@ impl Scenario {
                 coordinator_crash: between(&mut rng, 30 * SECOND, HOUR),
                 crash_in_write: chance(&mut rng, 0.01),
                 disk_error: chance(&mut rng, 0.01),
-                // A lost disk is a run lost: seldom, or nothing would ever end.
+                // Rarely: a run is lost with its disk.
                 disk_loss: match rng.random_bool(0.1) {
                     true => between(&mut rng, HOUR, 8 * HOUR),
-                    false => Time::MAX,
+                    false => None,
                 },
-                clock_leap: between(&mut rng, 30 * SECOND, HOUR),
+                coordinator_clock: between(&mut rng, 30 * SECOND, HOUR),
                 pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
                 ghost: between(&mut rng, 5 * MINUTE, HOUR),
                 liars,
                 lie_rate: 10f64.powf(rng.random_range(-3.0..=0.0)),
                 liars_agree: liars == 2 && rng.random_bool(0.5),
                 bad_core: rng.random_bool(0.3),
-                planted: 0,
                 worker_pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
+                ..Faults::default()
             },
         }
     }
 
-    /// The same with one liar of any rate among three workers or more, at what is shipped.
-    pub fn one_liar(seed: u64) -> Self {
-        let mut scenario = Self::new(seed);
-        scenario.workers = scenario.workers.max(3);
-        scenario.recheck = Recheck::Auto;
-        scenario.faults.liars = 1;
-        scenario.faults.liars_agree = false;
+    /// Returns the scenario of an attack; odd seeds also have lost messages, crashes and restarts.
+    pub fn attack(attack: Attack, recheck: Recheck, seed: u64) -> Self {
+        let calm = Self::calm(seed);
+        let usual = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
+        let mut scenario = Self {
+            recheck,
+            makes: vec![usual; 110],
+            workers: 3,
+            tokens: vec!["lying", "honest"],
+            // Some minutes per run; workers start within two.
+            ms_per_cost: 10.0 * calm.ms_per_cost,
+            faults: Faults { liars: 1, lie_rate: 0.05, ..Faults::default() },
+            ..calm
+        };
+        let faults = &mut scenario.faults;
+        match attack {
+            Attack::Single => {}
+            Attack::Always => faults.lie_rate = 1.0,
+            Attack::Colluding => {
+                (faults.liars, faults.liars_agree) = (2, true);
+                scenario.workers = 4;
+                scenario.tokens = vec!["lying", "lying too", "honest"];
+            }
+            Attack::Hundred => {
+                (faults.liars, faults.liars_agree) = (100, true);
+                scenario.workers = 102;
+                scenario.tokens = vec!["lying"; 100];
+                scenario.tokens.push("honest");
+            }
+            Attack::Renamed => {
+                (faults.renames, faults.lie_rate) = (true, 1.0);
+                scenario.tokens = vec!["shared"];
+            }
+            Attack::Impersonating => faults.impersonates = true,
+            Attack::Late => {
+                (faults.liars, faults.liars_agree) = (2, true);
+                faults.late_liars = 10 * MINUTE;
+                scenario.workers = 4;
+                scenario.tokens = vec!["lying", "lying too", "honest"];
+            }
+            Attack::BitErrors => (faults.bit_errors, faults.lie_rate) = (true, 0.001),
+            Attack::FaultyReferee => faults.referee_error = 0.02,
+        }
+        if seed % 2 == 1 {
+            *faults = Faults {
+                loss: 0.05,
+                repeat: 0.05,
+                late: 0.02,
+                worker_crash: Some(20 * MINUTE),
+                worker_freeze: Some(30 * MINUTE),
+                spool_loss: 0.3,
+                coordinator_crash: Some(10 * MINUTE),
+                crash_in_write: 0.002,
+                ..faults.clone()
+            };
+        }
         scenario
     }
 
-    /// One worker that is always wrong beside two honest ones; nothing else goes wrong.
-    pub fn always_wrong(seed: u64) -> Self {
-        let calm = Self::calm(seed);
-        Self {
-            workers: 3,
-            recheck: Recheck::Auto,
-            faults: Faults {
-                liars: 1,
-                lie_rate: 1.0,
-                ..Faults::NONE
-            },
-            // Workers start within two minutes: none of them shall come to a run that is over.
-            ms_per_cost: 4.0 * calm.ms_per_cost,
-            ..calm
-        }
-    }
-
-    /// So many wrong first counts, of which a tenth of all tasks being drawn may find one; nothing
-    /// else goes wrong.
-    pub fn planted(seed: u64, wrong: u64) -> Self {
-        Self {
-            recheck: Recheck::Millionths(100_000),
-            faults: Faults {
-                planted: wrong,
-                ..Faults::NONE
-            },
-            ..Self::calm(seed)
-        }
-    }
-
-    /// A machine of four times the usual speed, four usual ones, and one whose memory holds no task;
-    /// nothing goes wrong.
+    /// Returns a scenario without faults: a machine of speed 4, four of speed 1, and one with too little
+    /// memory.
     pub fn mixed(seed: u64) -> Self {
         let calm = Self::calm(seed);
-        let usual = Make {
-            speed: 1.0,
-            threads: 1,
-            memory_bytes_per_thread: 1 << 30,
-        };
-        let fast = Make {
-            speed: 4.0,
-            ..usual
-        };
-        let small = Make {
-            memory_bytes_per_thread: 1 << 10,
-            ..usual
-        };
+        let usual = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
+        let fast = Make { speed: 4.0, ..usual };
+        let small = Make { memory_bytes_per_thread: 1 << 10, ..usual };
         let makes = vec![fast, usual, usual, usual, usual, small];
         Self {
             workers: makes.len(),
             makes,
-            // A minute a task: an hour is long beside the two minutes within which workers start.
+            // An hour per run is long beside the two minutes within which workers start.
             ms_per_cost: 30.0 * calm.ms_per_cost,
             ..calm
         }
     }
 
-    /// How long each task takes a thread of speed 1, in milliseconds.
+    /// The token of a machine.
+    pub fn token(&self, machine: usize) -> Option<&'static str> {
+        self.tokens.get(machine).or(self.tokens.last()).copied()
+    }
+
+    /// Returns the time of each task on a thread of speed 1, in milliseconds.
     pub fn task_times(&self) -> Vec<u64> {
         let plan = &self.truth.plan;
-        let time = |task| fate::duration(task, plan.task_cost(task), self);
-        plan.handing_out_order().map(time).collect()
+        let time = |task| self.duration(task, plan.task_cost(task));
+        plan.lease_order().map(time).collect()
+    }
+
+    /// Returns the time of a slot of normal speed, from the cost and a random error of the cost.
+    pub(super) fn duration(&self, task: TaskId, cost: u64) -> Time {
+        let wrong = 0.3 + (mixed(task.0) >> 40) as f64 / (1u64 << 23) as f64;
+        let ms = cost as f64 * self.ms_per_cost * wrong;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let ms = ms as Time;
+        ms.max(1)
+    }
+
+    /// Returns the count of a slot, wrong if the author is a liar, whose errors have the base `lie`.
+    ///
+    /// Lies of different workers, and of one worker in both orientations, differ unless the scenario lets
+    /// them agree.
+    pub(super) fn count(&self, work: &Work, (lie, slot): (Option<u64>, usize)) -> u64 {
+        let task = work.lease.task.task;
+        let truth = self.truth.count(task);
+        let bad_slot = slot == 0 || !self.faults.bad_core;
+        match (lie.filter(|lie| bad_slot && self.lies(*lie, task)), work.orientation) {
+            (None, _) => truth,
+            (Some(_), _) if self.faults.liars_agree => truth + 8,
+            (Some(lie), Orientation::Upright) => truth + 2 * lie + 1,
+            (Some(lie), Orientation::Rotated) => truth + 2 * lie + 2,
+        }
+    }
+
+    /// Whether a liar lies about a task; liars that agree lie about the same tasks.
+    fn lies(&self, liar: u64, task: TaskId) -> bool {
+        let liar = if self.faults.liars_agree { 0 } else { liar + 1 };
+        let random = mixed(task.0 ^ liar << 40) >> 11;
+        (random as f64) < self.faults.lie_rate * (1u64 << 53) as f64
     }
 
     fn calm(seed: u64) -> Self {
-        let truth = Truth::all().last().expect("there are plans");
+        let truth = ExactPlan::all().last().expect("there are plans");
         Self {
             seed,
             truth,
@@ -294,13 +417,19 @@ impl Scenario {
             ms_per_cost: 2_000.0 / mean_cost(truth),
             files: false,
             recheck: Recheck::Auto,
-            faults: Faults::NONE,
+            referee: true,
+            tokens: Vec::new(),
+            faults: Faults::default(),
         }
     }
 }
 
-fn mean_cost(truth: &Truth) -> f64 {
-    let tasks = truth.plan.handing_out_order();
+fn mean_cost(truth: &ExactPlan) -> f64 {
+    let tasks = truth.plan.lease_order();
     let sum: u64 = tasks.map(|task| truth.plan.task_cost(task)).sum();
     sum as f64 / truth.plan.tasks() as f64
+}
+
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

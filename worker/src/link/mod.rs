@@ -1,5 +1,5 @@
-//! The link to the coordinator: one task on the async runtime that drives the worker's
-//! [`Machine`], between the pool, the spool and the coordinator. It decides nothing.
+//! The driver of the [`WorkerEngine`]: one async task between pool, spool and coordinator. It decides
+//! nothing.
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cli::terminal::StatusBar;
 use common::{
+    board::Board,
     plan::{Plan, PlanSpec},
     sync::SyncReply,
+    text::plural,
 };
+use proto::CallId;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     task::JoinSet,
@@ -24,189 +28,165 @@ use tokio::{
 };
 
 use crate::{
-    config::Address,
-    glance::Glance,
-    machine::{Ended, LeaseKey, Machine, NoPlan, Order},
+    config::Coordinator,
+    engine::{ExitReason, LeaseKey, PoolCommand, WorkerEngine},
     pool::{Event, Job, Pool},
-    spool::Writer,
-    summary::{Summary, plural},
+    spool::{Identity, Writer},
+    summary::Summary,
 };
-use transport::{Call, LostCall, Transport};
+use transport::{Call, CallError, Transport};
 
-/// How often a line tells what the worker is doing.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// Interval of the summary in the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often whoever watches is told what the worker is doing.
-const GLANCE_EVERY: Duration = Duration::from_millis(500);
+const LINE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What drives the machine.
+/// The driver of the engine.
 pub(crate) struct Link {
-    coordinator: Address,
+    coordinator: Coordinator,
     transport: Transport,
-    machine: Machine,
+    engine: WorkerEngine,
     pool: Pool,
     events: UnboundedReceiver<Event>,
-    /// What the pool has.
+    /// The jobs of the pool.
     jobs: BTreeMap<LeaseKey, Arc<Job>>,
-    /// Of which threads have begun these.
-    begun: BTreeSet<LeaseKey>,
-    /// A large board's plan may take a while to make, which must not stop the runtime.
-    plans: JoinSet<Made>,
+    /// Jobs that threads have started.
+    started: BTreeSet<LeaseKey>,
+    /// Plans being made; that of a large board takes a while, which must not block the runtime.
+    plans: JoinSet<(PlanSpec, Result<Plan, String>)>,
     spool: Option<Writer>,
-    /// The coordinator's address is known to be one.
-    was_answered: bool,
-    reported: Instant,
-    /// When the coordinator answered last.
+    logged: Instant,
+    /// Time of the coordinator's last reply.
     answered: Option<Instant>,
-    glances: Option<watch::Sender<Option<Glance>>>,
-    glanced: Instant,
-    /// Why counting is to pause, if it is; nobody says where that never happens.
-    pauses: Option<watch::Receiver<Option<String>>>,
+    pub(crate) status_bar: Option<Arc<StatusBar>>,
+    next_line: Instant,
+    /// The reason to pause.
+    pub(crate) pause: Option<watch::Receiver<Option<String>>>,
     stopping: bool,
-    /// Draws from 0 to 1.
     jitter: Jitter,
 }
 
-/// What came of making a plan.
-type Made = (PlanSpec, Result<Plan, NoPlan>);
-
-/// Where the back-off's randomness comes from.
+/// Returns random numbers from 0 to 1 for the backoff.
 pub(crate) type Jitter = fn() -> f64;
 
-/// How a worker's life came to its end.
+/// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct End {
-    pub(crate) ended: Ended,
+    pub(crate) reason: ExitReason,
     pub(crate) summary: Summary,
-    /// Results that could neither be handed in nor kept.
+    /// Number of results that were neither submitted nor written to the spool.
     pub(crate) lost: usize,
 }
 
 impl Link {
-    /// A link that drives `machine` for `coordinator`, with a pool that tells of its `events`.
+    /// Creates a link between `coordinator`, a pool with its events, and a spool.
     pub(crate) fn new(
-        coordinator: Address,
-        machine: Machine,
+        coordinator: Coordinator,
+        engine: WorkerEngine,
         (pool, events): (Pool, UnboundedReceiver<Event>),
-        spool: Option<Writer>,
+        (spool, identity): (Option<Writer>, Identity),
         jitter: Jitter,
     ) -> Self {
         Self {
-            transport: Transport::new(&coordinator),
+            transport: Transport::new(&coordinator, identity),
             coordinator,
-            machine,
+            engine,
             pool,
             events,
             jobs: BTreeMap::new(),
-            begun: BTreeSet::new(),
+            started: BTreeSet::new(),
             plans: JoinSet::new(),
             spool,
-            was_answered: false,
-            reported: Instant::now(),
+            logged: Instant::now(),
             answered: None,
-            glances: None,
-            glanced: Instant::now(),
-            pauses: None,
+            status_bar: None,
+            next_line: Instant::now() + LINE_INTERVAL,
+            pause: None,
             stopping: false,
             jitter,
         }
     }
 
-    /// The same, which tells `glances` what the worker is doing.
-    pub(crate) fn watched(mut self, glances: Option<watch::Sender<Option<Glance>>>) -> Self {
-        self.glances = glances;
-        self
-    }
-
-    /// The same, which pauses when it is told why.
-    pub(crate) fn pausing(mut self, pauses: watch::Receiver<Option<String>>) -> Self {
-        self.pauses = Some(pauses);
-        self
-    }
-
-    /// Serves until the machine ends, which it does some time after `shutdown`, if not before.
+    /// Serves until the engine ends, which it does after `shutdown` if not before.
     pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> End {
-        let ended = self.serve(shutdown).await;
+        let reason = self.serve(shutdown).await;
         self.write_last().await;
-        let mut summary = self.machine.summary();
-        self.add_times(&mut summary);
+        let summary = self.summary();
         if let Some(spool) = self.spool {
             spool.close().await;
         }
-        End {
-            ended,
-            summary,
-            lost: self.machine.unkept(),
-        }
+        End { reason, summary, lost: self.engine.unsaved() }
     }
 
-    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Ended {
+    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> ExitReason {
         let mut shutdown = pin!(shutdown);
-        let mut call: Option<Call> = None;
-        self.pause();
+        let mut call: Option<(CallId, Call)> = None;
+        self.handle_pause();
         loop {
             let now = Instant::now();
-            self.machine.handle_timeout(now);
-            if let Some(ended) = self.machine.poll_end(now) {
-                return ended;
+            self.engine.handle_timeout(now);
+            if let Some(reason) = self.engine.poll_end(now) {
+                return reason;
             }
             self.carry_out(now);
             if call.is_none() {
                 call = self.call(now);
             }
-            let until = self.machine.poll_timeout(now);
-            let next_glance = self.next_glance();
+            let next_line = self.status_bar.as_ref().map(|_| self.next_line);
+            let timeout = self.engine.poll_timeout(now).into_iter().chain(next_line).min();
+            let write = self.spool.as_mut().filter(|spool| spool.is_busy()).map(Writer::ended);
+            let answer = call.as_mut().map(|(id, call)| async { (*id, call.await) });
             tokio::select! {
                 () = &mut shutdown, if !self.stopping => {
                     self.stopping = true;
-                    self.tell_progress();
-                    self.machine.handle_stop(Instant::now());
+                    self.update_progress();
+                    self.engine.handle_stop(Instant::now());
                 }
-                Some(event) = self.events.recv() => self.note(event),
-                result = reply(&mut call) => {
+                Some(event) = self.events.recv() => self.handle_event(event),
+                (id, result) = end_of(answer) => {
                     call = None;
-                    self.answered(result);
+                    self.handle_answer(id, result);
                 }
                 Some(Ok((spec, made))) = self.plans.join_next() => {
-                    self.machine.handle_plan(spec, made, Instant::now());
+                    self.engine.handle_plan(spec, made, Instant::now());
                 }
-                written = written(&mut self.spool) => self.written(written),
-                () = changed(&mut self.pauses) => self.pause(),
-                () = passed(until) => {}
-                () = passed(next_glance) => {}
+                written = end_of(write) => self.handle_written(written),
+                Ok(()) = end_of(self.pause.as_mut().map(|pause| pause.changed())) => {
+                    self.handle_pause();
+                }
+                () = end_of(timeout.map(|at| sleep_until(at.into()))) => {}
             }
-            self.report();
-            self.glance();
+            self.log_summary();
+            self.show_status_line();
         }
     }
 
-    /// Pauses, or goes on, as it is told to.
-    fn pause(&mut self) {
-        if let Some(pauses) = &mut self.pauses {
-            let why = pauses.borrow_and_update().clone();
-            self.tell_progress();
-            self.machine.handle_pause(why, Instant::now());
+    fn handle_pause(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            let reason = pause.borrow_and_update().clone();
+            self.update_progress();
+            self.engine.handle_pause(reason, Instant::now());
         }
     }
 
-    /// Does what the machine wants done with work, plans and the spool.
+    /// Carries out the engine's commands and its write of the spool.
     fn carry_out(&mut self, now: Instant) {
         let mut push = Vec::new();
         let mut stop = BTreeSet::new();
-        while let Some(order) = self.machine.poll_order() {
-            match order {
-                Order::Count(work) => {
+        while let Some(command) = self.engine.poll_command() {
+            match command {
+                PoolCommand::Count(work) => {
                     let job = Arc::new(Job::new(work));
                     self.jobs.insert(job.work.lease, job.clone());
                     push.push(job);
                 }
-                Order::Stop(lease) => {
+                PoolCommand::Stop(lease) => {
                     if let Some(job) = self.jobs.get(&lease) {
                         job.cancel();
                         stop.insert(lease);
                     }
                 }
-                Order::MakePlan(spec) => {
+                PoolCommand::MakePlan(spec) => {
                     self.plans.spawn_blocking(move || (spec, make_plan(spec)));
                 }
             }
@@ -215,24 +195,24 @@ impl Link {
             self.pool.push(push);
         }
         if !stop.is_empty() {
-            for lease in self.pool.take_back(&stop) {
+            for lease in self.pool.remove_waiting(&stop) {
                 self.jobs.remove(&lease);
             }
         }
         if let Some(spool) = &mut self.spool
-            && let Some(write) = self.machine.poll_spool(now)
+            && let Some(write) = self.engine.poll_spool(now)
         {
             spool.write(write);
         }
     }
 
-    /// The call that is due, if one is.
-    fn call(&mut self, now: Instant) -> Option<Call> {
-        if !self.machine.is_call_due(now) {
+    /// Starts the call that is due, if any.
+    fn call(&mut self, now: Instant) -> Option<(CallId, Call)> {
+        if !self.engine.is_call_due(now) {
             return None;
         }
-        self.tell_progress();
-        let request = self.machine.poll_call(now)?;
+        self.update_progress();
+        let request = self.engine.poll_call(now)?;
         tracing::debug!(
             held = request.held.len(),
             partials = request.partials.len(),
@@ -240,194 +220,198 @@ impl Link {
             draining = request.draining,
             "sync"
         );
-        Some(self.transport.sync(request))
+        let id = CallId(rand::random());
+        Some((id, self.transport.sync(id, request)))
     }
 
-    /// Tells the machine how far the threads are.
-    fn tell_progress(&mut self) {
-        for lease in &self.begun {
+    /// Reports the progress of the threads to the engine.
+    fn update_progress(&mut self) {
+        for lease in &self.started {
             if let Some(job) = self.jobs.get(lease) {
-                self.machine.handle_progress(*lease, job.cost_done());
+                self.engine.handle_progress(*lease, job.cost_done());
             }
         }
     }
 
-    fn note(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Begun(lease, at) => {
-                self.begun.insert(lease);
-                self.machine.handle_begun(lease, at);
+            Event::Started(lease, at) => {
+                self.started.insert(lease);
+                self.engine.handle_started(lease, at);
             }
-            Event::Left(left) => {
-                self.begun.remove(&left.work.lease);
-                self.jobs.remove(&left.work.lease);
-                self.machine.handle_left(left, Instant::now());
+            Event::Finished(result) => {
+                self.started.remove(&result.work.lease);
+                self.jobs.remove(&result.work.lease);
+                self.engine.handle_job_finished(result, Instant::now());
             }
-            Event::Proven => self.machine.handle_proof(),
-            Event::Unproven(proven) => {
-                self.machine.handle_failed_canaries(proven, Instant::now());
+            Event::SelfTestPassed => self.engine.handle_self_test_passed(),
+            Event::SelfTestFailed(passed) => {
+                self.engine.handle_self_test_failed(passed, Instant::now());
             }
         }
     }
 
-    fn answered(&mut self, result: Result<SyncReply, LostCall>) {
+    fn handle_answer(&mut self, id: CallId, result: Result<SyncReply, CallError>) {
         let now = Instant::now();
         match result {
             Ok(reply) => {
-                self.was_answered = true;
                 self.answered = Some(now);
-                if self.machine.failures() > 0 {
-                    tracing::info!("coordinator {} is there again", self.coordinator);
+                if self.engine.failures() > 0 {
+                    tracing::info!("reconnected to coordinator {}", self.coordinator);
                 }
-                self.machine.handle_reply(reply, now);
+                self.engine.handle_reply(reply, now);
             }
-            Err(lost) => {
-                let wait = self.machine.handle_lost_call((self.jitter)(), now);
-                self.complain(&lost, wait);
+            Err(error) => {
+                let wait = self.engine.handle_lost_call((self.jitter)(), now);
+                self.log_lost_call(id, &error, wait);
             }
         }
     }
 
-    fn complain(&self, LostCall { id, error }: &LostCall, wait: Duration) {
-        let stranger = error.may_be_a_strangers() && !self.was_answered;
+    fn log_lost_call(&self, id: CallId, error: &CallError, wait: Duration) {
+        let is_doubtful = error.may_be_another_servers() && self.answered.is_none();
         tracing::warn!(
             call = %id,
-            "coordinator {} {error}{}; attempt {} in {:.1} s; {} held, {} kept",
+            "coordinator {} {error}{}; retry {} in {:.1} s; {} leased, {} buffered",
             self.coordinator,
-            if stranger {
+            if is_doubtful {
                 ": is it a coordinator? give the address that the coordinator prints when it starts \
                  (port 7171, unless --listen says otherwise)"
             } else {
                 ""
             },
-            self.machine.failures() + 1,
+            self.engine.failures() + 1,
             wait.as_secs_f64(),
-            plural(self.machine.held() as u64, "task"),
-            plural(self.machine.unacknowledged() as u64, "result"),
+            plural(self.engine.held(), "task"),
+            plural(self.engine.unacknowledged(), "result"),
         );
     }
 
-    /// A write of the spool has ended, or its thread has.
-    fn written(&mut self, succeeded: Option<bool>) {
+    /// Takes the outcome of a write; `None` if the spool's thread panicked.
+    fn handle_written(&mut self, succeeded: Option<bool>) {
         match succeeded {
-            Some(succeeded) => self.machine.handle_spooled(succeeded, Instant::now()),
+            Some(succeeded) => self.engine.handle_spooled(succeeded, Instant::now()),
             None => {
                 tracing::error!("the spool's thread panicked; what it held may be lost");
                 self.spool = None;
-                self.machine.handle_spool_lost();
+                self.engine.handle_spool_lost();
             }
         }
     }
 
-    /// Brings to the disk what could not be handed in: after the write under way one more.
+    /// Writes the results that were not submitted: after the current write, one more.
     async fn write_last(&mut self) {
         for _ in 0..2 {
             let Some(spool) = &mut self.spool else {
                 return;
             };
-            if let Some(write) = self.machine.poll_last_write() {
+            if let Some(write) = self.engine.poll_last_write() {
                 spool.write(write);
             }
             if !spool.is_busy() {
                 return;
             }
             let succeeded = spool.ended().await;
-            self.written(succeeded);
+            self.handle_written(succeeded);
         }
     }
 
-    fn report(&mut self) {
-        if self.reported.elapsed() < REPORT_EVERY {
+    /// Returns the engine's summary with the times of the threads.
+    fn summary(&self) -> Summary {
+        let mut summary = self.engine.summary();
+        for times in self.pool.times() {
+            summary.busy += times.busy;
+            summary.idle += times.idle;
+        }
+        summary
+    }
+
+    fn log_summary(&mut self) {
+        if self.logged.elapsed() < LOG_INTERVAL {
             return;
         }
-        self.reported = Instant::now();
-        let mut summary = self.machine.summary();
-        summary.unacknowledged = 0;
-        self.add_times(&mut summary);
-        let held = plural(self.machine.held() as u64, "task");
-        tracing::info!("{summary}; {held} held");
+        self.logged = Instant::now();
+        let summary = Summary { unacknowledged: 0, ..self.summary() };
+        tracing::info!("{summary}; {} leased", plural(self.engine.held(), "task"));
         for (thread, times) in self.pool.times().into_iter().enumerate() {
             tracing::debug!(thread, busy = ?times.busy, idle = ?times.idle, "time of a thread");
         }
     }
 
-    /// When somebody is to be told again what the worker is doing, if anybody is.
-    fn next_glance(&self) -> Option<Instant> {
-        self.glances.as_ref().map(|_| self.glanced + GLANCE_EVERY)
-    }
-
-    fn glance(&mut self) {
-        let Some(glances) = &self.glances else { return };
-        let now = Instant::now();
-        if now < self.glanced + GLANCE_EVERY {
+    fn show_status_line(&mut self) {
+        let (Some(bar), now) = (&self.status_bar, Instant::now()) else { return };
+        if now < self.next_line {
             return;
         }
-        self.glanced = now;
+        self.next_line = now + LINE_INTERVAL;
         let task = |lease: &LeaseKey| {
             let job = self.jobs.get(lease)?;
-            // A part for people.
-            #[expect(clippy::cast_precision_loss)]
+            #[expect(clippy::cast_precision_loss, reason = "for display")]
             let part = job.cost_done() as f64 / job.work.cost.max(1) as f64;
             Some((job.work.plan.spec().board, job.work.lease.task.task.0, part))
         };
-        let tasks: Vec<_> = self.begun.iter().filter_map(task).collect();
-        let glance = Glance {
-            threads: self.pool.threads(),
-            waiting: self.jobs.len().saturating_sub(tasks.len()),
-            tasks,
-            counted: self.machine.summary().counted,
-            cores: self.machine.cores(),
-            unacknowledged: self.machine.unacknowledged(),
-            answered: self.answered,
-            failures: self.machine.failures(),
-            draining: self.stopping,
-            paused: self.machine.paused().map(str::to_owned),
-        };
-        glances.send_replace(Some(glance));
+        let tasks: Vec<_> = self.started.iter().filter_map(task).collect();
+        let waiting = self.jobs.len().saturating_sub(tasks.len());
+        let pool = (self.pool.threads(), waiting);
+        bar.show(0.0, status_line(&self.engine, pool, &tasks, self.answered, now));
     }
+}
 
-    fn add_times(&self, summary: &mut Summary) {
-        for times in self.pool.times() {
-            summary.busy += times.busy;
-            summary.idle += times.idle;
+/// Formats the status line, most important first, since a terminal may truncate it.
+///
+/// `tasks` are the running ones, one per crew: board, task, and the finished part, 0 to 1. `waiting` others
+/// wait for a crew. The coordinator's last reply came at `answered`.
+fn status_line(
+    engine: &WorkerEngine,
+    (threads, waiting): (u32, usize),
+    tasks: &[(Board, u64, f64)],
+    answered: Option<Instant>,
+    now: Instant,
+) -> String {
+    let task = match tasks.first() {
+        Some((board, task, part)) => format!("N = {board} task {task} {:.0} %", part * 100.0),
+        None => "no task".to_owned(),
+    };
+    let draining = if engine.is_draining() { ", draining" } else { "" };
+    let paused = engine.paused().map(|why| format!(", paused: {why}")).unwrap_or_default();
+    let contact = match (engine.failures(), answered) {
+        (0, Some(at)) => format!("last contact {} ago", whole(now.saturating_duration_since(at))),
+        (0, None) => "connecting".to_owned(),
+        (failures, _) => {
+            let next = engine.retry_at().map(|at| at.saturating_duration_since(now));
+            let next = next.map(|wait| format!(", next in {}", whole(wait)));
+            format!("no answer, {}{}", plural(failures, "attempt"), next.unwrap_or_default())
         }
+    };
+    format!(
+        "{} in {}, {task}{draining}{paused} | {contact} | {:.2} cores | {} done, {waiting} waiting | {} in spool",
+        plural(threads, "thread"),
+        plural(tasks.len(), "crew"),
+        engine.cores(),
+        engine.summary().counted,
+        engine.unacknowledged()
+    )
+}
+
+/// Formats whole seconds or minutes: "3 s", "5 min".
+fn whole(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
     }
 }
 
-fn make_plan(spec: PlanSpec) -> Result<Plan, NoPlan> {
-    let made = catch_unwind(|| Plan::new(spec));
-    Ok(made.map_err(|_| NoPlan::Panicked)??)
-}
-
-/// Something else is said of pauses; never, where nobody says anything.
-async fn changed(pauses: &mut Option<watch::Receiver<Option<String>>>) {
-    if let Some(told) = pauses
-        && told.changed().await.is_ok()
-    {
-        return;
+fn make_plan(spec: PlanSpec) -> Result<Plan, String> {
+    match catch_unwind(|| Plan::new(spec)) {
+        Ok(made) => made.map_err(|bad| bad.to_string()),
+        Err(_) => Err("making the plan panicked: this is a bug of the program".to_owned()),
     }
-    std::future::pending().await
 }
 
-async fn passed(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until.into()).await,
+/// Waits for a future, forever without one.
+async fn end_of<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
-    }
-}
-
-/// The reply to the call on its way; never, where there is none.
-async fn reply(call: &mut Option<Call>) -> Result<SyncReply, LostCall> {
-    match call {
-        Some(call) => call.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The end of the write under way; never, where there is none.
-async fn written(spool: &mut Option<Writer>) -> Option<bool> {
-    match spool {
-        Some(spool) if spool.is_busy() => spool.ended().await,
-        Some(_) | None => std::future::pending().await,
     }
 }

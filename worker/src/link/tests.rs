@@ -1,97 +1,152 @@
-//! The link against a coordinator in this process, over real connections on loopback.
+//! The link against a coordinator in this process.
 
-mod fake;
-
-use std::sync::Arc;
+use std::{
+    path::Path,
+    sync::{Mutex, mpsc},
+};
 
 use common::{
-    board::Board as Side,
-    kernel::Kernel,
-    method::Layout,
-    plan::{PlanHash, PlanSpec},
-    run::{Partial, SessionId, WorkerId},
-    sync::{Acknowledgement, Revocation, SyncRequest, Verdict, WorkerInfo},
+    board,
+    count::CounterConfig,
+    plan::PlanHash,
+    run::Partial,
+    sync::{Grant, Revocation, SyncRequest, Verdict},
 };
 use tokio::sync::{mpsc::unbounded_channel, oneshot};
-use tonic::Status;
 
 use super::*;
 use crate::{
-    machine::{Left, Outcome, Settings},
-    pool::{MakeCounter, PoolConfig, real_counter},
+    config::InProcess,
+    engine::{Outcome, Settings},
+    pool::{MakeCounter, SelfTest, real_counter},
     spool::Spool,
-    testing::{endless, grant, panicking, plan, sample_partial, work, wrong},
+    testing::{
+        acknowledge, budget, endless, grant, held, plan, quiet, result, sample_partial, settings,
+        task_ref, wrong,
+    },
 };
-use fake::{Board, Fake, accept, quiet, serve};
 
-fn info() -> WorkerInfo {
-    WorkerInfo {
-        id: WorkerId(5),
-        session: SessionId(6),
-        name: "tester".to_owned(),
-        version: "0".to_owned(),
-        kernel: Kernel::SCALAR.name(),
-        threads: 2,
-        memory_bytes_per_thread: 1 << 24,
-        machine: 0,
+/// A coordinator that is a closure; without a reply the call is lost.
+struct Fake {
+    coordinator: Coordinator,
+    /// Every request, after its reply was made.
+    calls: UnboundedReceiver<SyncRequest>,
+}
+
+fn serve(answer: impl FnMut(&SyncRequest) -> Option<SyncReply> + Send + 'static) -> Fake {
+    let (sender, calls) = unbounded_channel();
+    let answer = Mutex::new(answer);
+    let answer = InProcess::new(move |request| {
+        let reply = (answer.lock().unwrap())(&request);
+        // Not every test listens to the end.
+        let _ = sender.send(request);
+        async {
+            // As over a connection, others run before the reply comes.
+            tokio::task::yield_now().await;
+            reply
+        }
+    });
+    Fake { coordinator: Coordinator::InProcess(answer), calls }
+}
+
+/// A coordinator that grants `grants` in its first reply, and nothing more.
+fn serve_once(grants: Vec<Grant>) -> Fake {
+    let mut grants = Some(grants);
+    serve(move |_| Some(SyncReply { grants: grants.take().unwrap_or_default(), ..quiet() }))
+}
+
+impl Fake {
+    /// Waits for the call that fits.
+    async fn call_where(&mut self, fits: impl Fn(&SyncRequest) -> bool) -> SyncRequest {
+        loop {
+            let request = self.calls.recv().await.unwrap();
+            if fits(&request) {
+                return request;
+            }
+        }
     }
 }
 
-/// A running link; dropping `stop` or sending to it begins the drain.
+/// Leases the tasks of a plan, seven per call, and takes their counts. Tasks that a worker no longer
+/// lists are leased again.
+struct Board {
+    plan: Plan,
+    pending: BTreeSet<u64>,
+    leased: BTreeSet<u64>,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Board {
+    fn new(n: u8) -> Self {
+        let plan = plan(n);
+        let pending = (0..plan.tasks()).collect();
+        Self { plan, pending, leased: BTreeSet::new(), counts: BTreeMap::new() }
+    }
+
+    /// The sum of all counts, once every task has one.
+    fn total(&self) -> Option<u64> {
+        let is_done = self.counts.len() as u64 == self.plan.tasks();
+        is_done.then(|| self.counts.values().sum())
+    }
+
+    fn answer(&mut self, request: &SyncRequest) -> SyncReply {
+        let Self { plan, pending, leased, counts } = self;
+        let mut reply = SyncReply { next_sync_ms: 30, ..quiet() };
+        for partial in &request.partials {
+            let task = partial.task.task.0;
+            assert_eq!(partial.task, task_ref(plan, task));
+            let before = counts.insert(task, partial.count);
+            assert!(before.is_none_or(|before| before == partial.count));
+            leased.remove(&task);
+            pending.remove(&task);
+            let verdict = before.map_or(Verdict::Accepted, |_| Verdict::Duplicate);
+            reply.acknowledgements.push(acknowledge(&LeaseKey::of(partial), verdict));
+        }
+        let held = held(request);
+        pending.extend(leased.extract_if(.., |task| !held.contains(task)));
+        if request.seconds_wanted > 0.0 {
+            let granted: Vec<u64> = pending.iter().take(7).copied().collect();
+            for task in granted {
+                pending.remove(&task);
+                leased.insert(task);
+                reply.grants.push(grant(plan, task));
+            }
+        }
+        reply
+    }
+}
+
+/// A running link; dropping `stop` starts the drain.
 struct Running {
     stop: oneshot::Sender<()>,
     link: tokio::task::JoinHandle<End>,
 }
 
-/// How long a planned stop may take.
-const LIMIT: Duration = Duration::from_secs(25);
-
-/// A link that counts on the threads of `config`.
 fn link(
     fake: &Fake,
-    config: PoolConfig,
+    settings: Settings,
+    self_test: SelfTest,
     make: Arc<MakeCounter>,
     spool: Option<Spool>,
-    (idle_timeout, drain_limit): (Option<Duration>, Duration),
 ) -> Link {
-    let settings = Settings {
-        info: info(),
-        idle_timeout,
-        drain_limit,
-        kept: spool
-            .as_ref()
-            .map(|spool| spool.unacknowledged().copied().collect()),
-    };
+    let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
+    let settings = Settings { unacknowledged, ..settings };
+    let identity = spool.as_ref().map_or_else(Identity::default, |s| s.identity.clone());
     let spool = spool.map(|spool| Writer::start(spool).unwrap());
     let (sender, events) = unbounded_channel();
-    let pool = Pool::start(config, make, &sender).unwrap();
-    let machine = Machine::new(settings, Instant::now());
-    // No waiting between attempts: the jitter takes nothing of the back-off.
-    Link::new(fake.address.clone(), machine, (pool, events), spool, || 0.0)
-}
-
-fn threads() -> PoolConfig {
-    PoolConfig {
-        threads: info().threads,
-        kernel: Kernel::SCALAR,
-        memory_bytes: info().memory_bytes_per_thread * u64::from(info().threads),
-        crews: None,
-        prove: |_| Ok(()),
-    }
+    let pool = Pool::start(budget(settings.info.threads), self_test, make, &sender).unwrap();
+    let engine = WorkerEngine::new(settings, Instant::now());
+    // Without a delay between attempts: the jitter takes nothing of the backoff.
+    Link::new(fake.coordinator.clone(), engine, (pool, events), (spool, identity), || 0.0)
 }
 
 impl Running {
-    fn start(fake: &Fake, make: Arc<MakeCounter>, spool: Option<Spool>) -> Self {
-        Self::with_idle_timeout(fake, make, spool, None)
+    fn counting(fake: &Fake) -> Self {
+        Self::start(fake, Arc::new(real_counter), None)
     }
 
-    fn with_idle_timeout(
-        fake: &Fake,
-        make: Arc<MakeCounter>,
-        spool: Option<Spool>,
-        idle_timeout: Option<Duration>,
-    ) -> Self {
-        let link = link(fake, threads(), make, spool, (idle_timeout, LIMIT));
+    fn start(fake: &Fake, make: Arc<MakeCounter>, spool: Option<Spool>) -> Self {
+        let link = link(fake, settings(None), |_| Ok(()), make, spool);
         let (stop, stopped) = oneshot::channel();
         let link = tokio::spawn(async move {
             let shutdown = async {
@@ -108,73 +163,57 @@ impl Running {
     }
 }
 
-fn open(home: &std::path::Path) -> Spool {
-    Spool::open(home, WorkerId(5)).unwrap()
+/// Waits until `number` tasks have started.
+async fn wait_for_starts(started: mpsc::Receiver<CounterConfig>, number: usize) {
+    let counted = tokio::task::spawn_blocking(move || started.iter().take(number).count());
+    assert_eq!(counted.await.unwrap(), number);
 }
 
-/// A spool in which an earlier life left these.
-fn kept(home: &std::path::Path, partials: &[Partial]) -> Option<Spool> {
+fn open(home: &Path) -> Spool {
+    Spool::open(home).unwrap()
+}
+
+/// A spool in which an earlier process left these.
+fn spool_of(home: &Path, partials: &[Partial]) -> Option<Spool> {
     open(home).keep(partials, &[]).unwrap();
     Some(open(home))
 }
 
-fn held(request: &SyncRequest) -> Vec<u64> {
-    request.held.iter().map(|held| held.task.task.0).collect()
-}
-
-/// Waits for the call that fits.
-async fn call_where(fake: &mut Fake, fits: impl Fn(&SyncRequest) -> bool) -> SyncRequest {
-    loop {
-        let request = fake.calls.recv().await.unwrap();
-        if fits(&request) {
-            return request;
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
-    let plan = plan(9);
-    let board = Board::new(plan.clone(), 7);
-    let done = board.done();
+    let mut board = Board::new(9);
+    let tasks = board.plan.tasks();
+    let (done, mut totals) = unbounded_channel();
     let mut call = 0;
     let mut last: Option<SyncReply> = None;
     let mut fake = serve({
-        let board = board.clone();
         move |request| {
             call += 1;
             let reply = board.answer(request);
+            // The first one is awaited.
+            let _ = board.total().map(|total| done.send(total));
             match call % 4 {
                 // Carried out, and the answer is lost.
-                1 => Err(Status::unavailable("lost")),
+                1 => None,
                 // An old answer comes instead of this one.
-                2 if call > 4 => Ok(last.replace(reply).unwrap_or_else(quiet)),
+                2 if call > 4 => Some(last.replace(reply).unwrap_or_else(quiet)),
                 _ => {
                     last = Some(reply.clone());
-                    Ok(reply)
+                    Some(reply)
                 }
             }
         }
-    })
-    .await;
-    let running = Running::start(&fake, Arc::new(real_counter), None);
-    done.await;
-    let End {
-        ended,
-        summary,
-        lost,
-    } = running.stop().await;
-    assert_eq!(ended, Ended::Told);
-    assert_eq!(board.total(), 352);
+    });
+    let running = Running::counting(&fake);
+    assert_eq!(totals.recv().await, Some(352));
+    let End { reason, summary, lost } = running.stop().await;
+    assert_eq!(reason, ExitReason::Requested);
     assert_eq!((summary.unacknowledged, lost), (0, 0));
-    assert!(summary.counted >= plan.tasks(), "{summary}");
-    assert!(
-        summary.accepted + summary.duplicates <= summary.counted,
-        "{summary}"
-    );
+    assert!(summary.counted >= tasks, "{summary}");
+    assert!(summary.accepted + summary.duplicates <= summary.counted, "{summary}");
     let mut last = None;
     while let Ok(request) = fake.calls.try_recv() {
-        assert_eq!(request.worker, info());
+        assert_eq!(request.worker, settings(None).info);
         last = Some(request);
     }
     let last = last.unwrap();
@@ -183,280 +222,95 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
 }
 
 #[tokio::test]
-async fn a_worker_ends_once_every_run_is_over_though_the_coordinator_has_ended_too() {
-    let plan = plan(8);
-    let board = Board::new(plan.clone(), 7);
-    let mut away = false;
-    let fake = serve({
-        let board = board.clone();
-        move |request| {
-            if away {
-                return Err(Status::unavailable("it has ended"));
-            }
-            let mut reply = board.answer(request);
-            reply.all_runs_over = board.is_done();
-            away = reply.all_runs_over;
-            Ok(reply)
-        }
-    })
-    .await;
-    let timeout = Some(Duration::from_millis(50));
-    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), None, timeout);
-    let End { ended, summary, .. } = running.link.await.unwrap();
-    assert_eq!(ended, Ended::Idle);
-    assert_eq!(board.total(), 92);
-    assert_eq!(summary.unacknowledged, 0);
-}
-
-#[tokio::test]
-async fn a_worker_that_has_not_heard_that_the_run_is_over_waits_for_the_coordinator() {
-    let plan = plan(8);
-    let board = Board::new(plan.clone(), 7);
-    let mut calls_after_the_end = 0;
-    let (back, mut is_back) = unbounded_channel();
-    let fake = serve({
-        let board = board.clone();
-        move |request| {
-            if !board.is_done() {
-                return Ok(board.answer(request));
-            }
-            // Restarting for far longer than the timeout, with every result but not the word.
-            calls_after_the_end += 1;
-            if calls_after_the_end < 20 {
-                return Err(Status::unavailable("restarting"));
-            }
-            let _ = back.send(());
-            Ok(quiet())
-        }
-    })
-    .await;
-    let timeout = Some(Duration::from_millis(1));
-    let running = Running::with_idle_timeout(&fake, Arc::new(real_counter), None, timeout);
-    is_back.recv().await.unwrap();
-    let End { ended, .. } = running.stop().await;
-    assert_eq!(ended, Ended::Told);
-}
-
-#[tokio::test]
-async fn a_coordinator_that_is_not_there_yet_is_called_until_it_is() {
-    let mut calls = 0;
-    let mut fake = serve(move |_| {
-        calls += 1;
-        match calls {
-            1 => Err(Status::unavailable("starting")),
-            2 => Err(Status::internal("still starting")),
-            3 => Err(Status::deadline_exceeded("slow")),
-            _ => Ok(quiet()),
-        }
-    })
-    .await;
-    let running = Running::start(&fake, Arc::new(real_counter), None);
-    for _ in 0..4 {
-        let request = fake.calls.recv().await.unwrap();
-        assert!(request.seconds_wanted > 0.0);
-    }
-    let End { ended, .. } = running.stop().await;
-    assert_eq!(ended, Ended::Told);
-}
-
-#[tokio::test]
-async fn what_is_taken_back_stops_at_once_and_is_not_held_any_more() {
+async fn revoked_tasks_stop_at_once_and_are_no_longer_held() {
     let plan = plan(10);
-    let (make, begins) = endless();
+    let (make, started) = endless();
     let grants: Vec<_> = (0..4).map(|task| grant(&plan, task)).collect();
     let mut calls = 0;
     let mut fake = serve(move |request| {
         calls += 1;
-        let mut reply = quiet();
-        reply.next_sync_ms = 25;
+        let mut reply = SyncReply { next_sync_ms: 25, ..quiet() };
         if calls == 1 {
             reply.grants.clone_from(&grants);
         }
-        // One that a thread has begun, and one that waits.
+        // One task that a thread has started, and one that waits.
         if request.held.iter().filter(|held| held.started).count() == 2 {
-            reply.revoked = [0, 3]
-                .map(|task: usize| Revocation {
-                    task: grants[task].task,
-                    epoch: grants[task].epoch,
-                    reason: "the run is cancelled".to_owned(),
-                })
-                .to_vec();
+            let revoke = |task: usize| Revocation {
+                task: grants[task].task,
+                epoch: grants[task].epoch,
+                reason: "the run is cancelled".to_owned(),
+            };
+            reply.revoked = [0, 3].map(revoke).to_vec();
         }
-        Ok(reply)
-    })
-    .await;
+        Some(reply)
+    });
     let running = Running::start(&fake, make, None);
-    let first = call_where(&mut fake, |request| !request.held.is_empty()).await;
+    let first = fake.call_where(|request| !request.held.is_empty()).await;
     assert_eq!(held(&first), [0, 1, 2, 3]);
-    let second = call_where(&mut fake, |request| request.held.len() < 4).await;
+    let second = fake.call_where(|request| request.held.len() < 4).await;
     assert_eq!(held(&second), [1, 2]);
-    // Two threads began two jobs; a third could begin only because the first was stopped.
-    let begun = tokio::task::spawn_blocking(move || begins.iter().take(3).count());
-    assert_eq!(begun.await.unwrap(), 3);
+    // The third task could start only because the first was stopped.
+    wait_for_starts(started, 3).await;
     let both = |request: &SyncRequest| request.held.iter().all(|held| held.started);
-    let third = call_where(&mut fake, both).await;
+    let third = fake.call_where(both).await;
     assert_eq!(held(&third), [1, 2]);
     running.link.abort();
 }
 
 #[tokio::test]
-async fn another_plan_is_not_counted_and_its_lease_is_given_back() {
+async fn a_task_of_another_plan_is_declined() {
     let plan = plan(10);
     let mut strange = grant(&plan, 0);
     strange.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
-    let beyond = grant(&plan, plan.tasks());
-    let mut calls = 0;
-    let mut fake = serve(move |_| {
-        calls += 1;
-        let mut reply = quiet();
-        if calls == 1 {
-            reply.grants = vec![strange, beyond];
-        }
-        Ok(reply)
-    })
-    .await;
-    let running = Running::start(&fake, Arc::new(real_counter), None);
+    let mut fake = serve_once(vec![strange, grant(&plan, plan.tasks())]);
+    let running = Running::counting(&fake);
     assert!(fake.calls.recv().await.unwrap().seconds_wanted > 0.0);
     let second = fake.calls.recv().await.unwrap();
     assert_eq!(held(&second), [0; 0]);
     assert_eq!(second.seconds_wanted, 0.0, "it would be the same again");
-    let End { summary, .. } = running.stop().await;
-    assert_eq!(summary.counted, 0);
+    assert_eq!(running.stop().await.summary.counted, 0);
 }
 
 #[tokio::test]
-async fn a_drain_gives_back_what_waits_and_what_would_take_too_long() {
-    // Tasks of a quarter of an hour each.
-    let spec = PlanSpec {
-        task_cost: 1_000_000_000,
-        ..PlanSpec::new(Side::new(24).unwrap(), Layout::FirstRows)
-    };
-    let plan = Plan::new(spec).unwrap();
-    let (make, begins) = endless();
-    let grants: Vec<_> = (0..5).map(|task| grant(&plan, task)).collect();
-    let mut granted = false;
-    let mut fake = serve(move |_| {
-        let mut reply = quiet();
-        if !std::mem::replace(&mut granted, true) {
-            reply.grants.clone_from(&grants);
-        }
-        Ok(reply)
-    })
-    .await;
-    let running = Running::start(&fake, make, None);
-    let begun = tokio::task::spawn_blocking(move || begins.iter().take(2).count());
-    assert_eq!(begun.await.unwrap(), 2);
-    let End { ended, summary, .. } = running.stop().await;
-    assert_eq!(ended, Ended::Told);
-    assert_eq!((summary.counted, summary.abandoned), (0, 5));
-    let last = call_where(&mut fake, |request| request.draining).await;
-    assert_eq!(held(&last), [0; 0]);
+async fn a_worker_whose_threads_all_fail_their_self_test_ends() {
+    let mut fake = serve_once(vec![grant(&plan(10), 0)]);
+    let link = link(&fake, settings(None), |_| Err(wrong()), Arc::new(real_counter), None);
+    let End { reason, summary, .. } = link.run(std::future::pending()).await;
+    assert_eq!((reason, summary.counted), (ExitReason::SelfTest, 0));
+    let last = fake.call_where(|request| request.draining && request.held.is_empty()).await;
+    assert_eq!(last.self_test.failed_threads, 2);
 }
 
 #[tokio::test]
-async fn after_several_panics_the_worker_ends_and_says_so() {
-    let plan = plan(10);
-    let mut task = 0;
-    let mut fake = serve(move |request| {
-        let mut reply = quiet();
-        if request.seconds_wanted > 0.0 {
-            reply.grants.push(grant(&plan, task));
-            task += 1;
-        }
-        Ok(reply)
-    })
-    .await;
-    let running = Running::start(&fake, panicking(), None);
-    let End { ended, summary, .. } = running.link.await.unwrap();
-    assert_eq!(ended, Ended::Faulty { panics: 3 });
-    assert_eq!(summary.counted, 0);
-    call_where(&mut fake, |request| {
-        request.draining && request.held.is_empty()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_worker_whose_threads_all_fail_their_canaries_says_so_and_ends() {
-    let plan = plan(10);
-    let mut fake = serve(move |request| {
-        let mut reply = quiet();
-        if request.seconds_wanted > 0.0 {
-            reply.grants.push(grant(&plan, 0));
-        }
-        Ok(reply)
-    })
-    .await;
-    let config = PoolConfig {
-        prove: |_| Err(wrong()),
-        ..threads()
-    };
-    let link = link(&fake, config, Arc::new(real_counter), None, (None, LIMIT));
-    let End { ended, summary, .. } = link.run(std::future::pending()).await;
-    assert_eq!(ended, Ended::Unproven);
-    assert_eq!(summary.counted, 0);
-    let last = call_where(&mut fake, |request| {
-        request.draining && request.held.is_empty()
-    })
-    .await;
-    assert_eq!(last.failed_canaries.threads, 2);
-}
-
-#[tokio::test]
-async fn results_of_an_earlier_life_are_handed_in() {
+async fn results_of_an_earlier_process_are_submitted() {
     let home = tempfile::tempdir().unwrap();
-    let spool = kept(home.path(), &[0, 1, 2].map(|task| sample_partial(task, 9)));
+    let spool = spool_of(home.path(), &[0, 1, 2].map(|task| sample_partial(task, 9)));
     let mut fake = serve(|request| {
-        let mut reply = quiet();
         let verdicts = [Verdict::Accepted, Verdict::Conflict, Verdict::Refused];
-        for (partial, verdict) in request.partials.iter().zip(verdicts) {
-            reply.acknowledgements.push(Acknowledgement {
-                verdict,
-                reason: "a reason".to_owned(),
-                ..accept(partial)
-            });
-        }
-        Ok(reply)
-    })
-    .await;
+        let answered = request.partials.iter().zip(verdicts);
+        let acknowledgements =
+            answered.map(|(partial, verdict)| acknowledge(&LeaseKey::of(partial), verdict));
+        Some(SyncReply { acknowledgements: acknowledgements.collect(), ..quiet() })
+    });
     let running = Running::start(&fake, Arc::new(real_counter), spool);
     let first = fake.calls.recv().await.unwrap();
-    assert_eq!(
-        first.partials,
-        [0, 1, 2].map(|task| sample_partial(task, 9))
-    );
+    assert_eq!(first.partials, [0, 1, 2].map(|task| sample_partial(task, 9)));
     let End { summary, .. } = running.stop().await;
-    let verdicts = (summary.accepted, summary.conflicts, summary.refused);
-    assert_eq!(verdicts, (1, 1, 1));
-    let left = open(home.path()).unacknowledged().count();
-    assert_eq!(left, 0, "whatever the verdict, none is kept");
+    assert_eq!((summary.accepted, summary.conflicts, summary.refused), (1, 1, 1));
+    assert_eq!(open(home.path()).unacknowledged().count(), 0, "whatever the verdict");
 }
 
 #[tokio::test]
-async fn a_worker_without_a_coordinator_stops_and_keeps_its_results_on_disk() {
-    let home = tempfile::tempdir().unwrap();
-    let spool = kept(home.path(), &[sample_partial(1, 9)]);
-    let mut fake = serve(|_| Err(Status::unavailable("away"))).await;
-    let running = Running::start(&fake, Arc::new(real_counter), spool);
-    fake.calls.recv().await.unwrap();
-    let End { ended, lost, .. } = running.stop().await;
-    assert_eq!((ended, lost), (Ended::Told, 0));
-    assert_eq!(open(home.path()).unacknowledged().count(), 1);
-}
-
-#[tokio::test]
-async fn what_is_counted_while_the_coordinator_is_away_is_on_disk_at_the_end() {
-    let plan = plan(8);
-    let board = Board::new(plan.clone(), 7);
+async fn results_are_on_disk_at_the_end_if_the_coordinator_is_away() {
+    let mut board = Board::new(8);
     let (counted, mut is_counted) = unbounded_channel();
     let fake = serve(move |request| {
         if request.partials.is_empty() {
-            return Ok(board.answer(request));
+            return Some(board.answer(request));
         }
         let _ = counted.send(request.partials.len());
-        Err(Status::unavailable("away"))
-    })
-    .await;
+        None
+    });
     let home = tempfile::tempdir().unwrap();
     let running = Running::start(&fake, Arc::new(real_counter), Some(open(home.path())));
     is_counted.recv().await.unwrap();
@@ -469,28 +323,55 @@ async fn what_is_counted_while_the_coordinator_is_away_is_on_disk_at_the_end() {
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn what_a_full_disk_did_not_take_is_lost_and_told() {
-    let fake = serve(|_| Err(Status::unavailable("away"))).await;
+async fn results_are_lost_if_the_coordinator_is_away_and_the_disk_full() {
+    let fake = serve(|_| None);
     let home = tempfile::tempdir().unwrap();
     let mut spool = open(home.path());
     spool.fill_disk();
-    let limits = (None, Duration::from_millis(1));
-    let mut link = link(
-        &fake,
-        threads(),
-        Arc::new(real_counter),
-        Some(spool),
-        limits,
-    );
+    let settings = Settings { drain_limit: Duration::from_millis(1), ..settings(None) };
+    let mut link = link(&fake, settings, |_| Ok(()), Arc::new(real_counter), Some(spool));
     for task in 0..2 {
-        let left = Left {
-            work: work(&plan(8), task),
-            outcome: Outcome::Counted(1),
-            duration: Duration::from_secs(1),
-            threads: std::num::NonZeroU16::MIN,
-        };
-        link.machine.handle_left(left, Instant::now());
+        let result = result(&plan(8), task, Outcome::Counted(1));
+        link.engine.handle_job_finished(result, Instant::now());
     }
     let End { lost, summary, .. } = link.run(std::future::ready(())).await;
     assert_eq!((lost, summary.unacknowledged), (2, 2));
+}
+
+#[test]
+fn the_status_line_begins_with_the_most_important() {
+    let now = Instant::now();
+    let mut engine = WorkerEngine::new(settings(None), now);
+    let tasks = vec![(board::Board::new(20).unwrap(), 1234, 0.561); 4];
+    let line = |engine: &WorkerEngine, tasks: &[_], answered, at| {
+        status_line(engine, (16, 12), tasks, answered, now + Duration::from_secs(at))
+    };
+    assert!(line(&engine, &tasks, None, 0).contains("| connecting |"));
+    assert_eq!(
+        line(&engine, &tasks, Some(now), 7),
+        "16 threads in 4 crews, N = 20 task 1234 56 % | last contact 7 s ago | 0.00 cores | 0 done, \
+         12 waiting | 0 in spool"
+    );
+    engine.handle_job_finished(result(&plan(8), 0, Outcome::Counted(1)), now);
+    let counted = line(&engine, &tasks, Some(now), 300);
+    let [_, contact, cores, results, spool] = counted.split(" | ").collect::<Vec<_>>()[..] else {
+        panic!("{counted}");
+    };
+    assert_eq!(
+        (contact, results, spool),
+        ("last contact 5 min ago", "1 done, 12 waiting", "1 in spool")
+    );
+    assert_eq!(cores, format!("{:.2} cores", engine.cores()));
+    engine.handle_pause(Some("on battery".to_owned()), now);
+    for _ in 0..2 {
+        engine.poll_call(now);
+        engine.handle_lost_call(0.5, now);
+    }
+    let start =
+        "16 threads in 0 crews, no task, paused: on battery | no answer, 2 attempts, next in 1 s |";
+    let paused = line(&engine, &[], Some(now), 0);
+    assert!(paused.starts_with(start), "{paused}");
+    engine.handle_stop(now);
+    let draining = line(&engine, &[], Some(now), 0);
+    assert!(draining.starts_with("16 threads in 0 crews, no task, draining | no"), "{draining}");
 }

@@ -1,4 +1,4 @@
-//! The calls themselves: one HTTP/2 connection that comes and goes.
+//! The calls: over one HTTP/2 connection, which is restored as needed, or within the process.
 
 use std::{
     error::Error,
@@ -11,64 +11,55 @@ use std::{
     time::Duration,
 };
 
-use common::sync::{SyncReply, SyncRequest};
+use common::{
+    limits,
+    sync::{SyncReply, SyncRequest},
+    text::Shown,
+};
 use proto::{
     BadMessage, CallId,
-    door::{Door, explain_tls},
-    limits, v1,
-    v1::work_queue_client::WorkQueueClient,
+    connect::{AuthChannel, CoordinatorEndpoint, explain_tls},
+    issued_secret,
+    v1::{self, work_queue_client::WorkQueueClient},
 };
 use tonic::{Code, Request, Status, transport::Endpoint};
 use tracing::Instrument as _;
 
-use crate::config::Address;
+use crate::{
+    config::{Coordinator, InProcess},
+    spool::Identity,
+};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A call on its way.
-pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, LostCall>> + Send>>;
+/// A call in progress.
+pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, CallError>> + Send>>;
 
-/// A call that brought no reply.
-#[derive(Debug)]
-pub(crate) struct LostCall {
-    /// Its name in the coordinator's log.
-    pub(crate) id: CallId,
-    /// Why.
-    pub(crate) error: CallError,
-}
-
-/// Why a call brought no reply. What was sent may have been carried out or not.
+/// The reason why a call has no reply. The request may have been carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The coordinator was not reached, or the answer was lost.
+    /// The coordinator was not reached, or the reply was lost.
     #[error("cannot be reached ({0})")]
     Unreachable(String),
-    /// What answered speaks something else, or the connection broke in the middle of a word.
-    #[error("answers in another language ({0})")]
+    /// The server speaks another protocol, or the connection broke within a message.
+    #[error("does not speak the queens protocol ({0})")]
     Garbled(String),
-    /// The coordinator answered with an error.
     #[error("refuses this worker's calls ({code:?}: {message})")]
-    Refused {
-        /// The gRPC code.
-        code: Code,
-        /// What the coordinator says.
-        message: String,
-    },
-    /// The coordinator answered something else.
-    #[error("sent a reply that makes no sense ({0}); install the same release on both sides")]
+    Refused { code: Code, message: String },
+    #[error("sent an invalid reply ({0}); install the same release on both sides")]
     BadReply(#[from] BadMessage),
 }
 
-/// What is said of a call on a connection that ended before the call was under way.
+/// The message of a connection that closed before the call was sent.
 const CLOSED: &str = "connection closed";
 
 impl CallError {
-    /// Whether what answers may be no coordinator. What it says first, unasked, ends the connection, and
-    /// is known only if the call was under way by then.
-    pub(super) fn may_be_a_strangers(&self) -> bool {
+    /// Returns whether the server may not be a coordinator. If a server speaks first, the connection
+    /// closes, and its words are known only if the call was already sent.
+    pub(super) fn may_be_another_servers(&self) -> bool {
         match self {
             Self::Garbled(_) => true,
             Self::Unreachable(why) => why == CLOSED,
@@ -77,18 +68,54 @@ impl CallError {
     }
 }
 
-/// Calls one coordinator; connects on the first call and again whenever the connection is lost.
-#[derive(Debug)]
-pub(crate) struct Transport {
-    /// One a address of the coordinator.
-    clients: Vec<WorkQueueClient<Door>>,
-    /// Which of them answered last; the next one once it does not.
-    current: Arc<AtomicUsize>,
+/// Calls one coordinator.
+#[derive(Clone, Debug)]
+pub(crate) enum Transport {
+    Remote(Remote),
+    InProcess(InProcess),
 }
 
 impl Transport {
-    pub(crate) fn new(coordinator: &Address) -> Self {
-        let way = coordinator.way();
+    pub(crate) fn new(coordinator: &Coordinator, identity: Identity) -> Self {
+        match coordinator {
+            Coordinator::Remote(address) => Self::Remote(Remote::new(address, identity)),
+            Coordinator::InProcess(calls) => Self::InProcess(calls.clone()),
+        }
+    }
+
+    /// Creates a call; nothing is sent before it is polled. The coordinator logs the same ID.
+    pub(crate) fn sync(&self, id: CallId, request: SyncRequest) -> Call {
+        let transport = self.clone();
+        let call = async move {
+            let reply = match transport {
+                Self::Remote(remote) => remote.sync(id, request).await,
+                Self::InProcess(calls) => {
+                    let stopped = || CallError::Unreachable("it has stopped".to_owned());
+                    calls.sync(request).await.ok_or_else(stopped)
+                }
+            };
+            match &reply {
+                Ok(_) => tracing::debug!("answered"),
+                Err(error) => tracing::debug!("no answer: the coordinator {error}"),
+            }
+            reply
+        };
+        Box::pin(call.instrument(tracing::debug_span!("call", %id)))
+    }
+}
+
+/// Connects on the first call and whenever the connection is lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    /// One per address of the coordinator.
+    clients: Vec<WorkQueueClient<AuthChannel>>,
+    /// The client of the last reply; the next one after a failure.
+    current: Arc<AtomicUsize>,
+    identity: Identity,
+}
+
+impl Remote {
+    fn new(coordinator: &CoordinatorEndpoint, identity: Identity) -> Self {
         let client = |endpoint: Endpoint| {
             let channel = endpoint
                 .connect_timeout(CONNECT_TIMEOUT)
@@ -97,39 +124,53 @@ impl Transport {
                 .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
                 .keep_alive_while_idle(true)
                 .connect_lazy();
-            WorkQueueClient::new(way.door(channel))
+            WorkQueueClient::new(coordinator.authenticate(channel))
                 .max_decoding_message_size(limits::MESSAGE_BYTES)
                 .max_encoding_message_size(limits::MESSAGE_BYTES)
         };
         Self {
-            clients: way.endpoints().into_iter().map(client).collect(),
+            clients: coordinator.endpoints().into_iter().map(client).collect(),
             current: Arc::default(),
+            identity,
         }
     }
 
-    /// One call; nothing is sent before it is polled.
-    pub(crate) fn sync(&self, request: SyncRequest) -> Call {
+    async fn sync(self, id: CallId, request: SyncRequest) -> Result<SyncReply, CallError> {
         let number = self.current.load(Ordering::Relaxed) % self.clients.len();
+        let reply = self.authenticated(number, id, request).await;
+        if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
+            self.current.store(number + 1, Ordering::Relaxed);
+        }
+        reply
+    }
+
+    /// Makes a call with the worker's secret; repeats it if the coordinator first issues one.
+    async fn authenticated(
+        &self,
+        number: usize,
+        id: CallId,
+        request: SyncRequest,
+    ) -> Result<SyncReply, CallError> {
         let mut client = self.clients[number].clone();
-        let current = Arc::clone(&self.current);
-        let id = CallId(rand::random());
-        let call = async move {
-            let mut message = Request::new(v1::SyncRequest::from(request));
+        let mut was_issued = false;
+        loop {
+            let mut message = v1::SyncRequest::from(request.clone());
+            if let Some(secret) = self.identity.secret() {
+                message.secret = secret.as_bytes().to_vec();
+            }
+            let mut message = Request::new(message);
             id.write(message.metadata_mut());
-            let reply = client.sync(message).await;
-            let reply = reply.map_err(|status| failure(&status));
-            if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
-                current.store(number + 1, Ordering::Relaxed);
+            let reply = client.sync(message).await.map_err(|status| failure(&status))?.into_inner();
+            match issued_secret(&reply)? {
+                None => return Ok(SyncReply::try_from(reply)?),
+                Some(issued) if !was_issued => self.identity.store(issued).await,
+                Some(_) => {
+                    let message = "it rejects the secret that it has just issued".to_owned();
+                    return Err(CallError::Refused { code: Code::Internal, message });
+                }
             }
-            let reply = reply.and_then(|reply| Ok(SyncReply::try_from(reply.into_inner())?));
-            match &reply {
-                Ok(_) => tracing::debug!("answered"),
-                Err(error) => tracing::debug!("no answer: the coordinator {error}"),
-            }
-            reply.map_err(|error| LostCall { id, error })
-        };
-        // The coordinator's log has it too.
-        Box::pin(call.instrument(tracing::debug_span!("call", %id)))
+            was_issued = true;
+        }
     }
 }
 
@@ -144,21 +185,18 @@ fn failure(status: &Status) -> CallError {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
             CallError::Unreachable(innermost(status))
         }
-        // What a coordinator says comes without a source.
+        // Errors of a coordinator have no source.
         Code::Unknown => CallError::Garbled(innermost(status)),
         _ if status.source().is_some() => CallError::Garbled(innermost(status)),
-        code => CallError::Refused {
-            code,
-            message: status.message().to_owned(),
-        },
+        code => CallError::Refused { code, message: Shown(status.message()).to_string() },
     }
 }
 
-/// The operating system's word among the causes of an error.
+/// Returns the error of the operating system among the causes.
 fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     loop {
         match cause.downcast_ref::<io::Error>() {
-            // HTTP/2 wraps what it does not understand.
+            // HTTP/2 wraps invalid data.
             Some(error) if error.kind() == io::ErrorKind::InvalidData => return None,
             Some(error) => return Some(error),
             None => cause = cause.source()?,
@@ -166,7 +204,7 @@ fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     }
 }
 
-/// What the system says, and what to look at.
+/// Formats an error of the system with advice.
 fn hint(error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
@@ -175,16 +213,16 @@ fn hint(error: &io::Error) -> String {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
             ": check the address, and whether a firewall is in between"
         }
-        // The name's look-up has no kind of its own.
+        // A failed name lookup has no kind of its own.
         _ if error.to_string().contains("lookup address") => {
-            ": there is no host of this name; check it, or give the address"
+            ": unknown host; check the name, or give the address"
         }
         _ => "",
     };
     format!("{error}{advice}")
 }
 
-/// The cause at the bottom, which says what happened to the socket.
+/// Returns the innermost cause, which describes the socket.
 fn innermost(status: &Status) -> String {
     let mut cause: Option<&dyn Error> = status.source();
     let mut text = status.message().to_owned();

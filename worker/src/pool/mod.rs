@@ -1,103 +1,62 @@
-//! Counting threads: plain OS threads beside the async runtime, fed from one queue. Where memory is too
-//! short for a task a thread, some of them lead crews, whose other members the leader starts.
+//! Counting threads: OS threads outside the async runtime, fed from one queue.
+//!
+//! If the memory is too small for one task per thread, some threads lead crews, whose other members
+//! the leader starts.
 
-mod counters;
-mod job;
 #[cfg(test)]
 mod tests;
-mod thread;
 
 use std::{
+    any::Any,
     collections::{BTreeSet, HashMap, VecDeque},
     io,
-    num::NonZeroU16,
+    ops::{ControlFlow, Range},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
+use cli::threads::TooLittleMemory;
 use common::{
-    canary::{self, Wrong},
-    count::SetupError,
-    crews::{Crew, Crews, Machine},
+    count::{CountError, Counter, CounterConfig, Orientation, ProgressSink, SetupError},
+    crew_layout::{CrewResources, Crews},
     kernel::Kernel,
+    method::Method,
     plan::{Plan, PlanHash},
+    self_test::{PEAK_BYTES, SelfTestError},
+    text::plural,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::summary::plural;
-
-#[cfg(test)]
-pub(crate) use counters::CountTask;
-pub(crate) use counters::{MakeCounter, real_counter};
-pub(crate) use job::Job;
-pub(crate) use thread::ThreadTimes;
-
 use crate::{
-    machine::{LeaseKey, Left},
-    memory::{self, MemorySize},
+    config::ComputeBudget,
+    engine::{Failure, JobResult, LeaseKey, Outcome, Work},
 };
 
-/// What a pool is made of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolConfig {
-    pub(crate) threads: u32,
-    pub(crate) kernel: Kernel,
-    /// What all threads together may hold.
-    pub(crate) memory_bytes: u64,
-    /// How many crews the threads make; as many as the memory holds where nobody says.
-    pub(crate) crews: Option<NonZeroU16>,
-    /// By which a thread proves that it counts right, before its first job and hourly.
-    pub(crate) prove: Prove,
-}
+/// Counts known boards with a kernel.
+pub(crate) type SelfTest = fn(Kernel) -> Result<(), SelfTestError>;
 
-impl PoolConfig {
-    /// How many threads may prove themselves at a time: what that takes is beside what counting may hold, which
-    /// it is to be little of.
-    fn most_proofs(&self) -> u32 {
-        let proofs = self.memory_bytes / PROOFS_PART / canary::PEAK_BYTES;
-        u32::try_from(proofs).unwrap_or(u32::MAX).max(1)
-    }
-
-    /// The crews that count tasks of `plan`.
-    fn crews(&self, plan: &Plan) -> Result<Crews, SetupError> {
-        let threads = u16::try_from(self.threads).unwrap_or(u16::MAX);
-        let machine = Machine {
-            threads: NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN),
-            memory_bytes: self.memory_bytes,
-            crews: self.crews,
-        };
-        let crews = Crews::new(plan, machine)?;
-        let size = MemorySize::new(self.memory_bytes);
-        let size = size.map_or_else(|| "no memory".to_owned(), |size| size.to_string());
-        let spec = plan.spec();
-        tracing::info!(
-            "N = {} by method {}: {}, {size}: {crews}",
-            spec.board,
-            spec.layout.method(),
-            plural(u64::from(threads), "thread")
-        );
-        Ok(crews)
-    }
-}
-
-/// Threads that prove themselves take this part of the memory at most, all together, or what one takes.
-const PROOFS_PART: u64 = 16;
-
-/// Counts what is known; why it came out wrong.
-pub(crate) type Prove = fn(Kernel) -> Result<(), Wrong>;
-
-/// What happens in a pool.
+/// An event in a pool.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A thread began this job.
-    Begun(LeaseKey, Instant),
-    /// And this one left its thread. Every job that was begun does so exactly once.
-    Left(Left),
-    /// A thread has counted what is known right.
-    Proven,
-    /// A thread that was last proven then, or never, failed its canaries, and has ended.
-    Unproven(Option<Instant>),
+    /// A thread started this job.
+    Started(LeaseKey, Instant),
+    /// A job left its thread; follows every [`Self::Started`] exactly once.
+    Finished(JobResult),
+    SelfTestPassed,
+    /// A thread failed its self-test and ended; it passed the last one at this time, if any.
+    SelfTestFailed(Option<Instant>),
+}
+
+/// Time of one thread, multiplied by the size of the crews it led.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadTimes {
+    pub(crate) busy: Duration,
+    /// Time between two jobs; before the first and after the last does not count.
+    pub(crate) idle: Duration,
 }
 
 /// The queue and the threads that empty it.
@@ -108,129 +67,124 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    config: PoolConfig,
+    budget: ComputeBudget,
+    self_test: SelfTest,
     queue: Mutex<Queue>,
-    /// Signalled when `queue` gained jobs or was closed.
+    /// Signalled when [`Self::queue`] gained jobs or threads, or was closed.
     changed: Condvar,
-    times: Vec<thread::Times>,
-    /// How many threads prove themselves just now, and when one is done with it.
-    proofs: (Mutex<u32>, Condvar),
-    /// Threads that counted what is known wrong.
-    failed: Mutex<Vec<usize>>,
+    times: Mutex<Vec<ThreadTimes>>,
+    /// Number of self-tests in progress, and a signal at the end of each.
+    tests: (Mutex<u32>, Condvar),
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Arc<Job>>,
     closed: bool,
-    /// Of the plans of the jobs that wait or did so last.
-    crews: HashMap<PlanHash, Result<Crews, SetupError>>,
-    /// How many threads are busy with jobs, as leaders or beside one.
+    /// Crews for the plans of the waiting and the most recent jobs.
+    crews: HashMap<PlanHash, Result<Crews, TooLittleMemory>>,
+    /// Number of threads that count, leaders and members.
     busy: u32,
+    /// Threads that failed their self-test.
+    failed: Vec<usize>,
 }
 
-/// The plans whose crews are remembered when no job of theirs waits.
-const MOST_PLANS: usize = 64;
+/// Number of plans whose crews are kept without a waiting job.
+const MAX_PLANS: usize = 64;
 
-/// What there is to do for a thread.
+/// The share of the memory that concurrent self-tests may use, unless that is less than one needs.
+const SELF_TEST_SHARE: u64 = 16;
+
+/// The next step of a thread.
 enum Next {
-    /// To lead a crew, after so much waiting.
-    Count(Arc<Job>, Crew, Duration),
-    /// To give memory back: what waits is counted by crews that this thread does not lead.
+    /// Lead a crew, after waiting this long.
+    Count(Arc<Job>, CrewResources, Duration),
+    /// Free memory: this thread leads no crew of the first waiting job.
     StandBy,
-    /// To end.
     Closed,
 }
 
+/// The thread leads no crew of the first waiting job.
+struct NotLeader;
+
 impl Queue {
-    /// The crew with which the thread in this place leads the first job, if it does and there are threads enough
-    /// now; `Err` where it never does.
-    fn crew(&self, index: usize, config: &PoolConfig) -> Result<Option<Crew>, NotThisOne> {
+    /// Returns the crew with which thread `index` leads the first job, if enough threads are idle.
+    fn crew(
+        &self,
+        index: usize,
+        budget: &ComputeBudget,
+    ) -> Result<Option<CrewResources>, NotLeader> {
         let Some(job) = self.waiting.front() else {
             return Ok(None);
         };
         let crew = match self.crews.get(&job.work.plan.hash()) {
-            Some(Ok(crews)) => match u16::try_from(index) {
-                Ok(index) if index < crews.number() => crews.crew(index),
-                _ => return Err(NotThisOne),
-            },
-            // Counting says what is wrong.
-            Some(Err(_)) | None => Crew {
-                threads: NonZeroU16::MIN,
-                memory_bytes: config.memory_bytes / u64::from(config.threads.max(1)),
+            Some(Ok(crews)) => {
+                // Threads that failed are replaced by the next ones.
+                let place = index - self.failed.iter().filter(|&&other| other < index).count();
+                match u16::try_from(place) {
+                    Ok(place) if place < crews.number() => crews.crew(place),
+                    _ => return Err(NotLeader),
+                }
+            }
+            // The counter returns the error.
+            Some(Err(_)) | None => CrewResources {
+                threads: std::num::NonZeroU16::MIN,
+                memory_bytes: budget.memory_bytes_per_thread(),
             },
         };
-        let enough = self.busy + u32::from(crew.threads.get()) <= config.threads;
+        let enough = self.busy + u32::from(crew.threads.get()) <= budget.threads.get();
         Ok(enough.then_some(crew))
     }
 }
 
-/// Another thread leads.
-struct NotThisOne;
+/// Locks `mutex`; no holder leaves its value in an invalid state, even if it panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Shared {
-    /// No thread panics while it holds this lock; even then the queue would be whole.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Proves that this thread counts right, as soon as there is memory for it; `Err` says what went wrong, be it
-    /// a panic. Nothing once the pool is closed.
-    fn prove(&self) -> Option<Result<(), String>> {
-        let (proofs, done) = &self.proofs;
-        let under_way = || proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = self.config.most_proofs();
-        let mut now = done
-            .wait_while(under_way(), |now| *now >= most)
-            .unwrap_or_else(PoisonError::into_inner);
-        *now += 1;
-        drop(now);
-        let prove = || (self.config.prove)(self.config.kernel);
-        let is_closed = self.queue().closed;
-        let proven = (!is_closed).then(|| catch_unwind(AssertUnwindSafe(prove)));
-        memory::give_back();
-        *under_way() -= 1;
-        done.notify_one();
-        Some(match proven? {
-            Ok(proven) => proven.map_err(|wrong| wrong.to_string()),
-            Err(panic) => Err(format!("panic: {}", thread::message(&*panic))),
+    /// Runs the self-test of this thread as soon as there is memory for it; `None` once the pool is
+    /// closed.
+    fn self_test(&self) -> Option<Result<(), String>> {
+        let (running, finished) = &self.tests;
+        let most = self.budget.memory.bytes() / SELF_TEST_SHARE / PEAK_BYTES;
+        let is_full = |running: &mut u32| u64::from(*running) >= most.max(1);
+        let waited = finished.wait_while(lock(running), is_full);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+        let test = || (self.self_test)(self.budget.kernel);
+        let is_closed = lock(&self.queue).closed;
+        let tested = (!is_closed).then(|| catch_unwind(AssertUnwindSafe(test)));
+        release_to_os();
+        *lock(running) -= 1;
+        finished.notify_one();
+        Some(match tested? {
+            Ok(tested) => tested.map_err(|wrong| wrong.to_string()),
+            Err(panic) => Err(format!("panic: {}", message(&*panic))),
         })
     }
 
-    /// No thread panics while it holds this lock.
-    fn failed(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A thread does not count right and ends: the others take its place.
+    /// Removes a thread that failed its self-test.
     fn fail(&self, index: usize) {
-        self.failed().push(index);
-        // Whoever leads now may be waiting; the lock keeps it from missing this.
-        drop(self.queue());
+        lock(&self.queue).failed.push(index);
+        // Another thread may lead in its place now.
         self.changed.notify_all();
     }
 
-    /// The place of thread `index` among those that count right.
-    fn place(&self, index: usize) -> usize {
-        let failed = self.failed();
-        index - failed.iter().filter(|other| **other < index).count()
-    }
-
-    /// What there is to do for thread `index`, as soon as there is something; `keeps` counters or not.
+    /// Waits for the next step of thread `index`; `keeps` counters or not.
     fn next(&self, index: usize, keeps: bool) -> Next {
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         let mut since = None;
         loop {
-            match queue.crew(self.place(index), &self.config) {
+            match queue.crew(index, &self.budget) {
                 Ok(Some(crew)) => {
                     let job = queue.waiting.pop_front().expect("there is a crew for it");
                     queue.busy += u32::from(crew.threads.get());
                     let waited = since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
                     return Next::Count(job, crew, waited);
                 }
-                Err(NotThisOne) if keeps => return Next::StandBy,
-                Ok(None) | Err(NotThisOne) if queue.closed => return Next::Closed,
-                Ok(None) | Err(NotThisOne) => {
+                Err(NotLeader) if keeps => return Next::StandBy,
+                Ok(None) | Err(NotLeader) if queue.closed => return Next::Closed,
+                Ok(None) | Err(NotLeader) => {
                     since.get_or_insert_with(Instant::now);
                     let woken = self.changed.wait(queue);
                     queue = woken.unwrap_or_else(PoisonError::into_inner);
@@ -239,53 +193,65 @@ impl Shared {
         }
     }
 
-    /// A crew is done with its job.
-    fn disband(&self, crew: Crew) {
-        self.queue().busy -= u32::from(crew.threads.get());
+    /// Frees the threads of a crew that finished its job.
+    fn disband(&self, crew: CrewResources) {
+        lock(&self.queue).busy -= u32::from(crew.threads.get());
         self.changed.notify_all();
+    }
+
+    fn add_times(&self, index: usize, add: impl FnOnce(&mut ThreadTimes)) {
+        add(&mut lock(&self.times)[index]);
     }
 }
 
 impl Pool {
-    /// Starts the threads. What happens to jobs and threads is told to `events`; the channel closes
-    /// when all threads have ended. It is bounded by the number of leases held.
+    /// Starts the threads. The channel `events` closes when all have ended; it is bounded by the
+    /// number of jobs.
     pub(crate) fn start(
-        config: PoolConfig,
+        budget: ComputeBudget,
+        self_test: SelfTest,
         make: Arc<MakeCounter>,
         events: &UnboundedSender<Event>,
     ) -> io::Result<Self> {
+        let threads = budget.threads.get() as usize;
         let shared = Arc::new(Shared {
-            config,
+            budget,
+            self_test,
             queue: Mutex::default(),
             changed: Condvar::new(),
-            times: (0..config.threads)
-                .map(|_| thread::Times::default())
-                .collect(),
-            proofs: Default::default(),
-            failed: Mutex::default(),
+            times: Mutex::new(vec![ThreadTimes::default(); threads]),
+            tests: Default::default(),
         });
         let pool = Self { shared };
-        for index in 0..pool.shared.times.len() {
+        for index in 0..threads {
             let (shared, make, events) = (pool.shared.clone(), make.clone(), events.clone());
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
-                .spawn(move || thread::work(&shared, index, &*make, &events))?;
+                .spawn(move || work(&shared, index, &*make, &events))?;
         }
         Ok(pool)
     }
 
-    /// Queues jobs behind those that wait.
+    /// Appends jobs to the queue.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Arc<Job>>) {
-        let mut queue = self.shared.queue();
+        let budget = &self.shared.budget;
+        let mut queue = lock(&self.shared.queue);
         for job in jobs {
-            let crews = || self.shared.config.crews(&job.work.plan);
-            queue
-                .crews
-                .entry(job.work.plan.hash())
-                .or_insert_with(crews);
+            let plan = &job.work.plan;
+            queue.crews.entry(plan.hash()).or_insert_with(|| {
+                let crews = budget.crews(plan)?;
+                let (spec, threads) = (plan.spec(), plural(budget.threads.get(), "thread"));
+                tracing::info!(
+                    "N = {} by method {}: {threads}, {}: {crews}",
+                    spec.board,
+                    spec.layout.method(),
+                    budget.memory
+                );
+                Ok(crews)
+            });
             queue.waiting.push_back(job);
         }
-        if queue.crews.len() > MOST_PLANS {
+        if queue.crews.len() > MAX_PLANS {
             let Queue { waiting, crews, .. } = &mut *queue;
             crews.retain(|plan, _| waiting.iter().any(|job| job.work.plan.hash() == *plan));
         }
@@ -293,9 +259,9 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// Takes these jobs back where they still wait. The leases of those that did.
-    pub(crate) fn take_back(&self, leases: &BTreeSet<LeaseKey>) -> Vec<LeaseKey> {
-        let mut queue = self.shared.queue();
+    /// Removes the waiting jobs that fit, and returns their leases.
+    pub(crate) fn remove_waiting(&self, leases: &BTreeSet<LeaseKey>) -> Vec<LeaseKey> {
+        let mut queue = lock(&self.shared.queue);
         let (taken, stay) = queue
             .waiting
             .drain(..)
@@ -304,35 +270,233 @@ impl Pool {
         taken.iter().map(|job| job.work.lease).collect()
     }
 
-    /// How many jobs wait for a thread.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.queue().waiting.len()
+        lock(&self.shared.queue).waiting.len()
     }
 
-    /// How many threads there are, those that failed their canaries among them.
+    /// Returns the number of threads, including those that failed their self-test.
     pub(crate) fn threads(&self) -> u32 {
-        self.shared.config.threads
+        self.shared.budget.threads.get()
     }
 
-    /// How each thread has spent its time so far.
     pub(crate) fn times(&self) -> Vec<ThreadTimes> {
-        let read = |times: &thread::Times| ThreadTimes {
-            busy: Duration::from_nanos(times.busy_ns.load(Relaxed)),
-            idle: Duration::from_nanos(times.idle_ns.load(Relaxed)),
-        };
-        self.shared.times.iter().map(read).collect()
+        lock(&self.shared.times).clone()
     }
 }
 
 impl Drop for Pool {
-    /// Forgets what waits and ends every thread that is between two jobs; the others end with their
-    /// job. Deliberately no join: whoever must know waits for the channel of events to close.
+    /// Drops the waiting jobs and ends every thread after its job. Deliberately no join: the channel
+    /// of events closes when all threads have ended.
     fn drop(&mut self) {
-        let mut queue = self.shared.queue();
+        let mut queue = lock(&self.shared.queue);
         queue.closed = true;
         queue.waiting.clear();
         drop(queue);
         self.shared.changed.notify_all();
+    }
+}
+
+const SELF_TEST_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Work with its progress.
+///
+/// The counting thread writes and the link reads. All orderings are relaxed: the values are
+/// independent of each other, and a late read is harmless.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) work: Work,
+    cost_done: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Job {
+    pub(crate) fn new(work: Work) -> Self {
+        Self { work, cost_done: AtomicU64::new(0), cancelled: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn units(&self) -> Range<u64> {
+        self.work.plan.task_units(self.work.lease.task.task)
+    }
+
+    /// Returns the finished part of the cost, at most all of it.
+    pub(crate) fn cost_done(&self) -> u64 {
+        self.cost_done.load(Relaxed).min(self.work.cost)
+    }
+
+    /// Asks the counting thread to stop.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+}
+
+impl ProgressSink for Job {
+    fn advance(&self, cost_done: u64) -> ControlFlow<()> {
+        self.cost_done.fetch_add(cost_done, Relaxed);
+        if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Counts tasks of one plan.
+pub(crate) type CountTask = Box<dyn FnMut(&Job) -> Result<u64, CountError>>;
+
+/// Creates counters for the tasks of a plan.
+pub(crate) type MakeCounter =
+    dyn Fn(&Plan, &CounterConfig) -> Result<CountTask, SetupError> + Send + Sync;
+
+/// Creates the counters of the real pool.
+pub(crate) fn real_counter(plan: &Plan, setup: &CounterConfig) -> Result<CountTask, SetupError> {
+    let mut counter = Counter::new(plan, setup)?;
+    Ok(Box::new(move |job: &Job| counter.count(job.units(), job)))
+}
+
+/// The counters of the most recent plans, newest last.
+struct Counters<'a> {
+    make: &'a MakeCounter,
+    kernel: Kernel,
+    kept: Vec<(PlanHash, Orientation, CountTask)>,
+}
+
+impl Counters<'_> {
+    /// Returns the counter of `crew` for `job`; creates it if necessary.
+    fn get(&mut self, job: &Job, crew: CrewResources) -> Result<&mut CountTask, SetupError> {
+        let (plan, orientation) = (job.work.plan.hash(), job.work.orientation);
+        let found = self.kept.iter().position(|kept| (kept.0, kept.1) == (plan, orientation));
+        let kept = match found {
+            Some(index) => self.kept.remove(index),
+            None => {
+                // A counter may use all memory of its crew, except with method rows.
+                let others = match job.work.plan.spec().layout.method() {
+                    Method::Rows => 3,
+                    Method::Frames => 0,
+                };
+                self.kept.drain(..self.kept.len().saturating_sub(others));
+                let setup = CounterConfig {
+                    kernel: self.kernel,
+                    threads: crew.threads,
+                    memory_bytes: crew.memory_bytes,
+                    orientation,
+                };
+                (plan, orientation, (self.make)(&job.work.plan, &setup)?)
+            }
+        };
+        Ok(&mut self.kept.push_mut(kept).2)
+    }
+
+    fn count(&mut self, job: &Job, crew: CrewResources) -> Outcome {
+        if job.is_cancelled() {
+            return Outcome::Cancelled;
+        }
+        let counter = match self.get(job, crew) {
+            Ok(counter) => counter,
+            Err(error) => return Outcome::Failed(Failure::Setup(error)),
+        };
+        match counter(job) {
+            Ok(count) => Outcome::Counted(count),
+            Err(CountError::Cancelled) => Outcome::Cancelled,
+            Err(CountError::Overflow) => Outcome::Failed(Failure::Overflow),
+        }
+    }
+}
+
+/// Counts jobs until the pool is closed.
+///
+/// Failed sends are ignored: the receiver may have lost interest, which ends the thread after its
+/// job.
+fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSender<Event>) {
+    let mut counters = Counters { make, kernel: shared.budget.kernel, kept: Vec::new() };
+    let mut is_first = true;
+    let mut passed: Option<Instant> = None;
+    loop {
+        if passed.is_none_or(|passed| passed.elapsed() >= SELF_TEST_INTERVAL) {
+            // The memory of the counters is needed for the test.
+            counters.kept.clear();
+            let started = Instant::now();
+            match shared.self_test() {
+                None => return,
+                Some(Ok(())) => {
+                    tracing::debug!(
+                        "thread {index} passed its self-test in {:?}",
+                        started.elapsed()
+                    );
+                    passed = Some(Instant::now());
+                    let _ = events.send(Event::SelfTestPassed);
+                }
+                Some(Err(wrong)) => {
+                    tracing::error!(
+                        "thread {index} failed its self-test and was stopped: {wrong}; check this \
+                         machine's memory and processor"
+                    );
+                    shared.fail(index);
+                    let _ = events.send(Event::SelfTestFailed(passed));
+                    return;
+                }
+            }
+        }
+        let (job, crew, waited) = match shared.next(index, !counters.kept.is_empty()) {
+            Next::Count(job, crew, waited) => (job, crew, waited),
+            Next::StandBy => {
+                counters.kept.clear();
+                continue;
+            }
+            Next::Closed => return,
+        };
+        let members = u32::from(crew.threads.get());
+        let started = Instant::now();
+        let _ = events.send(Event::Started(job.work.lease, started));
+        let counted = catch_unwind(AssertUnwindSafe(|| counters.count(&job, crew)));
+        let outcome = counted.unwrap_or_else(|panic| {
+            // The panic may have left a counter in an invalid state.
+            counters.kept.clear();
+            Outcome::Failed(Failure::Panic(message(&*panic)))
+        });
+        shared.disband(crew);
+        let duration = started.elapsed() * members;
+        shared.add_times(index, |times| {
+            times.busy += duration;
+            if !std::mem::replace(&mut is_first, false) {
+                times.idle += waited * members;
+            }
+        });
+        let result = JobResult { work: job.work.clone(), outcome, duration, threads: crew.threads };
+        if events.send(Event::Finished(result)).is_err() {
+            return;
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+/// Free bytes at the end of an arena that are trimmed after a self-test.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const TRIM_BYTES: libc::c_int = 1 << 20;
+
+/// The same while counting, whose lists come and go. This is glibc's own value after long lists were
+/// freed; half of it is then the minimum length of blocks that are mapped separately.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT_BYTES: libc::c_int = 64 << 20;
+
+/// Returns freed memory to the system: glibc keeps some for every thread.
+fn release_to_os() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: any thread may call these at any time, and the block is freed once, as it was allocated.
+    unsafe {
+        libc::malloc_trim(0);
+        // The free end of this thread's arena remains. It is trimmed when a block is freed there and the
+        // end is longer than the threshold.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
+        libc::free(std::hint::black_box(libc::malloc(1 << 16)));
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT_BYTES / 2);
     }
 }

@@ -1,383 +1,292 @@
-//! What a pool does with results, cancelled jobs and panicking counters.
+//! Results, cancelled jobs, panics, crews and self-tests.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        atomic::{AtomicBool, AtomicU32},
-        mpsc,
-    },
+    num::NonZeroU16,
+    sync::{atomic::AtomicU32, mpsc},
 };
 
-use common::{
-    count::{CountError, Orientation, Setup},
-    plan::Plan,
-};
+use cli::memory::MemorySize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::{
-    machine::{Failure, Outcome},
-    testing::{endless, plan, work, wrong},
-};
+use crate::testing::{budget, counters, endless, plan, work, wrong};
 
-fn config(threads: u32) -> PoolConfig {
-    PoolConfig {
-        threads,
-        kernel: Kernel::SCALAR,
-        memory_bytes: u64::from(threads) << 20,
-        crews: None,
-        prove: |_| Ok(()),
-    }
+/// A pool of one test and its events.
+struct Bench {
+    pool: Pool,
+    events: UnboundedReceiver<Event>,
 }
 
-/// What leaves the threads, and what else they tell.
-struct Leaving(UnboundedReceiver<Event>);
+impl Bench {
+    fn new(threads: u32, make: Arc<MakeCounter>) -> Self {
+        Self::with(budget(threads), |_| Ok(()), make)
+    }
 
-impl Leaving {
-    fn blocking_recv(&mut self) -> Option<Left> {
+    fn with(budget: ComputeBudget, self_test: SelfTest, make: Arc<MakeCounter>) -> Self {
+        let (sender, events) = unbounded_channel();
+        Self { pool: Pool::start(budget, self_test, make, &sender).unwrap(), events }
+    }
+
+    fn push(&self, plan: &Plan, tasks: std::ops::Range<u64>) -> Vec<Arc<Job>> {
+        let jobs: Vec<_> = tasks.map(|task| Arc::new(Job::new(work(plan, task)))).collect();
+        self.pool.push(jobs.clone());
+        jobs
+    }
+
+    /// Waits for the next job that leaves its thread: its task and outcome.
+    fn finished(&mut self) -> (u64, Outcome) {
         loop {
-            match self.0.blocking_recv()? {
-                Event::Left(left) => return Some(left),
-                Event::Begun(..) | Event::Proven | Event::Unproven(_) => {}
+            if let Event::Finished(result) = self.events.blocking_recv().unwrap() {
+                return (result.work.lease.task.task.0, result.outcome);
             }
         }
     }
-}
 
-fn start(threads: u32, make: Arc<MakeCounter>) -> (Pool, Leaving) {
-    start_with(config(threads), make)
-}
+    fn finished_task(&mut self) -> u64 {
+        self.finished().0
+    }
 
-fn start_with(config: PoolConfig, make: Arc<MakeCounter>) -> (Pool, Leaving) {
-    let (sender, events) = unbounded_channel();
-    let pool = Pool::start(config, make, &sender).unwrap();
-    (pool, Leaving(events))
-}
-
-fn job(plan: &Plan, task: u64) -> Arc<Job> {
-    Arc::new(Job::new(work(plan, task)))
-}
-
-fn task_of(left: &Left) -> u64 {
-    left.work.lease.task.task.0
-}
-
-/// Panics on task 1, finds task 2 too large, and counts every other as its number.
-struct Moody;
-
-impl CountTask for Moody {
-    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
-        match job.work.lease.task.task.0 {
-            1 => panic!("a fault in task {}", 1),
-            2 => Err(CountError::Overflow),
-            task => Ok(task),
-        }
+    /// Closes the pool, waits for its threads, and returns the remaining results.
+    fn close(mut self) -> Vec<Event> {
+        drop(self.pool);
+        let events = std::iter::from_fn(|| self.events.blocking_recv());
+        events.filter(|event| matches!(event, Event::Finished(_))).collect()
     }
 }
 
 #[test]
 fn every_task_is_counted_once_and_exactly() {
     let plan = plan(10);
-    let (pool, mut left) = start(3, Arc::new(real_counter));
-    let mut jobs: HashMap<_, _> = (0..plan.tasks())
-        .map(|task| job(&plan, task))
-        .map(|job| (job.work.lease, job))
-        .collect();
-    pool.push(jobs.values().cloned());
+    let mut bench = Bench::new(3, Arc::new(real_counter));
+    let jobs = bench.push(&plan, 0..plan.tasks());
+    let mut jobs: HashMap<_, _> =
+        jobs.into_iter().map(|job| (job.work.lease.task.task.0, job)).collect();
     let mut sum = 0;
     for _ in 0..plan.tasks() {
-        let Left { work, outcome, .. } = left.blocking_recv().unwrap();
-        let Outcome::Counted(count) = outcome else {
-            panic!("{outcome:?}");
-        };
-        let job = jobs.remove(&work.lease).unwrap();
-        assert_eq!(job.cost_done(), work.cost);
+        let (task, outcome) = bench.finished();
+        let Outcome::Counted(count) = outcome else { panic!("{outcome:?}") };
+        let job = jobs.remove(&task).unwrap();
+        assert_eq!(job.cost_done(), job.work.cost);
         sum += count;
     }
-    assert_eq!(sum, 724);
-    assert_eq!(pool.waiting(), 0);
-    let times = pool.times();
+    assert_eq!((sum, bench.pool.waiting()), (724, 0));
+    let times = bench.pool.times();
     assert_eq!(times.len(), 3);
     assert!(times.iter().any(|times| times.busy > Duration::ZERO));
-    drop(pool);
-    assert!(left.blocking_recv().is_none(), "all threads end");
+    assert!(bench.close().is_empty());
 }
 
 #[test]
 fn a_cancelled_job_leaves_its_thread_to_the_next_one() {
-    let plan = plan(10);
-    let (make, begins) = endless();
-    let (pool, mut left) = start(1, make);
-    let (first, second) = (job(&plan, 0), job(&plan, 1));
-    pool.push([first.clone(), second.clone()]);
-    begins.recv().unwrap();
-    assert_eq!(pool.waiting(), 1);
-    first.cancel();
-    let gone = left.blocking_recv().unwrap();
-    assert!(matches!(gone.outcome, Outcome::Cancelled));
-    assert_eq!(task_of(&gone), 0);
-    begins.recv().unwrap();
-    second.cancel();
-    assert_eq!(task_of(&left.blocking_recv().unwrap()), 1);
+    let (make, started) = endless();
+    let mut bench = Bench::new(1, make);
+    let jobs = bench.push(&plan(10), 0..2);
+    started.recv().unwrap();
+    assert_eq!(bench.pool.waiting(), 1);
+    jobs[0].cancel();
+    assert!(matches!(bench.finished(), (0, Outcome::Cancelled)));
+    started.recv().unwrap();
+    jobs[1].cancel();
+    assert_eq!(bench.finished_task(), 1);
 }
 
 #[test]
 fn a_job_cancelled_while_it_waits_is_never_counted() {
-    let plan = plan(10);
-    let (make, begins) = endless();
-    let (pool, mut left) = start(1, make);
-    let (first, second, third) = (job(&plan, 0), job(&plan, 1), job(&plan, 2));
-    second.cancel();
-    pool.push([first.clone(), second, third.clone()]);
-    begins.recv().unwrap();
-    let leases = BTreeSet::from([first.work.lease, third.work.lease]);
-    assert_eq!(pool.take_back(&leases), [third.work.lease], "one has begun");
-    assert_eq!(pool.take_back(&leases), []);
-    first.cancel();
-    let order: Vec<_> = (0..2)
-        .map(|_| task_of(&left.blocking_recv().unwrap()))
-        .collect();
-    assert_eq!(order, [0, 1]);
-    drop(pool);
-    assert!(left.blocking_recv().is_none());
-    assert!(begins.recv().is_err(), "only the first one was begun");
+    let (plan, (make, started)) = (plan(10), endless());
+    let mut bench = Bench::new(1, make);
+    let jobs: Vec<_> = (0..3).map(|task| Arc::new(Job::new(work(&plan, task)))).collect();
+    jobs[1].cancel();
+    bench.pool.push(jobs.clone());
+    started.recv().unwrap();
+    let leases = BTreeSet::from([jobs[0].work.lease, jobs[2].work.lease]);
+    assert_eq!(bench.pool.remove_waiting(&leases), [jobs[2].work.lease], "the other has started");
+    assert_eq!(bench.pool.remove_waiting(&leases), []);
+    jobs[0].cancel();
+    assert_eq!([bench.finished_task(), bench.finished_task()], [0, 1]);
+    assert!(bench.close().is_empty());
+    assert!(started.recv().is_err(), "only the first one was counted");
 }
 
 #[test]
-fn a_closed_pool_forgets_what_waits() {
+fn a_closed_pool_drops_what_waits() {
+    let (make, started) = endless();
+    let Bench { pool, mut events } = Bench::new(1, make);
     let plan = plan(10);
-    let (make, begins) = endless();
-    let (pool, mut left) = start(1, make);
-    let first = job(&plan, 0);
-    pool.push([first.clone(), job(&plan, 1), job(&plan, 2)]);
-    begins.recv().unwrap();
+    let jobs: Vec<_> = (0..3).map(|task| Arc::new(Job::new(work(&plan, task)))).collect();
+    pool.push(jobs.clone());
+    started.recv().unwrap();
     assert_eq!(pool.waiting(), 2);
     drop(pool);
-    first.cancel();
-    assert_eq!(task_of(&left.blocking_recv().unwrap()), 0);
-    assert!(left.blocking_recv().is_none());
+    jobs[0].cancel();
+    let events: Vec<_> = std::iter::from_fn(|| events.blocking_recv()).collect();
+    let finished = events.iter().filter(|event| matches!(event, Event::Finished(_)));
+    assert_eq!(finished.count(), 1);
 }
 
 #[test]
 fn a_panic_costs_one_task_and_not_the_thread() {
-    let plan = plan(10);
-    let make =
-        |_: &Plan, _: &Setup| -> Result<Box<dyn CountTask>, SetupError> { Ok(Box::new(Moody)) };
-    let (pool, mut left) = start(1, Arc::new(make));
-    pool.push((0..4).map(|task| job(&plan, task)));
-    let outcomes: Vec<_> = (0..4)
-        .map(|_| match left.blocking_recv().unwrap().outcome {
-            Outcome::Counted(count) => count.to_string(),
-            Outcome::Cancelled => "cancelled".to_owned(),
-            Outcome::Failed(failure) => failure.to_string(),
-        })
-        .collect();
-    assert_eq!(
-        outcomes,
-        [
-            "0",
-            "the counting thread panicked: a fault in task 1",
-            "the weighted count passes 64 bits",
-            "3"
-        ]
+    let mut bench = Bench::new(
+        1,
+        counters(|_, job| match job.work.lease.task.task.0 {
+            1 => panic!("a fault in task {}", 1),
+            2 => Err(CountError::Overflow),
+            task => Ok(task),
+        }),
     );
+    bench.push(&plan(10), 0..4);
+    let outcomes = [(); 4].map(|()| match bench.finished().1 {
+        Outcome::Counted(count) => count.to_string(),
+        Outcome::Cancelled => "cancelled".to_owned(),
+        Outcome::Failed(failure) => failure.to_string(),
+    });
+    let panicked = "the counting thread panicked: a fault in task 1";
+    assert_eq!(outcomes, ["0", panicked, "the weighted count passes 64 bits", "3"]);
 }
 
 #[test]
 fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
-    let plan = plan(10);
-    let make = |_: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
-        Err(SetupError::Memory {
-            given: setup.memory_bytes,
-            least: 1 << 40,
-        })
+    let make = |_: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
+        Err(SetupError::Memory { given: setup.memory_bytes, least: 1 << 40 })
     };
-    let (pool, mut left) = start(1, Arc::new(make));
-    pool.push([job(&plan, 0), job(&plan, 1)]);
+    let mut bench = Bench::new(1, Arc::new(make));
+    bench.push(&plan(10), 0..2);
     for _ in 0..2 {
-        let outcome = left.blocking_recv().unwrap().outcome;
+        let outcome = bench.finished().1;
         let Outcome::Failed(Failure::Setup(SetupError::Memory { given, .. })) = outcome else {
             panic!("{outcome:?}");
         };
-        assert_eq!(given, 1 << 20);
+        assert_eq!(given, 1 << 24);
     }
 }
 
 #[test]
 fn counters_are_kept_between_tasks_of_one_plan() {
     let (made, makes) = mpsc::channel();
-    let make = move |plan: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
+    let make = move |plan: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
         made.send((plan.hash(), setup.orientation)).unwrap();
         real_counter(plan, setup)
     };
-    let (pool, mut left) = start(1, Arc::new(make));
+    let mut bench = Bench::new(1, Arc::new(make));
     let (eight, nine) = (plan(8), plan(9));
-    pool.push([job(&eight, 0), job(&nine, 0), job(&eight, 1), job(&nine, 1)]);
-    for _ in 0..4 {
-        left.blocking_recv().unwrap();
+    for task in 0..2 {
+        bench.push(&eight, task..task + 1);
+        bench.push(&nine, task..task + 1);
     }
-    drop(pool);
-    assert!(left.blocking_recv().is_none());
+    (0..4).for_each(|_| drop(bench.finished()));
+    assert!(bench.close().is_empty());
     let makes: Vec<_> = makes.iter().collect();
-    assert_eq!(
-        makes,
-        [
-            (eight.hash(), Orientation::Upright),
-            (nine.hash(), Orientation::Upright)
-        ]
-    );
-}
-
-/// Says which crew counts, then waits for the end of the test.
-struct Member(mpsc::Sender<()>);
-
-impl CountTask for Member {
-    fn count(&mut self, job: &Job) -> Result<u64, CountError> {
-        self.0.send(()).unwrap();
-        while !job.is_cancelled() {
-            std::thread::yield_now();
-        }
-        Err(CountError::Cancelled)
-    }
+    assert_eq!(makes, [(eight.hash(), Orientation::Upright), (nine.hash(), Orientation::Upright)]);
 }
 
 #[test]
 fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
-    let (begun, begins) = mpsc::channel();
-    let (made, makes) = mpsc::channel();
-    let make = move |_: &Plan, setup: &Setup| -> Result<Box<dyn CountTask>, SetupError> {
-        made.send((setup.threads.get(), setup.memory_bytes))
-            .unwrap();
-        Ok(Box::new(Member(begun.clone())))
-    };
-    let crews = NonZeroU16::new(2);
-    let config = PoolConfig {
-        memory_bytes: 8 << 20,
-        crews,
-        ..config(5)
-    };
-    let (pool, mut left) = start_with(config, Arc::new(make));
-    let plan = plan(10);
-    let jobs: Vec<_> = (0..3).map(|task| job(&plan, task)).collect();
-    pool.push(jobs.clone());
-    for _ in 0..2 {
-        begins.recv().unwrap();
-    }
+    let (make, started) = endless();
+    let memory = MemorySize::new(8 << 20).unwrap();
+    let crews = ComputeBudget { memory, crews: NonZeroU16::new(2), ..budget(5) };
+    let mut bench = Bench::with(crews, |_| Ok(()), make);
+    let jobs = bench.push(&plan(10), 0..3);
+    let mut setups =
+        [(); 2].map(|()| started.recv().unwrap()).map(|s| (s.threads.get(), s.memory_bytes));
     // Three threads are left that lead no crew: the third job waits.
-    assert_eq!(pool.waiting(), 1);
-    let mut setups: Vec<_> = makes.try_iter().collect();
+    assert_eq!(bench.pool.waiting(), 1);
     setups.sort_unstable();
     assert_eq!(setups, [(2, 4 << 20), (3, 4 << 20)]);
     jobs[0].cancel();
-    begins.recv().unwrap();
-    assert_eq!(pool.waiting(), 0);
+    started.recv().unwrap();
+    assert_eq!(bench.pool.waiting(), 0);
     jobs.iter().for_each(|job| job.cancel());
-    for _ in 0..3 {
-        let left = left.blocking_recv().unwrap();
-        assert!(left.threads.get() >= 2, "{left:?}");
+    let mut finished = 0;
+    while finished < 3 {
+        if let Event::Finished(result) = bench.events.blocking_recv().unwrap() {
+            assert!(result.threads.get() >= 2, "{result:?}");
+            finished += 1;
+        }
     }
-    drop(pool);
-    assert!(left.blocking_recv().is_none());
+    assert!(bench.close().is_empty());
 }
 
 #[test]
-fn a_thread_that_fails_its_canaries_takes_no_job_and_another_leads_in_its_place() {
+fn a_thread_that_fails_its_self_test_takes_no_job_and_another_leads_in_its_place() {
     // The first thread leads the only crew, or one of three.
     for crews in [None, NonZeroU16::new(1)] {
-        let config = PoolConfig {
-            crews,
-            prove: |_| match std::thread::current().name() {
-                Some("count-0") => Err(wrong()),
-                _ => Ok(()),
-            },
-            ..config(3)
+        let self_test: SelfTest = |_| match std::thread::current().name() {
+            Some("count-0") => Err(wrong()),
+            _ => Ok(()),
         };
-        let (pool, mut events) = start_with(config, Arc::new(real_counter));
+        let budget = ComputeBudget { crews, ..budget(3) };
+        let mut bench = Bench::with(budget, self_test, Arc::new(real_counter));
         let plan = plan(9);
-        pool.push((0..plan.tasks()).map(|task| job(&plan, task)));
-        let (mut sum, mut begun, mut left, mut failed) = (0, 0, 0, Vec::new());
-        while left < plan.tasks() || failed.is_empty() {
-            match events.0.blocking_recv().unwrap() {
-                Event::Begun(..) => begun += 1,
-                Event::Proven => {}
-                Event::Left(gone) => {
-                    left += 1;
-                    if let Outcome::Counted(count) = gone.outcome {
+        bench.push(&plan, 0..plan.tasks());
+        let (mut sum, mut started, mut finished, mut failed) = (0, 0, 0, Vec::new());
+        while finished < plan.tasks() || failed.is_empty() {
+            match bench.events.blocking_recv().unwrap() {
+                Event::Started(..) => started += 1,
+                Event::SelfTestPassed => {}
+                Event::Finished(result) => {
+                    finished += 1;
+                    if let Outcome::Counted(count) = result.outcome {
                         sum += count;
                     }
                 }
-                Event::Unproven(proven) => failed.push(proven),
+                Event::SelfTestFailed(passed) => failed.push(passed),
             }
         }
-        assert_eq!(sum, 352, "the others count");
-        assert_eq!(begun, plan.tasks());
-        assert_eq!(failed, [None], "it never was proven");
+        assert_eq!((sum, started), (352, plan.tasks()), "the others count");
+        assert_eq!(failed, [None], "it never passed one");
     }
 }
 
 #[test]
-fn as_many_threads_prove_themselves_at_a_time_as_the_memory_is_for() {
+fn the_memory_limits_concurrent_self_tests() {
     static NOW: AtomicU32 = AtomicU32::new(0);
     static MOST: AtomicU32 = AtomicU32::new(0);
-    fn prove(_kernel: Kernel) -> Result<(), Wrong> {
+    fn self_test(_kernel: Kernel) -> Result<(), SelfTestError> {
         MOST.fetch_max(NOW.fetch_add(1, Relaxed) + 1, Relaxed);
         // Long enough for the others to get here, if anything lets them.
         (0..1000).for_each(|_| std::thread::yield_now());
         NOW.fetch_sub(1, Relaxed);
         Ok(())
     }
-    for (memory_bytes, most) in [(1 << 20, 1), (3 * 16 * canary::PEAK_BYTES, 3)] {
+    for (bytes, most) in [(1 << 20, 1), (3 * 16 * PEAK_BYTES, 3)] {
         MOST.store(0, Relaxed);
-        let config = PoolConfig {
-            memory_bytes,
-            prove,
-            ..config(8)
-        };
-        let (pool, mut events) = start_with(config, Arc::new(real_counter));
+        let budget = ComputeBudget { memory: MemorySize::new(bytes).unwrap(), ..budget(8) };
+        let mut bench = Bench::with(budget, self_test, Arc::new(real_counter));
         for _ in 0..8 {
-            let event = events.0.blocking_recv().unwrap();
-            assert!(matches!(event, Event::Proven), "{event:?}");
+            let event = bench.events.blocking_recv().unwrap();
+            assert!(matches!(event, Event::SelfTestPassed), "{event:?}");
         }
-        drop(pool);
+        assert!(bench.close().is_empty());
         assert!(MOST.load(Relaxed) <= most, "{MOST:?} at a time");
     }
 }
 
 #[test]
-fn a_canary_that_panics_has_failed() {
-    let config = PoolConfig {
-        prove: |_| panic!("a bad core"),
-        ..config(2)
-    };
-    let (pool, mut events) = start_with(config, Arc::new(real_counter));
+fn a_self_test_that_panics_has_failed() {
+    let mut bench = Bench::with(budget(2), |_| panic!("a bad core"), Arc::new(real_counter));
     for _ in 0..2 {
-        let event = events.0.blocking_recv().unwrap();
-        assert!(matches!(event, Event::Unproven(None)), "{event:?}");
+        let event = bench.events.blocking_recv().unwrap();
+        assert!(matches!(event, Event::SelfTestFailed(None)), "{event:?}");
     }
-    drop(pool);
-    assert!(events.0.blocking_recv().is_none());
+    assert!(bench.close().is_empty());
 }
 
 #[test]
-fn who_waits_to_prove_itself_when_the_pool_is_closed_does_not() {
-    static PROOFS: AtomicU32 = AtomicU32::new(0);
+fn self_tests_that_wait_for_memory_are_skipped_when_the_pool_is_closed() {
+    static TESTS: AtomicU32 = AtomicU32::new(0);
     static CLOSED: AtomicBool = AtomicBool::new(false);
-    let config = PoolConfig {
-        prove: |_| {
-            PROOFS.fetch_add(1, Relaxed);
-            while !CLOSED.load(Relaxed) {
-                std::thread::yield_now();
-            }
-            Ok(())
-        },
-        ..config(8)
+    let self_test: SelfTest = |_| {
+        TESTS.fetch_add(1, Relaxed);
+        while !CLOSED.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        Ok(())
     };
-    let (pool, mut events) = start_with(config, Arc::new(real_counter));
-    while PROOFS.load(Relaxed) == 0 {
+    let Bench { pool, mut events } = Bench::with(budget(8), self_test, Arc::new(real_counter));
+    while TESTS.load(Relaxed) == 0 {
         std::thread::yield_now();
     }
     drop(pool);
     CLOSED.store(true, Relaxed);
-    while events.0.blocking_recv().is_some() {}
-    assert_eq!(PROOFS.load(Relaxed), 1, "of those who waited none did");
+    while events.blocking_recv().is_some() {}
+    assert_eq!(TESTS.load(Relaxed), 1);
 }

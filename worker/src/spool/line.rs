@@ -1,6 +1,6 @@
 //! The lines of the spool file.
 //!
-//! One sealed JSON object a line (`common::sealed`):
+//! One sealed JSON object per line (`common::sealed`):
 //!
 //! ```text
 //! {"finished":{"run":"…","plan":"…","task":7,"epoch":3,"count":"…","kernel":"avx512",
@@ -11,119 +11,124 @@
 
 use common::{
     count::Orientation,
-    plan::TaskId,
-    run::{Epoch, Partial, TaskRef},
+    kernel::KernelName,
+    plan::{PlanHash, TaskId},
+    run::{Epoch, Partial, RunId, TaskRef},
     sealed,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::machine::LeaseKey;
+use crate::engine::LeaseKey;
 
-/// What a line says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpoolLine {
-    /// A task was counted.
-    Finished(Partial),
-    /// The coordinator answered for a partial: it need not be kept.
-    Acknowledged(LeaseKey),
-}
-
-#[derive(Serialize, Deserialize)]
+/// A line of the spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum Stored {
-    Finished(StoredPartial),
-    Acknowledged(StoredLease),
+pub(super) enum SpoolLine {
+    /// A task was counted.
+    Finished {
+        #[serde(with = "text")]
+        run: RunId,
+        #[serde(with = "text")]
+        plan: PlanHash,
+        task: u64,
+        epoch: u64,
+        /// Decimal: other readers of JSON lose digits beyond 2^53.
+        #[serde(with = "text")]
+        count: u64,
+        #[serde(with = "text")]
+        kernel: KernelName,
+        #[serde(with = "StoredOrientation")]
+        orientation: Orientation,
+        duration_us: u64,
+    },
+    /// The coordinator acknowledged the result, which is no longer needed.
+    Acknowledged {
+        #[serde(with = "text")]
+        run: RunId,
+        #[serde(with = "text")]
+        plan: PlanHash,
+        task: u64,
+        epoch: u64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredLease {
-    run: String,
-    plan: String,
-    task: u64,
-    epoch: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredPartial {
-    run: String,
-    plan: String,
-    task: u64,
-    epoch: u64,
-    /// Decimal: other readers of JSON lose digits beyond 2^53.
-    count: String,
-    kernel: String,
-    orientation: StoredOrientation,
-    duration_us: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(remote = "Orientation", rename_all = "lowercase")]
 enum StoredOrientation {
     Upright,
-    Turned,
+    #[serde(rename = "turned")]
+    Rotated,
+}
+
+/// Stores values as strings.
+mod text {
+    use std::{fmt::Display, str::FromStr};
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 impl SpoolLine {
-    /// Appends the line, with its line end.
-    pub(crate) fn write(&self, to: &mut Vec<u8>) {
-        let start = to.len();
-        let stored = match self {
-            Self::Finished(partial) => Stored::Finished(StoredPartial {
-                run: partial.task.run.to_string(),
-                plan: partial.task.plan.to_string(),
-                task: partial.task.task.0,
-                epoch: partial.epoch.0,
-                count: partial.count.to_string(),
-                kernel: partial.kernel.to_string(),
-                orientation: match partial.orientation {
-                    Orientation::Upright => StoredOrientation::Upright,
-                    Orientation::Turned => StoredOrientation::Turned,
-                },
-                duration_us: partial.duration_us,
-            }),
-            Self::Acknowledged(lease) => Stored::Acknowledged(StoredLease {
-                run: lease.task.run.to_string(),
-                plan: lease.task.plan.to_string(),
-                task: lease.task.task.0,
-                epoch: lease.epoch.0,
-            }),
+    pub(super) fn finished(partial: &Partial) -> Self {
+        let Partial { task: TaskRef { run, plan, task }, epoch, .. } = *partial;
+        let Partial { count, kernel, orientation, duration_us, .. } = *partial;
+        let (task, epoch) = (task.0, epoch.0);
+        Self::Finished { run, plan, task, epoch, count, kernel, orientation, duration_us }
+    }
+
+    pub(super) fn acknowledged(lease: LeaseKey) -> Self {
+        let LeaseKey { task: TaskRef { run, plan, task }, epoch } = lease;
+        Self::Acknowledged { run, plan, task: task.0, epoch: epoch.0 }
+    }
+
+    /// Returns the lease, and its result if that is still needed.
+    pub(super) fn content(self) -> (LeaseKey, Option<Partial>) {
+        let (Self::Finished { run, plan, task, epoch, .. }
+        | Self::Acknowledged { run, plan, task, epoch }) = self;
+        let (task, epoch) = (TaskRef { run, plan, task: TaskId(task) }, Epoch(epoch));
+        let partial = match self {
+            Self::Finished { count, kernel, orientation, duration_us, .. } => {
+                Some(Partial { task, epoch, count, kernel, orientation, duration_us })
+            }
+            Self::Acknowledged { .. } => None,
         };
-        serde_json::to_writer(&mut *to, &stored).expect("strings and numbers into memory");
+        (LeaseKey { task, epoch }, partial)
+    }
+
+    /// Appends the line, with its line end.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        let start = to.len();
+        serde_json::to_writer(&mut *to, self).expect("strings and numbers into memory");
         sealed::seal(to, start);
         to.push(b'\n');
     }
 
-    /// Reads a line given without its line end; `None` unless every byte of it is right.
-    pub(crate) fn read(line: &[u8]) -> Option<Self> {
-        let stored = serde_json::from_slice(&sealed::open(line).ok()?).ok()?;
-        Some(match stored {
-            Stored::Finished(partial) => Self::Finished(Partial {
-                task: task_ref(&partial.run, &partial.plan, partial.task)?,
-                epoch: Epoch(partial.epoch),
-                count: partial.count.parse().ok()?,
-                kernel: partial.kernel.parse().ok()?,
-                orientation: match partial.orientation {
-                    StoredOrientation::Upright => Orientation::Upright,
-                    StoredOrientation::Turned => Orientation::Turned,
-                },
-                duration_us: partial.duration_us,
-            }),
-            Stored::Acknowledged(lease) => Self::Acknowledged(LeaseKey {
-                task: task_ref(&lease.run, &lease.plan, lease.task)?,
-                epoch: Epoch(lease.epoch),
-            }),
-        })
+    /// Reads a line without its line end; `None` unless every byte is valid.
+    pub(super) fn read(line: &[u8]) -> Option<Self> {
+        serde_json::from_slice(&sealed::open(line).ok()?).ok()
     }
 }
 
-fn task_ref(run: &str, plan: &str, task: u64) -> Option<TaskRef> {
-    Some(TaskRef {
-        run: run.parse().ok()?,
-        plan: plan.parse().ok()?,
-        task: TaskId(task),
-    })
+/// Checks for fuzzing that any bytes, as they are and resealed, are either rejected or survive a
+/// round trip.
+pub fn round_trip(bytes: &[u8]) {
+    for text in [bytes, &sealed::resealed(bytes)] {
+        if let Some(line) = SpoolLine::read(text) {
+            let mut written = Vec::new();
+            line.write(&mut written);
+            assert_eq!(written.pop(), Some(b'\n'));
+            assert_eq!(SpoolLine::read(&written), Some(line));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -135,8 +140,8 @@ mod tests {
     fn the_bytes_are_frozen() {
         let mut bytes = Vec::new();
         let partial = sample_partial(7, 3);
-        SpoolLine::Finished(partial).write(&mut bytes);
-        SpoolLine::Acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
+        SpoolLine::finished(&partial).write(&mut bytes);
+        SpoolLine::acknowledged(LeaseKey::of(&partial)).write(&mut bytes);
         let plan = partial.task.plan;
         let head =
             format!("{{\"run\":\"00000000000000a1\",\"plan\":\"{plan}\",\"task\":7,\"epoch\":3");
@@ -155,21 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn every_damaged_byte_and_every_torn_end_is_seen() {
+    fn every_damaged_byte_and_every_torn_end_is_detected() {
         let mut bytes = Vec::new();
-        let line = SpoolLine::Finished(sample_partial(7, 3));
-        line.write(&mut bytes);
+        let partial = sample_partial(7, 3);
+        SpoolLine::finished(&partial).write(&mut bytes);
         bytes.pop();
-        assert_eq!(SpoolLine::read(&bytes), Some(line));
+        let line = SpoolLine::read(&bytes).unwrap();
+        assert_eq!(line.content(), (LeaseKey::of(&partial), Some(partial)));
         for at in 0..bytes.len() {
             assert_eq!(SpoolLine::read(&bytes[..at]), None, "cut at {at}");
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(
-                SpoolLine::read(&damaged),
-                None,
-                "bit 0 of byte {at} flipped"
-            );
+            assert_eq!(SpoolLine::read(&damaged), None, "bit 0 of byte {at} flipped");
         }
     }
 }

@@ -1,114 +1,112 @@
-//! The directory in which finished partials wait for their acknowledgement.
+//! The directory in which finished results wait for their acknowledgement.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `lock` | nothing; locked as long as the process lives |
-//! | `stop` | nothing; made by whoever asks the worker to stop |
-//! | `worker-id` | the worker's identity, 32 hexadecimal digits |
-//! | `outbox.jsonl` | finished partials and acknowledgements, see [`line`] |
+//! | `lock` | empty; locked while the process lives |
+//! | `stop` | empty; created to ask the worker to stop |
+//! | `secret` | identifies the worker to the coordinator, 64 hexadecimal digits |
+//! | `outbox.jsonl` | results and acknowledgements, see [`line`] |
 
-#[doc(hidden)]
-pub mod foreign;
-mod line;
+mod identity;
+pub(crate) mod line;
 pub mod stop;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Seek, Write},
     path::{Path, PathBuf},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
 };
 
-use common::run::{Partial, WorkerId};
+use common::run::Partial;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::{config::SpoolChoice, machine::LeaseKey};
+pub(crate) use identity::Identity;
 use line::SpoolLine;
-pub(crate) use writer::Writer;
 
-/// Why there is no spool in a directory.
+use crate::{
+    config::SpoolChoice,
+    engine::{LeaseKey, SpoolWrite},
+};
+
+/// The reason why a directory has no spool.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// Another process has it.
     #[error(
         "spool directory {} is in use by another worker: give every worker its own --spool",
         .0.display()
     )]
     InUse(PathBuf),
-    /// The directory cannot be used.
     #[error(
-        "spool directory {}: {error}; results that the coordinator has not acknowledged are kept \
-         there over a restart: give a writable directory with --spool",
+        "spool directory {}: {error}; it keeps results that the coordinator has not acknowledged: give \
+         a writable directory with --spool",
         path.display()
     )]
-    Unusable {
-        /// The directory.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unusable { path: PathBuf, error: io::Error },
+}
+
+impl SpoolError {
+    fn unusable(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |error| Self::Unusable { path: path.to_owned(), error }
+    }
 }
 
 /// An open, locked spool directory.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    directory: PathBuf,
-    worker: WorkerId,
-    /// Positioned at the end of the last whole line; `None` once a write failed, because nobody
-    /// knows then what the file holds.
+    pub(crate) directory: PathBuf,
+    /// Number of the default directory that was free, from 1.
+    pub(crate) number: u32,
+    pub(crate) identity: Identity,
+    /// Positioned at the end of the last whole line; `None` after a failed write, which leaves the
+    /// content of the file unknown.
     file: Option<File>,
-    /// Lines in the file that say nothing any more.
+    /// Number of obsolete lines in the file.
     dead_lines: usize,
-    /// What must be sent again after a restart, as far as the file says.
+    /// Results without an acknowledgement, as far as the file says.
     live: BTreeMap<LeaseKey, Partial>,
     _lock: File,
 }
 
-/// A file is rewritten without its dead lines once there are this many, and more than live ones.
+/// The file is rewritten when it has more dead lines than this, and more than live ones.
 const COMPACT_AFTER: usize = 4096;
 
-/// The file that a living worker has locked.
+/// The file that a running worker has locked.
 const LOCK: &str = "lock";
 
-/// Where the usual spool directories lie.
+/// Returns the parent of the default spool directories.
 fn usual_base() -> PathBuf {
     std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
-        .map_or_else(
-            || PathBuf::from("queens-spool"),
-            |path| path.join("queens-spool"),
-        )
+        .map_or_else(|| PathBuf::from("queens-spool"), |path| path.join("queens-spool"))
 }
 
-/// For people in another directory: the whole path.
+/// Returns the absolute path for messages.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Opens the spool that `choice` names for a worker called `name`. Beside it comes the number of
-/// the usual directory that was free, counted from 1.
-pub(crate) fn open(
-    choice: &SpoolChoice,
-    name: &str,
-    new_id: WorkerId,
-) -> Result<Option<(Spool, u32)>, SpoolError> {
+/// Opens the spool of a worker called `name`; `None` for a worker without one.
+pub(crate) fn open(choice: &SpoolChoice, name: &str) -> Result<Option<Spool>, SpoolError> {
     match choice {
         SpoolChoice::Memory => Ok(None),
-        SpoolChoice::Directory(directory) => Ok(Some((Spool::open(directory, new_id)?, 1))),
-        SpoolChoice::Usual => open_free(&usual_base(), name, new_id).map(Some),
+        SpoolChoice::Directory(directory) => Spool::open(directory).map(Some),
+        SpoolChoice::Usual => open_free(&usual_base(), name).map(Some),
     }
 }
 
-/// What the directory of a worker of this name is called.
+/// Returns the directory name for a worker's name.
 fn directory_name(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_")
 }
 
-/// The first directory of `name`, `name-2`, … below `base` that no other worker has.
-fn open_free(base: &Path, name: &str, new_id: WorkerId) -> Result<(Spool, u32), SpoolError> {
+/// Opens the first of `name`, `name-2`, … below `base` that no other worker uses.
+fn open_free(base: &Path, name: &str) -> Result<Spool, SpoolError> {
     let name = directory_name(name);
     let mut number = 1;
     loop {
@@ -116,21 +114,18 @@ fn open_free(base: &Path, name: &str, new_id: WorkerId) -> Result<(Spool, u32), 
             1 => base.join(&name),
             _ => base.join(format!("{name}-{number}")),
         };
-        match Spool::open(&directory, new_id) {
+        match Spool::open(&directory) {
             Err(SpoolError::InUse(_)) if number < 10_000 => number += 1,
-            other => return other.map(|spool| (spool, number)),
+            opened => return opened.map(|spool| Spool { number, ..spool }),
         }
     }
 }
 
 impl Spool {
-    /// Opens or makes the spool in `directory`; a new one gets the identity `new_id`. Torn or
-    /// damaged lines are dropped: their tasks will be counted again.
-    pub(crate) fn open(directory: &Path, new_id: WorkerId) -> Result<Self, SpoolError> {
-        let unusable = |error| SpoolError::Unusable {
-            path: directory.to_owned(),
-            error,
-        };
+    /// Opens or creates the spool in `directory`. Drops torn or damaged lines, whose tasks will be
+    /// counted again.
+    pub(crate) fn open(directory: &Path) -> Result<Self, SpoolError> {
+        let unusable = SpoolError::unusable(directory);
         fs::create_dir_all(directory).map_err(unusable)?;
         let lock = File::create(directory.join(LOCK)).map_err(unusable)?;
         lock.try_lock().map_err(|error| match error {
@@ -138,10 +133,11 @@ impl Spool {
             TryLockError::Error(error) => unusable(error),
         })?;
         stop::clear(directory).map_err(unusable)?;
-        let worker = identity(directory, new_id).map_err(unusable)?;
+        let identity = Identity::open(directory).map_err(unusable)?;
         let mut spool = Self {
             directory: directory.to_owned(),
-            worker,
+            number: 1,
+            identity,
             file: None,
             dead_lines: 0,
             live: BTreeMap::new(),
@@ -155,28 +151,19 @@ impl Spool {
                 spool.path().display()
             );
         }
-        // Also proves that the directory can be written, before any result depends on it.
+        // Also checks that the directory is writable, before any result depends on it.
         spool.rewrite().map_err(unusable)?;
         Ok(spool)
     }
 
-    /// The worker that this spool belongs to.
-    pub(crate) fn worker(&self) -> WorkerId {
-        self.worker
-    }
-
-    /// The directory.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// What was finished and never acknowledged, in order of tasks.
+    /// Returns the results without an acknowledgement, in order of tasks.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = &Partial> {
         self.live.values()
     }
 
-    /// Keeps `finished` durably and forgets `acknowledged`. On error nothing is lost that was kept
-    /// before, and the next call tries again to bring the file to the state it should have.
+    /// Keeps `finished` durably and removes `acknowledged`.
+    ///
+    /// On error everything that was kept before remains, and the next call rewrites the file.
     pub(crate) fn keep(
         &mut self,
         finished: &[Partial],
@@ -184,12 +171,12 @@ impl Spool {
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
         for partial in finished {
-            SpoolLine::Finished(*partial).write(&mut bytes);
+            SpoolLine::finished(partial).write(&mut bytes);
             self.live.insert(LeaseKey::of(partial), *partial);
         }
         for lease in acknowledged {
             if self.live.remove(lease).is_some() {
-                SpoolLine::Acknowledged(*lease).write(&mut bytes);
+                SpoolLine::acknowledged(*lease).write(&mut bytes);
                 self.dead_lines += 2;
             }
         }
@@ -198,7 +185,7 @@ impl Spool {
             return self.rewrite();
         };
         if self.live.is_empty() && self.dead_lines > 0 {
-            // The common case, and far cheaper than another file.
+            // The common case, and far cheaper than a new file.
             bytes.clear();
             self.dead_lines = 0;
             if file.set_len(0).and_then(|()| file.rewind()).is_err() {
@@ -209,24 +196,20 @@ impl Spool {
             return Ok(());
         }
         let written = file.write_all(&bytes).and_then(|()| {
-            // A lost acknowledgement costs one duplicate message, so only results wait for the disk.
-            if finished.is_empty() {
-                Ok(())
-            } else {
-                file.sync_data()
-            }
+            // A lost acknowledgement costs one duplicate, so only results wait for the disk.
+            if finished.is_empty() { Ok(()) } else { file.sync_data() }
         });
         if written.is_err() {
-            // After a failed fsync the system may have dropped the pages: write everything anew.
+            // After a failed fsync the system may have dropped the pages: rewrite everything.
             self.file = None;
         }
         written
     }
 
-    /// From now on nothing can be written.
+    /// Makes every further write fail.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn fill_disk(&mut self) {
-        let full = OpenOptions::new().write(true).open("/dev/full");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
         self.file = Some(full.expect("Linux has /dev/full"));
         self.directory = PathBuf::from("/dev/full/spool");
     }
@@ -235,22 +218,19 @@ impl Spool {
         self.directory.join("outbox.jsonl")
     }
 
-    /// Reads the file into `live`; how many lines were damaged.
+    /// Reads the file into `live` and returns the number of damaged lines.
     fn load(&mut self) -> io::Result<usize> {
         let bytes = match fs::read(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
         };
         let mut damaged = 0;
-        for line in bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            match SpoolLine::read(line) {
-                Some(SpoolLine::Finished(partial)) => {
-                    self.live.insert(LeaseKey::of(&partial), partial);
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match SpoolLine::read(line).map(SpoolLine::content) {
+                Some((lease, Some(partial))) => {
+                    self.live.insert(lease, partial);
                 }
-                Some(SpoolLine::Acknowledged(lease)) => {
+                Some((lease, None)) => {
                     self.live.remove(&lease);
                 }
                 None => damaged += 1,
@@ -259,12 +239,12 @@ impl Spool {
         Ok(damaged)
     }
 
-    /// Replaces the file by one that holds the live partials alone.
+    /// Replaces the file by one with the live results only.
     fn rewrite(&mut self) -> io::Result<()> {
         self.file = None;
         let mut bytes = Vec::new();
         for partial in self.live.values() {
-            SpoolLine::Finished(*partial).write(&mut bytes);
+            SpoolLine::finished(partial).write(&mut bytes);
         }
         let (path, new) = (self.path(), self.directory.join("outbox.new"));
         let mut file = File::create(&new)?;
@@ -278,27 +258,70 @@ impl Spool {
     }
 }
 
-/// The identity in `directory`, written there first if it has none.
-fn identity(directory: &Path, new_id: WorkerId) -> io::Result<WorkerId> {
-    let path = directory.join("worker-id");
-    match fs::read_to_string(&path) {
-        Ok(text) => {
-            if let Ok(worker) = text.trim_end().parse() {
-                return Ok(worker);
-            }
-            tracing::warn!("{} holds no worker's id; a new one is made", path.display());
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// A spool with its own thread, so that the disk never delays the link; one write at a time.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    writes: Sender<SpoolWrite>,
+    /// Whether each write succeeded; closes after the spool.
+    ended: UnboundedReceiver<bool>,
+    busy: bool,
+}
+
+impl Writer {
+    pub(crate) fn start(spool: Spool) -> io::Result<Self> {
+        let (writes, received) = channel();
+        let (sender, ended) = unbounded_channel();
+        thread::Builder::new()
+            .name("spool".to_owned())
+            .spawn(move || write_all(spool, &received, &sender))?;
+        Ok(Self { writes, ended, busy: false })
     }
-    let new = directory.join("worker-id.new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&new)?;
-    writeln!(file, "{new_id}")?;
-    file.sync_all()?;
-    fs::rename(&new, &path)?;
-    Ok(new_id)
+
+    /// Starts a write; the previous one must have ended.
+    pub(crate) fn write(&mut self, write: SpoolWrite) {
+        self.busy = true;
+        // If the thread has panicked, `ended` returns `None`.
+        let _ = self.writes.send(write);
+    }
+
+    /// Returns whether a write is in progress.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Waits for the end of the write and returns whether it succeeded; `None` after a panic.
+    pub(crate) async fn ended(&mut self) -> Option<bool> {
+        let succeeded = self.ended.recv().await;
+        self.busy = false;
+        succeeded
+    }
+
+    /// Closes the spool.
+    pub(crate) async fn close(mut self) {
+        drop(self.writes);
+        while self.ended.recv().await.is_some() {}
+    }
+}
+
+fn write_all(mut spool: Spool, writes: &Receiver<SpoolWrite>, ended: &UnboundedSender<bool>) {
+    let directory = spool.directory.display().to_string();
+    let mut failing = false;
+    for SpoolWrite { keep, forget } in writes {
+        let written = spool.keep(&keep, &forget);
+        let failed = written.is_err();
+        match written {
+            Ok(()) if failing => {
+                tracing::info!("spool {directory} can be written again; every result is on disk")
+            }
+            Err(error) if !failing => tracing::error!(
+                "spool {directory}: {error}; results are kept in memory until they are acknowledged or \
+                 the disk has space: do not kill this worker, stop it"
+            ),
+            Ok(()) | Err(_) => {}
+        }
+        failing = failed;
+        if ended.send(!failed).is_err() {
+            return;
+        }
+    }
 }

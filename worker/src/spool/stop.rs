@@ -1,7 +1,6 @@
-//! Stopping a worker by its spool, from another process, on any system: a file that says so.
+//! Stopping a worker by its spool, from another process, on any system: by a file.
 //!
-//! Deliberately no signal to a number that the worker left behind: by the time that somebody reads it, it
-//! may be another program's.
+//! Deliberately no signal to a stored process ID: the system may have given it to another program.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,110 +16,93 @@ use super::SpoolError;
 /// The file that asks a worker to stop.
 const STOP: &str = "stop";
 
-/// How often a worker looks for it.
-const LOOK: Duration = Duration::from_secs(2);
+/// Interval at which a worker looks for it.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long whoever asked waits: a planned stop takes less, unless the worker was told otherwise.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum wait for a worker to exit; a drain takes less by default.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two looks at whether it is gone.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Interval at which [`stop`] looks whether the worker has exited.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Which workers are to stop.
-#[derive(Clone, Debug)]
-pub enum Which {
-    /// The one with this spool directory.
-    Directory(PathBuf),
-    /// Of those with a usual spool directory the one of this name, or all.
-    Usual(Option<String>),
-}
-
-/// Why workers were not stopped.
+/// The reason why workers were not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    /// Nobody is there.
     #[error("no worker runs with a spool in {}: give the --spool that it was started with", .0.display())]
-    Nobody(PathBuf),
-    /// Nobody is there, and where the worker is nobody said.
+    None(PathBuf),
     #[error(
-        "no worker runs with a spool below {}: ask where it was started, or give its --spool, which its \
-         first line names",
+        "no worker runs with a spool below {}: run this where it was started, or give its --spool, which \
+         its first line names",
         .0.display()
     )]
-    NobodyHere(PathBuf),
-    /// It was told, and is still there.
+    NoneBelow(PathBuf),
     #[error(
-        "the worker with spool {} was told to stop and still runs after {} s: it may take as long as its \
-         --drain-limit",
+        "the worker with spool {} was asked to stop and still runs after {} s: its --drain-limit may be \
+         longer",
         .0.display(),
-        PATIENCE.as_secs()
+        STOP_TIMEOUT.as_secs()
     )]
-    Stays(PathBuf),
-    /// A directory cannot be used.
+    StillRuns(PathBuf),
     #[error(transparent)]
     Spool(#[from] SpoolError),
 }
 
-/// Asks workers on this machine to stop in good order, and waits until they have. Their spool
-/// directories.
-pub async fn stop(which: &Which) -> Result<Vec<PathBuf>, StopError> {
-    let (nobody, directories) = match which {
-        Which::Directory(directory) => (
-            StopError::Nobody(directory.clone()),
-            vec![directory.clone()],
-        ),
-        Which::Usual(name) => {
-            let base = super::usual_base();
-            let directories = match name {
-                Some(name) => vec![base.join(super::directory_name(name))],
-                None => directories(&base),
-            };
-            (StopError::NobodyHere(super::absolute(&base)), directories)
-        }
+/// Drains workers on this machine, waits until they have exited, and returns their spool directories.
+///
+/// Stops the worker with this spool directory, or else the one of this name among those with a default
+/// directory, or else all of these.
+pub async fn stop(spool: Option<PathBuf>, name: Option<&str>) -> Result<Vec<PathBuf>, StopError> {
+    let base = super::usual_base();
+    let none = match &spool {
+        Some(directory) => StopError::None(directory.clone()),
+        None => StopError::NoneBelow(super::absolute(&base)),
     };
-    let mut told = Vec::new();
+    let named = spool.or_else(|| Some(base.join(super::directory_name(name?))));
+    let directories = named.map_or_else(|| directories(&base), |directory| vec![directory]);
+    let mut asked = Vec::new();
     for directory in directories {
-        if is_in_use(&directory).map_err(unusable(&directory))? {
-            File::create(directory.join(STOP)).map_err(unusable(&directory))?;
-            told.push(directory);
+        let unusable = SpoolError::unusable(&directory);
+        if is_in_use(&directory).map_err(unusable)? {
+            File::create(directory.join(STOP)).map_err(unusable)?;
+            asked.push(directory);
         }
     }
-    if told.is_empty() {
-        return Err(nobody);
+    if asked.is_empty() {
+        return Err(none);
     }
-    for directory in &told {
+    for directory in &asked {
         wait(directory).await?;
     }
-    Ok(told)
+    Ok(asked)
 }
 
 async fn wait(directory: &Path) -> Result<(), StopError> {
-    let begun = Instant::now();
-    while is_in_use(directory).map_err(unusable(directory))? {
-        if begun.elapsed() >= PATIENCE {
-            return Err(StopError::Stays(directory.to_owned()));
+    let started = Instant::now();
+    while is_in_use(directory).map_err(SpoolError::unusable(directory))? {
+        if started.elapsed() >= STOP_TIMEOUT {
+            return Err(StopError::StillRuns(directory.to_owned()));
         }
-        sleep(AGAIN).await;
+        sleep(EXIT_POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-/// Resolves when somebody asks the worker with this spool to stop; never where it has none.
+/// Resolves when the worker with this spool is asked to stop; never without a spool.
 pub(crate) async fn asked(directory: Option<PathBuf>) {
     let Some(file) = directory.map(|directory| directory.join(STOP)) else {
         return std::future::pending().await;
     };
-    let mut looks = interval(LOOK);
+    let mut polls = interval(POLL_INTERVAL);
     loop {
-        looks.tick().await;
+        polls.tick().await;
         if fs::exists(&file).unwrap_or(false) {
-            tracing::info!("`worker stop` asks this worker to stop");
+            tracing::info!("stopped by `worker stop`");
             return;
         }
     }
 }
 
-/// A new process is not meant by what the one before it was asked.
+/// Removes a request to an earlier process.
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     match fs::remove_file(directory.join(STOP)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -128,7 +110,7 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a worker holds the lock of this spool.
+/// Returns whether a worker has locked this spool.
 fn is_in_use(directory: &Path) -> io::Result<bool> {
     let lock = match File::open(directory.join(super::LOCK)) {
         Ok(lock) => lock,
@@ -149,17 +131,8 @@ fn directories(base: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn unusable(path: &Path) -> impl Fn(io::Error) -> SpoolError {
-    move |error| SpoolError::Unusable {
-        path: path.to_owned(),
-        error,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use common::run::WorkerId;
-
     use super::*;
     use crate::spool::Spool;
 
@@ -167,11 +140,11 @@ mod tests {
     async fn a_worker_stops_when_its_spool_says_so() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().to_owned();
-        let which = Which::Directory(directory.clone());
-        assert!(matches!(stop(&which).await, Err(StopError::Nobody(_))));
-        // What was asked of nobody, or of a worker that is gone.
+        let here = || Some(directory.clone());
+        assert!(matches!(stop(here(), None).await, Err(StopError::None(_))));
+        // A request to an earlier process, which this worker ignores.
         File::create(directory.join(STOP)).unwrap();
-        let spool = Spool::open(&directory, WorkerId(1)).unwrap();
+        let spool = Spool::open(&directory).unwrap();
         let worker = tokio::spawn({
             let directory = directory.clone();
             async move {
@@ -179,7 +152,7 @@ mod tests {
                 drop(spool);
             }
         });
-        assert_eq!(stop(&which).await.unwrap(), [directory]);
+        assert_eq!(stop(here(), None).await.unwrap(), [directory]);
         worker.await.unwrap();
     }
 }

@@ -7,72 +7,48 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::testing::sample_partial;
 
-const ID: WorkerId = WorkerId(0xfeed);
-
 fn tasks(spool: &Spool) -> BTreeSet<u64> {
     spool.unacknowledged().map(|p| p.task.task.0).collect()
 }
 
 fn open_in(directory: &Path) -> Spool {
-    Spool::open(directory, ID).unwrap()
+    Spool::open(directory).unwrap()
 }
 
 #[test]
-fn what_was_kept_is_there_after_a_restart_and_what_was_acknowledged_is_not() {
-    let home = tempfile::tempdir().unwrap();
-    let kept = [1, 2, 3].map(|task| sample_partial(task, 1));
-    let mut spool = open_in(home.path());
-    spool.keep(&kept, &[]).unwrap();
-    spool.keep(&[], &[LeaseKey::of(&kept[1])]).unwrap();
-    drop(spool);
-    let spool = open_in(home.path());
-    let again: Vec<_> = spool.unacknowledged().copied().collect();
-    assert_eq!(again, [kept[0], kept[2]]);
-}
-
-#[test]
-fn the_identity_stays() {
-    let home = tempfile::tempdir().unwrap();
-    let other = WorkerId(7);
-    assert_eq!(open_in(home.path()).worker(), ID);
-    assert_eq!(Spool::open(home.path(), other).unwrap().worker(), ID);
-    fs::write(home.path().join("worker-id"), "nonsense\n").unwrap();
-    assert_eq!(Spool::open(home.path(), other).unwrap().worker(), other);
-}
-
-#[test]
-fn a_second_worker_is_refused_or_gets_the_next_usual_directory() {
+fn a_second_worker_is_refused_or_gets_the_next_default_directory() {
     let home = tempfile::tempdir().unwrap();
     let first = open_in(home.path());
-    let error = Spool::open(home.path(), ID).unwrap_err();
+    let error = Spool::open(home.path()).unwrap_err();
     assert!(matches!(error, SpoolError::InUse(_)));
     assert!(error.to_string().contains("--spool"), "{error}");
     drop(first);
     open_in(home.path());
 
     let base = home.path().join("base");
-    let (one, number) = open_free(&base, "node/../7", ID).unwrap();
-    assert_eq!((one.directory(), number), (&*base.join("node____7"), 1));
-    let (two, number) = open_free(&base, "node/../7", WorkerId(2)).unwrap();
-    assert_eq!((two.directory(), number), (&*base.join("node____7-2"), 2));
-    assert_ne!(one.worker(), two.worker());
+    let open = |directory, number| {
+        let spool = open_free(&base, "node/../7").unwrap();
+        assert_eq!((&spool.directory, spool.number), (&base.join(directory), number));
+        spool
+    };
+    let one = open("node____7", 1);
+    let _two = open("node____7-2", 2);
     drop(one);
-    let (one, number) = open_free(&base, "node/../7", ID).unwrap();
-    assert_eq!((one.worker(), number), (ID, 1));
+    open("node____7", 1);
 }
 
 #[test]
-fn a_directory_that_cannot_be_is_an_error_that_names_it() {
+fn an_impossible_directory_is_an_error_that_names_it() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let error = Spool::open(&file.join("spool"), ID).unwrap_err();
+    let error = Spool::open(&file.join("spool")).unwrap_err();
     assert!(matches!(error, SpoolError::Unusable { .. }));
     assert!(error.to_string().contains("file/spool"), "{error}");
 }
 
 #[test]
-fn the_file_does_not_grow_for_ever() {
+fn the_file_does_not_grow_forever() {
     let home = tempfile::tempdir().unwrap();
     let mut spool = open_in(home.path());
     let stays = sample_partial(0, 1);
@@ -80,7 +56,7 @@ fn the_file_does_not_grow_for_ever() {
     let one_line = fs::metadata(spool.path()).unwrap().len();
     for task in 1..=3 * COMPACT_AFTER as u64 {
         let partial = sample_partial(task, 1);
-        // Both lines at once: the result is never needed, and the disk is not waited for.
+        // Both lines at once, without waiting for the disk.
         spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
         spool.live.insert(LeaseKey::of(&partial), partial);
         spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
@@ -96,7 +72,7 @@ fn the_file_does_not_grow_for_ever() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_kept_and_is_tried_again() {
+fn a_full_disk_loses_nothing_that_was_kept() {
     // The kernel's always-full device stands for the disk.
     if !Path::new("/dev/full").exists() {
         return;
@@ -104,9 +80,9 @@ fn a_full_disk_loses_nothing_that_was_kept_and_is_tried_again() {
     let home = tempfile::tempdir().unwrap();
     let mut spool = open_in(home.path());
     spool.keep(&[sample_partial(1, 1)], &[]).unwrap();
-    spool.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    spool.file = Some(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     spool.keep(&[sample_partial(2, 1)], &[]).unwrap_err();
-    // The disk has room again, and the file is made whole with the next word.
+    // The disk has space again, and the next write restores the file.
     spool.keep(&[], &[]).unwrap();
     drop(spool);
     assert_eq!(tasks(&open_in(home.path())), [1, 2].into());
@@ -180,7 +156,7 @@ proptest! {
             .rev()
             .find(|&lines| {
                 let mut expected = Vec::new();
-                (0..lines).for_each(|t| SpoolLine::Finished(sample_partial(u64::from(t), 1)).write(&mut expected));
+                (0..lines).for_each(|t| SpoolLine::finished(&sample_partial(u64::from(t), 1)).write(&mut expected));
                 if lines > 0 {
                     expected.pop();
                 }

@@ -1,5 +1,6 @@
-//! What stands where on the screen. Facts that are cut off stand in the order of how much they matter.
+//! The layout of the screen. Figures are in the order of importance, since small terminals cut them off.
 
+use super::{Pane, WatchState};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -8,38 +9,21 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Axis, Chart, Dataset, GraphType},
 };
-
-use coordinator::{
-    render::{Facts, History, Point},
-    text::{Column, shortened, table, wrapped},
+use view::{
+    History, Point, RUN_COLUMNS, RunView, WORKER_COLUMNS,
+    text::{Column, LABEL_WIDTH, abbreviated, shortened, table, wrapped},
 };
 
-/// What is drawn.
-pub(super) struct View<'a> {
-    pub(super) facts: &'a Facts,
-    /// Every worker's row.
-    pub(super) workers: &'a [Vec<String>],
-    /// The first of them that is shown.
-    pub(super) first_worker: usize,
-    pub(super) history: &'a History,
-    /// Why there is nothing newer.
-    pub(super) lost: Option<&'a str>,
-    pub(super) colours: bool,
-}
+/// The smallest terminal with charts.
+const CHART_MIN_SIZE: (u16, u16) = (120, 40);
 
-/// From this size on there is room for charts beside the facts.
-const ROOMY: (u16, u16) = (120, 40);
+/// Minimum height of the table: title, heads and one row.
+const MIN_TABLE_HEIGHT: u16 = 3;
 
-/// Columns of labels.
-const LABELS: usize = 11;
+/// Maximum number of lines of alerts.
+const MAX_ALERT_LINES: usize = 3;
 
-/// Rows that workers get at least: what they come to, heads, and the first, which is in trouble if any is.
-const LEAST_FOR_WORKERS: u16 = 3;
-
-/// Lines of alarms: many at once are about the same.
-const MOST_ALARM_LINES: usize = 3;
-
-pub(super) fn draw(frame: &mut Frame, view: &View) {
+pub(super) fn draw(frame: &mut Frame, state: &WatchState, view: &RunView) {
     let [head, bar, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -47,104 +31,102 @@ pub(super) fn draw(frame: &mut Frame, view: &View) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(title(view), head);
-    frame.render_widget(progress(view, bar.width), bar);
-    let roomy = frame.area().width >= ROOMY.0 && frame.area().height >= ROOMY.1;
-    let wide = if roomy { body.width / 2 } else { body.width };
-    let facts = facts(view, wide.into());
-    let needed = u16::try_from(facts.len()).unwrap_or(u16::MAX);
+    frame.render_widget(title(state, view), head);
+    frame.render_widget(progress(state, view, bar.width), bar);
+    let roomy = frame.area().width >= CHART_MIN_SIZE.0 && frame.area().height >= CHART_MIN_SIZE.1;
+    // One column stays empty before the charts.
+    let wide = if roomy { body.width / 2 - 1 } else { body.width };
+    let figures = figures(state, view, wide.into());
+    let needed = u16::try_from(figures.len()).unwrap_or(u16::MAX);
     let least = if roomy { needed.max(18) } else { needed };
-    let most = body.height.saturating_sub(LEAST_FOR_WORKERS);
+    let most = body.height.saturating_sub(MIN_TABLE_HEIGHT);
     let [above, below] =
         Layout::vertical([Constraint::Length(least.min(most)), Constraint::Fill(1)]).areas(body);
     if roomy {
-        let [left, right] =
-            Layout::horizontal([Constraint::Length(wide), Constraint::Fill(1)]).areas(above);
-        lines(frame, left, facts);
-        charts(frame, right, view);
+        let [left, right] = Layout::horizontal([Constraint::Length(wide), Constraint::Fill(1)])
+            .spacing(1)
+            .areas(above);
+        lines(frame, left, figures);
+        charts(frame, right, state);
     } else {
-        lines(frame, above, facts);
+        lines(frame, above, figures);
     }
-    let shown = workers(frame, below, view);
-    frame.render_widget(help(view, &shown, foot.width), foot);
+    let shown = match state.panes.shows_help {
+        true => {
+            lines(frame, below, HELP.iter().map(|line| Line::raw(*line)).collect());
+            String::new()
+        }
+        false => pane(frame, below, state, view),
+    };
+    frame.render_widget(help(state, &shown, foot.width), foot);
 }
 
-fn paint(view: &View, colour: Color) -> Style {
-    match view.colours {
-        true => Style::new().fg(colour),
+fn paint(state: &WatchState, color: Color) -> Style {
+    match state.colors {
+        true => Style::new().fg(color),
         false => Style::new(),
     }
 }
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-fn title<'a>(view: &'a View) -> Line<'a> {
-    let colour = match view.facts.state {
+fn title<'a>(state: &WatchState, view: &'a RunView) -> Line<'a> {
+    let color = match view.state {
         "running" | "complete" => Color::Green,
         "paused" => Color::Yellow,
         _ => Color::Red,
     };
     Line::from(vec![
-        Span::styled(view.facts.word("what"), BOLD),
+        Span::styled(view.short("board"), BOLD),
         Span::raw(", "),
-        Span::raw(view.facts.word("method")),
+        Span::raw(view.short("method")),
         Span::raw(": "),
-        Span::styled(view.facts.state, paint(view, colour).patch(BOLD)),
+        Span::styled(view.state, paint(state, color).patch(BOLD)),
     ])
 }
 
-/// A bar that is one without colours too.
-fn progress<'a>(view: &'a View, width: u16) -> Line<'a> {
-    let percent = view.facts.word("percent");
+/// Returns the progress bar, which is visible without colors too.
+fn progress<'a>(state: &WatchState, view: &'a RunView, width: u16) -> Line<'a> {
+    let percent = view.short("percent");
     let room = usize::from(width).saturating_sub(percent.chars().count() + 1);
-    // 0 to 1 of a terminal's width.
+    // At most the terminal's width.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let done = (view.facts.fraction.clamp(0.0, 1.0) * room as f64) as usize;
+    let done = (view.fraction.clamp(0.0, 1.0) * room as f64) as usize;
     Line::from(vec![
-        Span::styled("█".repeat(done), paint(view, Color::Blue)),
+        Span::styled("█".repeat(done), paint(state, Color::Blue)),
         Span::raw("░".repeat(room - done)),
         Span::raw(" "),
         Span::styled(percent, BOLD),
     ])
 }
 
-/// The facts, as lines within `width`.
-fn facts(view: &View, width: usize) -> Vec<Line<'static>> {
-    let facts = view.facts;
-    let belief = match facts.belief {
-        "good" => Color::Green,
-        "bad" => Color::Red,
+/// Returns the figures as lines within `width`.
+fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static>> {
+    let verification = match view.verification {
+        "ok" => Color::Green,
+        "failed" => Color::Red,
         _ => Color::Yellow,
     };
-    let (wrong, alarm) = match facts.alarms.as_slice() {
-        [] => ("nothing".to_owned(), Style::new()),
-        alarms => (alarms.join("; "), paint(view, Color::Red).patch(BOLD)),
-    };
-    let word = |place| facts.word(place).to_owned();
-    let plain = Style::new();
+    let is_calm = view.alerts.is_empty();
+    let room = width.saturating_sub(LABEL_WIDTH).max(1);
     let mut lines = Vec::new();
-    for (label, text, style) in [
-        ("Ends", word("ends"), plain),
-        ("Believed", word("belief"), paint(view, belief)),
-        ("Wrong", wrong, alarm),
-        ("Sum so far", word("sum"), BOLD),
-        ("Estimate", word("estimate"), plain),
-        ("Checks", word("rechecks"), plain),
-        ("Compare", word("reference"), plain),
-        ("Speed", word("speed"), plain),
-        ("Tasks", word("tasks"), plain),
-    ] {
-        let room = width.saturating_sub(LABELS + 1).max(1);
+    for (label, text) in view.rows() {
         let mut parts = wrapped(&text, room);
-        if label == "Wrong" && parts.len() > MOST_ALARM_LINES {
-            parts.truncate(MOST_ALARM_LINES);
-            let last = format!("{} …", parts[MOST_ALARM_LINES - 1]);
-            parts[MOST_ALARM_LINES - 1] = shortened(&last, room);
+        if label == "Alerts" && parts.len() > MAX_ALERT_LINES {
+            parts.truncate(MAX_ALERT_LINES);
+            let last = format!("{} …", parts[MAX_ALERT_LINES - 1]);
+            parts[MAX_ALERT_LINES - 1] = shortened(&last, room);
         }
+        let style = match label {
+            "Verification" => paint(state, verification),
+            "Alerts" if !is_calm => paint(state, Color::Red).patch(BOLD),
+            "Solutions" | "Solutions so far" => BOLD,
+            _ => Style::new(),
+        };
         for (place, part) in parts.into_iter().enumerate() {
             let label = if place == 0 { label } else { "" };
             lines.push(Line::from(vec![
-                Span::styled(format!("{label:<LABELS$}"), paint(view, Color::Cyan)),
+                Span::styled(format!("{label:<LABEL_WIDTH$}"), paint(state, Color::Cyan)),
                 Span::styled(part, style),
             ]));
         }
@@ -158,78 +140,87 @@ fn lines(frame: &mut Frame, area: Rect, lines: Vec<Line>) {
     }
 }
 
-/// Draws the workers that fit, and says which these are.
-fn workers(frame: &mut Frame, area: Rect, view: &View) -> String {
-    const COLUMNS: [Column; 9] = [
-        Column::words("STATE"),
-        Column::name("NAME"),
-        Column::words("KERNEL"),
-        Column::numbers("THREADS"),
-        Column::numbers("CREWS"),
-        Column::numbers("CORES"),
-        Column::numbers("TASKS"),
-        Column::numbers("FAULTS"),
-        Column::numbers("SEEN"),
-    ];
+const TASKS: [Column; 4] = [
+    Column::words("State"),
+    Column::numbers("Tasks"),
+    Column::numbers("Share"),
+    Column::name("Details"),
+];
+
+/// Draws the rows of the table that fit, and returns their numbers if others do not.
+fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> String {
+    let (panes, all) = (&state.panes, &state.rows);
+    let (name, head, columns) = match panes.pane {
+        Pane::Runs => ("runs", "Runs".to_owned(), &RUN_COLUMNS[..]),
+        Pane::Machines => ("workers", view.full("machines").to_owned(), &WORKER_COLUMNS[..]),
+        Pane::Tasks => ("states", "Tasks by state".to_owned(), &TASKS[..]),
+    };
     let [line, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    frame.render_widget(
-        Span::styled(view.facts.word("workers").to_owned(), BOLD),
-        line,
-    );
+    frame.render_widget(Span::styled(head, BOLD), line);
     let room = usize::from(rows.height).saturating_sub(1);
-    // The last page is a whole one.
-    let first = view
-        .first_worker
-        .min(view.workers.len().saturating_sub(room));
-    let shown: Vec<_> = view
-        .workers
-        .iter()
-        .skip(first)
-        .take(room)
-        .cloned()
-        .collect();
+    // The selected row is visible, and the last page is full.
+    let first = (panes.row + 1).saturating_sub(room.max(1));
+    let mut shown: Vec<_> = all.iter().skip(first).take(room).cloned().collect();
     if shown.is_empty() {
         return String::new();
     }
-    let text = table(&COLUMNS, &shown, Some(rows.width.into()));
-    let styles = shown.iter().map(|row| match row[0].as_str() {
-        "barred" => paint(view, Color::Red),
-        "silent" | "lost" | "awaited" => paint(view, Color::Yellow),
-        _ => Style::new(),
+    if panes.pane == Pane::Runs {
+        // Whole ids do not fit a narrow terminal.
+        for row in &mut shown {
+            row[0].truncate(8);
+        }
+    }
+    let text = table(columns, &shown, Some(rows.width.into()));
+    let styles = shown.iter().enumerate().map(|(place, row)| {
+        let place_of_state = usize::from(panes.pane == Pane::Machines);
+        let style = match row[place_of_state].as_str() {
+            "barred" | "disputed" => paint(state, Color::Red),
+            "unresponsive" | "lost" | "reconnecting" => paint(state, Color::Yellow),
+            _ => Style::new(),
+        };
+        match (panes.pane == Pane::Runs || panes.row > 0) && first + place == panes.row {
+            true => style.add_modifier(Modifier::REVERSED),
+            false => style,
+        }
     });
-    let styles = std::iter::once(paint(view, Color::Cyan)).chain(styles);
+    let styles = std::iter::once(paint(state, Color::Cyan)).chain(styles);
     let styled = text.lines().zip(styles);
     let styled = styled.map(|(line, style)| Line::styled(line.to_owned(), style));
     lines(frame, rows, styled.collect());
-    match shown.len() == view.workers.len() {
+    match shown.len() as u64 == state.all {
         true => String::new(),
-        false => format!(
-            "workers {} to {} of {}",
-            first + 1,
-            first + shown.len(),
-            view.workers.len()
-        ),
+        false => {
+            format!(" · {name} {} to {} of {}", first + 1, first + shown.len(), state.all)
+        }
     }
 }
 
-/// The last row: that the coordinator is gone, or which keys there are.
-fn help(view: &View, shown: &str, width: u16) -> Line<'static> {
-    if let Some(lost) = view.lost {
-        let style = paint(view, Color::Red).patch(BOLD);
-        return Line::styled(shortened(lost, width.into()), style);
+const HELP: [&str; 8] = [
+    "1 2 3      runs, machines, tasks",
+    "arrows     move, also j and k, Page keys, Home and End",
+    "p r        pause and resume the run (in the list of runs, the chosen one)",
+    "x          cancel it, after a question",
+    "s          sort by the next column",
+    "/          filter the rows",
+    "q          quit; the run goes on",
+    "any key    closes this",
+];
+
+/// Returns the last row: a lost connection, a question, or the keys.
+fn help(state: &WatchState, shown: &str, width: u16) -> Line<'static> {
+    if let Some(text) = state.prompt() {
+        let style = paint(state, Color::Red).patch(BOLD);
+        return Line::styled(shortened(&text, width.into()), style);
     }
-    let keys = match shown {
-        "" => "q leaves".to_owned(),
-        shown => format!("q leaves, arrows and Page keys move: {shown}"),
-    };
-    Line::styled(keys, paint(view, Color::Cyan))
+    let keys = format!("q quit  1 runs  2 machines  3 tasks  ? help{shown}");
+    Line::styled(shortened(&keys, width.into()), paint(state, Color::Cyan))
 }
 
-fn charts(frame: &mut Frame, area: Rect, view: &View) {
+fn charts(frame: &mut Frame, area: Rect, state: &WatchState) {
     let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     let of_estimate = |place: usize| {
         let point = move |point: &Point| Some((point.unix_ms, point.estimate?[place]));
-        series(view.history, point)
+        series(&state.history, point)
     };
     let [low, middle, high] = [0, 1, 2].map(of_estimate);
     let estimates = [
@@ -237,66 +228,250 @@ fn charts(frame: &mut Frame, area: Rect, view: &View) {
         (&high, Color::DarkGray, Marker::Dot),
         (&middle, Color::Blue, Marker::Braille),
     ];
-    chart(
-        frame,
-        above,
-        view,
-        ("estimate and its interval over time", &estimates),
-    );
-    let speed = series(view.history, |point| {
-        Some((point.unix_ms, point.per_second))
-    });
+    chart(frame, above, state, ("estimate and its interval over time", &estimates));
+    let speed = series(&state.history, |point| Some((point.unix_ms, point.per_second)));
     let speed = [(&speed, Color::Green, Marker::Braille)];
-    chart(frame, below, view, ("solutions a second over time", &speed));
+    chart(frame, below, state, ("solutions per second over time", &speed));
 }
 
-/// Seconds before the last point, and values.
+/// Returns values by seconds before the last point.
 fn series(history: &History, value: impl Fn(&Point) -> Option<(u64, f64)>) -> Vec<(f64, f64)> {
     let last = history.points().last().map_or(0, |point| point.unix_ms);
     let points = history.points().filter_map(value);
-    points
-        .map(|(at, value)| (-(last.saturating_sub(at) as f64) / 1e3, value))
-        .collect()
+    points.map(|(at, value)| (-(last.saturating_sub(at) as f64) / 1e3, value)).collect()
 }
 
-/// Points, their colour, and how they are drawn.
+/// Formats the label of an axis.
+fn number(value: f64) -> String {
+    // For display; `as` saturates.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = value as u128;
+    abbreviated(whole)
+}
+
+/// Points with their color and marker.
 type Drawn<'a> = (&'a Vec<(f64, f64)>, Color, Marker);
 
-fn chart(frame: &mut Frame, area: Rect, view: &View, (title, drawn): (&str, &[Drawn])) {
+fn chart(frame: &mut Frame, area: Rect, state: &WatchState, (title, drawn): (&str, &[Drawn])) {
     let points = || drawn.iter().flat_map(|(points, ..)| points.iter());
     let Some(first) = points().map(|point| point.0).reduce(f64::min) else {
         return;
     };
-    let (low, high) = points().fold((f64::MAX, f64::MIN), |(low, high), point| {
-        (low.min(point.1), high.max(point.1))
-    });
-    // A level line has a height too.
-    let high = if high > low {
-        high
-    } else {
-        low + low.abs().max(1.0) * 0.01
-    };
-    let sets = drawn.iter().map(|(points, colour, marker)| {
+    let (low, high) = points()
+        .fold((f64::MAX, f64::MIN), |(low, high), point| (low.min(point.1), high.max(point.1)));
+    // A constant line needs a range.
+    let high = if high > low { high } else { low + low.abs().max(1.0) * 0.01 };
+    let sets = drawn.iter().map(|(points, color, marker)| {
         Dataset::default()
             .data(points)
             .marker(*marker)
             .graph_type(GraphType::Line)
-            .style(paint(view, *colour))
+            .style(paint(state, *color))
     });
-    let x = Axis::default().bounds([first.min(-1.0), 0.0]).labels([
-        format!("{} ago", coordinator::text::age(-first)),
-        "now".to_owned(),
-    ]);
-    let y = Axis::default()
-        .bounds([low, high])
-        .labels([format!("{low:.3e}"), format!("{high:.3e}")]);
+    let x = Axis::default()
+        .bounds([first.min(-1.0), 0.0])
+        .labels([format!("{} ago", view::text::age(-first)), "now".to_owned()]);
+    let y = Axis::default().bounds([low, high]).labels([number(low), number(high)]);
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    frame.render_widget(
-        Span::styled(title.to_owned(), paint(view, Color::Cyan)),
-        head,
-    );
+    frame.render_widget(Span::styled(title.to_owned(), paint(state, Color::Cyan)), head);
     frame.render_widget(Chart::new(sets.collect()).x_axis(x).y_axis(y), body);
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proto::v1;
+    use ratatui::{Terminal, backend::TestBackend};
+
+    use super::*;
+
+    /// 22 November 2026, 12:00 UTC.
+    const NOW: u64 = 1_795_348_800_000;
+
+    fn worker(number: u32) -> v1::Worker {
+        v1::Worker {
+            id: vec![0xab; 16],
+            name: format!("rack-07-{number:04}"),
+            kernel: v1::Kernel::Avx512.into(),
+            threads: 128,
+            crews: 16,
+            state: ["working", "lost", "barred", "idle"][number as usize % 4].to_owned(),
+            tasks_done: 1_234_567,
+            last_seen_ms_ago: 59_000,
+            cost_per_second: 127.25e6,
+            failed_threads: number % 2,
+            ..v1::Worker::default()
+        }
+    }
+
+    /// Of the first workers.
+    fn totals(workers: u32) -> v1::WorkerTotals {
+        let number =
+            |is: fn(&v1::Worker) -> bool| (0..workers).map(worker).filter(is).count() as u64;
+        v1::WorkerTotals {
+            workers: workers.into(),
+            threads: (0..workers).map(|number| u64::from(worker(number).threads)).sum(),
+            unresponsive: number(|worker| worker.state == "lost"),
+            reconnecting: 0,
+            barred: number(|worker| worker.state == "barred"),
+            failing: number(|worker| worker.failed_threads > 0),
+        }
+    }
+
+    /// A run of N = 28 on its way, with figures as large as they come.
+    fn status(workers: u32) -> v1::Status {
+        v1::Status {
+            run: Some(v1::Run {
+                run: 0x1234_5678_9abc_def0,
+                spec: Some(v1::PlanSpec { n: 28, layout: v1::Layout::Frames.into(), task_cost: 1 }),
+                state: v1::RunState::Running.into(),
+                ..v1::Run::default()
+            }),
+            tasks_total: 2_000_000,
+            tasks_done: 1_234_567,
+            tasks_leased: 12_345,
+            tasks_pending: 753_087,
+            tasks_parked: 1,
+            tasks_confirmed: 24_691,
+            tasks_recounted: 20_000,
+            solutions_so_far: "100123456789012345678901".to_owned(),
+            estimate: Some(v1::Estimate {
+                solutions: "161123456789012345678901".to_owned(),
+                low: "160999999999999999999999".to_owned(),
+                high: "161234567890123456789012".to_owned(),
+                confidence: 0.95,
+            }),
+            eta_seconds: Some(864_000.0),
+            solutions_per_second: 1.234e17,
+            fraction_done: 0.6173,
+            workers: (0..workers).map(worker).collect(),
+            worker_totals: Some(totals(workers)),
+            rechecks: Some(v1::Rechecks { agreed: 24_691, ..v1::Rechecks::default() }),
+            ..v1::Status::default()
+        }
+    }
+
+    /// Half a day, ever more sure of the total.
+    fn history() -> History {
+        let mut history = History::default();
+        for minute in 0..=720u32 {
+            let part = f64::from(minute) / 720.0;
+            let off = 2e23 * (1.05 - part);
+            history.add(Point {
+                unix_ms: NOW - 60_000 * u64::from(720 - minute),
+                fraction: 0.6173 * part,
+                per_second: 1.2e17 * (1.0 + 0.2 * (f64::from(minute) / 40.0).sin()),
+                estimate: Some([1.61e23 - off, 1.61e23, 1.61e23 + off]),
+                ..Point::default()
+            });
+        }
+        history
+    }
+
+    /// Draws the screen of a run with this status, after `change`.
+    fn drawn(
+        (width, height): (u16, u16),
+        status: v1::Status,
+        change: impl FnOnce(&mut WatchState),
+    ) -> String {
+        let mut state = WatchState::new(true);
+        (state.status, state.history) = (Some(status), history());
+        change(&mut state);
+        let view = state.view(NOW).expect("a status");
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, &state, &view)).expect("it cannot fail");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_large_run_on_a_small_terminal() {
+        let text = drawn((80, 24), status(1_000), |_| {});
+        insta::assert_snapshot!(text);
+        for part in [
+            "N = 28",
+            "61.73 %",
+            "ETA",
+            "Verification",
+            "Alerts",
+            "Solutions",
+            "Simkin",
+            "confidence",
+            "SPEED",
+            "LAST SEEN",
+            "workers 1 to",
+        ] {
+            assert!(text.contains(part), "'{part}' in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_large_run_on_a_large_terminal() {
+        insta::assert_snapshot!(drawn((200, 60), status(1_000), |_| {}));
+    }
+
+    /// N = 24 on the five machines of a lab, all of them well.
+    fn a_lab() -> v1::Status {
+        let machine = |number: u32| v1::Worker {
+            name: ["rack-07", "rack-08", "a-laptop-with-a-long-name", "desk-3", "desk-4"]
+                [number as usize]
+                .to_owned(),
+            threads: 16 >> number,
+            crews: 4 >> (number / 2),
+            state: "working".to_owned(),
+            tasks_done: 4_321,
+            last_seen_ms_ago: 4_000,
+            cost_per_second: f64::from(16u32 >> number) * 0.9e6,
+            failed_threads: 0,
+            ..worker(number)
+        };
+        let worker_totals = v1::WorkerTotals { workers: 5, threads: 31, ..totals(0) };
+        let workers = (0..5).map(machine).collect();
+        v1::Status { tasks_parked: 0, workers, worker_totals: Some(worker_totals), ..status(0) }
+    }
+
+    #[test]
+    fn a_lab_on_a_small_and_on_a_large_terminal() {
+        let small = drawn((80, 24), a_lab(), |_| {});
+        insta::assert_snapshot!("a_lab_on_a_small_terminal", small);
+        let large = drawn((200, 60), a_lab(), |_| {});
+        insta::assert_snapshot!("a_lab_on_a_large_terminal", large);
+        assert!(large.contains("desk-4"), "all of them:\n{large}");
+        for text in [small, large] {
+            for part in ["Alerts           None", "SPEED", "rack-07"] {
+                assert!(text.contains(part), "'{part}' in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_just_began() {
+        let begun = v1::Status {
+            reason: "no worker has called".to_owned(),
+            ..v1::Status {
+                run: status(0).run,
+                tasks_total: 2_000_000,
+                tasks_pending: 2_000_000,
+                solutions_so_far: "0".to_owned(),
+                ..v1::Status::default()
+            }
+        };
+        insta::assert_snapshot!(drawn((80, 24), begun, |_| {}));
+    }
+
+    #[test]
+    fn a_lost_coordinator_is_said_and_the_last_workers_are_reached() {
+        let lost = "http://127.0.0.1:7171 does not answer; trying again every second";
+        let text = drawn((80, 24), status(10), |state| {
+            (state.panes.row, state.lost) = (9, Some(lost.to_owned()));
+        });
+        assert!(text.contains(lost), "{text}");
+        // Those in trouble come first: this is the last, and the page is a whole one.
+        assert!(text.contains("rack-07-0008  working"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_too_small_to_be_drawn_on() {
+        for size in [(1, 1), (10, 3), (79, 7), (20, 60), (300, 5)] {
+            drawn(size, status(3), |state| state.panes.row = 2);
+        }
+    }
+}

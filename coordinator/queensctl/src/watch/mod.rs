@@ -1,149 +1,413 @@
-//! `queensctl status --watch` on a terminal: a screen that people leave open.
+//! `queensctl status --watch` on a terminal: a full screen with views and keys.
 
 mod drawing;
 mod terminal;
 
 use std::{
     pin::pin,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use proto::v1;
+use cli::exit::Exit;
+use common::run::RunId;
+use crossterm::event::KeyCode;
+use proto::v1::{self, ListRequest};
 use tokio::{
-    sync::mpsc::unbounded_channel,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::{MissedTickBehavior, interval},
 };
+use view::{History, Point, RunView, listed, run_row, text::thousands, worker_rows};
 
 pub(super) use self::terminal::Screen;
-use self::{
-    drawing::{View, draw},
-    terminal::Wish,
-};
+
+use self::{drawing::draw, terminal::UserAction};
 use super::{
-    client::{Client, Connection},
-    follow::{News, follow},
-    status::show_status,
-};
-use coordinator::{
-    exit::Exit,
-    render::{Facts, History, Point, worker_rows},
+    client::{Client, Connection, Control},
+    status::{RunUpdate, Style, follow, show_status, unix_ms},
 };
 
-/// Ages grow while nothing else happens.
+/// Redraw interval, since ages grow.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Follows a run on a screen until it is over or somebody leaves; the last that was known of it then
-/// stays on the terminal as text.
+/// Poll interval of the list of runs.
+const LIST_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Follows a run on a full screen until it is finished or the user quits, and prints its last status.
 pub(super) async fn watch(
     connection: &Connection,
     run: (Client, Option<u64>),
     mut screen: Screen,
-    colours: bool,
+    (colors, style): (bool, Style),
 ) -> anyhow::Result<Exit> {
-    let (sender, mut news) = unbounded_channel();
-    let mut tell = |news| {
+    let (sender, mut updates) = unbounded_channel();
+    let mut show = |update| {
         // The receiver lives as long as this function.
-        let _ = sender.send(news);
+        let _ = sender.send(update);
         Ok(())
     };
-    let mut following = pin!(follow(connection, run, &mut tell));
-    let mut watched = Watched::new(colours);
+    let mut following = pin!(follow(connection, run, &mut show));
+    let mut state = WatchState::new(colors);
+    let (orders, ordered) = unbounded_channel();
+    let (hears, mut heard) = unbounded_channel();
+    let mut asking = pin!(ask_along(connection, ordered, hears));
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let done = loop {
         tokio::select! {
             done = &mut following => break done,
-            Some(news) = news.recv() => watched.take(news),
-            wish = screen.wish() => match wish {
-                Wish::Quit => break Ok(Exit::Success),
-                Wish::Interrupt => break Ok(Exit::Interrupted),
-                Wish::Scroll(by) => watched.scroll(by),
-                Wish::Top => watched.first_worker = 0,
-                Wish::Redraw => {}
+            Some(update) = updates.recv() => state.take(update),
+            () = &mut asking => {}
+            Some(heard) = heard.recv() => match heard {
+                Heard::Runs(runs) => state.runs = runs,
+                Heard::Result(text) => state.panes.message = text,
+            },
+            action = screen.next_action() => match action {
+                UserAction::Key(code) => match state.key(code) {
+                    Act::Quit => break Ok(Exit::Success),
+                    // The receiver lives as long as this function.
+                    Act::Order(run, order) => drop(orders.send((run, order))),
+                    Act::Nothing => {}
+                },
+                UserAction::Interrupt => break Ok(Exit::Interrupted),
+                UserAction::Resize => {}
             },
             _ = ticks.tick() => {}
         }
-        if let Some(facts) = watched.facts(SystemTime::now()) {
-            screen.draw(|frame| draw(frame, &watched.view(&facts)))?;
+        if let Some(view) = state.view(unix_ms()) {
+            screen.draw(|frame| draw(frame, &state, &view))?;
         }
     };
     drop(screen);
-    while let Ok(news) = news.try_recv() {
-        watched.take(news);
+    while let Ok(update) = updates.try_recv() {
+        state.take(update);
     }
-    if let Some(status) = &watched.status {
-        show_status(status, false)?;
+    if let Some(status) = &state.status {
+        show_status(status, style)?;
     }
     done
 }
 
-/// What is known of a run, and how it is looked at.
-struct Watched {
+/// An answer to a request next to the status stream.
+enum Heard {
+    Runs(Vec<v1::Run>),
+    Result(String),
+}
+
+/// Polls the list of runs and sends orders, forever.
+async fn ask_along(
+    connection: &Connection,
+    mut orders: UnboundedReceiver<(u64, Control)>,
+    hears: UnboundedSender<Heard>,
+) {
+    let mut ticks = interval(LIST_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut client = None;
+    loop {
+        let order = tokio::select! {
+            Some(order) = orders.recv() => Some(order),
+            _ = ticks.tick() => None,
+        };
+        let asked: anyhow::Result<Heard> = async {
+            let client = match &mut client {
+                Some(client) => client,
+                none => none.insert(connection.connect().await?),
+            };
+            let Some((run, order)) = order else {
+                let runs = connection.ask(client.list(ListRequest {})).await?.runs;
+                return Ok(Heard::Runs(runs));
+            };
+            let run = connection.control(client, run, order).await?;
+            Ok(Heard::Result(view::run_text(&run)))
+        }
+        .await;
+        let heard = match (asked, order) {
+            (Ok(heard), _) => heard,
+            (Err(error), Some(_)) => Heard::Result(view::text::one_line(&error)),
+            // A lost connection shows where the run is followed.
+            (Err(_), None) => {
+                client = None;
+                continue;
+            }
+        };
+        // The receiver lives as long as this future.
+        let _ = hears.send(heard);
+    }
+}
+
+/// The followed run and the view of it.
+struct WatchState {
     status: Option<v1::Status>,
-    /// When the status came.
+    /// Time of the status.
     at: Instant,
     history: History,
     lost: Option<String>,
-    workers: Vec<Vec<String>>,
-    first_worker: usize,
-    colours: bool,
+    runs: Vec<v1::Run>,
+    panes: Panes,
+    /// The rows of the table that pass the filter. Workers that need attention come first.
+    rows: Vec<Vec<String>>,
+    /// Number of all rows, shown or not.
+    all: u64,
+    colors: bool,
 }
 
-impl Watched {
-    fn new(colours: bool) -> Self {
+impl WatchState {
+    fn new(colors: bool) -> Self {
         Self {
             status: None,
             at: Instant::now(),
             history: History::default(),
             lost: None,
-            workers: Vec::new(),
-            first_worker: 0,
-            colours,
+            runs: Vec::new(),
+            panes: Panes::default(),
+            rows: Vec::new(),
+            all: 0,
+            colors,
         }
     }
 
-    fn take(&mut self, news: News) {
-        match news {
-            News::Status(status) => {
-                self.history
-                    .add(Point::of(&status, unix_ms(SystemTime::now())));
+    fn take(&mut self, update: RunUpdate) {
+        match update {
+            RunUpdate::Status(status) => {
+                self.history.add(Point::of(&status, unix_ms()));
                 self.status = Some(*status);
                 self.at = Instant::now();
                 self.lost = None;
             }
-            News::Lost(line) => self.lost = Some(line),
+            RunUpdate::Disconnected(line) => self.lost = Some(line),
         }
     }
 
-    fn scroll(&mut self, by: isize) {
-        let last = self.workers.len().saturating_sub(1);
-        self.first_worker = self.first_worker.saturating_add_signed(by).min(last);
+    fn key(&mut self, code: KeyCode) -> Act {
+        let chosen = match self.panes.pane {
+            Pane::Runs => self.rows.get(self.panes.row).and_then(|row| run_of_row(row)),
+            Pane::Machines | Pane::Tasks => None,
+        };
+        let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));
+        let Some(run) = chosen.or(followed) else { return Act::Nothing };
+        let size = (self.rows.len(), self.rows.first().map_or(0, Vec::len));
+        self.panes.key(code, run, size)
     }
 
-    /// What is said now; `None` before the first status.
-    fn facts(&mut self, now: SystemTime) -> Option<Facts> {
+    /// Returns the view of the run now; `None` before the first status.
+    fn view(&mut self, now_ms: u64) -> Option<RunView> {
         let mut status = self.status.clone()?;
         let age_ms = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         for worker in &mut status.workers {
             worker.last_seen_ms_ago = worker.last_seen_ms_ago.saturating_add(age_ms);
         }
-        self.workers = worker_rows(&status.workers, 0..status.workers.len());
-        Some(Facts::of(&status, &self.history, unix_ms(now)))
+        let rows = match self.panes.pane {
+            Pane::Runs => run_rows(&self.runs),
+            Pane::Machines => {
+                worker_rows(&status.workers).into_iter().map(|row| row.cells).collect()
+            }
+            Pane::Tasks => task_rows(&status),
+        };
+        self.rows = self.panes.chosen(rows);
+        self.all = match self.panes.pane {
+            Pane::Machines => status.worker_totals.map_or(0, |totals| totals.workers),
+            Pane::Runs | Pane::Tasks => self.rows.len() as u64,
+        };
+        self.panes.row = self.panes.row.min(self.rows.len().saturating_sub(1));
+        Some(RunView::new(&status, &self.history, now_ms))
     }
 
-    fn view<'a>(&'a self, facts: &'a Facts) -> View<'a> {
-        View {
-            facts,
-            workers: &self.workers,
-            first_worker: self.first_worker,
-            history: &self.history,
-            lost: self.lost.as_deref(),
-            colours: self.colours,
-        }
+    /// Returns what replaces the keys in the last line: the reason for missing updates, a question, a filter
+    /// that is typed, or the result of an order.
+    fn prompt(&self) -> Option<String> {
+        let Panes { asks, is_typing, filter, message, .. } = &self.panes;
+        let typing = || format!("filter: {filter}_  (Enter keeps it, Esc clears it)");
+        let lost_or_asks = self.lost.clone().or_else(|| asks.map(question));
+        lost_or_asks
+            .or_else(|| is_typing.then(typing))
+            .or_else(|| (!message.is_empty()).then(|| message.clone()))
     }
 }
 
-fn unix_ms(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// The shown table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pane {
+    Runs,
+    #[default]
+    Machines,
+    Tasks,
+}
+
+/// The effect of a key outside of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Nothing,
+    Quit,
+    Order(u64, Control),
+}
+
+/// The state of the table.
+#[derive(Clone, Debug, Default)]
+struct Panes {
+    pane: Pane,
+    /// The selected row.
+    row: usize,
+    /// The column that rows are sorted by.
+    sort: Option<usize>,
+    filter: String,
+    /// The filter is being typed.
+    is_typing: bool,
+    shows_help: bool,
+    /// The run whose cancellation needs confirmation.
+    asks: Option<u64>,
+    /// The result of the last order.
+    message: String,
+}
+
+const PAGE: usize = 10;
+
+impl Panes {
+    /// Handles a key; orders are about `run`, and the table has `rows` and `columns`.
+    fn key(&mut self, code: KeyCode, run: u64, (rows, columns): (usize, usize)) -> Act {
+        if let Some(run) = self.asks.take() {
+            return match code {
+                KeyCode::Char('y' | 'Y') => Act::Order(run, Control::Cancel),
+                _ => Act::Nothing,
+            };
+        }
+        if self.is_typing {
+            match code {
+                KeyCode::Char(typed) => self.filter.push(typed),
+                KeyCode::Backspace => drop(self.filter.pop()),
+                KeyCode::Esc => (self.is_typing, self.filter) = (false, String::new()),
+                KeyCode::Enter => self.is_typing = false,
+                _ => {}
+            }
+            self.row = 0;
+            return Act::Nothing;
+        }
+        self.message.clear();
+        if std::mem::take(&mut self.shows_help) {
+            return Act::Nothing;
+        }
+        let last = rows.saturating_sub(1);
+        match code {
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Act::Quit,
+            KeyCode::Char('p') => return Act::Order(run, Control::Pause),
+            KeyCode::Char('r') => return Act::Order(run, Control::Resume),
+            KeyCode::Char('x') => self.asks = Some(run),
+            KeyCode::Char('1') => self.turn(Pane::Runs),
+            KeyCode::Char('2') => self.turn(Pane::Machines),
+            KeyCode::Char('3') => self.turn(Pane::Tasks),
+            KeyCode::Char('s') => {
+                self.sort = match self.sort.map_or(0, |column| column + 1) {
+                    next if next < columns => Some(next),
+                    _ => None,
+                };
+            }
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('?') => self.shows_help = true,
+            KeyCode::Down | KeyCode::Char('j') => self.row = (self.row + 1).min(last),
+            KeyCode::Up | KeyCode::Char('k') => self.row = self.row.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.row = (self.row + PAGE).min(last),
+            KeyCode::PageUp => self.row = self.row.saturating_sub(PAGE),
+            KeyCode::Home => self.row = 0,
+            KeyCode::End => self.row = last,
+            _ => {}
+        }
+        Act::Nothing
+    }
+
+    fn turn(&mut self, pane: Pane) {
+        (self.pane, self.row, self.sort) = (pane, 0, None);
+    }
+
+    /// Returns the rows that pass the filter, in the selected order.
+    fn chosen(&self, mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+        let wanted = self.filter.to_lowercase();
+        rows.retain(|row| row.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
+        if let Some(column) = self.sort {
+            let number = |cell: &String| {
+                let digits: String = cell
+                    .chars()
+                    .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
+                    .filter(|c| *c != ',')
+                    .collect();
+                digits.parse::<f64>().unwrap_or(f64::MAX)
+            };
+            rows.sort_by(|a, b| {
+                let (a, b) = (&a[column], &b[column]);
+                number(a).total_cmp(&number(b)).then_with(|| a.cmp(b))
+            });
+        }
+        rows
+    }
+}
+
+/// Returns the rows of runs, newest first, with their whole ids.
+fn run_rows(runs: &[v1::Run]) -> Vec<Vec<String>> {
+    listed(runs.to_vec(), true).iter().map(|run| run_row(run, false)).collect()
+}
+
+/// Returns the run of a row.
+fn run_of_row(row: &[String]) -> Option<u64> {
+    u64::from_str_radix(row.first()?, 16).ok()
+}
+
+/// Returns the number of tasks in each state, and the disputed ones.
+fn task_rows(status: &v1::Status) -> Vec<Vec<String>> {
+    let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
+    let names = disputed.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let share = |tasks: u64| {
+        let part = tasks as f64 / status.tasks_total.max(1) as f64;
+        format!("{:.1} %", part * 100.0)
+    };
+    let states = [
+        ("pending", status.tasks_pending, String::new()),
+        ("leased", status.tasks_leased, String::new()),
+        ("done", status.tasks_done, String::new()),
+        ("confirmed", status.tasks_confirmed, "of those that are done".to_owned()),
+        ("parked", status.tasks_parked, "retried later".to_owned()),
+        ("disputed", disputed.len() as u64, names),
+    ];
+    let rows = states.into_iter().map(|(state, tasks, details)| {
+        vec![state.to_owned(), thousands(tasks.into()), share(tasks), details]
+    });
+    rows.collect()
+}
+
+/// Returns the question before a run is cancelled.
+fn question(run: u64) -> String {
+    let name = &RunId(run).to_string()[..8];
+    format!("Cancel run {name}? y cancels it, any other key keeps counting")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_choose_sort_filter_and_ask() {
+        let mut panes = Panes::default();
+        let key = |panes: &mut Panes, code| panes.key(code, 7, (3, 2));
+        assert_eq!(key(&mut panes, KeyCode::Char('p')), Act::Order(7, Control::Pause));
+        assert_eq!(key(&mut panes, KeyCode::Char('x')), Act::Nothing);
+        assert_eq!(key(&mut panes, KeyCode::Enter), Act::Nothing, "anything but y keeps counting");
+        key(&mut panes, KeyCode::Char('x'));
+        assert_eq!(key(&mut panes, KeyCode::Char('y')), Act::Order(7, Control::Cancel));
+        key(&mut panes, KeyCode::Char('1'));
+        assert_eq!(panes.pane, Pane::Runs);
+        for code in [KeyCode::Down, KeyCode::PageDown] {
+            key(&mut panes, code);
+        }
+        assert_eq!(panes.row, 2);
+        let rows =
+            || ["b 10", "a 9", "c 9,000"].map(|row| row.split(' ').map(str::to_owned).collect());
+        key(&mut panes, KeyCode::Char('s'));
+        key(&mut panes, KeyCode::Char('s'));
+        let names = |panes: &Panes| {
+            let rows = panes.chosen(rows().to_vec());
+            rows.iter().map(|row: &Vec<String>| row[0].clone()).collect::<String>()
+        };
+        assert_eq!(names(&panes), "abc");
+        for code in [KeyCode::Char('/'), KeyCode::Char('9'), KeyCode::Char(','), KeyCode::Enter] {
+            key(&mut panes, code);
+        }
+        assert_eq!(names(&panes), "c");
+        assert_eq!(key(&mut panes, KeyCode::Char('q')), Act::Quit);
+    }
 }

@@ -1,4 +1,4 @@
-//! The terminal while a screen is drawn on it: taken whole, and given back as it was.
+//! The terminal of the full screen, which is restored at the end.
 
 use std::{
     env, future,
@@ -6,72 +6,61 @@ use std::{
     thread,
 };
 
+use cli::exit::Signals;
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Frame};
 use tokio_stream::StreamExt as _;
-use worker::signals::Signals;
 
-/// What somebody at the terminal wants.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// To leave.
-    Quit,
-    /// To break the program off.
+pub(crate) enum UserAction {
     Interrupt,
-    /// To see so many workers further down, or up.
-    Scroll(isize),
-    /// To see the first workers.
-    Top,
-    /// The same on a terminal of another size.
-    Redraw,
+    Key(KeyCode),
+    /// The terminal has another size.
+    Resize,
 }
 
-/// A terminal in raw mode, on a page of its own; what stood there before comes back when this is
-/// dropped, also by a panic.
+/// A terminal in raw mode on the alternate screen; restored on drop and by a panic.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     events: Option<EventStream>,
-    /// A service manager, or whoever closes the terminal.
+    /// Termination signals.
     terminated: Option<Signals>,
 }
 
 impl Screen {
-    /// Takes the terminal that stdout is; `None` where it is none, or none that can be drawn on.
+    /// Opens the terminal on stdout; `None` if stdout is not a terminal or cannot be drawn on.
     pub(crate) fn open() -> Option<Self> {
         let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
         if dumb || !io::stdout().is_terminal() {
             return None;
         }
         let Ok(terminal) = ratatui::try_init() else {
-            // Half of it may have been done.
+            // It may be half initialized.
             let _ = ratatui::try_restore();
             return None;
         };
-        Some(Self {
-            terminal,
-            events: Some(EventStream::new()),
-            terminated: Signals::new().ok(),
-        })
+        Some(Self { terminal, events: Some(EventStream::new()), terminated: Signals::new().ok() })
     }
 
     pub(super) fn draw(&mut self, drawing: impl FnOnce(&mut Frame)) -> io::Result<()> {
         self.terminal.draw(drawing).map(|_| ())
     }
 
-    /// The next wish.
-    pub(super) async fn wish(&mut self) -> Wish {
+    /// Waits for the next action.
+    pub(super) async fn next_action(&mut self) -> UserAction {
         loop {
             let event = tokio::select! {
                 event = next(&mut self.events) => event,
-                () = received(&mut self.terminated) => return Wish::Interrupt,
+                () = received(&mut self.terminated) => return UserAction::Interrupt,
             };
             match event {
                 Some(Ok(event)) => {
-                    if let Some(wish) = wish(&event) {
-                        return wish;
+                    if let Some(action) = action(&event) {
+                        return action;
                     }
                 }
-                // Nobody can type any more; signals still come.
+                // The input is closed; signals still arrive.
                 Some(Err(_)) | None => self.events = None,
             }
         }
@@ -80,10 +69,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A panic's message stands where the hook that gave the terminal back let it be written; to give it
-        // back twice would put the cursor above it.
+        // The panic hook has restored it; a second time would put the cursor above the panic's message.
         if !thread::panicking() {
-            // A terminal that is gone needs nothing back.
+            // The terminal may be closed.
             let _ = ratatui::try_restore();
         }
     }
@@ -105,26 +93,19 @@ async fn received(signals: &mut Option<Signals>) {
     }
 }
 
-fn wish(event: &Event) -> Option<Wish> {
-    const PAGE: isize = 10;
+fn action(event: &Event) -> Option<UserAction> {
     let key = match event {
-        Event::Resize(..) => return Some(Wish::Redraw),
+        Event::Resize(..) => return Some(UserAction::Resize),
         Event::Key(key) if key.kind != KeyEventKind::Release => key,
         _ => return None,
     };
-    let KeyEvent {
-        code, modifiers, ..
-    } = *key;
+    let KeyEvent { code, modifiers, .. } = *key;
     match code {
-        // In raw mode Ctrl-C is a key like others.
-        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Interrupt),
-        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::Quit),
-        KeyCode::Down | KeyCode::Char('j') => Some(Wish::Scroll(1)),
-        KeyCode::Up | KeyCode::Char('k') => Some(Wish::Scroll(-1)),
-        KeyCode::PageDown | KeyCode::Char(' ') => Some(Wish::Scroll(PAGE)),
-        KeyCode::PageUp => Some(Wish::Scroll(-PAGE)),
-        KeyCode::Home => Some(Wish::Top),
-        _ => None,
+        // In raw mode Ctrl-C is an ordinary key.
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => {
+            Some(UserAction::Interrupt)
+        }
+        code => Some(UserAction::Key(code)),
     }
 }
 
@@ -141,11 +122,11 @@ mod tests {
 
     use super::*;
 
-    /// Set for the process that takes the terminal and panics.
+    /// Set for the process that opens the terminal and panics.
     const CHILD: &str = "QUEENS_TEST_PANICS_ON_A_SCREEN";
 
     #[tokio::test]
-    async fn a_panic_gives_the_terminal_back() {
+    async fn a_panic_restores_the_terminal() {
         if env::var_os(CHILD).is_some() {
             let mut screen = Screen::open().expect("a terminal");
             let drawn = catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -156,14 +137,10 @@ mod tests {
             return;
         }
         let (rows, cols) = (24, 80);
-        let size = PtySize {
-            rows,
-            cols,
-            ..PtySize::default()
-        };
+        let size = PtySize { rows, cols, ..PtySize::default() };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env::current_exe().expect("this program"));
-        let this = "watch::terminal::tests::a_panic_gives_the_terminal_back";
+        let this = "watch::terminal::tests::a_panic_restores_the_terminal";
         command.args(["--exact", this, "--nocapture"]);
         command.env(CHILD, "1");
         command.env("RUST_BACKTRACE", "0");
@@ -186,7 +163,7 @@ mod tests {
         let mut screen = vt100::Parser::new(rows, cols, 0);
         let seen = seen.lock().unwrap();
         let taken = String::from_utf8_lossy(&seen);
-        assert!(taken.contains("\x1b[?1049h"), "it was taken: {taken:?}");
+        assert!(taken.contains("\x1b[?1049h"), "it was opened: {taken:?}");
         screen.process(&seen);
         let shown = screen.screen();
         assert!(!shown.alternate_screen() && !shown.hide_cursor());

@@ -1,9 +1,9 @@
-// Keeps a page as its run is: texts, alarms, workers, charts and the map of tasks. The page stands
-// without it; whatever it shows, the coordinator has put into words.
+// Keeps a page up to date: figures, alerts, machines and the board. grid.js draws the map of tasks and
+// charts.js the charts. Pages work without scripts; all texts come from the coordinator.
 'use strict';
 const run = document.body.dataset.run;
-// Between two looks at what no event tells of, in milliseconds.
-const LOOK = 10000;
+// Interval for what no event carries.
+const POLL_MS = 10000;
 const at = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const ask = async (path, options) => {
@@ -16,264 +16,263 @@ const setText = (node, text) => { if (node.textContent !== text) node.textConten
 
 // Texts
 
-const over = ['complete', 'contradicted', 'disputed'];
+const finished = ['complete', 'contradicted', 'disputed'];
 const begun = run ? at('state').dataset.state : '';
 
-function show(facts) {
+function show({ view, map: tasks, board }) {
   // Its result has a section of its own, which comes with the page.
-  if (over.includes(facts.state) && facts.state !== begun && facts.ended) { location.reload(); return; }
-  for (const node of document.querySelectorAll('[data-w]')) {
-    const text = facts.words[node.dataset.w];
-    if (text !== undefined) setText(node, text);
+  if (finished.includes(view.state) && view.state !== begun && view.ended) { location.reload(); return; }
+  for (const node of document.querySelectorAll('[data-figure]')) {
+    const figure = view.figures[node.dataset.figure];
+    if (!figure) continue;
+    const { short, full } = figure;
+    const whole = 'full' in node.dataset;
+    setText(node, (whole && full) || short);
+    if (full && !whole) [node.title, node.dataset.digits] = [full, full];
+    else { node.removeAttribute('title'); delete node.dataset.digits; }
   }
-  document.title = `${facts.words.what} · ${facts.words.percent}`;
-  at('bar').value = facts.fraction;
-  at('belief').dataset.belief = facts.belief;
-  at('state').dataset.state = facts.state;
-  const alarms = facts.alarms.length ? facts.alarms : ['nothing'];
-  const list = at('alarms');
-  if ([...list.children].map((item) => item.textContent).join('\n') !== alarms.join('\n')) {
-    list.replaceChildren(...alarms.map((alarm) => {
-      const item = document.createElement('li');
-      item.textContent = alarm;
-      if (!facts.alarms.length) item.className = 'none';
-      return item;
-    }));
-  }
-  showWorkers(facts.workers);
-  showRun(run, facts.state);
-  if (inOrder && !zoomed) showMap(facts.map);
+  const short = (name) => view.figures[name].short;
+  document.title = `${short('board')} · ${short('percent')}`;
+  at('bar').value = view.fraction;
+  at('verification').dataset.verification = view.verification;
+  at('state').dataset.state = view.state;
+  setText(at('eta-at'), short('eta-at'));
+  showEnd(...(view.expected_ms || []));
+  showAlerts(view.alerts);
+  showWorkers(view.workers);
+  showCommands('runs', run, view.state);
+  const item = document.querySelector(`[data-run-of-list="${run}"]`);
+  if (item) setText(item.querySelector('[data-cell=state]'), view.state);
+  if (board && !paused) showBoard(board);
+  if (map.inOrder && !map.part) { map.data = tasks; drawMap(); }
+}
+
+// The expected end, by the reader's clock.
+function showEnd(from, to) {
+  if (!from) return;
+  const [first, last] = [moment(from), moment(to)];
+  const [day, clock] = last.split(', ');
+  setText(at('eta-at'), first === last ? first : `${first} to ${clock && first.startsWith(`${day}, `) ? clock : last}`);
+}
+
+// Texts of the alerts about tasks, which the map shows too.
+let taskAlerts = '';
+
+function showAlerts(alerts) {
+  const list = at('alert-list');
+  at('alerts').hidden = !alerts.length;
+  at('alerts').dataset.idle = alerts.every(({ kind }) => kind === 'no_workers');
+  const aboutTasks = alerts.filter(({ kind }) => kind === 'task_disputed' || kind === 'parked');
+  const shownBefore = taskAlerts;
+  taskAlerts = aboutTasks.map(({ text }) => text).join('\n');
+  if (taskAlerts !== shownBefore && (!map.inOrder || map.part)) refreshMap().catch(() => {});
+  const texts = alerts.map(({ text }) => text);
+  if ([...list.children].map((item) => item.textContent).join('\n') === texts.join('\n')) return;
+  list.replaceChildren(...texts.map((text) => Object.assign(document.createElement('li'), { textContent: text })));
+}
+
+// A copied short number becomes the whole one.
+document.addEventListener('copy', (event) => {
+  const selection = getSelection();
+  const text = selection.toString().trim();
+  const within = (shown) => selection.containsNode(shown, true) && shown.textContent.includes(text);
+  const node = text && [...document.querySelectorAll('[data-digits]')].find(within);
+  if (!node) return;
+  event.clipboardData.setData('text/plain', node.dataset.digits);
+  event.preventDefault();
+});
+
+// The board
+
+let paused = matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+function showBoard({ svg, caption }) {
+  at('board').innerHTML = svg;
+  setText(at('board-caption'), caption);
+  at('board-details').hidden = false;
+}
+
+function pauseBoard(pause) {
+  paused = pause;
+  setText(at('board-pause'), pause ? 'Change boards' : 'Pause');
+}
+
+// Machines
+
+const SECONDS = { s: 1, min: 60, h: 3600, d: 86400, '%': 1 };
+
+// Returns the sort key of a cell: a number with its unit, or its text.
+function sortKey(text) {
+  const [, digits, unit] = text.trim().match(/^([\d.,]+)(?: (s|min|h|d|%)(?!\w).*)?$/) || [];
+  return digits ? Number(digits.replaceAll(',', '')) * (SECONDS[unit] || 1) : text;
+}
+
+// Items in the order of a table; `text` says what an item has in a column.
+function sorted(table, items, text) {
+  const { column, falling } = table.sorting || {};
+  if (column === undefined) return items;
+  const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : Number(a > b)) : typeof a === 'number' ? -1 : 1);
+  return [...items].sort((a, b) => compare(sortKey(text(a, column)), sortKey(text(b, column))) * (falling ? -1 : 1));
 }
 
 function showWorkers(workers) {
-  const body = at('workers').tBodies[0];
-  while (body.rows.length > workers.length) body.deleteRow(-1);
-  workers.forEach((worker, place) => {
-    const row = body.rows[place] || body.insertRow();
-    row.dataset.state = worker[0];
-    worker.forEach((text, column) => setText(row.cells[column] || row.insertCell(), text));
+  const table = at('workers');
+  const [head, body] = [table.tHead.rows[0], table.tBodies[0]];
+  // Rows keep their buttons, and so the focus.
+  const known = new Map([...body.rows].map((row) => [row.dataset.id, row]));
+  const rows = sorted(table, workers, ({ cells }, column) => cells[column]).map(({ id, state, cells }) => {
+    const row = known.get(id) || newRow(id, cells[0]);
+    row.dataset.state = state;
+    cells.forEach((text, column) => {
+      const cell = row.cells[column];
+      cell.dataset.head = head.cells[column].textContent;
+      cell.toggleAttribute('data-none', text === '–');
+      setText(cell, text);
+    });
+    return row;
   });
+  if (rows.length !== body.rows.length || rows.some((row, place) => row !== body.rows[place])) body.replaceChildren(...rows);
+  for (const { id, state } of workers) showCommands('workers', id, state);
 }
 
-// A run of the list, with those buttons that mean something in its state.
-function showRun(id, state) {
-  const item = document.querySelector(`[data-run-of-list="${id}"]`);
-  if (!item) return;
-  setText(item.querySelector('span'), state);
-  const focused = document.activeElement;
-  const buttons = [...item.querySelectorAll('[data-from]')];
-  for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
-  // Who pressed one that is gone goes on from where it was.
-  if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? item.querySelector('a')).focus();
+// A row for a worker that came since the page.
+function newRow(id, name) {
+  const row = document.createElement('tr');
+  row.dataset.id = id;
+  for (const head of at('workers').tHead.rows[0].cells) row.insertCell().classList.toggle('scripted', head.classList.contains('scripted'));
+  addCommands(row, name);
+  return row;
 }
 
-// The map
-
-let map = null;
-let zoomed = null;
-let inOrder = false;
-let chosen = -1;
-const names = { w: 'waiting', l: 'leased', d: 'partly done', D: 'done', C: 'confirmed', p: 'set aside', x: 'in dispute' };
-
-function columns() { return at('map').clientWidth < 600 ? 40 : 80; }
-
-function showMap(next) {
-  map = next;
-  const canvas = at('map');
-  const wide = columns();
-  const size = Math.max(4, Math.floor((canvas.parentElement.clientWidth - 32) / wide));
-  const rows = Math.max(1, Math.ceil(map.cells.length / wide));
-  canvas.width = wide * size;
-  canvas.height = rows * size;
-  const draw = canvas.getContext('2d');
-  const colours = {};
-  for (const letter of Object.keys(names)) colours[letter] = css(`--${letter}`);
-  for (let cell = 0; cell < map.cells.length; cell++) {
-    draw.fillStyle = colours[map.cells[cell]];
-    draw.fillRect((cell % wide) * size, Math.floor(cell / wide) * size, size - 1, size - 1);
-  }
-  if (chosen >= 0 && chosen < map.cells.length) {
-    draw.strokeStyle = css('--ink');
-    draw.lineWidth = 2;
-    draw.strokeRect((chosen % wide) * size, Math.floor(chosen / wide) * size, size - 1, size - 1);
-  }
-  const end = map.first + map.tasks;
-  setText(at('map-where'), zoomed ? `Tasks ${map.first} to ${end - 1}` : `${map.per_cell} a cell`);
-  at('map-out').disabled = !zoomed;
+// Adds the buttons for the worker of a row, from those that the page has once.
+function addCommands(row, name) {
+  if (!row.dataset.id) return;
+  row.querySelector('.scripted')?.append(...[...document.querySelectorAll('#worker-commands button')].flatMap((made) => {
+    const button = made.cloneNode(true);
+    button.dataset.post = made.dataset.post.replace('//', `/${row.dataset.id}/`);
+    button.dataset.ask = `${made.dataset.ask}${name}`;
+    button.setAttribute('aria-label', button.dataset.ask);
+    button.addEventListener('click', () => post(button));
+    return [button, ' '];
+  }));
 }
 
-function say(cell) {
-  chosen = Math.max(0, Math.min(map.cells.length - 1, cell));
-  const first = map.first + chosen * map.per_cell;
-  const last = Math.min(first + map.per_cell, map.first + map.tasks) - 1;
-  const which = first === last ? `Task ${first}` : `Tasks ${first} to ${last}`;
-  setText(at('map-cell'), `${which}: ${names[map.cells[chosen]]}`);
-  showMap(map);
-}
-
-async function closer() {
-  if (!map || chosen < 0) return;
-  const first = map.first + chosen * map.per_cell;
-  try {
-    if (map.per_cell > 1) {
-      zoomed = { first, tasks: map.per_cell };
-      chosen = 0;
-      await refreshZoom();
-      say(0);
-    } else {
-      await tellTask(first);
-    }
-  } catch (error) { setText(at('map-cell'), error.message); }
-}
-
-async function tellTask(number) {
-  const task = await ask(`/api/v1/runs/${run}/tasks/${number}`);
-  const parts = [`Task ${task.task}: ${task.state}`, `${task.units} units from ${task.first_unit}`,
-    `${(task.cost / 1e6).toFixed(1)} s of one core by the plan`];
-  if (task.count !== null) parts.push(`count ${task.count}`);
-  if (task.workers.length) parts.push(`by ${task.workers.join(', ')}`);
-  if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);
-  if (task.contradicting_counts.length) parts.push(`contradicting: ${task.contradicting_counts.join(', ')}`);
-  setText(at('map-cell'), parts.join('; '));
-}
-
-async function refreshZoom() {
-  if (!zoomed) return;
-  const wanted = zoomed;
-  const part = await ask(`/api/v1/runs/${run}/map?first=${wanted.first}&tasks=${wanted.tasks}`);
-  if (wanted === zoomed) showMap(part);
-}
-
-// Draws the tasks in their order, or by what their units have in common.
-function showOrder(order) {
-  inOrder = order;
-  zoomed = null;
-  chosen = -1;
-  setText(at('map-view'), order ? 'By what they have in common' : 'In their order');
-}
-
-async function wholeMap() {
-  zoomed = null;
-  chosen = -1;
-  setText(at('map-cell'), '');
-  showMap(await ask(`/api/v1/runs/${run}/map`));
-}
-
-function cellUnder(event) {
-  const canvas = at('map');
-  const scale = canvas.width / canvas.clientWidth;
-  const size = canvas.width / columns();
-  const x = Math.floor((event.offsetX * scale) / size);
-  return Math.floor((event.offsetY * scale) / size) * columns() + x;
-}
-
-// Charts
-
-const charts = {};
-
-function chart(id, title, series, data) {
-  const box = at(id);
-  const size = { width: Math.max(200, box.clientWidth), height: 200 };
-  if (charts[id]) { charts[id].setData(data); return; }
-  const ink = css('--soft');
-  const grid = { stroke: css('--line'), width: 1 };
-  charts[id] = new uPlot({
-    ...size,
-    title,
-    legend: { show: false },
-    cursor: { show: false },
-    // As all other times: by UTC, with 24 hours.
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
-    axes: [{ stroke: ink, grid, space: 80, values: (_, ticks, axis, space, step) => ticks.map((tick) => time(tick, step)) }, { stroke: ink, grid, size: 80, values: (_, ticks) => ticks.map((tick) => tick === 0 ? '0' : tick.toExponential(2)) }],
-    series: [{}, ...series.map((line) => ({ points: { show: false }, ...line }))],
-  }, data, box);
-}
-
-function time(seconds, step) {
-  const iso = new Date(seconds * 1e3).toISOString();
-  if (step < 60) return iso.slice(11, 19);
-  return iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16);
-}
-
-async function refreshCharts() {
-  const seen = await ask(`/api/v1/runs/${run}/history`);
-  const times = seen.unix_seconds;
-  if (times.length < 2) return;
-  const level = times.map(() => seen.reference.solutions);
-  const known = seen.reference.source === 'published';
-  const series = [
-    { stroke: css('--D'), width: 2 },
-    { stroke: css('--D'), width: 1, dash: [4, 4] },
-    { stroke: css('--D'), width: 1, dash: [4, 4] },
-  ];
-  const data = [times, seen.estimate, seen.estimate_low, seen.estimate_high];
-  if (known) { series.push({ stroke: css('--C'), width: 2 }); data.push(level); }
-  if (seen.estimate.some((value) => value !== null)) {
-    chart('chart-estimate', known ? 'Estimate, interval (dashed), published (green), by UTC' : 'Estimate and interval (dashed), by UTC', series, data);
-  }
-  chart('chart-speed', 'Solutions a second, by UTC', [{ stroke: css('--D'), width: 2, fill: css('--w') }], [times, seen.solutions_per_second]);
+function startSorting(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    if (head.classList.contains('scripted')) return;
+    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: head.textContent });
+    head.replaceChildren(button);
+    button.addEventListener('click', () => {
+      const { sorting } = table;
+      table.sorting = { column, falling: sorting?.column === column && !sorting.falling };
+      heads.forEach((other) => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', table.sorting.falling ? 'descending' : 'ascending');
+      table.tBodies[0].append(...sorted(table, [...table.tBodies[0].rows], (row, at_) => row.cells[at_].textContent));
+    });
+  });
 }
 
 // An operator's buttons
 
+// Shows the commands that apply in the state of a run or worker.
+function showCommands(kind, id, state) {
+  const focused = document.activeElement;
+  const buttons = [...document.querySelectorAll(`[data-post^="/api/v1/${kind}/${id}/"]`)];
+  for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
+  // The focus of a button that is gone moves on.
+  if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? at('main').querySelector('a'))?.focus();
+}
+
+// Asks before a command with a question.
+function confirmed({ dataset }) {
+  if (!dataset.ask) return Promise.resolve(true);
+  setText(at('ask-what'), `${dataset.ask}?`);
+  setText(at('ask-why'), dataset.why);
+  setText(at('ask-no'), dataset.no);
+  setText(at('ask-yes'), dataset.ask);
+  at('ask').showModal();
+  return new Promise((answer) => at('ask').addEventListener('close', () => answer(at('ask').returnValue === 'yes'), { once: true }));
+}
+
 async function post(button) {
-  if (button.dataset.ask && !confirm(button.dataset.ask)) return;
+  if (!await confirmed(button)) return;
   try {
     const done = await ask(button.dataset.post, { method: 'POST' });
+    if (done.worker) { setText(at('said'), `${button.dataset.ask}: accepted.`); return; }
     setText(at('said'), `Run ${done.run} is ${done.state}.`);
-    showRun(done.run, done.state);
+    showCommands('runs', done.run, done.state);
+    const item = document.querySelector(`[data-run-of-list="${done.run}"] [data-cell=state]`);
+    if (item) setText(item, done.state);
   } catch (error) { setText(at('said'), error.message); }
 }
 
-async function join() {
+async function join(event) {
+  event.preventDefault();
+  const query = new URLSearchParams(new FormData(at('join')));
+  let line = '';
   try {
-    const made = await ask('/api/v1/join', { method: 'POST' });
-    setText(at('join-line'), `QUEENS_JOIN=${made.join} worker`);
+    const made = await ask(`/api/v1/join?${query}`, { method: 'POST' });
+    line = `QUEENS_JOIN=${made.join} ${query.get('role') === 'worker' ? 'worker' : 'queensctl status'}`;
   } catch (error) { setText(at('join-line'), error.message); }
+  if (line) setText(at('join-line'), line);
+  at('joined').hidden = false;
+  at('join-what').hidden = at('join-copy').hidden = !line;
+}
+
+async function copyJoin() {
+  // Pages without TLS may not write to the clipboard; what is selected can be copied by hand.
+  getSelection().selectAllChildren(at('join-line'));
+  try {
+    await navigator.clipboard.writeText(at('join-line').textContent);
+    setText(at('join-copy'), 'Copied');
+  } catch { if (document.execCommand('copy')) setText(at('join-copy'), 'Copied'); }
+}
+
+async function submit(event) {
+  event.preventDefault();
+  const { n, priority, force_new, ...texts } = Object.fromEntries(new FormData(at('submit')));
+  const body = JSON.stringify({ n: Number(n), priority: Number(priority), force_new: Boolean(force_new), ...texts });
+  try {
+    const made = await ask('/api/v1/runs', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    location.assign(document.body.dataset.waits ? '/' : `/runs/${made.run}`);
+  } catch (error) { setText(at('submitted'), error.message); }
+}
+
+// Rows without what is typed are hidden at once; the form's button asks the coordinator.
+function filter() {
+  const wanted = at('filter').elements.text.value.toLowerCase();
+  for (const row of document.querySelectorAll('.runs tbody tr')) row.hidden = !row.textContent.toLowerCase().includes(wanted);
 }
 
 function start() {
   const events = new EventSource(`/runs/${run}/events`);
   events.onmessage = (event) => { setText(at('link'), ''); show(JSON.parse(event.data)); };
   events.onerror = () => {
-    setText(at('link'), '(the coordinator does not answer; trying again)');
+    setText(at('link'), '(connection lost, reconnecting…)');
     // Refused, for good: the run is gone, or the coordinator was started again and asks who this is.
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), LOOK);
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), POLL_MS);
   };
-  const canvas = at('map');
-  canvas.addEventListener('click', (event) => {
-    if (inOrder) { say(cellUnder(event)); closer(); return; }
-    const cell = gridCellUnder(event);
-    if (cell >= 0) { sayGrid(cell); closerGrid(); }
+  events.addEventListener('ended', (event) => {
+    events.close();
+    setText(at('link'), `(${JSON.parse(event.data).why})`);
+    setTimeout(() => location.reload(), POLL_MS);
   });
-  canvas.addEventListener('keydown', (event) => {
-    if (!inOrder) { gridKey(event); return; }
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() };
-    if (event.key in steps && map) { say(chosen + steps[event.key]); event.preventDefault(); }
-    if (event.key === 'Enter') closer();
-    if (event.key === 'Escape') wholeMap();
-  });
-  const whole = () => (inOrder ? wholeMap() : wholeGrid());
-  at('map-out').addEventListener('click', whole);
-  at('map-view').addEventListener('click', () => { showOrder(!inOrder); whole().catch(() => {}); });
-  for (const button of document.querySelectorAll('[data-post]')) button.addEventListener('click', () => post(button));
-  if (at('join')) at('join').addEventListener('click', join);
-  const redraw = () => {
-    for (const id of Object.keys(charts)) { charts[id].destroy(); delete charts[id]; }
-    if (inOrder && map) showMap(map);
-    if (!inOrder && grid) showGrid(grid);
-    refreshCharts().catch(() => {});
-  };
+  startMap();
+  startCharts();
+  const { from, to } = at('eta-at').dataset;
+  showEnd(Number(from), Number(to));
+  pauseBoard(paused);
+  at('board-pause').addEventListener('click', () => pauseBoard(!paused));
+  const redraw = () => { drawMap(); redrawCharts(); };
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   addEventListener('resize', redraw);
-  wholeGrid().catch(() => {});
-  refreshCharts().catch(() => {});
   setInterval(() => {
     if (document.hidden) return;
     refreshCharts().catch(() => {});
-    (inOrder ? refreshZoom() : refreshGrid()).catch(() => {});
+    if (!map.inOrder || map.part) refreshMap().catch(() => {});
     next().catch(() => {});
-  }, LOOK);
+  }, POLL_MS);
 }
 
 // The address without a name shows what is counted: once this run is over, the next one.
@@ -283,6 +282,17 @@ async function next() {
   if (runs.some((other) => other.state === 'running')) location.reload();
 }
 
+for (const button of document.querySelectorAll('[data-post]')) button.addEventListener('click', () => post(button));
+for (const row of at('workers')?.tBodies[0].rows ?? []) {
+  addCommands(row, row.cells[0].textContent);
+  showCommands('workers', row.dataset.id, row.dataset.state);
+}
+document.querySelectorAll('.sortable').forEach(startSorting);
+for (const time of document.querySelectorAll('time[data-ms]')) setText(time, moment(Number(time.dataset.ms)));
+at('filter')?.addEventListener('input', filter);
+at('join')?.addEventListener('submit', join);
+at('join-copy')?.addEventListener('click', copyJoin);
+at('submit')?.addEventListener('submit', submit);
 if (run) start();
-// There is none yet.
-else if (document.body.dataset.waits) setTimeout(() => location.reload(), LOOK);
+// Without a run: looks for one, unless the user is about to start one here.
+else if (document.body.dataset.waits) setInterval(() => { if (!document.activeElement?.form && at('joined')?.hidden !== false) location.reload(); }, POLL_MS);

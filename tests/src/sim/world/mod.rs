@@ -1,74 +1,109 @@
-//! The loop: events in the order of true time.
+//! The event loop, in the order of true time, the events of workers, and the checks at the end of a run.
 
-mod end;
-mod events;
-mod fleet;
-mod served;
+mod coordinator;
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap},
-    sync::atomic::AtomicU64,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::AtomicU64},
 };
 
-use common::plan::TaskId;
+use common::{
+    plan::TaskId,
+    run::{RunId, WorkerId},
+    sync::{SyncReply, SyncRequest},
+};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use scheduler::{
+    Command, Config, REFEREE, Recount, Scheduler,
+    checks::Evidence,
+    ledger::{Caller, Confirmation},
+};
+use store::{TaskRow, TaskState};
 
-use self::events::{Entry, Event};
+use self::coordinator::{Coordinator, Sender};
 use super::{
-    HOUR, MINUTE, Time,
-    coordinator::Coordinator,
+    Fault, HOUR, MINUTE, SECOND, Tally, Time,
     disk::Disk,
-    fate,
     scenario::Scenario,
-    store::Shared,
-    tally::{Fault, Tally},
-    worker::{Nature, Share, Worker},
+    shared::Shared,
+    worker::{Act, Environment, Share, Worker},
 };
 
-/// A run that takes longer has stalled: the slowest scenario needs some days.
-const LONGEST: Time = 120 * 24 * HOUR;
+/// A longer run has stalled: the slowest scenario needs some days.
+const MAX_TIME: Time = 120 * 24 * HOUR;
 
-/// As [`LONGEST`], in messages.
-const MOST_MESSAGES: u64 = 3_000_000;
+/// A run with more messages has stalled.
+const MAX_MESSAGES: u64 = 3_000_000;
 
-/// The place of a machine that hears no answer.
-const NOBODY: usize = usize::MAX;
+/// Maximum number of disks that a run starts on.
+const MAX_DISKS: u64 = 4;
 
-/// What happened, for those who tune scenarios.
+/// Number of a worker that gets no replies.
+const NO_WORKER: usize = usize::MAX;
+
+#[derive(Debug)]
+enum Event {
+    Wake(usize),
+    Request(Sender, Box<SyncRequest>),
+    Reply(Sender, Box<SyncReply>),
+    Crash(usize),
+    Start(usize),
+    Freeze(usize),
+    Partition(usize),
+    Drain(usize),
+    WorkerPause(usize),
+    WorkerResume(usize),
+    SelfTest(usize),
+    WorkerClock(usize),
+    CoordinatorCrash,
+    CoordinatorStart,
+    CoordinatorStep,
+    /// The referee has counted or asks again, in this start of the coordinator.
+    Recounted(u64),
+    DiskLoss,
+    ClockJump,
+    Pause,
+    Resume,
+    Ghost,
+}
+
+/// Result of a simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// True milliseconds to completion.
+    /// True milliseconds until the run finished.
     pub time_ms: u64,
     /// Messages that reached the coordinator.
     pub messages: u64,
-    /// Groups in which the driver answered them.
+    /// Groups in which the driver replied.
     pub groups: u64,
-    /// Messages that were answered in one group with others.
+    /// Messages that were in a group with others.
     pub shared: u64,
-    /// Times that the coordinator started.
+    /// Starts of the coordinator.
     pub starts: u64,
     /// Tasks that workers counted, needed or not.
     pub counted: u64,
-    /// What each machine had of it.
+    /// Work of each worker.
     pub shares: Vec<Share>,
     /// Tasks of the plan.
     pub tasks: u64,
-    /// Contradicting counts that were caught.
     pub conflicts: u64,
-    /// Equal second counts.
+    /// Rechecks that agreed.
     pub confirmed: u64,
-    /// Workers that were found wrong.
-    pub caught: u64,
-    /// Workers that were barred.
     pub barred: u64,
-    /// Comparisons of a barred worker's counts that were decided until it was barred, at most.
-    pub compared: u64,
-    /// Wrong counts that nobody noticed.
-    pub missed: u64,
-    /// Whether the total is that of the board.
+    /// Wrong counts in the result.
+    pub wrong: u64,
+    /// Wrong counts in the result with which another token agreed.
+    pub wrong_confirmed: u64,
+    /// Counts in the result that neither another token nor the referee confirmed.
+    pub unconfirmed: u64,
+    /// Maximum number of wrong counts that the result states, if it states one.
+    pub bound: Option<u64>,
+    /// Tasks that are disputed at the end.
+    pub disputed: u64,
+    /// Random recounts.
+    pub recounts: u64,
+    /// Whether the total is exact.
     pub exact: bool,
-    /// What went wrong.
     pub faults: Tally,
 }
 
@@ -79,7 +114,8 @@ struct World {
     /// The coordinator's clock ahead of true time.
     clock_ahead: u64,
     clock: &'static AtomicU64,
-    events: BinaryHeap<Reverse<Entry>>,
+    /// By time, and by number of those at the same time.
+    events: BTreeMap<(Time, u64), Event>,
     serial: u64,
     workers: Vec<Worker>,
     coordinator: Option<Coordinator>,
@@ -87,29 +123,32 @@ struct World {
     step_at: Time,
     steps: u64,
     runs: u64,
-    planted: BTreeSet<TaskId>,
+    /// All identities of liars.
+    liars: BTreeSet<WorkerId>,
+    /// The referee's current task.
+    recounting: Option<Recount>,
     complete: bool,
     outcome: Outcome,
 }
 
-/// Runs a scenario to its end and checks everything on the way.
+/// Runs a scenario to its end and checks all invariants on the way.
 ///
 /// # Panics
-/// If an invariant breaks, the total is wrong, or nothing moves any more; the seed is named.
+/// If an invariant breaks, the total is wrong, or the run stalls; the message names the seed.
 pub fn run(scenario: Scenario) -> Outcome {
     let mut world = World::new(scenario);
     while !world.complete {
-        let Some(Reverse(entry)) = world.events.pop() else {
+        let Some(((now, _), event)) = world.events.pop_first() else {
             panic!("seed {}: no event is left", world.seed());
         };
-        world.now = entry.at;
+        world.now = now;
         assert!(
-            world.now < LONGEST && world.outcome.messages < MOST_MESSAGES,
+            world.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
             "seed {}: no end in sight: {:#?}",
             world.seed(),
             world.status()
         );
-        world.handle(entry.event);
+        world.handle(event);
     }
     world.finish()
 }
@@ -119,45 +158,41 @@ impl World {
         let seed = scenario.seed;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         let mut tally = Tally::default();
-        let planted = fate::drawn(scenario.truth, scenario.faults.planted, &mut rng);
-        let mut planted: BTreeSet<TaskId> = planted.into_iter().collect();
-        let mut nature = Nature {
-            now: 0,
-            scenario: &scenario,
-            rng: &mut rng,
-            tally: &mut tally,
-            planted: &mut planted,
-        };
+        let mut environment =
+            Environment { now: 0, scenario: &scenario, rng: &mut rng, tally: &mut tally };
         let workers = (0..scenario.workers)
             .map(|number| {
                 let lie = (number < scenario.faults.liars).then_some(number as u64);
-                Worker::new(number as u128 + 1, lie, &mut nature)
+                let mut worker = Worker::new(number as u128 + 1, lie, &mut environment);
+                if scenario.faults.impersonates && lie.is_some() {
+                    worker.set_host((number + scenario.faults.liars) as u64 + 1);
+                }
+                worker
             })
             .collect();
-        let outcome = Outcome {
-            tasks: scenario.truth.plan.tasks(),
-            ..Outcome::default()
-        };
+        let liars = (1..=scenario.faults.liars as u128).map(WorkerId).collect();
+        let outcome = Outcome { tasks: scenario.truth.plan.tasks(), ..Outcome::default() };
         let mut world = Self {
             disk: Shared::new(Disk::new(&scenario)),
             scenario,
             rng,
             now: 0,
             clock_ahead: 1_000 * HOUR,
-            // A driver keeps it for as long as it likes.
+            // The driver needs a static one.
             clock: Box::leak(Box::default()),
-            events: BinaryHeap::new(),
+            events: BTreeMap::new(),
             serial: 0,
             workers,
             coordinator: None,
             step_at: Time::MAX,
             steps: 0,
             runs: 0,
-            planted,
+            liars,
+            recounting: None,
             complete: false,
             outcome,
         };
-        world.plan_fate();
+        world.schedule_faults();
         world
     }
 
@@ -165,48 +200,47 @@ impl World {
         self.scenario.seed
     }
 
-    fn status(&self) -> Option<coordinator::sched::RunStatus> {
+    fn status(&self) -> Option<scheduler::RunStatus> {
         let coordinator = self.coordinator.as_ref()?;
-        let now = coordinator::sched::Millis(self.now + self.clock_ahead);
+        let now = scheduler::Millis(self.now + self.clock_ahead);
         coordinator.scheduler().status(coordinator.run(), now)
     }
 
-    fn plan_fate(&mut self) {
+    fn schedule_faults(&mut self) {
         self.after(0, Event::CoordinatorStart);
         let faults = self.scenario.faults.clone();
         for worker in 0..self.workers.len() {
-            let start = self.rng.random_range(0..2 * MINUTE);
+            let mut start = self.rng.random_range(0..2 * MINUTE);
+            if !self.workers[worker].is_honest() {
+                start += faults.late_liars;
+            }
             self.workers[worker].up = false;
             self.after(start, Event::Start(worker));
             self.some_time(faults.worker_crash, Event::Crash(worker));
             self.some_time(faults.worker_freeze, Event::Freeze(worker));
             self.some_time(faults.worker_drain, Event::Drain(worker));
             self.some_time(faults.worker_pause, Event::WorkerPause(worker));
-            self.some_time(faults.partition, Event::CutOff(worker));
+            self.some_time(faults.partition, Event::Partition(worker));
             self.some_time(faults.worker_clock, Event::WorkerClock(worker));
             if faults.bad_core && !self.workers[worker].is_honest() {
-                self.some_time(HOUR, Event::Canaries(worker));
+                self.some_time(Some(HOUR), Event::SelfTest(worker));
             }
         }
         self.some_time(faults.coordinator_crash, Event::CoordinatorCrash);
         self.some_time(faults.disk_loss, Event::DiskLoss);
-        self.some_time(faults.clock_leap, Event::ClockLeap);
+        self.some_time(faults.coordinator_clock, Event::ClockJump);
         self.some_time(faults.pause, Event::Pause);
         self.some_time(faults.ghost, Event::Ghost);
     }
 
     fn after(&mut self, delay: Time, event: Event) {
         self.serial += 1;
-        self.events.push(Reverse(Entry {
-            at: self.now + delay,
-            serial: self.serial,
-            event,
-        }));
+        self.events.insert((self.now + delay, self.serial), event);
     }
 
-    /// An event at a random time, `mean` on average; never if that is the end of time.
-    fn some_time(&mut self, mean: Time, event: Event) {
-        if mean != Time::MAX {
+    /// Schedules an event at a random time, after `mean` on average; never if there is no mean.
+    fn some_time(&mut self, mean: Option<Time>, event: Event) {
+        if let Some(mean) = mean {
             let delay = self.rng.random_range(1..2 * mean);
             self.after(delay, event);
         }
@@ -217,48 +251,127 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        match event {
-            Event::Wake(worker) => self.wake(worker),
-            Event::Request(way, request) => self.serve(way, *request),
-            Event::Reply(way, reply) => self.deliver(way, reply),
-            Event::Start(worker) => self.start(worker),
-            Event::CoordinatorStart => self.coordinator_start(),
+        let faults = self.scenario.faults.clone();
+        // A fault comes again, after this time on average.
+        let mean = match event {
+            Event::Wake(worker) => return self.wake(worker),
+            Event::Request(sender, request) => return self.serve(sender, *request),
+            Event::Reply(sender, reply) => return self.deliver(sender, reply),
+            Event::Start(worker) => return self.start(worker),
+            Event::Recounted(start) => return self.recounted(start),
+            Event::CoordinatorStart => return self.coordinator_start(),
             Event::CoordinatorStep => {
                 if self.step_at == self.now {
                     self.step_at = Time::MAX;
                     self.step();
                 }
+                return;
             }
-            Event::Crash(_)
-            | Event::Freeze(_)
-            | Event::CutOff(_)
-            | Event::Drain(_)
-            | Event::WorkerPause(_)
-            | Event::WorkerGoesOn(_)
-            | Event::Canaries(_)
-            | Event::WorkerClock(_) => self.befall_worker(event),
-            Event::CoordinatorCrash
-            | Event::DiskLoss
-            | Event::ClockLeap
-            | Event::Pause
-            | Event::Resume
-            | Event::Ghost => self.befall_coordinator(event),
-        }
+            Event::Crash(worker) => {
+                self.crash(worker);
+                faults.worker_crash
+            }
+            Event::Freeze(worker) => {
+                self.workers[worker].frozen_until = self.now + self.some_minutes();
+                self.count(Fault::WorkerFrozen);
+                faults.worker_freeze
+            }
+            Event::Partition(worker) => {
+                self.workers[worker].partitioned_until = self.now + self.some_minutes();
+                self.count(Fault::Partition);
+                faults.partition
+            }
+            Event::Drain(worker) => {
+                if self.workers[worker].up {
+                    self.workers[worker].drain(self.now);
+                    self.count(Fault::WorkerStopped);
+                    self.wake_at_once(worker);
+                }
+                faults.worker_drain
+            }
+            Event::WorkerPause(worker) => {
+                self.count(Fault::WorkerPaused);
+                self.pause(worker, Some("on battery"));
+                let long = self.some_minutes();
+                return self.after(long, Event::WorkerResume(worker));
+            }
+            Event::WorkerResume(worker) => {
+                self.pause(worker, None);
+                return self.some_time(faults.worker_pause, Event::WorkerPause(worker));
+            }
+            Event::SelfTest(worker) => {
+                let own = &mut self.workers[worker];
+                if own.up && own.self_test(self.now, &mut self.rng) {
+                    self.count(Fault::SelfTest);
+                    self.wake_at_once(worker);
+                }
+                Some(HOUR)
+            }
+            Event::WorkerClock(worker) => {
+                self.workers[worker].jump_clock(&mut self.rng);
+                self.count(Fault::WorkerClock);
+                if self.workers[worker].up {
+                    self.wake_at_once(worker);
+                }
+                faults.worker_clock
+            }
+            Event::CoordinatorCrash => {
+                if self.coordinator.is_some() {
+                    self.count(Fault::CoordinatorCrash);
+                    self.coordinator_crash();
+                }
+                faults.coordinator_crash
+            }
+            Event::DiskLoss => {
+                self.coordinator_crash();
+                self.disk.disk().lose();
+                // Otherwise a slow run would never end.
+                match self.runs < MAX_DISKS {
+                    true => faults.disk_loss,
+                    false => None,
+                }
+            }
+            Event::ClockJump => {
+                self.jump_clock();
+                faults.coordinator_clock
+            }
+            Event::Pause => {
+                self.command(Command::Pause);
+                let long = self.some_minutes();
+                return self.after(long, Event::Resume);
+            }
+            Event::Resume => {
+                if self.command(Command::Resume) {
+                    return self.some_time(faults.pause, Event::Pause);
+                }
+                return self.after(MINUTE, Event::Resume);
+            }
+            Event::Ghost => {
+                self.ghost();
+                faults.ghost
+            }
+        };
+        self.some_time(mean, event);
+    }
+
+    /// Returns the random duration of a fault.
+    fn some_minutes(&mut self) -> Time {
+        self.rng.random_range(SECOND..20 * MINUTE)
     }
 
     fn chance(&mut self, chance: f64) -> bool {
         self.rng.random_bool(chance)
     }
 
-    /// Gives a message to the network.
+    /// Sends a message over the network.
     fn send(&mut self, message: Event) {
         let worker = match &message {
-            Event::Request(way, _) | Event::Reply(way, _) => way.worker,
-            _ => NOBODY,
+            Event::Request(sender, _) | Event::Reply(sender, _) => sender.worker,
+            _ => NO_WORKER,
         };
-        let cut_off = self.workers.get(worker).map(|worker| worker.cut_off_until);
+        let partitioned = self.workers.get(worker).map(|worker| worker.partitioned_until);
         let (loss, late) = (self.scenario.faults.loss, self.scenario.faults.late);
-        if cut_off.is_some_and(|until| self.now < until) || self.chance(loss) {
+        if partitioned.is_some_and(|until| self.now < until) || self.chance(loss) {
             self.count(Fault::MessageLost);
             return;
         }
@@ -271,4 +384,217 @@ impl World {
         let delay = self.rng.random_range(1..longest);
         self.after(delay, message);
     }
+}
+
+impl World {
+    fn pause(&mut self, number: usize, why: Option<&'static str>) {
+        self.workers[number].pause(why, self.now);
+        if self.workers[number].up {
+            self.wake_at_once(number);
+        }
+    }
+
+    fn wake(&mut self, number: usize) {
+        let worker = &mut self.workers[number];
+        if !worker.up || worker.wake_at != self.now {
+            return;
+        }
+        if worker.frozen_until > self.now {
+            self.wake_soon(number);
+            return;
+        }
+        let mut environment = Environment {
+            now: self.now,
+            scenario: &self.scenario,
+            rng: &mut self.rng,
+            tally: &mut self.outcome.faults,
+        };
+        let act = worker.act(&mut environment);
+        let (worker, life) = (number, worker.life);
+        match act {
+            Some(Act::Call(call, request)) => {
+                let sender = Sender { worker, life, call };
+                if self.chance(self.scenario.faults.repeat) {
+                    self.count(Fault::MessageRepeated);
+                    self.send(Event::Request(sender, request.clone()));
+                }
+                self.send(Event::Request(sender, request));
+                self.wake_soon(number);
+            }
+            Some(Act::Exit) => self.come_back(number),
+            None => self.wake_soon(number),
+        }
+    }
+
+    /// Schedules the worker's next wake-up, which replaces an earlier one.
+    fn wake_soon(&mut self, number: usize) {
+        let worker = &mut self.workers[number];
+        let at = worker.next(self.now).max(worker.frozen_until);
+        worker.wake_at = at;
+        self.after(at - self.now, Event::Wake(number));
+    }
+
+    fn wake_at_once(&mut self, number: usize) {
+        self.workers[number].wake_at = self.now + 1;
+        self.after(1, Event::Wake(number));
+    }
+
+    /// Lets a machine ask for work and vanish.
+    fn ghost(&mut self) {
+        self.count(Fault::Ghost);
+        let id = u128::from(self.rng.random::<u64>()) << 64;
+        let mut environment = Environment {
+            now: self.now,
+            scenario: &self.scenario,
+            rng: &mut self.rng,
+            tally: &mut self.outcome.faults,
+        };
+        let mut ghost = Worker::new(id, None, &mut environment);
+        ghost.start(1, self.now);
+        if let Some(Act::Call(call, request)) = ghost.act(&mut environment) {
+            let sender = Sender { worker: NO_WORKER, life: 0, call };
+            self.send(Event::Request(sender, request));
+        }
+    }
+
+    fn deliver(&mut self, sender: Sender, reply: Box<SyncReply>) {
+        let Some(worker) = self.workers.get_mut(sender.worker) else {
+            return;
+        };
+        if !worker.up || worker.life != sender.life {
+            return;
+        }
+        if worker.frozen_until > self.now {
+            let wait = worker.frozen_until - self.now;
+            self.after(wait, Event::Reply(sender, reply));
+            return;
+        }
+        let barred = reply.reason.contains("barred");
+        worker.handle_reply(sender.call, *reply, self.now);
+        self.wake_at_once(sender.worker);
+        if barred && self.scenario.faults.renames {
+            self.restart(sender.worker, true);
+        }
+    }
+
+    fn crash(&mut self, number: usize) {
+        if !self.workers[number].up {
+            return;
+        }
+        self.count(Fault::WorkerCrash);
+        let loses_spool = self.chance(self.scenario.faults.spool_loss);
+        if loses_spool {
+            self.count(Fault::SpoolLost);
+        }
+        self.restart(number, loses_spool);
+    }
+
+    /// Restarts the process, with another identity if it lost its spool.
+    fn restart(&mut self, number: usize, loses_spool: bool) {
+        let new_id = loses_spool.then(|| u128::from(self.rng.random::<u64>()) << 32);
+        if let Some(id) = new_id.filter(|_| !self.workers[number].is_honest()) {
+            self.liars.insert(WorkerId(id));
+        }
+        self.workers[number].crash(new_id, &mut self.rng);
+        self.come_back(number);
+    }
+
+    /// Returns the authenticated caller of a machine's calls.
+    fn caller(&self, number: usize, worker: WorkerId) -> Caller {
+        let token = self.scenario.token(number).map(Arc::from);
+        // Identities are random in the upper bits, or count from one.
+        let machine = u64::try_from(worker.0 % (1 << 64) + (worker.0 >> 64)).unwrap_or(u64::MAX);
+        Caller { machine, ..Caller::new(worker, token) }
+    }
+
+    fn come_back(&mut self, number: usize) {
+        let long = self.rng.random_range(SECOND..10 * MINUTE);
+        self.after(long, Event::Start(number));
+    }
+
+    fn start(&mut self, number: usize) {
+        let session = self.rng.random();
+        self.workers[number].start(session, self.now);
+        self.wake_at_once(number);
+    }
+}
+
+impl World {
+    /// Checks the finished run and returns its outcome.
+    fn finish(mut self) -> Outcome {
+        let seed = self.seed();
+        let shared = self.disk.clone();
+        let mut disk = shared.disk();
+        self.outcome.faults += disk.tally;
+        self.outcome.time_ms = self.now;
+        self.outcome.counted = self.workers.iter().map(|worker| worker.share.counted).sum();
+        self.outcome.shares = self.workers.iter().map(|worker| worker.share).collect();
+        let checker = &disk.checker;
+        self.outcome.conflicts = checker.conflicts;
+        self.outcome.confirmed = checker.confirmed;
+        self.outcome.barred = checker.barred.len() as u64;
+        let kept = checker.done();
+        let run = disk.run().expect("the run is over");
+        let fold = disk.store().refold(run).expect("a sound store");
+        let mut sampler = Scheduler::new(Config::default(), 0);
+        sampler.set_sampling_key(disk.secret());
+        let evidence = Evidence::of(&fold, |task| Some(sampler.rank(run, task)));
+        self.outcome.bound = evidence.at_most_wrong();
+        self.outcome.recounts = evidence.recounts;
+        self.outcome.disputed = evidence.disputed_number;
+        let standing = journalled(&mut disk, run);
+        let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
+        let unconfirmed = standing.values().filter(|(_, by)| !is_confirmed(*by)).count();
+        self.outcome.unconfirmed = unconfirmed as u64;
+        let truth = self.scenario.truth;
+        assert_eq!(
+            standing.len() as u64 + evidence.disputed_number,
+            truth.counts.len() as u64,
+            "seed {seed}: tasks"
+        );
+        for (&task, &(count, by)) in &standing {
+            let is_wrong = count != truth.count(task);
+            self.outcome.wrong += u64::from(is_wrong);
+            self.outcome.wrong_confirmed += u64::from(is_wrong && is_confirmed(by));
+        }
+        let total: u128 = standing.values().map(|&(count, _)| u128::from(count)).sum();
+        assert_eq!(fold.total(), Ok(total), "seed {seed}: the journal's total");
+        assert_eq!(kept, standing.len(), "seed {seed}");
+        self.outcome.exact = total == truth.total && evidence.disputed_number == 0;
+        assert!(
+            self.outcome.exact || self.outcome.wrong + self.outcome.disputed > 0,
+            "seed {seed}: a wrong total of right counts"
+        );
+        self.check_bars(&disk);
+        self.check_wrong(&evidence);
+        self.outcome
+    }
+
+    /// Checks that counts are wrong only if the scenario has errors, and that no dispute vanishes.
+    fn check_wrong(&self, evidence: &Evidence) {
+        let (seed, faults) = (self.seed(), &self.scenario.faults);
+        let errs = faults.liars > 0 || faults.referee_error > 0.0;
+        assert!(self.outcome.wrong == 0 || errs, "seed {seed}: honest counts are wrong");
+        let refereed = self.scenario.referee && faults.referee_error == 0.0;
+        assert!(self.outcome.disputed == 0 || !refereed, "seed {seed}: {:?}", evidence.disputed);
+    }
+
+    /// Checks that no honest machine is barred.
+    fn check_bars(&self, disk: &Disk) {
+        let honest = |worker: &&WorkerId| !self.liars.contains(worker) && **worker != REFEREE;
+        let wronged = disk.checker.barred.iter().find(honest);
+        assert!(wronged.is_none(), "seed {}: honest worker {wronged:?} was barred", self.seed());
+    }
+}
+
+/// Returns the count of each task and how it was confirmed.
+fn journalled(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
+    let mut counts = BTreeMap::new();
+    let mut row = |row: TaskRow| {
+        if let TaskState::Done { first, confirmed, .. } = row.state {
+            counts.insert(row.task, (first.count, confirmed));
+        }
+    };
+    disk.store().scan(run, &mut row).expect("a sound store");
+    counts
 }

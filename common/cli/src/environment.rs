@@ -1,0 +1,468 @@
+//! Flags from the environment (`--data-dir` is also `QUEENS_DATA_DIR`), man pages and shell completions.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process,
+};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches, ValueEnum as _,
+    builder::{BoolishValueParser, StyledStr},
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+use clap_complete::Shell;
+
+/// Maximum width of `--help`, in columns.
+const WIDTH: usize = 80;
+
+/// The end of `--help` on the environment.
+const HELP: &str = "\
+Environment:
+  QUEENS_…    any flag by its name: QUEENS_DATA_DIR=/srv/queens is --data-dir,
+              QUEENS_JSON=1 is --json; the command line takes precedence
+  RUST_LOG    level of the log on stderr: error, warn, info (default), debug
+  NO_COLOR    disable colors if set";
+
+/// A flag that requires another one.
+#[derive(Clone, Copy, Debug)]
+pub struct FlagDependency {
+    /// The field of the flag.
+    pub flag: &'static str,
+    /// The field of the required flag.
+    pub other: &'static str,
+}
+
+/// Parses the command line and the environment; exits on invalid usage and for `--help`.
+pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
+    let mut command = with_environment(T::command()).max_term_width(WIDTH);
+    let help = match command.get_after_help() {
+        Some(help) => format!("{help}\n\n{HELP}\n\n{}", DOCUMENTS_HELP),
+        None => format!("{HELP}\n\n{}", DOCUMENTS_HELP),
+    };
+    command = command.after_help(help);
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    match write_documents(&mut command, &arguments) {
+        Ok(false) => {}
+        Ok(true) => process::exit(0),
+        Err(error) => {
+            // Errors are ignored: stderr may be closed.
+            let _ = error.print();
+            process::exit(if error.kind() == ErrorKind::Io { 1 } else { 2 });
+        }
+    }
+    warn_of_unknown_variables(&command);
+    let read = command.try_get_matches_from_mut(env::args_os());
+    let read = read.and_then(|matches| {
+        check_needs(&mut command, &matches, needs)?;
+        T::from_arg_matches(&matches)
+    });
+    read.unwrap_or_else(|error| with_source(error.format(&mut command)).exit())
+}
+
+/// Adds an environment variable to every flag of `command` and its subcommands.
+pub fn with_environment(command: Command) -> Command {
+    let given = ArgSources {
+        typed: &|long| env::args_os().any(|argument| is_flag(&argument, long)),
+        set: &|name| env::var_os(name).is_some(),
+    };
+    given.attach(command)
+}
+
+/// Sources of flag values.
+struct ArgSources<'a> {
+    /// Whether a flag is on the command line.
+    typed: &'a dyn Fn(&str) -> bool,
+    /// Whether a variable is in the environment.
+    set: &'a dyn Fn(&str) -> bool,
+}
+
+impl ArgSources<'_> {
+    fn attach(&self, command: Command) -> Command {
+        command
+            .mut_args(|arg| match arg.get_long() {
+                Some(long) if self.is_overridden(long) => arg,
+                Some(_) | None => from_environment(arg),
+            })
+            .mut_subcommands(|command| self.attach(command))
+    }
+
+    /// Returns whether the variable of a flag is ignored, because the coordinator is named in another way
+    /// with precedence.
+    fn is_overridden(&self, long: &str) -> bool {
+        let typed = |flags: &[&str]| flags.iter().any(|flag| (self.typed)(flag));
+        match long {
+            "join" => typed(&["coordinator", "data-dir"]),
+            "coordinator" => typed(&["join", "data-dir"]) || (self.set)(&variable("join")),
+            _ => false,
+        }
+    }
+}
+
+fn from_environment(arg: Arg) -> Arg {
+    let Some(name) = arg.get_long().map(variable) else {
+        return arg;
+    };
+    let arg = arg.env(name).hide_env(true);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+        _ => arg,
+    }
+}
+
+/// `data-dir` becomes `QUEENS_DATA_DIR`.
+fn variable(long: &str) -> String {
+    format!("QUEENS_{}", long.to_uppercase().replace('-', "_"))
+}
+
+/// Warns of variables that are probably misspelled; other names may belong to other programs.
+fn warn_of_unknown_variables(command: &Command) {
+    let known = flags(command);
+    for (name, _) in env::vars_os() {
+        if let Some(meant) = name.to_str().and_then(|name| misspelled(name, &known)) {
+            // Errors are ignored: stderr may be closed.
+            let _ = writeln!(
+                io::stderr(),
+                "warning: unknown variable {}: did you mean {meant}?",
+                name.display()
+            );
+        }
+    }
+}
+
+/// Returns the variables of all flags of `command` and its subcommands.
+fn flags(command: &Command) -> Vec<String> {
+    let own = command.get_arguments().filter_map(Arg::get_long).map(variable);
+    own.chain(command.get_subcommands().flat_map(flags)).collect()
+}
+
+/// Returns the known variable that `name` probably misspells.
+fn misspelled<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    const PREFIX: &str = "QUEENS_";
+    let flag = name.strip_prefix(PREFIX)?;
+    if known.iter().any(|known| known == name) {
+        return None;
+    }
+    let letters = |flag: &str| flag.replace('_', "");
+    known.iter().map(String::as_str).find(|known| {
+        let known = &known[PREFIX.len()..];
+        // Short names have too many neighbours: JOIN is not JSON.
+        let most = (flag.len() / 3).min(2);
+        letters(known) == letters(flag) || strsim::damerau_levenshtein(known, flag) <= most
+    })
+}
+
+/// Rejects typed flags without effect. Environment variables may be meant for other programs and are
+/// ignored.
+fn check_needs(
+    command: &mut Command,
+    matches: &ArgMatches,
+    needs: &[FlagDependency],
+) -> Result<(), Error> {
+    let typed = |flag| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let given = |flag| matches!(matches.value_source(flag), Some(source) if source != ValueSource::DefaultValue);
+    if let Some((name, inner)) = matches.subcommand() {
+        check_needs(command, inner, needs)?;
+        let typed = |id: &str| inner.value_source(id) == Some(ValueSource::CommandLine);
+        // Global flags that a command does not use are hidden from its help.
+        let unused = command.find_subcommand(name).and_then(|command| {
+            let unused = |arg: &&Arg| arg.is_hide_set() && arg.is_global_set();
+            let mut unused = command.get_arguments().filter(unused);
+            unused.find(|arg| typed(arg.get_id().as_str())).map(ToString::to_string)
+        });
+        if let Some(flag) = unused {
+            return Err(command.error(
+                ErrorKind::ArgumentConflict,
+                format!("{flag} has no effect on `{name}`, which needs no coordinator"),
+            ));
+        }
+    }
+    // Flags differ between subcommands.
+    let known = |needs: &&FlagDependency| matches.try_contains_id(needs.flag).is_ok();
+    for FlagDependency { flag, other } in needs.iter().filter(known) {
+        if typed(flag) && !given(other) {
+            let [flag, other] = [flag, other].map(|field| field.replace('_', "-"));
+            return Err(command.error(
+                ErrorKind::MissingRequiredArgument,
+                format!("--{flag} has no effect without --{other}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the source of an invalid value that is not on the command line.
+fn with_source(mut error: Error) -> Error {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(usage)) => usage.split([' ', '=']).next().map(str::to_owned),
+        _ => None,
+    };
+    let Some(long) = flag.as_deref().and_then(|flag| flag.strip_prefix("--")) else {
+        return error;
+    };
+    let typed = env::args_os().any(|argument| is_flag(&argument, long));
+    let name = variable(long);
+    if !typed && env::var_os(&name).is_some() {
+        let tip = format!("the value comes from the environment variable {name}");
+        let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
+}
+
+fn is_flag(argument: &OsStr, long: &str) -> bool {
+    let argument = argument.to_string_lossy();
+    let name = argument.strip_prefix("--").and_then(|rest| rest.split('=').next());
+    name == Some(long)
+}
+
+/// Checks, for tests, that every flag has the environment variable of its name, that every command has
+/// examples, and that each example starts with the command's name, parses and fits in 80 columns.
+///
+/// # Panics
+/// If a check fails; the message lists all flags without a variable and all invalid examples.
+#[doc(hidden)]
+pub fn check_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) {
+    let bad = bad_examples::<T>(needs);
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> Vec<String> {
+    let takes = |example: &str| {
+        let mut command = T::command();
+        let matches = command.try_get_matches_from_mut(words(example))?;
+        check_needs(&mut command, &matches, needs)?;
+        T::from_arg_matches(&matches).map(|_| ())
+    };
+    let mut bad = Vec::new();
+    let all = with_environment(T::command());
+    let mut left = vec![(all.get_name().to_owned(), all)];
+    while let Some((name, command)) = left.pop() {
+        for arg in command.get_arguments() {
+            let Some(long) = arg.get_long() else { continue };
+            let variable = format!("QUEENS_{}", long.replace('-', "_").to_uppercase());
+            if arg.get_env() != Some(OsStr::new(&variable)) {
+                bad.push(format!("{name}: no variable of --{long}"));
+            }
+        }
+        // Exists only to report that this build lacks the feature.
+        if command.is_hide_set() {
+            continue;
+        }
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let examples: Vec<_> = examples(&help).collect();
+        if examples.is_empty() {
+            bad.push(format!("{name}: no examples"));
+        }
+        let mut shown = command.clone().max_term_width(WIDTH);
+        let shown = shown.render_long_help().to_string();
+        let wide = shown.lines().filter(|line| line.chars().count() > WIDTH);
+        bad.extend(wide.map(|line| format!("{name}: more than {WIDTH} columns: {line}")));
+        for example in examples {
+            if !example.starts_with(&name) {
+                bad.push(format!("{name}: another command's: {example}"));
+            }
+            if let Err(error) = takes(example) {
+                bad.push(format!("{example}: {error}"));
+            }
+        }
+        let inner = command.get_subcommands().cloned();
+        left.extend(inner.map(|inner| (format!("{name} {}", inner.get_name()), inner)));
+    }
+    bad
+}
+
+/// Returns the command lines below `Examples:`; descriptions are indented further.
+fn examples(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' '))
+}
+
+/// Splits a command line as a shell does, up to a redirection.
+fn words(line: &str) -> Vec<&str> {
+    let line = line.split(" > ").next().unwrap_or_default();
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(number, part)| match number % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
+
+/// The end of `--help` on documents.
+const DOCUMENTS_HELP: &str = "\
+More:
+  --completions SHELL   print completions for bash, elvish, fish, powershell
+                        or zsh: source <(PROGRAM --completions bash)
+  --man-pages DIR       write a man page for each command into a directory";
+
+/// Writes the documents that the arguments after the program's name request; returns whether they do.
+///
+/// The flags stand alone, so that required arguments of the commands can be left out.
+fn write_documents(command: &mut Command, arguments: &[OsString]) -> Result<bool, Error> {
+    let [flag, values @ ..] = arguments else {
+        return Ok(false);
+    };
+    let value = match values {
+        [value] => Some(value),
+        _ => None,
+    };
+    let (written, place) = match flag.to_str() {
+        Some("--completions") => {
+            let shell = value.and_then(|shell| Shell::from_str(shell.to_str()?, true).ok());
+            let Some(shell) = shell else {
+                let expected = "--completions takes one of bash, elvish, fish, powershell, zsh";
+                return Err(command.error(ErrorKind::InvalidValue, expected));
+            };
+            (print_completions(command, shell), "standard output".to_owned())
+        }
+        Some("--man-pages") => {
+            let Some(dir) = value.map(Path::new) else {
+                return Err(command.error(ErrorKind::InvalidValue, "--man-pages takes a directory"));
+            };
+            let pages = || clap_mangen::generate_to(command.clone(), dir);
+            (fs::create_dir_all(dir).and_then(|()| pages()), dir.display().to_string())
+        }
+        Some(_) | None => return Ok(false),
+    };
+    written.map(|()| true).map_err(|why| {
+        let advice = "free some space or choose another place";
+        Error::raw(ErrorKind::Io, format!("cannot write to {place}: {why}; {advice}\n"))
+    })
+}
+
+fn print_completions(command: &mut Command, shell: Shell) -> io::Result<()> {
+    let name = command.get_name().to_owned();
+    let mut text = Vec::new();
+    clap_complete::generate(shell, command, name, &mut text);
+    let mut out = io::stdout().lock();
+    match out.write_all(&text).and_then(|()| out.flush()) {
+        // The reader has closed the pipe.
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    #[test]
+    fn typed_flags_take_precedence_over_variables_that_they_exclude() {
+        let passed_over = |typed: &[&str], set: &[&str]| {
+            let given = ArgSources {
+                typed: &|long| typed.contains(&long),
+                set: &|name| set.contains(&name),
+            };
+            let flags = ["coordinator", "join", "n"].into_iter();
+            Vec::from_iter(flags.filter(|flag| given.is_overridden(flag)))
+        };
+        let both = ["QUEENS_COORDINATOR", "QUEENS_JOIN"];
+        assert_eq!(passed_over(&["coordinator"], &both), ["coordinator", "join"]);
+        assert_eq!(passed_over(&["join"], &both), ["coordinator"]);
+        assert_eq!(passed_over(&[], &both), ["coordinator"]);
+        assert_eq!(passed_over(&["data-dir"], &both), ["coordinator", "join"]);
+        assert!(passed_over(&["n"], &both[..1]).is_empty());
+    }
+
+    #[test]
+    fn bad_examples_are_found() {
+        #[derive(clap::Parser)]
+        #[command(name = "program", after_help = "Examples:\n  program show 1 > file\n      shows")]
+        enum Program {
+            #[command(after_help = "Examples:\n  program show 'two words'\n\n  more")]
+            Show { what: String },
+            #[command(after_help = "Examples:\n  program show 1\n  program hide\n      hides")]
+            Hide { what: String },
+            /// Has no example.
+            Turn,
+        }
+        let bad = bad_examples::<Program>(&[]);
+        let first_lines = bad.iter().filter_map(|text| text.lines().next());
+        assert_eq!(
+            Vec::from_iter(first_lines),
+            [
+                "program turn: no examples",
+                "program hide: another command's: program show 1",
+                "program hide: error: the following required arguments were not provided:",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flag_without_the_one_it_needs_is_refused() {
+        let read = |arguments: &[&str]| {
+            let mut command = Command::new("program")
+                .arg(Arg::new("memory_size").long("memory-size").default_value("1"))
+                .arg(Arg::new("local").long("local").action(ArgAction::SetTrue));
+            let matches = command.try_get_matches_from_mut(arguments)?;
+            let needs = [FlagDependency { flag: "memory_size", other: "local" }];
+            check_needs(&mut command, &matches, &needs)
+        };
+        assert!(read(&["program"]).is_ok());
+        assert!(read(&["program", "--memory-size", "3", "--local"]).is_ok());
+        let refused = read(&["program", "--memory-size", "3"]).unwrap_err();
+        assert!(refused.to_string().contains("--memory-size has no effect without --local"));
+    }
+
+    #[test]
+    fn a_misspelled_variable_is_recognised() {
+        let known = ["QUEENS_DATA_DIR", "QUEENS_JSON", "QUEENS_N", "QUEENS_THREADS"];
+        let known = known.map(str::to_owned);
+        for (name, meant) in [
+            ("QUEENS_DATADIR", Some("QUEENS_DATA_DIR")),
+            ("QUEENS_THRAEDS", Some("QUEENS_THREADS")),
+            ("QUEENS_JSNO", Some("QUEENS_JSON")),
+            ("QUEENS_DATA_DIR", None),
+            ("QUEENS_M", None),
+            ("QUEENS_JOIN", None),
+            ("QUEENS_COORDINATOR", None),
+            ("DATADIR", None),
+        ] {
+            assert_eq!(misspelled(name, &known), meant, "{name}");
+        }
+    }
+
+    #[test]
+    fn documents_are_requested_by_flags_that_stand_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let pages = dir.path().join("man1");
+        let inner = Command::new("inner").about("Does the inner work");
+        let mut command = Command::new("program")
+            .arg(Arg::new("n").long("n").help("The board's side"))
+            .subcommand(inner);
+        let mut asked = |arguments: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            write_documents(&mut command, &arguments).map_err(|error| error.to_string())
+        };
+        for none in [&[][..], &["--n", "8"], &["--name", "--completions"]] {
+            assert_eq!(asked(none), Ok(false));
+        }
+        let file = dir.path().join("file");
+        for (bad, says) in [
+            (&["--completions"][..], "bash"),
+            (&["--completions", "tcsh"], "bash"),
+            (&["--completions", "zsh", "x"], "bash"),
+            (&["--man-pages"], "directory"),
+            (&["--man-pages", file.to_str().unwrap()], "file: "),
+        ] {
+            assert!(asked(bad).unwrap_err().contains(says), "{bad:?}");
+        }
+        assert_eq!(asked(&["--man-pages", pages.to_str().unwrap()]), Ok(true));
+        for (page, part) in [("program.1", "The board"), ("program-inner.1", "inner work")] {
+            let text = fs::read_to_string(pages.join(page)).unwrap();
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

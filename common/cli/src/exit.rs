@@ -1,0 +1,186 @@
+//! Exit codes of the programs, and the signals that stop them, on every system.
+
+use std::{
+    fmt::Display,
+    io,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+/// The result of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Success; for a run: complete and consistent with all checks.
+    Success = 0,
+    /// Failure.
+    Error = 1,
+    /// Invalid command line.
+    Usage = 2,
+    /// The total contradicts a check.
+    Contradicted = 3,
+    /// Stopped by a signal, with everything saved.
+    Interrupted = 130,
+}
+
+/// A usage error that the command line parser cannot detect.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadUsage(pub String);
+
+impl BadUsage {
+    /// Makes an error a usage error.
+    pub fn of(error: impl Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Exit {
+    /// Returns the process exit code.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Interval in which repeated signals count as one: `timeout` and some shells signal the process and
+/// then its group.
+const DEBOUNCE: Duration = Duration::from_millis(300);
+
+/// A request to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Ctrl-C: SIGINT.
+    Interrupt,
+    /// A service manager: SIGTERM; a terminal that is closed: SIGHUP on Linux, on Windows the end of the
+    /// console or of the session.
+    Terminate,
+}
+
+/// A stream of stop signals.
+#[derive(Debug)]
+pub struct Signals(system::Streams);
+
+impl Signals {
+    /// Installs handlers; the signals no longer end the process by default.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(system::Streams::new()?))
+    }
+
+    /// Waits for the next signal.
+    pub async fn next(&mut self) -> Signal {
+        self.0.next().await
+    }
+
+    /// Waits for the next signal, ignoring repetitions of the previous one.
+    pub async fn next_distinct(&mut self) -> Signal {
+        let before = Instant::now();
+        loop {
+            let signal = self.next().await;
+            if before.elapsed() >= DEBOUNCE {
+                return signal;
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::io;
+
+    use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+    use super::Signal;
+
+    #[derive(Debug)]
+    pub(super) struct Streams {
+        interrupt: Stream,
+        terminate: Stream,
+        /// `None` if the process ignores it.
+        hangup: Option<Stream>,
+    }
+
+    impl Streams {
+        pub(super) fn new() -> io::Result<Self> {
+            let hangup = !outlives_its_terminal();
+            let hangup = hangup.then(|| signal(SignalKind::hangup()));
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                hangup: hangup.transpose()?,
+            })
+        }
+
+        pub(super) async fn next(&mut self) -> Signal {
+            tokio::select! {
+                _ = self.interrupt.recv() => Signal::Interrupt,
+                _ = self.terminate.recv() => Signal::Terminate,
+                () = hung_up(&mut self.hangup) => Signal::Terminate,
+            }
+        }
+    }
+
+    async fn hung_up(hangup: &mut Option<Stream>) {
+        match hangup {
+            Some(hangup) => {
+                hangup.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns whether the process was started with SIGHUP ignored (`nohup`), which a handler would
+    /// undo; `true` if unknown.
+    fn outlives_its_terminal() -> bool {
+        const SIGHUP: u32 = 1;
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        ignored.is_none_or(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::io;
+
+    use tokio::signal::windows::{self, CtrlBreak, CtrlC, CtrlClose, CtrlLogoff, CtrlShutdown};
+
+    use super::Signal;
+
+    #[derive(Debug)]
+    pub(super) struct Streams {
+        interrupt: CtrlC,
+        stop: CtrlBreak,
+        close: CtrlClose,
+        logoff: CtrlLogoff,
+        shutdown: CtrlShutdown,
+    }
+
+    impl Streams {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self {
+                interrupt: windows::ctrl_c()?,
+                stop: windows::ctrl_break()?,
+                close: windows::ctrl_close()?,
+                logoff: windows::ctrl_logoff()?,
+                shutdown: windows::ctrl_shutdown()?,
+            })
+        }
+
+        pub(super) async fn next(&mut self) -> Signal {
+            tokio::select! {
+                _ = self.interrupt.recv() => Signal::Interrupt,
+                _ = self.stop.recv() => Signal::Terminate,
+                _ = self.close.recv() => Signal::Terminate,
+                _ = self.logoff.recv() => Signal::Terminate,
+                _ = self.shutdown.recv() => Signal::Terminate,
+            }
+        }
+    }
+}

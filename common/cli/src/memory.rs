@@ -1,0 +1,460 @@
+//! Memory sizes, the memory available to this process, and the memory that the workers of this machine
+//! have claimed, so that the next one uses only the rest.
+//!
+//! A file of this user in the temporary directory has an entry per worker. If it cannot be written, each
+//! worker uses the memory that is free at its start, which the others may not have allocated yet.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, Write as _},
+    path::PathBuf,
+    process,
+    str::FromStr,
+    thread,
+    time::Duration,
+};
+
+use bytesize::ByteSize;
+use common::text::plural;
+use serde::{Deserialize, Serialize};
+use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+
+use crate::threads::numbered;
+
+/// A memory size in bytes, at least 1.
+///
+/// As text: a number, alone (bytes) or followed by `K`, `M`, `G`, `T` or `KB`, `MB`, `GB`, `TB`
+/// (powers of 1000), or `KiB`, `MiB`, `GiB`, `TiB` (powers of 1024), in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemorySize(u64);
+
+/// An invalid memory size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMemorySize {
+    /// Invalid syntax.
+    #[error(
+        "invalid memory size '{0}': give a number of bytes such as 8589934592, or one with a \
+         unit such as 8GiB, 1.5G or 500MB"
+    )]
+    Form(String),
+    /// More than 64 bits.
+    #[error("memory size '{0}' exceeds 64 bits")]
+    TooLarge(String),
+    /// More than this process can use.
+    #[error("'{given}' is more than this process may use: {owner} has {there_is}")]
+    TooMuch {
+        /// The given text.
+        given: String,
+        /// The machine or its control group.
+        owner: &'static str,
+        /// Its total.
+        there_is: MemorySize,
+    },
+}
+
+impl MemorySize {
+    /// Creates a size; `None` for 0.
+    pub const fn new(bytes: u64) -> Option<Self> {
+        if bytes == 0 { None } else { Some(Self(bytes)) }
+    }
+
+    /// Creates a size of `bytes`, at least 1.
+    pub const fn at_least(bytes: u64) -> Self {
+        Self(if bytes == 0 { 1 } else { bytes })
+    }
+
+    /// Returns the size in bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Formats the size as an option value, rounded up: `1.6GiB`.
+    pub fn as_option(self) -> String {
+        let (unit, factor) = self.unit();
+        let tenths = (u128::from(self.0) * 10).div_ceil(u128::from(factor));
+        format!("{}.{}{unit}", tenths / 10, tenths % 10)
+    }
+
+    /// Returns the largest binary unit that is not greater.
+    fn unit(self) -> (&'static str, u64) {
+        [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+            .into_iter()
+            .find(|(_, factor)| self.0 >= *factor)
+            .unwrap_or(("B", 1))
+    }
+
+    /// Parses an option; fails if this machine, or the control group of this process, has less.
+    pub fn of_option(text: &str) -> Result<Self, BadMemorySize> {
+        let size: Self = text.parse()?;
+        AvailableMemory::of_this_process().check(size, text)?;
+        Ok(size)
+    }
+
+    /// Returns the default of a referee: a quarter of the total of this process, at most 1 GiB.
+    pub fn of_a_referee() -> Self {
+        AvailableMemory::of_this_process().quarter()
+    }
+
+    /// Returns the default for counting: 80 % of the memory that is free in this machine and control
+    /// group and not claimed by other workers; 1 GiB if unknown.
+    pub fn of_this_machine() -> Self {
+        Self::of_free(Taken::by_others())
+    }
+
+    /// Returns the same for the given claims of other workers.
+    pub(crate) fn of_free(taken: Taken) -> Self {
+        let free = AvailableMemory::of_this_process().free(taken).unwrap_or(5 << 28);
+        Self((free / 5 * 4).max(1))
+    }
+}
+
+/// Total and free memory in bytes; `None` if unknown or unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct AvailableMemory {
+    machine: Option<(u64, u64)>,
+    /// The minimum over the control group of this process and its parents.
+    group: Option<(u64, u64)>,
+}
+
+impl AvailableMemory {
+    fn of_this_process() -> Self {
+        let Ok(mut system) = System::new() else {
+            return Self::default();
+        };
+        system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+        let total = system.total_memory();
+        let group = sysinfo::get_current_pid().ok().and_then(|pid| {
+            let this = ProcessesToUpdate::Some(&[pid]);
+            system.refresh_processes_specifics(this, true, ProcessRefreshKind::nothing());
+            system.process(pid)?.cgroup_limits()
+        });
+        Self {
+            machine: (total > 0).then(|| (total, system.available_memory())),
+            group: group.map(|limits| (limits.total_memory, limits.free_memory)),
+        }
+    }
+
+    /// Returns the free memory that is not claimed.
+    fn free(self, taken: Taken) -> Option<u64> {
+        let machine = self.machine.map(|(_, free)| free.saturating_sub(taken.machine));
+        let group = self.group.map(|(_, free)| free.saturating_sub(taken.group));
+        machine.into_iter().chain(group).min()
+    }
+
+    /// Returns a quarter of the total, at most 1 GiB; of 1 GiB if unknown.
+    fn quarter(self) -> MemorySize {
+        let total = |(total, _): (u64, u64)| total;
+        let total = self.machine.map(total).into_iter().chain(self.group.map(total)).min();
+        MemorySize((total.unwrap_or(1 << 30) / 4).clamp(1, 1 << 30))
+    }
+
+    fn check(self, size: MemorySize, given: &str) -> Result<(), BadMemorySize> {
+        let machine = self.machine.map(|(total, _)| (total, "this machine"));
+        let group = self.group.map(|(total, _)| (total, "its control group"));
+        let least = machine.into_iter().chain(group).min();
+        match least.and_then(|(total, owner)| Some((MemorySize::new(total)?, owner))) {
+            Some((there_is, owner)) if size > there_is => {
+                Err(BadMemorySize::TooMuch { given: given.to_owned(), owner, there_is })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for MemorySize {
+    type Err = BadMemorySize;
+
+    fn from_str(text: &str) -> Result<Self, BadMemorySize> {
+        let bad = || BadMemorySize::Form(text.to_owned());
+        let too_large = || BadMemorySize::TooLarge(text.to_owned());
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let size: ByteSize = text.trim().parse().map_err(|_| match is_number {
+            true => too_large(),
+            false => bad(),
+        })?;
+        match size.as_u64() {
+            // The library saturates here.
+            u64::MAX => Err(too_large()),
+            bytes => Self::new(bytes).ok_or_else(bad),
+        }
+    }
+}
+
+impl fmt::Display for MemorySize {
+    /// Formats the size in its largest binary unit, with one decimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, factor) = self.unit();
+        let tenths = u128::from(self.0) * 10 / u128::from(factor);
+        write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
+    }
+}
+
+/// A worker of this machine and its memory limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Claim {
+    process: u32,
+    /// Start time in seconds since 1970; makes the process number unique.
+    started: u64,
+    name: String,
+    memory_bytes: u64,
+}
+
+/// Name and memory of a worker next to others on its machine.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The requested name, or the machine's with an unused number.
+    pub name: String,
+    /// The requested or the free memory.
+    pub memory: MemorySize,
+    /// Other workers, if they reduce the default.
+    pub others: Option<String>,
+}
+
+/// Claims memory for a worker of this process: by default 80 % of the free memory that is not claimed, and
+/// the name `host`, with a number if it is not the first worker on this machine.
+pub fn claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> Claimed {
+    let alone = |_: io::Error| Claimed {
+        name: name.unwrap_or(host).to_owned(),
+        memory: memory.unwrap_or_else(|| MemorySize::of_free(Taken::default())),
+        others: None,
+    };
+    kept(name, host, memory).unwrap_or_else(alone)
+}
+
+/// Memory that other workers have claimed and not allocated yet, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// On this machine.
+    pub(crate) machine: u64,
+    /// The part of it in the control group of this process.
+    pub(crate) group: u64,
+}
+
+impl Taken {
+    pub(crate) fn by_others() -> Self {
+        let read = locked().and_then(|mut file| read(&mut file));
+        read.ok()
+            .and_then(|claims| living(&claims))
+            .map_or_else(Self::default, |living| living.taken)
+    }
+}
+
+fn kept(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Result<Claimed> {
+    let mut file = locked()?;
+    let Living { mut claims, taken, started } =
+        living(&read(&mut file)?).ok_or(io::ErrorKind::Unsupported)?;
+    let is_free = |name: &String| claims.iter().all(|other| other.name != *name);
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => {
+            (1..=u32::MAX).map(|number| numbered(host, number)).find(is_free).unwrap_or_default()
+        }
+    };
+    let others = (memory.is_none() && taken.machine > 0).then(|| words(&claims));
+    let memory = memory.unwrap_or_else(|| MemorySize::of_free(taken));
+    let claimed = Claimed { name, memory, others };
+    claims.push(Claim {
+        process: process::id(),
+        started,
+        name: claimed.name.clone(),
+        memory_bytes: memory.bytes(),
+    });
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(&serde_json::to_vec(&claims)?)?;
+    Ok(claimed)
+}
+
+fn words(claims: &[Claim]) -> String {
+    let bytes = claims.iter().map(|claim| claim.memory_bytes).fold(0, u64::saturating_add);
+    let names: Vec<_> = claims.iter().take(3).map(|claim| claim.name.as_str()).collect();
+    let more = if claims.len() > names.len() { ", …" } else { "" };
+    format!(
+        "{} on this machine ({}{more}) may use {}",
+        plural(claims.len(), "other worker"),
+        names.join(", "),
+        MemorySize::at_least(bytes)
+    )
+}
+
+/// Claims of other processes that are still running.
+struct Living {
+    claims: Vec<Claim>,
+    taken: Taken,
+    /// Start time of this process.
+    started: u64,
+}
+
+/// Returns `None` if the system does not list its processes.
+fn living(claims: &[Claim]) -> Option<Living> {
+    let own = process::id();
+    let pids = claims.iter().map(|claim| claim.process).chain([own]);
+    let pids: Vec<_> = pids.map(Pid::from_u32).collect();
+    let mut system = System::new().ok()?;
+    let what = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, what);
+    let process = |number| system.process(Pid::from_u32(number));
+    let group = |process: u32| fs::read_to_string(format!("/proc/{process}/cgroup")).ok();
+    let own_group = group(own);
+    let started = process(own)?.start_time();
+    let mut living = Living { claims: Vec::new(), taken: Taken::default(), started };
+    for claim in claims.iter().filter(|claim| claim.process != own) {
+        if let Some(process) = process(claim.process)
+            && process.start_time() == claim.started
+        {
+            let unused = claim.memory_bytes.saturating_sub(process.memory());
+            living.taken.machine += unused;
+            if own_group.is_some() && group(claim.process) == own_group {
+                living.taken.group += unused;
+            }
+            living.claims.push(claim.clone());
+        }
+    }
+    Some(living)
+}
+
+/// Returns the claims in the file; none if it is invalid.
+fn read(file: &mut File) -> io::Result<Vec<Claim>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text).unwrap_or_default())
+}
+
+/// Opens and locks the file until it is closed. Workers hold the lock only briefly.
+fn locked() -> io::Result<File> {
+    const ATTEMPTS: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let path = directory()?.join("claims.json");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    for _ in 0..ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Returns a directory that only this user can write.
+#[cfg(unix)]
+fn directory() -> io::Result<PathBuf> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+
+    let user = rustix::process::geteuid().as_raw();
+    let directory = std::env::temp_dir().join(format!("queens-workers-{user}"));
+    match fs::DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // An existing directory may belong to another user.
+    let found = fs::symlink_metadata(&directory)?;
+    match found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
+        true => Ok(directory),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// Returns a directory of this user's workers; outside Unix each user has an own temporary directory.
+#[cfg(not(unix))]
+fn directory() -> io::Result<PathBuf> {
+    let directory = std::env::temp_dir().join("queens-workers");
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("8589934592", 8 << 30),
+            ("8GiB", 8 << 30),
+            ("8 gib", 8 << 30),
+            ("8G", 8_000_000_000),
+            ("8g", 8_000_000_000),
+            ("8Gi", 8 << 30),
+            ("1.5GiB", 3 << 29),
+            ("0.5TiB", 1 << 39),
+            ("500MB", 500_000_000),
+            ("2TiB", 2 << 40),
+            ("64B", 64),
+        ] {
+            let read = text.parse::<MemorySize>();
+            assert_eq!(read.map(MemorySize::bytes), Ok(bytes), "{text}");
+        }
+        for bad in ["", "0", "GiB", "-1", "8 apples", "0KiB", "1.2.3GiB", "NaN"] {
+            let error = bad.parse::<MemorySize>().unwrap_err();
+            assert_eq!(error, BadMemorySize::Form(bad.to_owned()), "{bad}");
+        }
+        for large in ["99999999999999999999", "99999999999TiB"] {
+            let error = large.parse::<MemorySize>().unwrap_err();
+            assert_eq!(error, BadMemorySize::TooLarge(large.to_owned()));
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_with_one_decimal() {
+        assert_eq!(MemorySize(3 << 29).to_string(), "1.5 GiB");
+        assert_eq!(MemorySize(1).to_string(), "1.0 B");
+    }
+
+    #[test]
+    fn hints_name_sizes_that_are_read_back_as_no_less() {
+        for bytes in [1, 1023, 1025, 57_000_000, 1 << 30, (1 << 30) + 1] {
+            let size = MemorySize(bytes);
+            let read: MemorySize = size.as_option().parse().unwrap();
+            assert!(read >= size && read.bytes() - bytes <= bytes / 10 + 1, "{read}");
+        }
+        assert_eq!(MemorySize(57_000_000).as_option(), "54.4MiB");
+    }
+
+    #[test]
+    fn a_referee_gets_a_quarter_and_not_too_much() {
+        let available = AvailableMemory {
+            machine: Some((32 << 30, 20 << 30)),
+            group: Some((2 << 30, 1 << 30)),
+        };
+        assert_eq!(available.quarter(), MemorySize(512 << 20));
+        assert_eq!(AvailableMemory { group: None, ..available }.quarter(), MemorySize(1 << 30));
+        assert_eq!(AvailableMemory::default().quarter(), MemorySize(256 << 20));
+    }
+
+    #[test]
+    fn more_than_the_machine_or_its_group_has_is_refused() {
+        let available = AvailableMemory {
+            machine: Some((32 << 30, 20 << 30)),
+            group: Some((4 << 30, 3 << 30)),
+        };
+        let error = available.check(MemorySize(5 << 30), "5GiB").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "'5GiB' is more than this process may use: its control group has 4.0 GiB"
+        );
+        assert_eq!(available.check(MemorySize(4 << 30), "4GiB"), Ok(()));
+        assert_eq!(available.free(Taken::default()), Some(3 << 30));
+        let taken = |machine: u64, group: u64| Taken { machine: machine << 30, group: group << 30 };
+        assert_eq!(available.free(taken(18, 0)), Some(2 << 30));
+        assert_eq!(available.free(taken(2, 2)), Some(1 << 30));
+        assert_eq!(available.free(taken(30, 0)), Some(0));
+        let alone = AvailableMemory { group: None, ..available };
+        let error = alone.check(MemorySize(100 << 40), "100TiB").unwrap_err();
+        assert!(error.to_string().contains("this machine has 32.0 GiB"), "{error}");
+        assert_eq!(alone.free(Taken::default()), Some(20 << 30));
+        assert_eq!(AvailableMemory::default().free(taken(1, 1)), None);
+        assert_eq!(AvailableMemory::default().check(MemorySize(1 << 50), "1024TiB"), Ok(()));
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        let available = AvailableMemory::of_this_process();
+        let (total, free) = available.machine.unwrap();
+        assert!(0 < free && free <= total, "{available:?}");
+        let usual = MemorySize::of_this_machine();
+        assert!(usual.bytes() > 1 && usual.bytes() < total, "{usual}");
+    }
+}

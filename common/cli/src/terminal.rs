@@ -1,0 +1,289 @@
+//! Terminal output: options, colors, the log, and the status line, which other output hides while it is
+//! written.
+
+use std::{
+    env,
+    io::{self, IsTerminal as _, Write},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use clap::{Args, ColorChoice, ValueEnum};
+use common::text::{Shown, shown_json, shown_lines};
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use tracing::Level;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+/// Redraws of the status line per second, at most.
+const REDRAWS_PER_SECOND: u8 = 4;
+
+/// Output options of every program.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct TerminalOptions {
+    /// Suppress progress and informational messages
+    #[arg(long, global = true)]
+    pub quiet: bool,
+
+    /// Use colors: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub color: ColorChoice,
+}
+
+/// Whether `--quiet` suppresses messages and progress.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// The status line on the terminal.
+static LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
+    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TerminalOptions {
+    /// Installs the options for [`eprint_info`] and [`StatusBar`].
+    pub fn apply(self) {
+        QUIET.store(self.quiet, Relaxed);
+    }
+
+    /// Returns whether to color a stream.
+    pub fn colors(self, is_terminal: bool) -> bool {
+        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match self.color {
+            ColorChoice::Auto => is_terminal && !unwanted,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        }
+    }
+
+    /// Returns the log level if `RUST_LOG` is not set.
+    pub fn log_level(self) -> Level {
+        if self.quiet { Level::WARN } else { Level::INFO }
+    }
+}
+
+/// Prints lines to standard output, invisible characters escaped.
+pub fn print(text: &str) -> io::Result<()> {
+    print_escaped(&shown_lines(text))
+}
+
+/// Prints JSON to standard output, invisible characters escaped.
+pub fn print_json(json: &str) -> io::Result<()> {
+    print_escaped(&shown_json(json))
+}
+
+fn print_escaped(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// Writes lines to standard error, invisible characters escaped; ignores errors, since stderr may
+/// be closed.
+pub fn eprint_line(text: &str) {
+    let text = shown_lines(text);
+    with_status_line_hidden(|| {
+        let _ = writeln!(io::stderr(), "{text}");
+    });
+}
+
+/// Writes informational lines to standard error, unless `--quiet` is set.
+pub fn eprint_info(text: &str) {
+    if !QUIET.load(Relaxed) {
+        eprint_line(text);
+    }
+}
+
+/// Calls `write` while the status line is hidden.
+pub fn with_status_line_hidden<T>(write: impl FnOnce() -> T) -> T {
+    let line = drawn().clone();
+    match line {
+        Some(line) => line.suspend(write),
+        None => write(),
+    }
+}
+
+/// A status line at the bottom of the terminal, at most one per process; removed on drop.
+#[derive(Debug)]
+pub struct StatusBar(ProgressBar);
+
+/// Resolution of the progress bar.
+const STEPS: u64 = 10_000;
+
+/// Standard error with a reserved right margin: the terminal echoes `^C` there, and a wrapped line
+/// cannot be redrawn.
+#[derive(Debug)]
+struct MarginTerm(Term);
+
+impl MarginTerm {
+    const FREE: u16 = 4;
+}
+
+impl TermLike for MarginTerm {
+    fn width(&self) -> u16 {
+        self.0.size().1.saturating_sub(Self::FREE).max(1)
+    }
+
+    fn height(&self) -> u16 {
+        self.0.size().0
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_up(n)
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_down(n)
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_right(n)
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_left(n)
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.0.write_line(text)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.write_str(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.0.clear_line()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl StatusBar {
+    /// Creates a progress bar with a percentage and a message; `None` if stderr is not a terminal or
+    /// `--quiet` is set.
+    pub fn bar() -> Option<Self> {
+        Self::new("{bar:20} {percent_precise:>7} % {wide_msg}")
+    }
+
+    /// Creates a status line without a bar; `None` as for [`StatusBar::bar`].
+    pub fn words() -> Option<Self> {
+        Self::new("{wide_msg}")
+    }
+
+    fn new(template: &str) -> Option<Self> {
+        if QUIET.load(Relaxed) || !io::stderr().is_terminal() {
+            return None;
+        }
+        let target = ProgressDrawTarget::term_like_with_hz(
+            Box::new(MarginTerm(Term::buffered_stderr())),
+            REDRAWS_PER_SECOND,
+        );
+        let style = ProgressStyle::with_template(template).expect("a constant template");
+        let style = style.progress_chars("=> ");
+        let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
+        *drawn() = Some(bar.clone());
+        Some(Self(bar))
+    }
+
+    /// Shows the completed fraction and a message.
+    pub fn show(&self, part: f64, words: String) {
+        // Within the steps.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
+        self.0.set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
+        self.0.set_message(Shown(&words).to_string());
+    }
+}
+
+impl Drop for StatusBar {
+    fn drop(&mut self) {
+        *drawn() = None;
+        self.0.finish_and_clear();
+    }
+}
+
+/// Writes log lines to standard error, above the status line.
+pub(crate) struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // An error here could not be reported either.
+        let _ = with_status_line_hidden(|| io::stderr().write_all(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Values of `--log-format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Plain text.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Installs the logger: levels from `RUST_LOG`, or else from `terminal`.
+///
+/// Lines that cannot be written are lost silently: an error message would go to the same stream.
+///
+/// # Panics
+/// If it is called twice.
+pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
+    let asked = env::var("RUST_LOG").ok();
+    let targets = asked.and_then(|asked| asked.parse().ok());
+    let targets = targets.unwrap_or_else(|| {
+        let usual = Targets::new().with_default(terminal.log_level());
+        // The task database logs errors that it also returns.
+        usual.with_target("sled", LevelFilter::OFF)
+    });
+    // `targets` filters before it.
+    let log = tracing_subscriber::fmt()
+        .with_max_level(Level::TRACE)
+        .with_writer(|| LogWriter)
+        .with_target(false)
+        .log_internal_errors(false);
+    match format {
+        LogFormat::Text => {
+            log.with_ansi(terminal.colors(io::stderr().is_terminal())).finish().with(targets).init()
+        }
+        LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_follow_the_option_and_the_terminal() {
+        let terminal = |color| TerminalOptions { quiet: false, color };
+        for is_terminal in [true, false] {
+            assert!(terminal(ColorChoice::Always).colors(is_terminal));
+            assert!(!terminal(ColorChoice::Never).colors(is_terminal));
+        }
+        assert!(!terminal(ColorChoice::Auto).colors(false));
+    }
+}

@@ -1,0 +1,158 @@
+//! Counting threads, their crews, and names of workers.
+
+use std::{fmt, fs, num::NonZeroU16, str::FromStr, thread};
+
+use common::{
+    board::Board,
+    count::SetupError,
+    crew_layout::{Crews, Machine},
+    limits::THREADS,
+    plan::Plan,
+    text::{NAME_BYTES, is_name},
+};
+
+use crate::memory::MemorySize;
+
+/// A number of counting threads, 1 to the limit of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads(NonZeroU16);
+
+/// An invalid number of threads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid number of threads '{0}': expected a whole number from 1 to {max}", max = THREADS)]
+pub struct BadThreads(String);
+
+impl Threads {
+    /// Returns the available parallelism, by affinity and control group.
+    pub fn of_this_machine() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = u32::try_from(cores).map_or(THREADS, |cores| cores.min(THREADS));
+        let cores = u16::try_from(cores).ok().and_then(NonZeroU16::new);
+        Self(cores.unwrap_or(NonZeroU16::MIN))
+    }
+
+    /// Returns the number.
+    pub fn get(self) -> u32 {
+        self.0.get().into()
+    }
+
+    /// Returns the number in the type that crews use.
+    pub fn non_zero(self) -> NonZeroU16 {
+        self.0
+    }
+}
+
+impl FromStr for Threads {
+    type Err = BadThreads;
+
+    fn from_str(text: &str) -> Result<Self, BadThreads> {
+        let threads = text.parse().ok().map(Self).filter(|threads| threads.get() <= THREADS);
+        threads.ok_or_else(|| BadThreads(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Memory too small for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} at least --memory {} with --threads {threads}, and there are {given}: give more, or fewer \
+     threads",
+    board.map_or_else(|| "any board needs".to_owned(), |board| format!("N = {board} needs")),
+    least.as_option()
+)]
+pub struct TooLittleMemory {
+    /// The board to count; none where even the smallest does not fit.
+    pub board: Option<Board>,
+    pub given: MemorySize,
+    pub threads: Threads,
+    pub least: MemorySize,
+}
+
+impl TooLittleMemory {
+    /// Creates the error for `threads` that need `least_bytes` together.
+    pub fn new(
+        board: Option<Board>,
+        given: MemorySize,
+        threads: Threads,
+        least_bytes: u64,
+    ) -> Self {
+        let least = MemorySize::at_least(least_bytes);
+        Self { board, given, threads, least }
+    }
+}
+
+/// Divides `threads` and `memory` into crews for tasks of `plan`: `number` of them, or as many as the
+/// memory allows.
+pub fn crews(
+    plan: &Plan,
+    memory: MemorySize,
+    threads: Threads,
+    number: Option<NonZeroU16>,
+) -> Result<Crews, TooLittleMemory> {
+    Crews::new(plan, machine(memory, threads, number)).map_err(
+        |SetupError::Memory { least, .. }| {
+            TooLittleMemory::new(Some(plan.spec().board), memory, threads, least)
+        },
+    )
+}
+
+/// Returns the machine description of these threads and this memory.
+pub fn machine(memory: MemorySize, threads: Threads, crews: Option<NonZeroU16>) -> Machine {
+    Machine { threads: threads.non_zero(), memory_bytes: memory.bytes(), crews }
+}
+
+/// Returns the default name of a worker: `host`, with invalid characters replaced.
+pub fn usual_name(host: &str) -> String {
+    let plain = |c: char| if is_name(c.encode_utf8(&mut [0; 4])) { c } else { '-' };
+    let name: String = host.trim().chars().take(NAME_BYTES).map(plain).collect();
+    if is_name(&name) { name } else { "worker".to_owned() }
+}
+
+/// Returns `name`, `name-2`, …, truncated to the maximum length.
+pub fn numbered(name: &str, number: u32) -> String {
+    let end = if number == 1 { String::new() } else { format!("-{number}") };
+    format!("{}{end}", &name[..name.floor_char_boundary(NAME_BYTES - end.len())])
+}
+
+/// Returns the host name; empty if unknown.
+pub fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_within_the_protocols_bounds() {
+        assert_eq!("4096".parse().map(Threads::get), Ok(4096));
+        for bad in ["0", "-1", "4097", "two", ""] {
+            assert_eq!(bad.parse::<Threads>(), Err(BadThreads(bad.to_owned())));
+        }
+        assert!(Threads::of_this_machine().get() >= 1);
+    }
+
+    #[test]
+    fn every_host_has_a_name_that_a_worker_can_have() {
+        for (host, name) in [
+            (" node-7.rack_2\n", "node-7.rack_2"),
+            ("Zoë's PC", "Zo--s-PC"),
+            ("", "worker"),
+            (&"n".repeat(100), &"n".repeat(64)),
+        ] {
+            assert_eq!(usual_name(host), name);
+        }
+        assert!(is_name(&usual_name(&host_name())));
+        assert_eq!(numbered("node", 1), "node");
+        assert_eq!(numbered("node", 12), "node-12");
+        assert_eq!(numbered(&"n".repeat(64), 12), "n".repeat(61) + "-12");
+    }
+}

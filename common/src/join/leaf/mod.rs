@@ -1,0 +1,353 @@
+//! Counting the disjoint pairs of two short lists of residual keys.
+//!
+//! The mathematics: `docs/method.md`, “Counting disjoint key pairs”.
+
+mod popcount;
+mod tables;
+
+use self::{
+    popcount::{Zeros, keys_per_block, sum_of, zeros_by_groups},
+    tables::{Build, lanes_below, load_words},
+};
+use super::{
+    grid::{
+        bands::{Banded, MAX_BANDS},
+        gather::List,
+    },
+    layout::Groups,
+};
+use crate::simd::{Lanes, Residual, Set};
+
+/// Blocks of the longer list matched together.
+///
+/// Finding a probe's rows takes as long as reading them.
+const ABREAST: usize = 2;
+
+/// Minimum pairs for a bit-sliced leaf.
+const MIN_SLICED_PAIRS: usize = 6_400;
+/// Minimum keys on both sides for a bit-sliced leaf.
+const MIN_SLICED_PROBES: usize = 32;
+
+/// Memory of the tables, aligned for any vector.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct TableRow([u64; 8]);
+
+/// Scratch memory of the leaves: tables, then masks.
+#[derive(Debug)]
+pub(crate) struct Tables(Box<[TableRow]>);
+
+/// Start of the masks.
+const MASKS: usize = Groups::MAX_ROWS * ABREAST;
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self(vec![TableRow([0; 8]); MASKS + MAX_BANDS * ABREAST].into_boxed_slice())
+    }
+}
+
+impl Tables {
+    /// Adds the number of disjoint pairs to `tally`.
+    ///
+    /// Rests have `residual_bits` bits, of which `x3_bits` are on top (0 unless `BANDED`).
+    ///
+    /// # Safety
+    /// Both lists are readable for their length and [`SLACK`](crate::join::grid::gather::SLACK) more;
+    /// their residual keys and bands have these bits; the CPU has the instruction set of `S`.
+    #[inline(always)]
+    pub(crate) unsafe fn count<S: Set, W: Residual, const BANDED: bool>(
+        &mut self,
+        set: S,
+        residual_bits: u32,
+        x3_bits: usize,
+        one: Banded<W>,
+        other: Banded<W>,
+        tally: &mut Tally<S::Bits>,
+    ) {
+        let (sliced, probes) = if one.list.length >= other.list.length {
+            (one.list, other)
+        } else {
+            (other.list, one)
+        };
+        let few_probes = probes.list.length;
+        if few_probes < MIN_SLICED_PROBES || few_probes * sliced.length < MIN_SLICED_PAIRS {
+            // SAFETY: the caller vouches for the lists.
+            tally.pairs += unsafe {
+                let probes = std::slice::from_raw_parts(probes.list.start, few_probes);
+                count_all_pairs::<S::Bits, W>(probes, sliced)
+            };
+            return;
+        }
+        let mut at = 0;
+        while at < sliced.length {
+            let left = sliced.skip(at);
+            // SAFETY: at most the blocks past the end are read; the bits of X3 are on top.
+            at += unsafe {
+                let (whole, half) = (&mut tally.whole, &mut tally.half);
+                let bits = (residual_bits, x3_bits);
+                // An empty second block of a banded leaf is skipped.
+                let fits_one = if BANDED { 0 } else { keys_per_block::<S::Bits>() };
+                if left.length > fits_one.max(keys_per_block::<Half<S>>()) {
+                    self.blocks::<S, S::Bits, W, ABREAST, BANDED>(set, bits, left, &probes, whole)
+                } else if left.length > keys_per_block::<Half<S>>() {
+                    self.blocks::<S, S::Bits, W, 1, BANDED>(set, bits, left, &probes, whole)
+                } else {
+                    self.blocks::<S, Half<S>, W, 1, BANDED>(set, bits, left, &probes, half)
+                }
+            };
+        }
+    }
+
+    /// Adds the disjoint pairs of all probes with the first `BLOCKS` blocks of `keys`.
+    ///
+    /// Band by band if `BANDED`. Returns the capacity of these blocks.
+    ///
+    /// # Safety
+    /// As for [`Self::count`].
+    #[inline(always)]
+    unsafe fn blocks<S: Set, L: Lanes, W: Residual, const BLOCKS: usize, const BANDED: bool>(
+        &mut self,
+        set: S,
+        (residual_bits, x3_bits): (u32, usize),
+        keys: List<W>,
+        probes: &Banded<W>,
+        zeros: &mut Zeros<L>,
+    ) -> usize {
+        let bits = if BANDED { banded_bits(residual_bits, x3_bits) } else { residual_bits };
+        let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
+        // SAFETY: the masks come after the tables.
+        let masks = unsafe { self.0.as_mut_ptr().add(MASKS) }.cast::<[L; BLOCKS]>();
+        for block in 0..BLOCKS {
+            let keys = keys.skip(block * keys_per_block::<L>());
+            // SAFETY: the caller vouches for the keys; there is room for the tables of all groups and
+            // for the masks of these blocks of the widest vectors.
+            unsafe {
+                let tables = tables.cast::<L>().add(block);
+                let masks = masks.cast::<L>().add(block);
+                if BANDED && keys.length == 0 {
+                    for pattern in 0..1 << x3_bits {
+                        masks.add(pattern * BLOCKS).write(L::splat(u32::MAX));
+                    }
+                } else {
+                    let masks = BANDED.then_some((masks, x3_bits));
+                    let groups = Groups::of(bits);
+                    set.run_separately(Build::<L, W, BLOCKS> { groups, keys, tables, masks });
+                }
+            }
+        }
+        #[cfg(test)]
+        // SAFETY: there are more rows than a fault may name.
+        unsafe {
+            fault::inject(tables.cast());
+        }
+        let (tables, all) = (tables.cast_const(), BLOCKS * keys_per_block::<L>());
+        if !BANDED {
+            let masks = [L::zero(); BLOCKS];
+            // SAFETY: the tables were written just now.
+            let added = unsafe {
+                zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, false>(
+                    set,
+                    bits,
+                    probes.list,
+                    tables,
+                    masks,
+                    zeros,
+                )
+            };
+            // Every key is disjoint from a probe without bits.
+            zeros.bits -= (added * keys.length.min(all)) as u64;
+            return all;
+        }
+        let mut start = 0;
+        for (pattern, end) in probes.bands() {
+            // SAFETY: the caller vouches for the probes, and bands end one after the other; the masks
+            // and the tables were written just now.
+            unsafe {
+                let band = List { start: probes.list.start.add(start), length: end - start };
+                let masks = *masks.add(pattern.into());
+                add_band::<S, L, W, BLOCKS>(set, bits, band, tables, masks, zeros);
+            }
+            start = end;
+        }
+        all
+    }
+}
+
+/// Vectors of half the width.
+type Half<S> = <<S as Set>::Bits as Lanes>::Half;
+
+/// Number of disjoint pairs, in parts.
+pub(crate) struct Tally<L: Lanes> {
+    /// Counted one by one.
+    pairs: u64,
+    /// Counted by vectors.
+    whole: Zeros<L>,
+    half: Zeros<L::Half>,
+}
+
+impl<L: Lanes> Tally<L> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        let (whole, half) = (Zeros::new(), Zeros::new());
+        Self { pairs: 0, whole, half }
+    }
+
+    /// Returns the total.
+    #[inline(always)]
+    pub(crate) fn total(self) -> u64 {
+        self.pairs + self.whole.total() + self.half.total()
+    }
+}
+
+/// Adds the pairs of a band's probes; `masks` mark the keys that conflict in X3.
+///
+/// Blocks with a full mask are skipped.
+///
+/// # Safety
+/// As for [`Tables::count`]; the tables and masks were filled.
+#[inline(always)]
+unsafe fn add_band<S: Set, L: Lanes, W: Residual, const BLOCKS: usize>(
+    set: S,
+    bits: u32,
+    band: List<W>,
+    tables: *const [L; BLOCKS],
+    masks: [L; BLOCKS],
+    zeros: &mut Zeros<L>,
+) {
+    let (first, last) = (masks[0].is_full(), masks[BLOCKS - 1].is_full());
+    if band.length == 0 || first && last {
+        return;
+    }
+    let unmasked = |mask: L| keys_per_block::<L>() as u64 - sum_of(mask.add_ones(L::zero()));
+    // SAFETY: the caller filled the tables.
+    let added = unsafe {
+        if BLOCKS > 1 && (first || last) {
+            let block = usize::from(first);
+            let tables = tables.cast::<L>().add(block).cast();
+            let mask = [masks[block]];
+            zeros_by_groups::<S, L, W, BLOCKS, 1, true>(set, bits, band, tables, mask, zeros)
+        } else {
+            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, true>(set, bits, band, tables, masks, zeros)
+        }
+    };
+    if added > 0 {
+        // A probe without bits is disjoint from every key that the masks leave.
+        let unmasked: u64 = masks.into_iter().map(unmasked).sum();
+        zeros.bits -= added as u64 * unmasked;
+    }
+}
+
+/// Returns the bits to look up of a residual key with X3 on top.
+///
+/// They are rounded up to a compiled case.
+///
+/// More bits, without ones or on top, change nothing; fewer cases compile sooner.
+fn banded_bits(residual_bits: u32, x3_bits: usize) -> u32 {
+    let bits = residual_bits - u32::try_from(x3_bits).expect("a few");
+    let cases = [16, 20, 22, 24, 25, 27, 30];
+    cases.into_iter().find(|&case| bits <= case).unwrap_or(32)
+}
+
+/// Counts the disjoint pairs by testing every pair.
+///
+/// No lane overflows: there are fewer than [`MIN_SLICED_PROBES`] probes or fewer than [`MIN_SLICED_PAIRS`] pairs, and
+/// 31 probes with 2^31 keys, the longest list, shared by 32 lanes or more, are less than 2^31 per lane.
+///
+/// # Safety
+/// The list and some vectors after it are readable, and the CPU has the instruction set of `L`.
+#[inline(always)]
+pub(super) unsafe fn count_all_pairs<L: Lanes, W: Residual>(probes: &[W], keys: List<W>) -> u64 {
+    let mut counts = [L::zero(); 4];
+    let mut at = 0;
+    while at < keys.length {
+        let left = keys.skip(at);
+        // SAFETY: the caller vouches for the list, and for some vectors after it.
+        at += unsafe {
+            if left.length > 2 * L::LANES {
+                add_disjoint::<L, W, 4>(probes, left, &mut counts)
+            } else if left.length > L::LANES {
+                add_disjoint::<L, W, 2>(probes, left, &mut counts)
+            } else {
+                add_disjoint::<L, W, 1>(probes, left, &mut counts)
+            }
+        };
+    }
+    let mut lanes = [[0_u32; 16]; 4];
+    for (lanes, counts) in lanes.iter_mut().zip(counts) {
+        // SAFETY: 16 lanes are the most there are.
+        unsafe { counts.store(lanes.as_mut_ptr()) };
+    }
+    let counted: u64 = lanes.as_flattened().iter().map(|&count| u64::from(count)).sum();
+    // Lanes past the end have no bits.
+    counted - ((at - keys.length) * probes.len()) as u64
+}
+
+/// Adds to each lane the number of disjoint probes; returns the number of lanes.
+///
+/// # Safety
+/// As for [`count_all_pairs`].
+#[inline(always)]
+unsafe fn add_disjoint<L: Lanes, W: Residual, const VECTORS: usize>(
+    probes: &[W],
+    keys: List<W>,
+    counts: &mut [L; 4],
+) -> usize {
+    let mut words = [[L::zero(); 2]; VECTORS];
+    for (at, words) in words.iter_mut().enumerate() {
+        let before = at * L::LANES;
+        let own = lanes_below::<L>(keys.length.saturating_sub(before));
+        for (word, to) in words[..W::WORDS].iter_mut().enumerate() {
+            // SAFETY: the caller vouches for the keys.
+            *to = unsafe { load_words::<L, W>(keys.start.add(before), word) }.and(own);
+        }
+    }
+    let mut sums = *counts;
+    for probe in probes {
+        let low = L::splat(probe.word(0));
+        if W::WORDS == 1 {
+            for (words, sum) in words.iter().zip(&mut sums) {
+                *sum = low.add_disjoint(words[0], *sum);
+            }
+        } else {
+            let high = L::splat(probe.word(1));
+            for (words, sum) in words.iter().zip(&mut sums) {
+                let meet = low.and(words[0]).or(high.and(words[1]));
+                *sum = meet.add_disjoint(meet, *sum);
+            }
+        }
+    }
+    *counts = sums;
+    VECTORS * L::LANES
+}
+
+#[cfg(test)]
+pub(crate) mod fault {
+    //! Memory faults for tests: flips one bit in the leaf tables of this thread.
+
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The 64-bit word and bit to flip.
+        static FLIPPED: Cell<Option<(usize, u32)>> = const { Cell::new(None) };
+    }
+
+    /// Number of words that may be flipped.
+    pub(crate) const WORDS: usize = 64;
+
+    /// Flips this bit of this word, below [`WORDS`], whenever tables are made.
+    pub(crate) fn set(flipped: Option<(usize, u32)>) {
+        assert!(flipped.is_none_or(|(word, bit)| word < WORDS && bit < u64::BITS));
+        FLIPPED.set(flipped);
+    }
+
+    /// # Safety
+    /// The tables have [`WORDS`] words.
+    pub(super) unsafe fn inject(tables: *mut u64) {
+        if let Some((word, bit)) = FLIPPED.get() {
+            // SAFETY: the caller vouches for the words.
+            unsafe {
+                *tables.add(word) ^= 1 << bit;
+            }
+        }
+    }
+}

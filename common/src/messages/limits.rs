@@ -1,0 +1,41 @@
+//! Limits of messages and their parts.
+//!
+//! A full [`SyncRequest`](crate::sync::SyncRequest) and a full [`SyncReply`](crate::sync::SyncReply)
+//! both fit [`MESSAGE_BYTES`] when they are encoded.
+
+/// Maximum bytes of an encoded message: tonic's limit on both sides.
+pub const MESSAGE_BYTES: usize = 4 << 20;
+
+/// Maximum partials per request; a worker with more sends several requests.
+pub const PARTIALS: usize = 4096;
+
+/// Maximum leases per request, and so per worker.
+pub const HELD: usize = 16_384;
+
+/// Maximum grants per reply.
+pub const GRANTS: usize = 4096;
+
+/// Maximum bytes of a program's version.
+pub const VERSION_BYTES: usize = 64;
+
+/// Maximum bytes of a reason; longer ones are cut before they are sent.
+pub const REASON_BYTES: usize = 256;
+
+/// Maximum bytes of all revocations in a reply.
+///
+/// Each takes [`REVOCATION_FRAME_BYTES`] and its reason. The rest of a message holds as many
+/// acknowledgements and grants as a reply may have. The worker sends its remaining leases with the
+/// next call, whose reply revokes the others.
+pub const REVOCATION_BYTES: usize = 2 << 20;
+
+/// Maximum bytes of a revocation, without its reason.
+pub const REVOCATION_FRAME_BYTES: usize = 80;
+
+/// Maximum threads per worker.
+pub const THREADS: u32 = 4096;
+
+/// Maximum work per request, in seconds of all the worker's threads.
+pub const SECONDS_WANTED: f64 = 86_400.0;
+
+/// Maximum interval in a reply, in milliseconds: a day.
+pub const INTERVAL_MS: u64 = 86_400_000;

@@ -1,0 +1,154 @@
+//! Identifiers and results of a run that the coordinator and workers share.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::{PlanHash, TaskId},
+};
+
+/// Identifies a run of a coordinator: 16 lower-case hexadecimal digits as text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub u64);
+
+/// Identifies a worker across restarts, as long as its spool directory exists.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u128);
+
+/// Identifies one process of a worker; random at every start.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Orders the leases of a task: each new one has a higher epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Idempotency key of a submission: the same key gives the same run.
+///
+/// 1 to 64 ASCII letters, digits, `-`, `_`, `.` or `:`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubmitKey(String);
+
+/// A text that is not a valid [`SubmitKey`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid key '{0}': expected 1 to 64 letters, digits, '-', '_', '.' or ':'")]
+pub struct BadSubmitKey(String);
+
+impl SubmitKey {
+    const MAX_BYTES: usize = 64;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SubmitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SubmitKey {
+    type Err = BadSubmitKey;
+
+    fn from_str(text: &str) -> Result<Self, BadSubmitKey> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+        if (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            // The error shows a limited part.
+            Err(BadSubmitKey(text.chars().take(Self::MAX_BYTES).collect()))
+        }
+    }
+}
+
+/// A task of a run, with the plan that defines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskRef {
+    pub run: RunId,
+    /// Plan that the run and its workers agree on.
+    pub plan: PlanHash,
+    pub task: TaskId,
+}
+
+/// Weighted count of a task, as a worker submits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    pub task: TaskRef,
+    /// Lease under which it was counted.
+    pub epoch: Epoch,
+    /// Weighted number of solutions in the task's units.
+    pub count: u64,
+    pub kernel: KernelName,
+    pub orientation: Orientation,
+    /// Core time in microseconds.
+    pub duration_us: u64,
+}
+
+/// Text that is not a valid identifier.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid id '{given}': expected {digits} lower-case hexadecimal digits")]
+pub struct BadId {
+    given: String,
+    digits: usize,
+}
+
+macro_rules! hexadecimal_id {
+    ($name:ident, $inner:ty, $digits:literal) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:0width$x}", self.0, width = $digits)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                crate::hex::decode(text)
+                    .map(|bytes| Self(<$inner>::from_be_bytes(bytes)))
+                    .ok_or_else(|| BadId { given: text.to_owned(), digits: $digits })
+            }
+        }
+    };
+}
+
+hexadecimal_id!(RunId, u64, 16);
+hexadecimal_id!(WorkerId, u128, 32);
+hexadecimal_id!(SessionId, u64, 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_short_plain_text() {
+        for good in ["a", "nightly-2026.11:22_x", &"k".repeat(64)] {
+            assert_eq!(good.parse::<SubmitKey>().unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a\n", "é", "a/b", &"k".repeat(65)] {
+            let refused = bad.parse::<SubmitKey>().unwrap_err();
+            assert!(refused.to_string().contains("1 to 64"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn identifiers_round_trip_as_text() {
+        for value in [0, 1, 0xabc, u64::MAX] {
+            assert_eq!(RunId(value).to_string().parse(), Ok(RunId(value)));
+            assert_eq!(SessionId(value).to_string().parse(), Ok(SessionId(value)));
+        }
+        let worker = WorkerId(u128::MAX - 5);
+        assert_eq!(worker.to_string().parse(), Ok(worker));
+        for bad in ["", "12", "ABCDEF0123456789", "+123456789abcdef", "0123456789abcdeg"] {
+            assert!(bad.parse::<RunId>().is_err(), "{bad}");
+        }
+    }
+}

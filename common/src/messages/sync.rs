@@ -1,0 +1,131 @@
+//! Messages of one `Sync` call as plain data.
+//!
+//! The wire form is `queens.v1.SyncRequest` and `SyncResponse`; `proto` converts and validates.
+
+use crate::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::PlanSpec,
+    run::{Epoch, Partial, SessionId, TaskRef, WorkerId},
+};
+
+/// A worker's call: its whole inventory, every time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyncRequest {
+    pub worker: WorkerInfo,
+    /// All leases of the worker, with their progress.
+    pub held: Vec<HeldLease>,
+    /// Finished partials that were not acknowledged.
+    pub partials: Vec<Partial>,
+    /// Requested work, in seconds of all the worker's threads.
+    pub seconds_wanted: f64,
+    /// The worker is draining or paused: missing leases are released, not failed.
+    pub draining: bool,
+    pub self_test: SelfTestReport,
+    /// Reason for a pause; empty if not paused.
+    pub paused: String,
+}
+
+/// Self-test results of a worker, and its failed threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfTestReport {
+    /// Failed threads since the process started.
+    pub failed_threads: u32,
+    /// Milliseconds before this call since which results may be wrong.
+    ///
+    /// [`u64::MAX`] if no self-test passed in this process: then results of earlier ones may be
+    /// wrong too.
+    pub suspect_window_ms: u64,
+    /// Passed self-tests since the process started.
+    pub tests_passed: u64,
+}
+
+/// Self-description of a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerInfo {
+    /// Stable while the worker's spool directory exists.
+    pub id: WorkerId,
+    /// Random at every start of the process.
+    pub session: SessionId,
+    pub name: String,
+    pub version: String,
+    pub kernel: KernelName,
+    pub threads: u32,
+    /// Maximum memory per counting thread, in bytes.
+    pub memory_bytes_per_thread: u64,
+    /// Number of the machine, the same for all its workers; 0 if unknown.
+    pub machine: u64,
+}
+
+/// A lease in a worker's inventory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    pub task: TaskRef,
+    pub epoch: Epoch,
+    /// Finished part of the task's cost.
+    pub cost_done: u64,
+    /// Whether a thread has started it.
+    pub started: bool,
+}
+
+/// The coordinator's reply to a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SyncReply {
+    /// One per partial of the request.
+    pub acknowledgements: Vec<Acknowledgement>,
+    pub grants: Vec<Grant>,
+    /// Leases that the worker lost.
+    pub revoked: Vec<Revocation>,
+    /// Delay of the next call, in milliseconds.
+    pub next_sync_ms: u64,
+    /// Remaining time of all leases in the inventory, in milliseconds.
+    pub lease_ms: u64,
+    /// Reason why nothing was granted; empty otherwise.
+    pub reason: String,
+    /// No run is running or paused, so there is no work until one is submitted.
+    pub all_runs_finished: bool,
+    /// An operator asked this process to drain.
+    pub drain: bool,
+}
+
+/// Reply to a partial; the worker may drop it, whatever the verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    pub task: TaskRef,
+    pub epoch: Epoch,
+    pub verdict: Verdict,
+    /// Problem and remedy; empty if there is none.
+    pub reason: String,
+}
+
+/// Outcome of a submitted partial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The record is on disk.
+    Accepted,
+    /// The same count was already on disk.
+    Duplicate,
+    /// Differs from an earlier count: the task is disputed.
+    Conflict,
+    /// Not accepted.
+    Refused,
+}
+
+/// A new lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub task: TaskRef,
+    pub epoch: Epoch,
+    /// Spec of the plan, which the worker makes itself and compares by hash.
+    pub spec: PlanSpec,
+    pub orientation: Orientation,
+}
+
+/// A revoked lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    pub task: TaskRef,
+    pub epoch: Epoch,
+    /// Reason, as text.
+    pub reason: String,
+}

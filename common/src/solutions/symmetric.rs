@@ -1,0 +1,226 @@
+//! Solutions that a rotation maps to themselves, counted by separate enumerations.
+//!
+//! With all(N) they give the number of classes (Burnside): unique = (all + half + 2 quarter) / 8.
+//!
+//! Both enumerations place a whole orbit of queens at once and keep the occupied diagonals as two
+//! masks that do not move with the row: bit `row + column` of `antis`, bit `column - row + N - 1`
+//! of `mains`. A half turn maps bit s of either mask to bit 2N - 2 - s, so both masks stay
+//! palindromes, and bit N - 1 (a diagonal through the centre, which would attack the queen's own
+//! image) is never free.
+
+use std::ops::ControlFlow;
+
+use crate::{
+    board::Board,
+    setup::{CountError, go_on},
+};
+
+/// Enumerates the solutions fixed by a half turn (OEIS A032522), in branches.
+#[derive(Clone, Copy, Debug)]
+pub struct HalfTurn {
+    board: Board,
+}
+
+/// Occupied lines; `columns` is a palindrome of N bits.
+#[derive(Clone, Copy)]
+struct Lines {
+    columns: u64,
+    antis: u64,
+    mains: u64,
+}
+
+impl HalfTurn {
+    pub const fn new(board: Board) -> Self {
+        Self { board }
+    }
+
+    pub fn branches(&self) -> u64 {
+        u64::from(self.board.n()).pow(2)
+    }
+
+    /// Returns half(N), the sum over all branches. `go_on` is called often.
+    pub fn count(&self, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u64, CountError> {
+        (0..self.branches()).try_fold(0u64, |sum, branch| {
+            sum.checked_add(self.branch(branch, go_on)?).ok_or(CountError::Overflow)
+        })
+    }
+
+    /// Counts the solutions of a branch.
+    ///
+    /// The queens of the two outermost rows are in columns `branch / N` and `branch % N`. Reflection
+    /// pairs the branches, so the left half is counted twice and the right half not at all.
+    ///
+    /// # Panics
+    /// If `branch` is not below [`Self::branches`].
+    pub fn branch(
+        &self,
+        branch: u64,
+        go_on: &dyn Fn() -> ControlFlow<()>,
+    ) -> Result<u64, CountError> {
+        assert!(branch < self.branches(), "branch {branch} of {}", self.branches());
+        let n = u64::from(self.board.n());
+        let rows = self.board.n() / 2;
+        let start = self.start();
+        let (first, second) = (branch / n, branch % n);
+        match rows {
+            // N = 1: the only queen stands in the centre.
+            0 => Ok(1),
+            // N = 2, 3: both columns name the same row's queen.
+            1 if first == second => Ok(u64::from(start.place(self.board, 0, first).is_some())),
+            1 => Ok(0),
+            _ if 2 * first >= n => Ok(0),
+            _ => {
+                let placed = start
+                    .place(self.board, 0, first)
+                    .and_then(|lines| lines.place(self.board, 1, second));
+                let Some(lines) = placed else { return Ok(0) };
+                let mut walk = HalfWalk { board: self.board, go_on, until_call: NODES_PER_CALL };
+                walk.rows_from(2, rows, lines)?.checked_mul(2).ok_or(CountError::Overflow)
+            }
+        }
+    }
+
+    /// Occupies the centre lines, and for odd N the centre column.
+    fn start(&self) -> Lines {
+        let n = u32::from(self.board.n());
+        let columns = if n.is_multiple_of(2) { 0 } else { 1 << (n / 2) };
+        Lines { columns, antis: 1 << (n - 1), mains: 1 << (n - 1) }
+    }
+}
+
+/// Nodes between two calls of `go_on`: some milliseconds.
+const NODES_PER_CALL: u32 = 1 << 20;
+
+struct HalfWalk<'a> {
+    board: Board,
+    go_on: &'a dyn Fn() -> ControlFlow<()>,
+    until_call: u32,
+}
+
+impl HalfWalk<'_> {
+    /// Counts the ways to place the queens of rows `row..rows` and their images.
+    fn rows_from(&mut self, row: u8, rows: u8, lines: Lines) -> Result<u64, CountError> {
+        if row == rows {
+            return Ok(1);
+        }
+        let mut free = lines.free(self.board, row);
+        if row + 1 == rows {
+            return Ok(u64::from(free.count_ones()));
+        }
+        self.until_call -= 1;
+        if self.until_call == 0 {
+            self.until_call = NODES_PER_CALL;
+            go_on((self.go_on)())?;
+        }
+        let mut solutions = 0u64;
+        while free != 0 {
+            let column = free.trailing_zeros();
+            free &= free - 1;
+            let next = lines.with(self.board, row, column);
+            solutions += self.rows_from(row + 1, rows, next)?;
+        }
+        Ok(solutions)
+    }
+}
+
+impl Lines {
+    /// Returns the free columns of `row`.
+    fn free(self, board: Board, row: u8) -> u64 {
+        let n = board.n();
+        let taken = self.columns | self.antis >> row | self.mains >> (n - 1 - row);
+        u64::from(board.full_row()) & !taken
+    }
+
+    /// Returns the lines after placing a queen and its image under the half turn.
+    fn with(self, board: Board, row: u8, column: u32) -> Self {
+        let (last, row) = (u32::from(board.n()) - 1, u32::from(row));
+        let (anti, main) = (row + column, column + last - row);
+        Self {
+            columns: self.columns | 1 << column | 1 << (last - column),
+            antis: self.antis | 1 << anti | 1 << (2 * last - anti),
+            mains: self.mains | 1 << main | 1 << (2 * last - main),
+        }
+    }
+
+    fn place(self, board: Board, row: u8, column: u64) -> Option<Self> {
+        let column = u32::try_from(column).ok()?;
+        (self.free(board, row) >> column & 1 == 1).then(|| self.with(board, row, column))
+    }
+}
+
+/// Returns quarter(N), the solutions fixed by a quarter turn (OEIS A033148).
+///
+/// An orbit of four queens fills two rows and their images, so N is 4k or 4k + 1. A quarter turn
+/// maps anti-diagonal s to main diagonal s: one mask holds both.
+pub fn quarter_turn(board: Board) -> u64 {
+    let n = u32::from(board.n());
+    match n % 4 {
+        0 => quarter_walk(board, 0, 1 << (n - 1)),
+        1 => quarter_walk(board, 1 << (n / 2), 1 << (n - 1)),
+        _ => 0,
+    }
+}
+
+/// Counts the ways to fill the remaining rows.
+///
+/// `lines`: filled rows, which are also the filled columns; bit s of `diagonals`: antidiagonal s
+/// and main diagonal s.
+fn quarter_walk(board: Board, lines: u64, diagonals: u64) -> u64 {
+    let (last, full) = (u32::from(board.n()) - 1, u64::from(board.full_row()));
+    if lines == full {
+        return 1;
+    }
+    let row = (!lines).trailing_zeros();
+    let taken = lines | 1 << row | 1 << (last - row) | diagonals >> row | diagonals >> (last - row);
+    let mut free = full & !taken;
+    let mut solutions = 0;
+    while free != 0 {
+        let column = free.trailing_zeros();
+        free &= free - 1;
+        let (anti, main) = (row + column, column + last - row);
+        let lines = lines | 1 << row | 1 << column | 1 << (last - row) | 1 << (last - column);
+        let taken = 1 << anti | 1 << main | 1 << (2 * last - anti) | 1 << (2 * last - main);
+        solutions += quarter_walk(board, lines, diagonals | taken);
+    }
+    solutions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::published_counts;
+
+    fn half_turn(n: u8) -> u64 {
+        let go_on = || ControlFlow::Continue(());
+        HalfTurn::new(Board::new(n).unwrap()).count(&go_on).unwrap()
+    }
+
+    #[test]
+    fn half_turn_is_exact() {
+        for n in 1..=22 {
+            let known = published_counts(Board::new(n).unwrap()).unwrap();
+            assert_eq!(half_turn(n), known.half_turn(), "N = {n}");
+        }
+    }
+
+    #[test]
+    fn quarter_turn_is_exact() {
+        for n in 1..=27 {
+            let board = Board::new(n).unwrap();
+            assert_eq!(
+                quarter_turn(board),
+                published_counts(board).unwrap().quarter_turn(),
+                "N = {n}"
+            );
+        }
+        assert_eq!(quarter_turn(Board::new(28).unwrap()), 32_896);
+        assert_eq!(quarter_turn(Board::new(29).unwrap()), 43_776);
+    }
+
+    #[test]
+    fn stops_when_asked() {
+        let board = Board::new(26).unwrap();
+        let stop = || ControlFlow::Break(());
+        assert_eq!(HalfTurn::new(board).count(&stop), Err(CountError::Cancelled));
+    }
+}

@@ -1,0 +1,78 @@
+//! Sizes of the search spaces.
+
+use common::board::Board;
+
+/// A bound on the visits of a search.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    pub formula: &'static str,
+    /// Counted placements or comparisons.
+    pub of: &'static str,
+    /// Document that gives it.
+    pub source: &'static str,
+    /// Factors for a board of N rows as fractions; each partial product is an integer.
+    factors: fn(u128) -> Vec<(u128, u128)>,
+}
+
+/// Bounds from the documents.
+pub const BOUNDS: [Bound; 4] = [
+    Bound {
+        formula: "C(N\u{b2}, N)",
+        of: "queens on any squares",
+        source: "003_078d7ecdfdf3df70.txt",
+        factors: |n| (0..n).map(|k| (n * n - k, k + 1)).collect(),
+    },
+    Bound {
+        formula: "N^N",
+        of: "one queen a row",
+        source: "001_86e98d93edfc3b6c.txt",
+        factors: |n| (0..n).map(|_| (n, 1)).collect(),
+    },
+    Bound {
+        formula: "N!",
+        of: "one queen a row and a column",
+        source: "003_078d7ecdfdf3df70.txt",
+        factors: |n| (1..=n).map(|k| (k, 1)).collect(),
+    },
+    Bound {
+        formula: "N^N (N-1)!",
+        of: "comparisons of a list comprehension",
+        source: "004_df925f861df725bd.txt",
+        factors: |n| (0..n).map(|k| (n * k.max(1), 1)).collect(),
+    },
+];
+
+impl Bound {
+    /// Returns the exact number, if it fits 128 bits.
+    pub fn value(&self, board: Board) -> Option<u128> {
+        let mut factors = (self.factors)(board.n().into()).into_iter();
+        factors.try_fold(1, |product: u128, (by, per)| Some(product.checked_mul(by)? / per))
+    }
+
+    /// Returns an approximation.
+    pub fn about(&self, board: Board) -> f64 {
+        let factors = (self.factors)(board.n().into()).into_iter();
+        factors.map(|(by, per)| by as f64 / per as f64).product()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_queens_have_the_bounds_of_the_documents() {
+        let board = Board::new(8).unwrap();
+        let values = BOUNDS.map(|bound| bound.value(board).unwrap());
+        assert_eq!(values, [4_426_165_368, 16_777_216, 40_320, 84_557_168_640]);
+        for n in 1..=Board::MAX {
+            let board = Board::new(n).unwrap();
+            for bound in BOUNDS {
+                if let Some(value) = bound.value(board) {
+                    let ratio = bound.about(board) / value as f64;
+                    assert!((ratio - 1.0).abs() < 1e-9, "{} of {n}: {ratio}", bound.formula);
+                }
+            }
+        }
+    }
+}

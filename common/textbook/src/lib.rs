@@ -1,0 +1,201 @@
+//! Textbook programs, from permutations to bitmasks: slow, plain, and independent of the counting
+//! methods, which they check.
+//!
+//! Each technique follows its description in a source document, which it names.
+
+use std::ops::RangeInclusive;
+
+use common::board::Board;
+
+pub mod assembly;
+pub mod boards;
+mod bounds;
+pub mod local_search;
+mod solvers;
+
+pub use bounds::{BOUNDS, Bound};
+pub use solvers::list_comprehension_order;
+use solvers::{
+    all_permutations, attack_scan, bitmask_recursion, brute_force, list_comprehension,
+    next_permutation, placement_flags, placement_flags_loop, swapped_permutation,
+};
+
+/// Called many times per second; true stops the search.
+pub type Stop<'a> = dyn Fn() -> bool + 'a;
+
+/// Solutions and visits of a technique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub solutions: u64,
+    /// Visits, of the kind [`Textbook::visits`](Textbook::visits).
+    pub visited: u64,
+}
+
+/// Visits between two calls of [`Stop`], which may cost more than a visit.
+const VISITS_PER_CALL: u64 = 1 << 16;
+
+/// Counts visits, and calls [`Stop`] periodically.
+struct VisitCounter<'a> {
+    stop: &'a Stop<'a>,
+    visited: u64,
+    next_call: u64,
+}
+
+impl<'a> VisitCounter<'a> {
+    fn new(stop: &'a Stop<'a>) -> Self {
+        Self { stop, visited: 0, next_call: VISITS_PER_CALL }
+    }
+
+    /// Returns `None` to stop.
+    fn visit(&mut self, count: u64) -> Option<()> {
+        self.visited += count;
+        if self.visited < self.next_call {
+            return Some(());
+        }
+        self.next_call = self.visited + VISITS_PER_CALL;
+        (!(self.stop)()).then_some(())
+    }
+}
+
+/// Column of each row's queen, or other data of a technique.
+type Columns = [u8; Board::MAX as usize];
+
+/// A textbook technique.
+#[derive(Clone, Debug)]
+pub struct Textbook {
+    /// Short enough for a column head.
+    pub name: &'static str,
+    /// Document that describes it.
+    pub source: &'static str,
+    /// Boards to show it on, in measurable time.
+    pub boards: RangeInclusive<u8>,
+    /// Unit of [`Count::visited`].
+    pub visits: Visits,
+    solutions: fn(Board, &mut VisitCounter<'_>) -> Option<u64>,
+}
+
+impl Textbook {
+    /// Counts all solutions; `None` if stopped.
+    pub fn count(&self, board: Board, stop: &Stop<'_>) -> Option<Count> {
+        let mut visits = VisitCounter::new(stop);
+        let solutions = (self.solutions)(board, &mut visits)?;
+        Some(Count { solutions, visited: visits.visited })
+    }
+}
+
+/// Unit of visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visits {
+    /// Boards with all queens.
+    FullBoards,
+    /// Boards without attacks, from the empty one on.
+    SafeBoards,
+    /// Compared pairs of queens.
+    Pairs,
+}
+
+/// Describes a technique shown on boards from 4 to `last`.
+const fn textbook(
+    name: &'static str,
+    source: &'static str,
+    last: u8,
+    visits: Visits,
+    solutions: fn(Board, &mut VisitCounter<'_>) -> Option<u64>,
+) -> Textbook {
+    Textbook { name, source, boards: RangeInclusive::new(4, last), visits, solutions }
+}
+
+/// Documents that describe the techniques.
+const SCAN: &str = "000_a1ee00c4f40ae057.txt";
+const FLAGS: &str = "001_86e98d93edfc3b6c.txt";
+const PERMUTATIONS: &str = "003_078d7ecdfdf3df70.txt";
+const LISTS: &str = "004_df925f861df725bd.txt";
+
+/// All techniques, slowest first.
+pub const TECHNIQUES: [Textbook; 9] = [
+    textbook("brute-force", FLAGS, 8, Visits::FullBoards, brute_force),
+    textbook("next-permutation", PERMUTATIONS, 11, Visits::FullBoards, next_permutation),
+    textbook("permutations", SCAN, 12, Visits::FullBoards, all_permutations),
+    textbook("list", LISTS, 14, Visits::Pairs, list_comprehension),
+    textbook("attack-scan", SCAN, 15, Visits::SafeBoards, attack_scan),
+    textbook("flags-loop", FLAGS, 15, Visits::SafeBoards, placement_flags_loop),
+    textbook("flags", FLAGS, 15, Visits::SafeBoards, placement_flags),
+    textbook("swapping", SCAN, 16, Visits::SafeBoards, swapped_permutation),
+    textbook("bitmask", SCAN, 17, Visits::SafeBoards, bitmask_recursion),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use common::test_fixture::published;
+
+    #[test]
+    fn every_technique_is_exact() {
+        for technique in TECHNIQUES {
+            // Permutations grow by a factor of N, the others by less than 8.
+            let last = match *technique.boards.end() {
+                0..=8 => 7,
+                9..=12 => 9,
+                _ => 11,
+            };
+            for n in 1..=last {
+                let counted = technique.count(Board::new(n).unwrap(), &|| false).unwrap();
+                assert_eq!(
+                    u128::from(counted.solutions),
+                    published(n),
+                    "{}, N = {n}",
+                    technique.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_technique_stops_when_asked() {
+        let board = Board::new(20).unwrap();
+        for technique in TECHNIQUES {
+            let asked = Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                asked.get() == 3
+            };
+            assert_eq!(
+                (technique.count(board, &stop), asked.get()),
+                (None, 3),
+                "{}",
+                technique.name
+            );
+        }
+    }
+
+    #[test]
+    fn visits_match_the_bounds() {
+        for n in 4..=7 {
+            let board = Board::new(n).unwrap();
+            let visited = |name| {
+                let technique = TECHNIQUES.iter().find(|technique| technique.name == name).unwrap();
+                u128::from(technique.count(board, &|| false).unwrap().visited)
+            };
+            let [squares, power, factorial, list] = BOUNDS.map(|bound| bound.value(board).unwrap());
+            assert_eq!(visited("brute-force"), power);
+            assert_eq!(visited("next-permutation"), factorial);
+            assert_eq!(visited("permutations"), factorial);
+            assert!(visited("list") < list);
+            // Techniques that place queen after queen visit the same boards.
+            for name in ["attack-scan", "flags-loop", "flags", "swapping"] {
+                assert_eq!(visited(name), visited("bitmask"), "{name}");
+            }
+            assert!(visited("bitmask") < factorial.max(squares));
+        }
+    }
+
+    #[test]
+    fn names_differ_and_fit_a_column() {
+        for (i, technique) in TECHNIQUES.iter().enumerate() {
+            assert!(technique.name.len() <= 16);
+            assert!(TECHNIQUES[..i].iter().all(|other| other.name != technique.name));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Accepted connections, TLS or plain text, distinguished by their first byte.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use store::descriptors;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::{Instant, Sleep, sleep, timeout},
+};
+use tokio_stream::Stream;
+use tonic::transport::server::Connected;
+
+use crate::{AuthError, AuthMode, ConnectionActivity, Limits, Principal, certificates};
+
+/// The first byte of every TLS connection: a handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The pause after an error of the operating system, which is unlikely to pass at once.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The interval between two log lines about refused connections.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Connections ready to be served.
+pub struct Incoming {
+    ready: mpsc::Receiver<io::Result<AcceptedConnection>>,
+}
+
+impl Incoming {
+    /// Accepts up to `max` connections at a time and completes their handshakes, if `mode` is given.
+    pub fn new(listener: TcpListener, max: usize, mode: Option<AuthMode>, limits: Limits) -> Self {
+        let (send, ready) = mpsc::channel(64);
+        let mut acceptor = Acceptor::new(listener, max);
+        tokio::spawn(async move {
+            let handshakes = Arc::new(Handshakes::new(limits.handshakes_per_address));
+            loop {
+                let (stream, address, permit) = tokio::select! {
+                    accepted = acceptor.accept() => accepted,
+                    () = send.closed() => return,
+                };
+                let send = send.clone();
+                let Some(mode) = mode.clone() else {
+                    let peer = Peer::plain(address, false);
+                    let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
+                    // After the server's end nobody waits for a connection.
+                    let _ = send.send(Ok(accepted)).await;
+                    continue;
+                };
+                let (place, evicted) = handshakes.begin(address.ip());
+                tokio::spawn(async move {
+                    let opened = tokio::select! {
+                        opened = timeout(limits.handshake, open(stream, address, &mode)) => opened,
+                        _ = evicted => {
+                            tracing::debug!("{address}: too many concurrent handshakes");
+                            return;
+                        }
+                    };
+                    drop(place);
+                    match opened {
+                        Ok(Ok((peer, io))) => {
+                            let accepted = AcceptedConnection::new(peer, io, permit, limits);
+                            let _ = send.send(Ok(accepted)).await;
+                        }
+                        Ok(Err(error)) => tracing::debug!("{address}: no TLS: {error}"),
+                        Err(_) => tracing::debug!("{address}: no TLS handshake in time"),
+                    }
+                });
+            }
+        });
+        Self { ready }
+    }
+}
+
+async fn open(
+    stream: TcpStream,
+    address: SocketAddr,
+    mode: &AuthMode,
+) -> io::Result<(Peer, Box<dyn Io>)> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? != 1 || first[0] != TLS_HANDSHAKE {
+        // The authenticator refuses plain text where it must, with a reason that the client can read.
+        return Ok((Peer::plain(address, true), Box::new(stream)));
+    }
+    let stream = mode.acceptor().accept(stream).await?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = shown.and_then(<[_]>::first).map(certificates::holder);
+    let peer = Peer { tls: true, certificate, ..Peer::plain(address, true) };
+    Ok((peer, Box::new(stream)))
+}
+
+impl Stream for Incoming {
+    type Item = io::Result<AcceptedConnection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.ready.poll_recv(context)
+    }
+}
+
+/// A listener that closes connections beyond a maximum.
+struct Acceptor {
+    listener: TcpListener,
+    max: usize,
+    permits: Arc<Semaphore>,
+    warned: Option<Instant>,
+}
+
+impl Acceptor {
+    fn new(listener: TcpListener, max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self { listener, max, permits: Arc::new(Semaphore::new(max)), warned: None }
+    }
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                        // Small messages would wait for one another otherwise.
+                        let _ = stream.set_nodelay(true);
+                        return (stream, address, permit);
+                    }
+                    self.warn_rate_limited(&format!(
+                        "refused a connection from {address}: all {} that the limit of open files \
+                         ({}) allows are in use; raise the limit (ulimit -n, or LimitNOFILE of the \
+                         service) and restart",
+                        self.max,
+                        descriptors::limit(),
+                    ));
+                }
+                Err(error) => {
+                    self.warn_rate_limited(&format!("cannot accept a connection: {error}"));
+                    sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn warn_rate_limited(&mut self, what: &str) {
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
+            self.warned = Some(Instant::now());
+            tracing::warn!("{what}");
+        }
+    }
+}
+
+/// The handshakes of one address, oldest first: their numbers, and what keeps them alive.
+type Places = VecDeque<(u64, oneshot::Sender<()>)>;
+
+/// The handshakes in progress, by address.
+#[derive(Debug)]
+struct Handshakes {
+    max: usize,
+    by_address: Mutex<HashMap<IpAddr, Places>>,
+    number: AtomicU64,
+}
+
+impl Handshakes {
+    fn new(max: usize) -> Self {
+        Self { max, by_address: Mutex::default(), number: AtomicU64::new(0) }
+    }
+
+    /// Begins a handshake, evicting the address's oldest one if there are too many. The receiver
+    /// resolves when this handshake is evicted in turn.
+    fn begin(self: &Arc<Self>, address: IpAddr) -> (Place, oneshot::Receiver<()>) {
+        let address = network(address);
+        let number = self.number.fetch_add(1, Relaxed);
+        let (keep, evicted) = oneshot::channel();
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = by_address.entry(address).or_default();
+        if places.len() >= self.max {
+            places.pop_front();
+        }
+        places.push_back((number, keep));
+        (Place { handshakes: self.clone(), address, number }, evicted)
+    }
+}
+
+/// Returns the IPv4 address or the /64 of an IPv6 address, within which a host can have any address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// A handshake in progress, until it is dropped.
+struct Place {
+    handshakes: Arc<Handshakes>,
+    address: IpAddr,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut by_address =
+            self.handshakes.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = by_address.get_mut(&self.address) {
+            places.retain(|(number, _)| *number != self.number);
+            if places.is_empty() {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// The client end of a connection; among the extensions of its requests.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub tls: bool,
+    /// The holder of the client certificate, if the client presented one of a trusted authority.
+    pub certificate: Option<Result<Principal, AuthError>>,
+    pub activity: Arc<ConnectionActivity>,
+}
+
+impl Peer {
+    fn plain(address: SocketAddr, authenticates: bool) -> Self {
+        let activity = ConnectionActivity::new(authenticates);
+        Self { address, tls: false, certificate: None, activity }
+    }
+
+    /// Returns whether the client is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+}
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A connection that can be served. It ends by itself once it is idle for too long.
+pub struct AcceptedConnection {
+    peer: Peer,
+    io: Box<dyn Io>,
+    limits: Limits,
+    /// The next check whether the connection may stay.
+    check: Pin<Box<Sleep>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AcceptedConnection {
+    fn new(peer: Peer, io: Box<dyn Io>, permit: OwnedSemaphorePermit, limits: Limits) -> Self {
+        let check = Box::pin(sleep(limits.unadmitted));
+        Self { peer, io, limits, check, _permit: permit }
+    }
+
+    fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
+        if self.peer.activity.is_evicted(&self.limits) {
+            return true;
+        }
+        while self.check.as_mut().poll(context).is_ready() {
+            match self.peer.activity.remaining_idle_time(&self.limits) {
+                Some(left) => self.check.as_mut().reset(Instant::now() + left),
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+impl Connected for AcceptedConnection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for AcceptedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.has_ended(context) {
+            // As if the client had closed it.
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for AcceptedConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,168 @@
+//! The role that each call requires: two tables, which tests compare with the services' descriptors
+//! and the router.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The rights of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Submits counts of its own; sees nothing.
+    Worker,
+    /// Sees every run; changes nothing.
+    Viewer,
+    /// Sees everything; changes runs and tokens.
+    Operator,
+}
+
+impl Role {
+    pub const ALL: [Self; 3] = [Self::Worker, Self::Viewer, Self::Operator];
+
+    /// Returns the name used on command lines and in files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid role '{0}': expected worker, operator or viewer")]
+pub struct BadRole(String);
+
+impl FromStr for Role {
+    type Err = BadRole;
+
+    fn from_str(text: &str) -> Result<Self, BadRole> {
+        let named = |role: &Self| role.as_str() == text;
+        Self::ALL.into_iter().find(named).ok_or_else(|| BadRole(text.to_owned()))
+    }
+}
+
+/// The role that a call requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// None, not even authentication.
+    Open,
+    /// Any role.
+    Any,
+    Worker,
+    /// Viewer or operator.
+    Viewer,
+    Operator,
+}
+
+impl Access {
+    /// Returns whether a caller of this role may make the call.
+    pub const fn allows(self, role: Role) -> bool {
+        match self {
+            Self::Open | Self::Any => true,
+            Self::Worker => matches!(role, Role::Worker),
+            Self::Viewer => matches!(role, Role::Viewer | Role::Operator),
+            Self::Operator => matches!(role, Role::Operator),
+        }
+    }
+}
+
+/// All gRPC calls. A call without a row is refused.
+const TABLE: &[(&str, Access)] = &[
+    ("/queens.v1.WorkQueue/Sync", Access::Worker),
+    ("/queens.v1.Runs/List", Access::Viewer),
+    ("/queens.v1.Runs/GetStatus", Access::Viewer),
+    ("/queens.v1.Runs/WatchStatus", Access::Viewer),
+    ("/queens.v1.Runs/Workers", Access::Viewer),
+    ("/queens.v1.Runs/Export", Access::Viewer),
+    ("/queens.v1.Runs/Dashboard", Access::Viewer),
+    ("/queens.v1.Runs/Submit", Access::Operator),
+    ("/queens.v1.Runs/Events", Access::Viewer),
+    ("/queens.v1.Runs/Pause", Access::Operator),
+    ("/queens.v1.Runs/Resume", Access::Operator),
+    ("/queens.v1.Runs/Cancel", Access::Operator),
+    ("/queens.v1.Runs/Retry", Access::Operator),
+    ("/queens.v1.Runs/Recheck", Access::Operator),
+    ("/queens.v1.Runs/Trust", Access::Operator),
+    ("/queens.v1.Runs/Drain", Access::Operator),
+    ("/queens.v1.Runs/Delete", Access::Operator),
+    ("/queens.v1.Tokens/Create", Access::Operator),
+    ("/queens.v1.Tokens/List", Access::Operator),
+    ("/queens.v1.Tokens/Revoke", Access::Operator),
+    // Probes of load balancers have no token; they learn only that the port answers.
+    ("/grpc.health.v1.Health/Check", Access::Open),
+    ("/grpc.health.v1.Health/Watch", Access::Open),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Access::Any),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Access::Any),
+];
+
+/// Returns the role that a gRPC path requires; `None` for an unknown path.
+pub fn access(path: &str) -> Option<Access> {
+    let found = TABLE.iter().find(|(known, _)| *known == path)?;
+    Some(found.1)
+}
+
+/// All HTTP routes. A route without a row is refused.
+const HTTP_TABLE: &[(&str, &str, Access)] = &[
+    // Probes have no token; they learn only that the port answers.
+    ("GET", "/healthz", Access::Open),
+    ("GET", "/readyz", Access::Open),
+    ("GET", "/metrics", Access::Viewer),
+    ("GET", "/api/v1/openapi.json", Access::Any),
+    ("GET", "/api/v1/status", Access::Viewer),
+    ("GET", "/api/v1/workers", Access::Viewer),
+    ("POST", "/api/v1/workers/{worker}/drain", Access::Operator),
+    ("POST", "/api/v1/workers/{worker}/trust", Access::Operator),
+    ("GET", "/api/v1/runs", Access::Viewer),
+    ("POST", "/api/v1/runs", Access::Operator),
+    ("GET", "/api/v1/runs/{run}", Access::Viewer),
+    ("DELETE", "/api/v1/runs/{run}", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/pause", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/resume", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/cancel", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/retry", Access::Operator),
+    ("POST", "/api/v1/runs/{run}/recheck", Access::Operator),
+    ("GET", "/api/v1/runs/{run}/map", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/grid", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/tasks/{task}", Access::Viewer),
+    ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
+    ("GET", "/api/v1/events", Access::Viewer),
+    ("POST", "/api/v1/join", Access::Operator),
+    // These reveal only that this is a coordinator.
+    ("GET", "/login", Access::Open),
+    ("POST", "/login", Access::Open),
+    ("GET", "/login/{link}", Access::Open),
+    ("GET", "/assets/{name}", Access::Open),
+    ("POST", "/logout", Access::Any),
+    ("GET", "/", Access::Viewer),
+    ("GET", "/workers", Access::Viewer),
+    ("GET", "/runs", Access::Viewer),
+    ("GET", "/events", Access::Viewer),
+    ("GET", "/runs/{run}", Access::Viewer),
+    ("GET", "/runs/{run}/events", Access::Viewer),
+];
+
+/// Returns the role that a route requires, written as in the router; `None` for an unknown route.
+pub fn http_access(method: &str, route: &str) -> Option<Access> {
+    // HEAD requires what GET does.
+    let method = if method == "HEAD" { "GET" } else { method };
+    let found = HTTP_TABLE.iter().find(|row| (row.0, row.1) == (method, route))?;
+    Some(found.2)
+}
+
+/// Returns every method and route of the HTTP table.
+pub fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HTTP_TABLE.iter().map(|row| (row.0, row.1))
+}
+
+/// Returns every gRPC path with the role that it requires.
+pub fn calls() -> &'static [(&'static str, Access)] {
+    TABLE
+}

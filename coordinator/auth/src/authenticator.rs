@@ -1,0 +1,378 @@
+//! The authenticator in front of every service: identifies the caller and checks its role.
+
+use std::{
+    num::NonZeroU32,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http_body::{Frame, SizeHint};
+use proto::connect::{JoinString, Token, TokenId};
+use tokio_rustls::TlsAcceptor;
+use tonic::{Status, body::Body, codegen::http};
+use tower::{Layer, Service};
+
+use crate::{Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTable, access};
+
+/// The identity of a caller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// An unauthenticated caller: with `--insecure`, or of a call that is open to all.
+    Anonymous,
+    /// The holder of a token.
+    Token {
+        id: TokenId,
+        name: Arc<str>,
+        role: Role,
+        /// Whether its machines act as referees.
+        trusted: bool,
+        /// The number of machines that may count with it, if limited.
+        machines: Option<NonZeroU32>,
+    },
+    /// The holder of a certificate of an external authority.
+    Certificate { name: Arc<str>, role: Role },
+}
+
+impl Principal {
+    /// Returns the name of the token or certificate.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Anonymous => None,
+            Self::Token { name, .. } | Self::Certificate { name, .. } => Some(name),
+        }
+    }
+
+    /// Returns the permanent name of the token or certificate in records: a token's name can be used
+    /// again once it is revoked, its ID cannot.
+    pub fn token(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Anonymous => None,
+            Self::Token { id, name, .. } => Some(format!("{name}/{id}").into()),
+            Self::Certificate { name, .. } => Some(format!("{name}/certificate").into()),
+        }
+    }
+
+    fn authorize(&self, access: Access) -> Result<(), AuthError> {
+        let (what, name, role) = match self {
+            Self::Anonymous => return Ok(()),
+            Self::Token { name, role, .. } => ("token", name, *role),
+            Self::Certificate { name, role } => ("certificate", name, *role),
+        };
+        if access.allows(role) {
+            return Ok(());
+        }
+        let wanted = match access {
+            Access::Worker => "a worker's",
+            Access::Viewer => "a viewer's or an operator's",
+            Access::Operator | Access::Open | Access::Any => "an operator's",
+        };
+        let name = name.to_string();
+        Err(AuthError::Role { what, name, role, wanted })
+    }
+}
+
+/// The kind of credentials that callers present.
+#[derive(Clone)]
+pub enum AuthMode {
+    /// Tokens; the coordinator has its own certificate authority.
+    Tokens(Arc<TokenAuth>),
+    /// Client certificates of an external authority.
+    MutualTls(Arc<Pki>),
+}
+
+impl AuthMode {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        match self {
+            Self::Tokens(tokens) => tokens.acceptor(),
+            Self::MutualTls(pki) => pki.acceptor(),
+        }
+    }
+
+    fn identify(
+        &self,
+        peer: Option<&Peer>,
+        credential: Option<CallerCredential<'_>>,
+    ) -> Result<Principal, AuthError> {
+        match self {
+            Self::Tokens(tokens) => match credential.ok_or(AuthError::Missing)? {
+                CallerCredential::Bearer(text) => {
+                    tokens.check(&parse_token(text).ok_or(AuthError::Malformed)?)
+                }
+                CallerCredential::Session(token) => tokens.recheck(token),
+            },
+            Self::MutualTls(_) => peer
+                .and_then(|peer| peer.certificate.clone())
+                .unwrap_or(Err(AuthError::NoCertificate)),
+        }
+    }
+}
+
+/// A credential in a request.
+#[derive(Clone, Copy)]
+pub enum CallerCredential<'a> {
+    /// The text of a token or join string.
+    Bearer(&'a str),
+    /// The token that opened the browser's session.
+    Session(TokenId),
+}
+
+/// Parses a token, or the token in a join string.
+pub fn parse_token(text: &str) -> Option<Token> {
+    let join = || text.parse::<JoinString>().ok().map(|join| join.token().clone());
+    text.parse().ok().or_else(join)
+}
+
+/// The authentication that a coordinator requires.
+#[derive(Clone)]
+pub enum Authenticator {
+    /// None (`--insecure`).
+    Open,
+    /// A credential from every caller; plain text only on loopback.
+    Required(AuthMode),
+}
+
+impl Authenticator {
+    pub fn mode(&self) -> Option<AuthMode> {
+        match self {
+            Self::Open => None,
+            Self::Required(mode) => Some(mode.clone()),
+        }
+    }
+
+    pub fn tokens(&self) -> Option<Arc<TokenAuth>> {
+        match self.mode()? {
+            AuthMode::Tokens(tokens) => Some(tokens),
+            AuthMode::MutualTls(_) => None,
+        }
+    }
+
+    /// Authenticates the caller and checks that it has the required role.
+    pub fn authenticate(
+        &self,
+        access: Access,
+        peer: Option<&Peer>,
+        credential: Option<CallerCredential<'_>>,
+    ) -> Result<Principal, Status> {
+        let principal = match self {
+            Self::Open => Principal::Anonymous,
+            Self::Required(_) if access == Access::Open => Principal::Anonymous,
+            Self::Required(mode) => {
+                if !peer.is_some_and(|peer| peer.tls || peer.is_local()) {
+                    return Err(unauthenticated(&AuthError::PlainText));
+                }
+                mode.identify(peer, credential).map_err(|error| unauthenticated(&error))?
+            }
+        };
+        let authorized = principal.authorize(access);
+        authorized.map_err(|error| Status::permission_denied(error.to_string()))?;
+        Ok(principal)
+    }
+
+    /// Waits until the caller's token is revoked or expires. `None` for callers without a token.
+    pub fn until_ended(&self, principal: &Principal) -> Option<Ended> {
+        let Principal::Token { id, .. } = *principal else { return None };
+        let tokens = self.tokens()?;
+        Some(Box::pin(async move { tokens.ended(id).await }))
+    }
+}
+
+fn unauthenticated(error: &AuthError) -> Status {
+    Status::unauthenticated(error.to_string())
+}
+
+/// Puts an [`Authenticator`] in front of services.
+#[derive(Clone)]
+pub struct AuthLayer {
+    authenticator: Authenticator,
+    usage: Arc<UsageTable>,
+}
+
+impl AuthLayer {
+    pub fn new(authenticator: Authenticator, limits: Limits) -> Self {
+        Self { authenticator, usage: UsageTable::new(limits) }
+    }
+}
+
+impl<S> Layer<S> for AuthLayer {
+    type Service = AuthService<S>;
+
+    fn layer(&self, inner: S) -> AuthService<S> {
+        AuthService { layer: self.clone(), inner }
+    }
+}
+
+/// A service that sees authorized calls only, with their [`Principal`] as an extension.
+#[derive(Clone)]
+pub struct AuthService<S> {
+    layer: AuthLayer,
+    inner: S,
+}
+
+impl<S> AuthService<S> {
+    fn admit(&self, request: &http::Request<Body>) -> Result<(Principal, Call), Status> {
+        let AuthLayer { authenticator, usage } = &self.layer;
+        let bearer = request
+            .headers()
+            .get(http::header::AUTHORIZATION)
+            .map(|value| value.to_str().unwrap_or_default())
+            .map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+        let peer = request.extensions().get::<Peer>();
+        let activity = peer.map(|peer| &peer.activity);
+        let path = request.uri().path();
+        let admitted = access(path)
+            .ok_or_else(|| Status::unimplemented(format!("there is no call {path}")))
+            .and_then(|access| {
+                authenticator.authenticate(access, peer, bearer.map(CallerCredential::Bearer))
+            })
+            .and_then(|principal| {
+                let call = usage.start_call(&principal, activity)?;
+                Ok((principal, call))
+            });
+        if let (Err(_), Some(activity)) = (&admitted, activity) {
+            activity.record_refusal();
+        }
+        admitted
+    }
+}
+
+impl<S> Service<http::Request<Body>> for AuthService<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        match self.admit(&request) {
+            Ok((principal, call)) => {
+                let ended = self.layer.authenticator.until_ended(&principal);
+                request.extensions_mut().insert(principal);
+                // Services do not need the secret, and must not log it.
+                request.headers_mut().remove(http::header::AUTHORIZATION);
+                let call = Arc::new(call);
+                let metered = call.clone();
+                let request = request.map(|body| Body::new(MeteredBody { body, call: metered }));
+                let answer = self.inner.call(request);
+                let tracked = move |body| TrackedBody::new(body, call, ended, last_trailers);
+                Box::pin(async move { Ok(answer.await?.map(|body| Body::new(tracked(body)))) })
+            }
+            Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
+        }
+    }
+}
+
+type Data = <Body as http_body::Body>::Data;
+
+/// Ends a gRPC stream whose caller's token has ended.
+fn last_trailers(error: &AuthError) -> Frame<Data> {
+    let mut trailers = http::HeaderMap::new();
+    // The code is set even if the text is not a valid header.
+    let _ = unauthenticated(error).add_header(&mut trailers);
+    Frame::trailers(trailers)
+}
+
+/// A request body whose bytes count towards the call's quota.
+struct MeteredBody {
+    body: Body,
+    call: Arc<Call>,
+}
+
+impl http_body::Body for MeteredBody {
+    type Data = Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Data>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+            && let Err(status) = self.call.receive(data.len())
+        {
+            return Poll::Ready(Some(Err(status)));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Resolves when a token ends, with the reason.
+type Ended = Pin<Box<dyn Future<Output = AuthError> + Send>>;
+
+/// Makes the last frame of a stream whose caller's token has ended.
+type LastFrame<D> = fn(&AuthError) -> Frame<D>;
+
+/// The frames of a unary answer: its message and its trailers. They are sent even if the token ends
+/// meanwhile: this very call may have revoked it.
+const UNARY_FRAMES: u32 = 2;
+
+/// A response body that keeps its call in progress. A stream ends with its caller's token.
+pub struct TrackedBody<B: http_body::Body> {
+    body: B,
+    _call: Arc<Call>,
+    /// `None` for answers that outlast the token.
+    ended: Option<Ended>,
+    last_frame: LastFrame<B::Data>,
+    frames: u32,
+    over: bool,
+}
+
+impl<B: http_body::Body> TrackedBody<B> {
+    /// Wraps a body; sends `last_frame` instead of its rest once `ended` resolves.
+    pub fn new(
+        body: B,
+        call: Arc<Call>,
+        ended: Option<Ended>,
+        last_frame: LastFrame<B::Data>,
+    ) -> Self {
+        Self { body, _call: call, ended, last_frame, frames: 0, over: false }
+    }
+}
+
+impl<B: http_body::Body + Unpin> http_body::Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        self.frames = self.frames.saturating_add(u32::from(frame.is_ready()));
+        if (frame.is_pending() || self.frames > UNARY_FRAMES)
+            && let Some(ended) = &mut self.ended
+            && let Poll::Ready(error) = ended.as_mut().poll(context)
+        {
+            self.over = true;
+            return Poll::Ready(Some(Ok((self.last_frame)(&error))));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,350 @@
+//! Certificates: those of the coordinator's own authority, and those of an external one.
+
+use std::{
+    fmt::Display,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{self, Instant},
+};
+
+use ::time::{Duration, OffsetDateTime};
+use common::text::{Shown, is_name};
+use proto::connect::{BadTlsFile, CaHash, Identity, SERVER_NAME, TrustedCa, names_of};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig,
+        crypto::{CryptoProvider, ring::sign::any_supported_type},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::{
+            ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
+            danger::ClientCertVerifier,
+        },
+        sign::CertifiedKey,
+    },
+};
+
+use crate::{AuthError, Principal, Role};
+
+/// Tolerance for clocks that are behind: certificates are valid this long before they are made.
+const BACKDATED: Duration = Duration::days(2);
+
+/// The lifetime of an authority: longer than any run. Its key never leaves the store.
+const AUTHORITY_LIFETIME: Duration = Duration::days(20 * 365);
+
+/// The lifetime of a server certificate; see [`RENEW_INTERVAL`].
+const CERTIFICATE_LIFETIME: Duration = Duration::days(90);
+
+/// The interval after which a serving coordinator renews its own certificate.
+pub(crate) const RENEW_INTERVAL: time::Duration = time::Duration::from_secs(30 * 86_400);
+
+/// The interval between two reads of files that others renew, and the pause after a failure.
+const RELOAD_INTERVAL: time::Duration = time::Duration::from_secs(60);
+
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    #[error("not a certificate authority of this program: {0}")]
+    Damaged(String),
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    #[error("cannot use a certificate: {0}")]
+    Use(#[from] rustls::Error),
+}
+
+/// The coordinator's own certificate authority.
+pub struct Authority {
+    key: KeyPair,
+    certificate_pem: String,
+    certificate: CertificateDer<'static>,
+}
+
+impl Authority {
+    /// Creates an authority with a new key.
+    pub fn create(now_unix_ms: u64) -> Result<Self, CertificateError> {
+        let key = KeyPair::generate()?;
+        let certificate = authority_params(now_unix_ms).self_signed(&key)?;
+        Ok(Self { certificate_pem: certificate.pem(), certificate: certificate.der().clone(), key })
+    }
+
+    /// Loads the authority of [`Self::key_pem`] and [`Self::certificate_pem`].
+    pub fn load(key_pem: &str, certificate_pem: &str) -> Result<Self, CertificateError> {
+        let damaged = |why: &dyn Display| CertificateError::Damaged(why.to_string());
+        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
+            .map_err(|error| damaged(&error))?;
+        Ok(Self {
+            key: KeyPair::from_pem(key_pem).map_err(|error| damaged(&error))?,
+            certificate_pem: certificate_pem.to_owned(),
+            certificate,
+        })
+    }
+
+    /// Returns the private key, a secret.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Returns the hash by which join strings name the authority.
+    pub fn hash(&self) -> CaHash {
+        CaHash::of(&self.certificate)
+    }
+
+    /// Makes a server certificate for these names and addresses, with its chain.
+    pub fn certify(
+        &self,
+        names: &[String],
+        now_unix_ms: u64,
+    ) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let mut all = vec![SERVER_NAME.to_owned()];
+        all.extend_from_slice(names);
+        let mut params = CertificateParams::new(all)?;
+        params.distinguished_name.push(DnType::CommonName, "queens coordinator");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        (params.not_before, params.not_after) = validity(now_unix_ms, CERTIFICATE_LIFETIME);
+        let key = KeyPair::generate()?;
+        // A signature depends on the issuer's name and key only.
+        let issuer = Issuer::new(authority_params(now_unix_ms), &self.key);
+        let certificate = params.signed_by(&key, &issuer)?;
+        let private = PrivateKeyDer::try_from(key.serialize_der())
+            .map_err(|error| CertificateError::Damaged(error.to_owned()))?;
+        Ok(Arc::new(CertifiedKey::new(
+            vec![certificate.der().clone(), self.certificate.clone()],
+            any_supported_type(&private)?,
+        )))
+    }
+}
+
+fn authority_params(now_unix_ms: u64) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "queens coordinator's own authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    (params.not_before, params.not_after) = validity(now_unix_ms, AUTHORITY_LIFETIME);
+    params
+}
+
+fn validity(now_unix_ms: u64, lifetime: Duration) -> (OffsetDateTime, OffsetDateTime) {
+    let seconds = i64::try_from(now_unix_ms / 1000).unwrap_or(0);
+    // A clock beyond the calendar's end makes certificates of 1970, which clients refuse.
+    let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    (now - BACKDATED, now + lifetime)
+}
+
+/// The certificate that handshakes present, until a newer one replaces it.
+#[derive(Debug)]
+pub(crate) struct ServerCertificate {
+    state: Mutex<Renewable>,
+    interval: time::Duration,
+}
+
+#[derive(Debug)]
+struct Renewable {
+    key: Arc<CertifiedKey>,
+    due: Instant,
+}
+
+impl ServerCertificate {
+    pub(crate) fn new(key: Arc<CertifiedKey>, interval: time::Duration) -> Arc<Self> {
+        let due = Instant::now() + interval;
+        Arc::new(Self { state: Mutex::new(Renewable { key, due }), interval })
+    }
+
+    /// Replaces the certificate if its interval has passed. After a failure the old one stays.
+    pub(crate) fn renew_if_due<E: Display>(
+        &self,
+        make: impl FnOnce() -> Result<Arc<CertifiedKey>, E>,
+    ) {
+        {
+            let mut state = self.state();
+            if Instant::now() < state.due {
+                return;
+            }
+            state.due = Instant::now() + RELOAD_INTERVAL;
+        }
+        self.renew(make);
+    }
+
+    pub(crate) fn renew<E: Display>(&self, make: impl FnOnce() -> Result<Arc<CertifiedKey>, E>) {
+        match make() {
+            Ok(key) => {
+                let mut state = self.state();
+                if state.key.cert != key.cert {
+                    tracing::info!("the server certificate was renewed");
+                }
+                *state = Renewable { key, due: Instant::now() + self.interval };
+            }
+            Err(error) => tracing::warn!("cannot renew the server certificate: {error}"),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.state().key.cert.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Renewable> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an acceptor that presents this certificate and verifies clients with `verifier`.
+    pub(crate) fn acceptor(self: &Arc<Self>, verifier: Arc<dyn ClientCertVerifier>) -> TlsAcceptor {
+        let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(self.clone());
+        // gRPC is HTTP/2; browsers and JSON clients may use either.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.state().key.clone())
+    }
+}
+
+/// The files of `--tls-cert`, `--tls-key` and `--client-ca`.
+#[derive(Clone, Debug)]
+pub struct PkiFiles {
+    /// The server's certificate with its chain.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// The authority of client certificates.
+    pub client_ca: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error(transparent)]
+    File(#[from] BadTlsFile),
+    #[error("--client-ca: {0}")]
+    ClientCa(#[from] VerifierBuilderError),
+}
+
+/// Mutual TLS with certificates of an external authority.
+pub struct Pki {
+    files: PkiFiles,
+    certificate: Arc<ServerCertificate>,
+    acceptor: TlsAcceptor,
+}
+
+impl Pki {
+    /// Reads the files.
+    pub fn open(files: PkiFiles) -> Result<Self, PkiError> {
+        let client_ca = TrustedCa::read(&files.client_ca)?;
+        let provider = CryptoProvider::get_default()
+            .map_or_else(|| Arc::new(rustls::crypto::ring::default_provider()), Clone::clone);
+        // Clients without a certificate are refused by the authenticator, with a readable reason.
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(client_ca.roots()), provider)
+                .allow_unauthenticated()
+                .build()?;
+        let certificate = ServerCertificate::new(read_key(&files)?, RELOAD_INTERVAL);
+        Ok(Self { acceptor: certificate.acceptor(verifier), certificate, files })
+    }
+
+    /// Returns the TLS acceptor, with the certificate as its files are now.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.certificate.renew_if_due(|| read_key(&self.files));
+        self.acceptor.clone()
+    }
+}
+
+fn read_key(files: &PkiFiles) -> Result<Arc<CertifiedKey>, BadTlsFile> {
+    Identity::read(&files.certificate, &files.key).map(|identity| identity.certified())
+}
+
+/// Returns the holder of a certificate whose chain and dates were verified.
+pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Result<Principal, AuthError> {
+    let names = names_of(certificate);
+    let mut holders: Vec<_> = names.iter().filter_map(|name| parse_holder(name)).collect();
+    holders.dedup();
+    match holders.as_slice() {
+        [(role, name)] => Ok(Principal::Certificate { name: (*name).into(), role: *role }),
+        _ => Err(AuthError::NoRole(Shown(&names.join(", ")).to_string())),
+    }
+}
+
+/// Parses a subject alternative name: a URI whose path ends in `queens/ROLE/NAME`, or a DNS name that
+/// begins with `NAME.ROLE.queens`, followed by a dot or nothing.
+fn parse_holder(text: &str) -> Option<(Role, &str)> {
+    let (role, name) = match text.split_once("://") {
+        Some((_, rest)) => {
+            let mut parts = rest.rsplit('/');
+            let (name, role, queens) = (parts.next()?, parts.next()?, parts.next()?);
+            // The first part is the host.
+            (queens == "queens" && parts.next().is_some()).then_some((role, name))?
+        }
+        None => {
+            let mut parts = text.split('.');
+            let (name, role, queens) = (parts.next()?, parts.next()?, parts.next()?);
+            (queens == "queens").then_some((role, name))?
+        }
+    };
+    Some((role.parse().ok().filter(|_| is_name(name))?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_states_role_and_name_or_nothing() {
+        for (text, expected) in [
+            ("spiffe://lab.example/queens/worker/lab-a", Some((Role::Worker, "lab-a"))),
+            ("https://pki.example/x/queens/operator/anna", Some((Role::Operator, "anna"))),
+            ("lab-a.worker.queens.lab.example", Some((Role::Worker, "lab-a"))),
+            ("screen.viewer.queens", Some((Role::Viewer, "screen"))),
+            ("queens://worker/lab-a", None),
+            ("spiffe://queens/worker/lab-a", None),
+            ("spiffe://lab.example/queens/root/lab-a", None),
+            ("spiffe://lab.example/queens/worker/", None),
+            ("spiffe://lab.example/queens/worker/a b", None),
+            ("spiffe://lab.example/queens/worker/a/b", None),
+            ("lab-a.worker.kings.example", None),
+            ("worker.queens", None),
+            ("lab-a.worker.queensland.example", None),
+            ("*.worker.queens.lab.example", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_holder(text), expected, "{text}");
+        }
+        let long = format!("{}.worker.queens", "x".repeat(65));
+        assert_eq!(parse_holder(&long), None);
+    }
+
+    #[test]
+    fn renewed_files_are_loaded_and_bad_ones_are_not() {
+        proto::connect::install_crypto();
+        let dir = tempfile::tempdir().unwrap();
+        let [certificate, key, client_ca] =
+            ["server.pem", "server.key", "ca.pem"].map(|name| dir.path().join(name));
+        let files = PkiFiles { certificate, key, client_ca };
+        let write = || {
+            let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+            std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+            std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+            std::fs::write(&files.client_ca, made.cert.pem()).unwrap();
+        };
+        write();
+        let pki = Pki::open(files.clone()).unwrap();
+        let first = pki.certificate.chain();
+        write();
+        pki.acceptor();
+        assert_eq!(pki.certificate.chain(), first, "it is not due yet");
+        pki.certificate.renew(|| read_key(&files));
+        let second = pki.certificate.chain();
+        assert_ne!(second, first);
+        std::fs::write(&files.key, "half a key").unwrap();
+        pki.certificate.renew(|| read_key(&files));
+        assert_eq!(pki.certificate.chain(), second);
+    }
+}

@@ -1,0 +1,51 @@
+//! Authentication and authorization: certificates, tokens, roles, quotas.
+//!
+//! A join string carries the hash of the coordinator's certificate authority, so that a client
+//! verifies the coordinator before it sends its token. [`TokenBook`] maps tokens to roles, the tables
+//! of [`access()`] map calls to roles, and the [`Authenticator`] in front of all services applies both.
+//! Keys and tokens are kept with the runs ([`store::SecretStore`]).
+
+mod accept;
+mod access;
+mod authenticator;
+mod certificates;
+pub mod identity;
+#[cfg(test)]
+mod limit_tests;
+mod quotas;
+#[cfg(test)]
+mod tests;
+mod token_auth;
+mod tokens;
+
+pub use accept::{AcceptedConnection, Incoming, Peer};
+pub use access::{Access, BadRole, Role, access, calls, http_access, http_routes};
+pub use authenticator::{
+    AuthLayer, AuthMode, AuthService, Authenticator, CallerCredential, Principal, TrackedBody,
+    parse_token,
+};
+pub use certificates::{Authority, CertificateError, Pki, PkiError, PkiFiles};
+pub use quotas::{Call, ConnectionActivity, Limits, UsageTable};
+pub use token_auth::{TokenAuth, TokenAuthError};
+pub use tokens::{AuthError, BadTokenRequest, NewToken, TokenBook, TokenEntry};
+
+/// Parses a list of tokens and checks that it round-trips; for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_token_book(bytes: &[u8]) {
+    if let Ok(book) = serde_json::from_slice::<TokenBook>(bytes) {
+        let text = serde_json::to_vec(&book).expect("tokens become JSON");
+        assert_eq!(serde_json::from_slice::<TokenBook>(&text).ok(), Some(book));
+    }
+}
+
+/// The operating system provides no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read random numbers from the operating system: {0}")]
+pub struct NoRandomness(String);
+
+fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut random = [0; N];
+    rand::TryRng::try_fill_bytes(&mut rand::rngs::SysRng, &mut random)
+        .map_err(|error| NoRandomness(error.to_string()))?;
+    Ok(random)
+}

@@ -1,0 +1,291 @@
+//! Limits on connections, calls and bytes, and their use by each principal.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tonic::Status;
+
+use crate::Principal;
+
+/// Limits of one port; `docs/operations.md` lists the defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections in all, if there are enough file descriptors.
+    pub connections: usize,
+    /// Connections per token or certificate. Fewer than in all, so that operators can connect while
+    /// workers leak connections.
+    pub connections_per_principal: usize,
+    /// Concurrent handshakes per address (per /64 of IPv6). Many machines may share an address, so
+    /// the newest handshake proceeds and the oldest is dropped.
+    pub handshakes_per_address: usize,
+    pub handshake: Duration,
+    /// Lifetime of a connection without an admitted call.
+    pub unadmitted: Duration,
+    /// Lifetime of a connection after its last call.
+    pub idle: Duration,
+    /// Consecutive refused calls that end their connection.
+    pub refusals: u32,
+    pub calls_per_connection: u32,
+    /// Calls per second per token or certificate; also the largest burst.
+    pub calls_per_second: NonZeroU32,
+    /// All headers of a call together.
+    pub header_bytes: u32,
+    /// All messages that a client sends in one call; each is at most
+    /// [`common::limits::MESSAGE_BYTES`].
+    pub call_bytes: usize,
+    /// Bytes sent by all calls in progress.
+    pub all_bytes: usize,
+    pub stream_window_bytes: u32,
+    pub connection_window_bytes: u32,
+    /// The interval between pings to a silent client.
+    pub ping_interval: Duration,
+    pub ping_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 16_384,
+            connections_per_principal: 12_288,
+            handshakes_per_address: 1024,
+            handshake: Duration::from_secs(10),
+            unadmitted: Duration::from_secs(30),
+            idle: Duration::from_secs(15 * 60),
+            refusals: 256,
+            calls_per_connection: 64,
+            calls_per_second: NonZeroU32::new(10_000).expect("not zero"),
+            header_bytes: 16 << 10,
+            call_bytes: 8 << 20,
+            all_bytes: 256 << 20,
+            stream_window_bytes: 128 << 10,
+            connection_window_bytes: 256 << 10,
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Limits {
+    /// Returns a server builder with these limits.
+    pub fn server(&self) -> tonic::transport::Server {
+        tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(self.ping_interval))
+            .http2_keepalive_timeout(Some(self.ping_timeout))
+            .http2_max_header_list_size(self.header_bytes)
+            .max_concurrent_streams(self.calls_per_connection)
+            .initial_stream_window_size(self.stream_window_bytes)
+            .initial_connection_window_size(self.connection_window_bytes)
+    }
+}
+
+/// Principals whose usage is kept after their connections have closed.
+const MAX_IDLE_PRINCIPALS: usize = 20_000;
+
+/// Usage of one port by all principals.
+pub struct UsageTable {
+    limits: Limits,
+    by_principal: Mutex<HashMap<Principal, Arc<Usage>>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+struct Usage {
+    calls: DefaultDirectRateLimiter,
+    connections: AtomicUsize,
+}
+
+impl UsageTable {
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, by_principal: Mutex::default(), bytes: Arc::default() })
+    }
+
+    /// Starts an admitted call, which is in progress until the returned value is dropped. Anonymous
+    /// callers cannot be told apart and have no quotas of their own.
+    pub fn start_call(
+        &self,
+        principal: &Principal,
+        activity: Option<&Arc<ConnectionActivity>>,
+    ) -> Result<Call, Status> {
+        if let Some(name) = principal.name() {
+            let usage = self.usage(principal);
+            if usage.calls.check().is_err() {
+                return Err(Status::resource_exhausted(format!(
+                    "'{name}' makes more than {} calls per second: call less often, or create a \
+                     token for each laboratory",
+                    self.limits.calls_per_second
+                )));
+            }
+            if let Some(activity) = activity
+                && !activity.join(principal, &usage, self.limits.connections_per_principal)
+            {
+                return Err(Status::resource_exhausted(format!(
+                    "'{name}' has {} connections open: close some, or create a token for each \
+                     laboratory",
+                    self.limits.connections_per_principal
+                )));
+            }
+        }
+        if let Some(activity) = activity {
+            activity.begin(*principal != Principal::Anonymous || !activity.authenticates);
+        }
+        Ok(Call {
+            activity: activity.cloned(),
+            all: self.bytes.clone(),
+            held: AtomicUsize::new(0),
+            max_bytes: self.limits.call_bytes,
+            max_all_bytes: self.limits.all_bytes,
+        })
+    }
+
+    fn usage(&self, principal: &Principal) -> Arc<Usage> {
+        let mut table = self.by_principal.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= MAX_IDLE_PRINCIPALS && !table.contains_key(principal) {
+            table.retain(|_, usage| usage.connections.load(Relaxed) > 0);
+        }
+        let new = || {
+            Arc::new(Usage {
+                calls: RateLimiter::direct(Quota::per_second(self.limits.calls_per_second)),
+                connections: AtomicUsize::new(0),
+            })
+        };
+        table.entry(principal.clone()).or_insert_with(new).clone()
+    }
+}
+
+/// A call in progress and the bytes that its client has sent.
+pub struct Call {
+    activity: Option<Arc<ConnectionActivity>>,
+    all: Arc<AtomicUsize>,
+    held: AtomicUsize,
+    max_bytes: usize,
+    max_all_bytes: usize,
+}
+
+impl Call {
+    /// Adds received bytes.
+    pub(crate) fn receive(&self, bytes: usize) -> Result<(), Status> {
+        if self.held.load(Relaxed).saturating_add(bytes) > self.max_bytes {
+            let what = format!("a call sends at most {} bytes", self.max_bytes);
+            return Err(Status::resource_exhausted(what));
+        }
+        if self.all.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.max_all_bytes {
+            self.all.fetch_sub(bytes, Relaxed);
+            return Err(Status::resource_exhausted(
+                "the coordinator is receiving too much data: send it again later",
+            ));
+        }
+        self.held.fetch_add(bytes, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.all.fetch_sub(*self.held.get_mut(), Relaxed);
+        if let Some(activity) = &self.activity {
+            activity.end();
+        }
+    }
+}
+
+/// The calls of one connection.
+pub struct ConnectionActivity {
+    /// Whether callers have to authenticate.
+    authenticates: bool,
+    /// Consecutive refused calls.
+    refused: AtomicU32,
+    state: Mutex<State>,
+}
+
+struct State {
+    since: Instant,
+    /// Whether a call was admitted since then.
+    admitted: bool,
+    calls: usize,
+    principals: Vec<(Principal, Arc<Usage>)>,
+}
+
+impl std::fmt::Debug for ConnectionActivity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ConnectionActivity")
+    }
+}
+
+impl ConnectionActivity {
+    pub(crate) fn new(authenticates: bool) -> Arc<Self> {
+        let state =
+            State { since: Instant::now(), admitted: false, calls: 0, principals: Vec::new() };
+        Arc::new(Self { authenticates, refused: AtomicU32::new(0), state: Mutex::new(state) })
+    }
+
+    /// Returns how long the connection may stay idle; `None` once it has to end.
+    pub(crate) fn remaining_idle_time(&self, limits: &Limits) -> Option<Duration> {
+        let state = self.state();
+        let limit = match state.admitted {
+            true if state.calls > 0 => return Some(limits.idle),
+            true => limits.idle,
+            false => limits.unadmitted,
+        };
+        let left = limit.checked_sub(state.since.elapsed())?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    pub fn record_refusal(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Returns whether too many consecutive calls were refused.
+    pub(crate) fn is_evicted(&self, limits: &Limits) -> bool {
+        self.refused.load(Relaxed) >= limits.refusals
+    }
+
+    fn begin(&self, admitted: bool) {
+        let mut state = self.state();
+        state.calls += 1;
+        if admitted {
+            state.admitted = true;
+            self.refused.store(0, Relaxed);
+        }
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.calls -= 1;
+        if state.admitted {
+            state.since = Instant::now();
+        }
+    }
+
+    /// Counts the connection as the principal's; returns false if the principal has `max` others.
+    fn join(&self, principal: &Principal, usage: &Arc<Usage>, max: usize) -> bool {
+        let mut state = self.state();
+        if state.principals.iter().any(|(known, _)| known == principal) {
+            return true;
+        }
+        if usage.connections.fetch_add(1, Relaxed) >= max {
+            usage.connections.fetch_sub(1, Relaxed);
+            return false;
+        }
+        state.principals.push((principal.clone(), usage.clone()));
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ConnectionActivity {
+    fn drop(&mut self) {
+        for (_, usage) in &self.state().principals {
+            usage.connections.fetch_sub(1, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Authentication by tokens: the coordinator's certificate, its tokens, its join strings.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use proto::connect::{BadJoin, JoinString, Token, TokenId, join_file};
+use store::{Clock, SecretStore, StoreError};
+use tokio::{sync::watch, time::sleep};
+use tokio_rustls::{TlsAcceptor, rustls::server::WebPkiClientVerifier};
+
+use crate::{
+    AuthError, Authority, BadTokenRequest, CertificateError, NewToken, NoRandomness, Principal,
+    Role, TokenBook, TokenEntry,
+    certificates::{RENEW_INTERVAL, ServerCertificate},
+    random,
+};
+
+const AUTHORITY_KEY: &str = "ca.key";
+const AUTHORITY_CERTIFICATE: &str = "ca.pem";
+const TOKENS: &str = "tokens.json";
+
+/// The roles that get a join string at the first start.
+const FIRST_ROLES: [Role; 2] = [Role::Worker, Role::Operator];
+
+/// A failure to load, make or keep a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenAuthError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "{folder}: {why}; restore the files from a backup, or remove both and give every worker a \
+         new join string",
+        folder = folder.display()
+    )]
+    Authority { folder: PathBuf, why: CertificateError },
+    #[error(
+        "{path} is damaged ({why}): restore it from a backup, or remove it and give every worker a \
+         new join string",
+        path = path.display()
+    )]
+    Tokens { path: PathBuf, why: serde_json::Error },
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error(transparent)]
+    Request(#[from] BadTokenRequest),
+    #[error(transparent)]
+    Join(#[from] BadJoin),
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+}
+
+/// The certificate and the tokens of one coordinator. A change of tokens is durable before it is
+/// acknowledged, and holds from the next call on.
+pub struct TokenAuth {
+    secrets: SecretStore,
+    clock: Clock,
+    authority: Authority,
+    /// Where clients reach this coordinator, each `HOST:PORT`.
+    addresses: Vec<String>,
+    /// Borrowed briefly by calls and streams, never while the disk is written.
+    tokens: watch::Sender<TokenBook>,
+    /// Held during a change, until it is durable.
+    changing: Mutex<()>,
+    certificate: Arc<ServerCertificate>,
+    acceptor: TlsAcceptor,
+}
+
+impl TokenAuth {
+    /// Opens the credentials of a coordinator that clients reach at `addresses` (`HOST:PORT` each).
+    /// The first start creates the authority and the first join strings.
+    pub fn open(
+        secrets: SecretStore,
+        addresses: Vec<String>,
+        clock: Clock,
+    ) -> Result<Self, TokenAuthError> {
+        let now = clock.now().0;
+        let authority = load_authority(&secrets, now)?;
+        let key = authority.certify(&hosts(&addresses), now)?;
+        let certificate = ServerCertificate::new(key, RENEW_INTERVAL);
+        let tokens = Self {
+            tokens: watch::Sender::new(load_tokens(&secrets)?),
+            changing: Mutex::default(),
+            secrets,
+            clock,
+            authority,
+            addresses,
+            acceptor: certificate.acceptor(WebPkiClientVerifier::no_client_auth()),
+            certificate,
+        };
+        for role in FIRST_ROLES {
+            tokens.first_join(role)?;
+        }
+        Ok(tokens)
+    }
+
+    /// Returns the first join string of a role; `None` once it was revoked or removed.
+    pub fn join(&self, role: Role) -> Result<Option<JoinString>, TokenAuthError> {
+        let kept = self.secrets.read(&join_file(role.as_str()))?;
+        let join = kept.and_then(|text| text.parse::<JoinString>().ok());
+        Ok(join.filter(|join| self.check(join.token()).is_ok()))
+    }
+
+    /// Returns the path of that join string.
+    pub fn join_path(&self, role: Role) -> PathBuf {
+        self.secrets.path(&join_file(role.as_str()))
+    }
+
+    /// Returns the path of the authority's certificate.
+    pub fn certificate_path(&self) -> PathBuf {
+        self.secrets.path(AUTHORITY_CERTIFICATE)
+    }
+
+    /// Copies the first join strings to another folder, for programs on this machine.
+    pub fn write_joins(&self, folder: &SecretStore) -> Result<(), TokenAuthError> {
+        for role in FIRST_ROLES {
+            if let Some(join) = self.join(role)? {
+                write_join(folder, role, &join)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates a token and returns its join string.
+    pub fn create(&self, new: NewToken<'_>) -> Result<JoinString, TokenAuthError> {
+        let random = random()?;
+        let now = self.clock.now().0;
+        let token = self.change(|tokens| tokens.create(new, now, random))??;
+        self.join_string(token)
+    }
+
+    /// Revokes every token of this name or ID; returns how many were live.
+    pub fn revoke(&self, name_or_id: &str) -> Result<usize, TokenAuthError> {
+        let now = self.clock.now().0;
+        self.change(|tokens| tokens.revoke(name_or_id, now))
+    }
+
+    pub fn list(&self) -> Vec<TokenEntry> {
+        self.tokens.borrow().entries().to_vec()
+    }
+
+    /// Returns the holder of a token.
+    pub(crate) fn check(&self, token: &Token) -> Result<Principal, AuthError> {
+        Ok(principal(self.tokens.borrow().check(token, self.clock.now().0)?))
+    }
+
+    /// Returns the holder of a token that was checked before, while it is valid.
+    pub(crate) fn recheck(&self, token: TokenId) -> Result<Principal, AuthError> {
+        self.live(token).map(|entry| principal(&entry))
+    }
+
+    /// Waits until the token is no longer valid, and returns why.
+    pub(crate) async fn ended(&self, token: TokenId) -> AuthError {
+        let mut tokens = self.tokens.subscribe();
+        loop {
+            let expires_unix_ms = match self.live(token) {
+                Ok(entry) => entry.expires_unix_ms,
+                Err(error) => return error,
+            };
+            let expires = async {
+                let Some(at) = expires_unix_ms else { return std::future::pending().await };
+                sleep(Duration::from_millis(at.saturating_sub(self.clock.now().0))).await;
+            };
+            tokio::select! {
+                // Never an error: the sender is a field of `self`.
+                _ = tokens.changed() => {}
+                () = expires => {}
+            }
+        }
+    }
+
+    fn live(&self, token: TokenId) -> Result<TokenEntry, AuthError> {
+        let tokens = self.tokens.borrow();
+        let entry = tokens.entries().iter().find(|entry| entry.id == token);
+        let entry = entry.ok_or(AuthError::Unknown)?;
+        entry.refusal(self.clock.now().0).map_or_else(|| Ok(entry.clone()), Err)
+    }
+
+    /// Returns the TLS acceptor, after renewing its certificate if that is due.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.certificate
+            .renew_if_due(|| self.authority.certify(&hosts(&self.addresses), self.clock.now().0));
+        self.acceptor.clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changing.try_lock().is_err()
+    }
+
+    /// Stores a change, and applies it once it is durable.
+    fn change<T>(&self, change: impl FnOnce(&mut TokenBook) -> T) -> Result<T, TokenAuthError> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.tokens.borrow().clone();
+        let before = changed.clone();
+        let result = change(&mut changed);
+        if changed != before {
+            let text = serde_json::to_string_pretty(&changed).expect("tokens become JSON");
+            self.secrets.write(TOKENS, &text)?;
+            self.tokens.send_replace(changed);
+        }
+        Ok(result)
+    }
+
+    fn join_string(&self, token: Token) -> Result<JoinString, TokenAuthError> {
+        Ok(JoinString::new(self.addresses.clone(), self.authority.hash(), token)?)
+    }
+
+    /// Creates the join string of a role at the first start, and updates its addresses at later
+    /// ones. A revoked one is not replaced.
+    fn first_join(&self, role: Role) -> Result<(), TokenAuthError> {
+        let named = self.list().iter().any(|entry| entry.name == role.as_str());
+        if !named {
+            let (random, now) = (random()?, self.clock.now().0);
+            // Stored before its token is valid: after a crash in between the next start makes another.
+            return self.change(|tokens| {
+                let mut changed = tokens.clone();
+                let token = changed.create(NewToken::new(role, role.as_str()), now, random)?;
+                write_join(&self.secrets, role, &self.join_string(token)?)?;
+                *tokens = changed;
+                Ok(())
+            })?;
+        }
+        match self.join(role)? {
+            Some(join) => write_join(&self.secrets, role, &self.join_string(join.token().clone())?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_join(to: &SecretStore, role: Role, join: &JoinString) -> Result<(), TokenAuthError> {
+    Ok(to.write(&join_file(role.as_str()), &format!("{}\n", join.expose()))?)
+}
+
+/// Loads the stored authority, or creates and stores one.
+fn load_authority(secrets: &SecretStore, now_unix_ms: u64) -> Result<Authority, TokenAuthError> {
+    secrets.claim()?;
+    let bad = |why| TokenAuthError::Authority { folder: secrets.path(""), why };
+    let key = secrets.read(AUTHORITY_KEY)?;
+    let certificate = secrets.read(AUTHORITY_CERTIFICATE)?;
+    match (key, certificate) {
+        (Some(key), Some(certificate)) => Authority::load(&key, &certificate).map_err(bad),
+        // The certificate is written last: without it the key was never used.
+        (_, None) => {
+            let authority = Authority::create(now_unix_ms).map_err(bad)?;
+            secrets.write(AUTHORITY_KEY, &authority.key_pem())?;
+            secrets.write(AUTHORITY_CERTIFICATE, authority.certificate_pem())?;
+            Ok(authority)
+        }
+        (None, Some(_)) => {
+            Err(bad(CertificateError::Damaged(format!("{AUTHORITY_KEY} is missing"))))
+        }
+    }
+}
+
+fn load_tokens(secrets: &SecretStore) -> Result<TokenBook, TokenAuthError> {
+    let Some(text) = secrets.read(TOKENS)? else {
+        return Ok(TokenBook::default());
+    };
+    serde_json::from_str(&text)
+        .map_err(|why| TokenAuthError::Tokens { path: secrets.path(TOKENS), why })
+}
+
+fn principal(entry: &TokenEntry) -> Principal {
+    Principal::Token {
+        id: entry.id,
+        name: entry.name.as_str().into(),
+        role: entry.role,
+        trusted: entry.trusted,
+        machines: entry.machines,
+    }
+}
+
+/// Returns the host names of addresses, for clients that verify the name they dialed (`grpcurl`).
+fn hosts(addresses: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = addresses
+        .iter()
+        .filter_map(|address| address.rsplit_once(':'))
+        .map(|(host, _)| host.trim_matches(['[', ']']).to_owned())
+        .collect();
+    hosts.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    hosts.dedup();
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_by_the_same_authority_or_stays() {
+        proto::connect::install_crypto();
+        let dir = tempfile::tempdir().unwrap();
+        let secrets = SecretStore::of_directory(dir.path());
+        let tokens = TokenAuth::open(secrets, vec!["lab:1".to_owned()], Clock::start()).unwrap();
+        let first = tokens.certificate.chain();
+        tokens.acceptor();
+        assert_eq!(tokens.certificate.chain(), first, "it is not due yet");
+        tokens.certificate.renew(|| tokens.authority.certify(&[], tokens.clock.now().0));
+        let second = tokens.certificate.chain();
+        assert_ne!(second[0], first[0]);
+        assert_eq!(second[1], first[1], "of the same authority");
+        tokens.certificate.renew(|| Err(CertificateError::Damaged("for a test".to_owned())));
+        assert_eq!(tokens.certificate.chain(), second);
+    }
+}

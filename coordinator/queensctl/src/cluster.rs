@@ -1,0 +1,296 @@
+//! Commands about the cluster: `workers`, `events`, `dashboard` and `token`.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use auth::Role;
+use clap::{Args, Subcommand};
+use cli::duration::duration;
+use proto::{
+    connect::{AuthChannel, JoinString},
+    v1::{
+        self, CreateTokenRequest, DashboardRequest, DrainRequest, EventsRequest, ListTokensRequest,
+        RevokeTokenRequest, TrustRequest, WorkersRequest, tokens_client::TokensClient,
+    },
+};
+use serde_json::{Value, json};
+use view::{
+    RunSelector,
+    text::{Column, date, eprint_line, plural, prose, stdout_width, table},
+};
+
+use super::{
+    client::Connection,
+    output::{print, print_json, print_objects},
+};
+
+/// Options of `workers`.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct WorkersOptions {
+    #[command(subcommand)]
+    command: Option<WorkersCommand>,
+
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum WorkersCommand {
+    /// Re-admit a worker that returned wrong counts, after a repair
+    Trust {
+        /// The worker's name, or the start of its ID
+        #[arg(value_name = "NAME")]
+        worker: String,
+    },
+    /// Drain a worker: it releases long tasks, finishes the others, submits its results and exits
+    Drain {
+        /// The worker's name, or the start of its ID
+        #[arg(value_name = "NAME")]
+        worker: String,
+    },
+}
+
+pub(super) async fn workers(
+    connection: &Connection,
+    options: &WorkersOptions,
+) -> anyhow::Result<()> {
+    let mut client = connection.connect().await?;
+    match options.command.clone() {
+        Some(WorkersCommand::Trust { worker }) => {
+            let worker = connection.ask(client.trust(TrustRequest { worker })).await?.worker;
+            return print(&format!("Re-admitted {worker}."));
+        }
+        Some(WorkersCommand::Drain { worker }) => {
+            let worker = connection.ask(client.drain(DrainRequest { worker })).await?.worker;
+            let what = "it will submit its results and exit. Restart it to resume.";
+            return print(&format!("Draining {worker}: {what}"));
+        }
+        None => {}
+    }
+    let (mut workers, mut request) = (Vec::new(), WorkersRequest::default());
+    loop {
+        let page = connection.ask(client.workers(request)).await?;
+        workers.extend(page.workers);
+        if page.next.is_empty() {
+            break;
+        }
+        request = WorkersRequest { after: page.next, limit: 0 };
+    }
+    match options.json {
+        true => print_objects(&workers, view::worker_json),
+        false if workers.is_empty() => print("no workers connected"),
+        false => print(&view::workers_table(&workers, stdout_width())),
+    }
+}
+
+/// Options of `events`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct EventsOptions {
+    /// A run: a prefix of its id, or last [default: all runs and the cluster]
+    run: Option<RunSelector>,
+
+    /// Print new events as they happen
+    #[arg(long)]
+    follow: bool,
+
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> anyhow::Result<()> {
+    let (mut client, run) = connection.connect_to(options.run.as_ref()).await?;
+    let request = EventsRequest { run, after: 0, follow: options.follow };
+    let mut stream = connection.ask(client.events(request)).await?;
+    let mut events = Vec::new();
+    loop {
+        match stream.message().await {
+            Ok(Some(event)) if options.json => print_json(view::event_json(&event))?,
+            Ok(Some(event)) if options.follow => {
+                print(&prose(&view::event_line(&event), stdout_width()))?;
+            }
+            Ok(Some(event)) => events.push(event),
+            Ok(None) => break,
+            Err(status) => return Err(connection.explain(&status).await),
+        }
+    }
+    match events.is_empty() {
+        _ if options.json || options.follow => Ok(()),
+        true => print("no events yet"),
+        false => print(&view::events_table(&events, stdout_width())),
+    }
+}
+
+/// Options of `dashboard`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct DashboardOptions {
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn dashboard(
+    connection: &Connection,
+    options: &DashboardOptions,
+) -> anyhow::Result<()> {
+    let mut client = connection.connect().await?;
+    let found = connection.ask(client.dashboard(DashboardRequest {})).await?;
+    if options.json {
+        return print_json(json!({ "url": found.url, "loopback_only": found.loopback_only }));
+    }
+    if found.loopback_only {
+        eprint_line(
+            "Reachable only from the coordinator's machine; start it with `--http 0.0.0.0:7172` to expose it:",
+        );
+    }
+    print(&found.url)
+}
+
+/// Options of `token`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct TokenOptions {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum TokenCommand {
+    /// Create a token and print its join command, which is shown only once
+    Create(CreateOptions),
+    /// List tokens, without their secrets
+    List {
+        /// Print one JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token: its calls are rejected immediately, and its open streams end
+    Revoke {
+        /// The token's name or id
+        name: String,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+struct CreateOptions {
+    /// The role: worker, operator or viewer
+    #[arg(long)]
+    role: Role,
+
+    /// A name: 1 to 64 letters, digits, '.', '-' and '_'
+    #[arg(long)]
+    name: String,
+
+    /// Lifetime, such as 90d or 12h [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    expires: Option<Duration>,
+
+    /// Create a worker token for trusted machines, which recount disputed tasks
+    #[arg(long)]
+    trusted: bool,
+
+    /// Maximum number of machines that may use a worker token [default: unlimited]
+    #[arg(long, value_name = "N")]
+    machines: Option<NonZeroU32>,
+
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+type Tokens = TokensClient<AuthChannel>;
+
+pub(super) async fn token(connection: &Connection, options: &TokenOptions) -> anyhow::Result<()> {
+    let mut client = TokensClient::new(connection.open_channel().await?);
+    match &options.command {
+        TokenCommand::Create(options) => create(connection, &mut client, options).await,
+        TokenCommand::List { json } => list(connection, &mut client, *json).await,
+        TokenCommand::Revoke { name } => {
+            let request = RevokeTokenRequest { name: name.clone() };
+            let revoked = connection.ask(client.revoke(request)).await?.revoked;
+            print(&format!("{} revoked", plural(revoked, "token")))
+        }
+    }
+}
+
+async fn create(
+    connection: &Connection,
+    client: &mut Tokens,
+    options: &CreateOptions,
+) -> anyhow::Result<()> {
+    let request = CreateTokenRequest {
+        role: options.role.to_string(),
+        name: options.name.clone(),
+        lifetime_seconds: options.expires.map(|lifetime| lifetime.as_secs()),
+        trusted: options.trusted,
+        machines: options.machines.map(NonZeroU32::get),
+    };
+    let made = connection.ask(client.create(request)).await?;
+    if options.json {
+        let mut shown = made.token.as_ref().map_or_else(|| json!({}), token_json);
+        shown["join"] = json!(made.join);
+        // For HTTP clients.
+        if let Ok(join) = made.join.parse::<JoinString>() {
+            shown["bearer"] = json!(join.token().expose());
+        }
+        return print_json(shown);
+    }
+    let program = match options.role {
+        Role::Worker => "worker",
+        Role::Operator | Role::Viewer => "queensctl status",
+    };
+    eprint_line("Join command (contains a secret, shown only once):");
+    print(&format!("QUEENS_JOIN={} {program}", made.join))
+}
+
+async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyhow::Result<()> {
+    let tokens = connection.ask(client.list(ListTokensRequest {})).await?.tokens;
+    if json {
+        return print_objects(&tokens, token_json);
+    }
+    let row = |token: &v1::Token| {
+        let ends = token.expires_unix_ms.map_or_else(|| "never".to_owned(), date);
+        let state = match token.revoked_unix_ms {
+            Some(at) => format!("revoked {}", date(at)),
+            None if token.active => "active".to_owned(),
+            None => "expired".to_owned(),
+        };
+        vec![
+            token.id.clone(),
+            token.name.clone(),
+            match token.trusted {
+                true => format!("{}, trusted", token.role),
+                false => token.role.clone(),
+            },
+            token.machines.map_or_else(|| "any".to_owned(), |machines| machines.to_string()),
+            date(token.created_unix_ms),
+            ends,
+            state,
+        ]
+    };
+    let rows: Vec<_> = tokens.iter().map(row).collect();
+    let columns = [
+        Column::words("TOKEN"),
+        Column::name("NAME"),
+        Column::words("ROLE"),
+        Column::numbers("MACHINES"),
+        Column::words("CREATED"),
+        Column::words("EXPIRES"),
+        Column::words("STATE"),
+    ];
+    print(&table(&columns, &rows, stdout_width()))
+}
+
+fn token_json(token: &v1::Token) -> Value {
+    json!({
+        "id": token.id,
+        "name": token.name,
+        "role": token.role,
+        "created_unix_ms": token.created_unix_ms,
+        "expires_unix_ms": token.expires_unix_ms,
+        "revoked_unix_ms": token.revoked_unix_ms,
+        "active": token.active,
+        "trusted": token.trusted,
+        "machines": token.machines,
+    })
+}

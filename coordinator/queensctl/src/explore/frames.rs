@@ -1,0 +1,354 @@
+//! `queensctl frames`: lengths of the lists of method `frames`, and details of a frame.
+
+use anyhow::bail;
+use clap::Args;
+use cli::exit::Exit;
+use common::{
+    board::Board,
+    frames::{Effort, Group, Lists, Survey},
+    published::published_counts,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
+use textbook::{
+    assembly::{CONDITIONS, Quarters, SolutionParts},
+    boards::{Style, Symmetry},
+};
+use view::text::thousands;
+
+use super::super::output::{Width, WrappedTable, print, print_prose};
+
+/// Memory for the cache of quarter boards.
+const CACHE_BYTES: u64 = 1 << 30;
+
+/// The largest board whose solutions in a frame are listed.
+const MAX_LISTED: u8 = 12;
+
+/// The largest board of which all quarter boards are listed.
+const MAX_EXTRACTED: u8 = 15;
+
+/// Effort for one frame; all groups take some seconds at N = 28.
+const EFFORT: Effort = Effort { halves: 1 << 20, pairs: 1 << 26 };
+
+/// The largest board of which every frame is surveyed; a sample of larger ones.
+const MAX_EXHAUSTIVE: u8 = 12;
+
+/// Options of `frames`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FramesOptions {
+    /// The board's side, 4 to 32
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    n: Board,
+
+    /// Show one frame in detail: the columns of quadrant P as a mask, bit k the k-th from the left edge
+    #[arg(long, value_name = "MASK", requires = "c", value_parser = mask)]
+    a: Option<u32>,
+
+    /// The columns of quadrant R, bit k the k-th from the right edge
+    #[arg(long, value_name = "MASK", requires = "a", value_parser = mask)]
+    c: Option<u32>,
+
+    /// Number of random frames per group of a large board
+    #[arg(long, value_name = "FRAMES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    sample: u32,
+
+    /// Random seed of the sample
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Parses a set of columns: decimal, binary after 0b, or hexadecimal after 0x.
+fn mask(text: &str) -> Result<u32, String> {
+    let parsed = if let Some(digits) = text.strip_prefix("0b") {
+        u32::from_str_radix(digits, 2)
+    } else if let Some(digits) = text.strip_prefix("0x") {
+        u32::from_str_radix(digits, 16)
+    } else {
+        text.parse()
+    };
+    parsed.map_err(|_| {
+        format!("invalid set of columns '{text}': expected a number such as 5 or 0b101")
+    })
+}
+
+pub(super) fn frames(options: &FramesOptions) -> anyhow::Result<Exit> {
+    let mut survey = Survey::new(options.n, CACHE_BYTES)?;
+    let mut random = ChaCha8Rng::seed_from_u64(options.seed);
+    let mut random_below = |below| random.random_range(0..below);
+    match (options.a, options.c) {
+        (Some(a), Some(c)) => open(options, &mut survey, (a, c), &mut random_below)?,
+        _ => table(options, &mut survey, &mut random_below)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Formats a number, marked with ~ if it is an estimate.
+fn number(value: f64, sampled: bool) -> String {
+    let mark = if sampled { "~" } else { "" };
+    if value >= 1e9 {
+        return format!("{mark}{value:.3e}");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1e9")]
+    let whole = value.round() as u128;
+    // Means of whole numbers may miss one by a rounding error.
+    match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
+        true => format!("{mark}{}", thousands(whole)),
+        false => format!("{mark}{value:.2}"),
+    }
+}
+
+/// Mean lists of the frames of a group.
+struct GroupFacts {
+    mean: Lists,
+    surveyed: u64,
+}
+
+fn table(
+    options: &FramesOptions,
+    survey: &mut Survey,
+    random_below: &mut dyn FnMut(u64) -> u64,
+) -> anyhow::Result<()> {
+    let board = options.n;
+    let side = u32::from(board.n()) / 2;
+    print_prose(&format!(
+        "N = {board}: quadrants of {side} × {side}; m queens in R, as many in P (type II: one fewer)\n\
+         ~ an estimate: from {} random frames of a group, and in large ones from some of their pairs; seed {}\n",
+        options.sample, options.seed
+    ))?;
+    let columns = [
+        ("type", 8),
+        ("m", 4),
+        ("frames", 13),
+        ("in a run", 13),
+        ("quarters P", 15),
+        ("quarters Q", 15),
+        ("list P", 13),
+        ("list Q", 13),
+        ("tops", 13),
+        ("bottoms", 13),
+        ("pairs", 13),
+        ("solutions", 13),
+        ("pairs each", 13),
+    ];
+    let columns = columns.map(|(head, width)| (head, Width::Right(width)));
+    let mut table = WrappedTable::begin(columns, 2)?;
+    let (mut whole, mut sampled) = (0.0, false);
+    for group in survey.groups() {
+        let row = row(options, survey, group, random_below);
+        let GroupFacts { mean, .. } = row;
+        // Middle queens in the left and the upper half are a quarter of all.
+        let weight = if group.name() == "type II" { 4.0 } else { 1.0 };
+        #[expect(clippy::cast_precision_loss, reason = "frames are few")]
+        let frames = group.frames as f64;
+        whole += weight * frames * mean.solutions;
+        // Each set of columns is as likely in a random frame as any other.
+        let some = row.surveyed < group.frames;
+        #[expect(clippy::cast_precision_loss, reason = "sets are few")]
+        let quarters = |quadrant: usize| {
+            number(mean.quarters[quadrant] * group.column_sets[quadrant] as f64, some)
+        };
+        let estimated = mean.sampled || some;
+        sampled |= estimated;
+        let each = match mean.solutions > 0.0 {
+            true => number(mean.pairs / mean.solutions, estimated),
+            false => "-".to_owned(),
+        };
+        table.row([
+            group.name().to_owned(),
+            group.queens.to_string(),
+            thousands(group.frames.into()),
+            thousands(group.planned.into()),
+            quarters(0),
+            quarters(1),
+            number(mean.quarters[0], some),
+            number(mean.quarters[1], some),
+            number(mean.halves[0], estimated),
+            number(mean.halves[1], estimated),
+            number(mean.pairs, estimated),
+            number(mean.solutions, estimated),
+            each,
+        ])?;
+    }
+    table.end()?;
+    print_prose(
+        "\nquarters: all quarter boards with the queens of P (of Q) on squares that no middle queen of type I \
+         attacks;\nlist: those with a frame's columns; tops, bottoms: half boards of a frame; means over frames. \
+         Frames of\ntype II hold middle queens in the left and the upper half only, a quarter of all.",
+    )?;
+    let known = published_counts(board).map(|counts| counts.all());
+    print(&format!(
+        "frames × solutions, type II four times: {}; published: {}",
+        number(whole, sampled),
+        known.map_or("none".to_owned(), thousands),
+    ))?;
+    if !board.n().is_multiple_of(2) && board.n() <= MAX_EXTRACTED {
+        extraction(board)?;
+    }
+    if matches!(board.n(), 25 | 26) {
+        print_prose(
+            "the document prints this count rounded: see queensctl compare --table haginoya, table 1",
+        )?;
+    }
+    Ok(())
+}
+
+/// Table 3 of the document: the conditions of the middle queens on the quarter boards of A, B, C and D.
+const TABLE_3: [(&str, &str, &str); 4] = [
+    ("A", "U(n)=0", "X(I)=0 Y(J)=0 U(I-1)=0 U(2n-J-1)=0 V(I)=0 V(J)=0"),
+    ("B", "U(n)=0", "X(J)=0 U(I-1)=0 U(J-1)=0 V(J)=0"),
+    ("C", "U(n)=0", "U(2n-I-1)=0 U(J-1)=0"),
+    ("D", "U(n)=0", "Y(I)=0 U(2n-I-1)=0 U(2n-J-1)=0 V(I)=0"),
+];
+
+fn extraction(board: Board) -> anyhow::Result<()> {
+    print_prose(
+        "\nTable 3: quarter boards with any number of queens, and those that middle queens leave",
+    )?;
+    let conditions = "  conditions as printed: type I; type II (queens (n, I) and (J, n))";
+    let columns = [
+        ("quadrant", Width::Left(9)),
+        ("all", Width::Right(9)),
+        ("type I", Width::Right(9)),
+        ("type II, mean", Width::Right(15)),
+        (conditions, Width::Left(conditions.len())),
+    ];
+    let mut table = WrappedTable::begin(columns, 1)?;
+    let found = Quarters::new(board).extraction();
+    for (((letter, one, two), quadrant), found) in
+        TABLE_3.into_iter().zip("PQRS".chars()).zip(found)
+    {
+        table.row([
+            format!("{letter} ({quadrant})"),
+            found.all.to_string(),
+            found.type_one.to_string(),
+            format!("{:.1}", found.type_two),
+            format!("  {one}; {two}"),
+        ])?;
+    }
+    table.end()
+}
+
+fn row(
+    options: &FramesOptions,
+    survey: &mut Survey,
+    group: Group,
+    random_below: &mut dyn FnMut(u64) -> u64,
+) -> GroupFacts {
+    let side = u32::from(options.n.n()) / 2;
+    let frames: Vec<(u32, u32)> = if options.n.n() <= MAX_EXHAUSTIVE {
+        let sets = |queens: u32| (0..1u32 << side).filter(move |set| set.count_ones() == queens);
+        sets(group.top_queens).flat_map(|a| sets(group.queens).map(move |c| (a, c))).collect()
+    } else {
+        (0..options.sample).map(|_| survey.random_frame(group, random_below)).collect()
+    };
+    let mut mean = Lists::default();
+    let surveyed = frames.len() as u64;
+    #[expect(clippy::cast_precision_loss, reason = "frames are few")]
+    let share = 1.0 / surveyed as f64;
+    for (a, c) in frames {
+        let lists = survey.lists(group, a, c, EFFORT, random_below);
+        for (mean, value) in mean.quarters.iter_mut().zip(lists.quarters) {
+            *mean += value * share;
+        }
+        for (mean, value) in mean.halves.iter_mut().zip(lists.halves) {
+            *mean += value * share;
+        }
+        mean.pairs += lists.pairs * share;
+        mean.solutions += lists.solutions * share;
+        mean.sampled |= lists.sampled;
+    }
+    GroupFacts { mean, surveyed }
+}
+
+fn open(
+    options: &FramesOptions,
+    survey: &mut Survey,
+    (a, c): (u32, u32),
+    random_below: &mut dyn FnMut(u64) -> u64,
+) -> anyhow::Result<()> {
+    let board = options.n;
+    let side = usize::from(board.n() / 2);
+    let Some(group) = survey.group_of(a, c) else {
+        bail!(
+            "A = {a} and C = {c} are not a frame of N = {board}: both are sets of {side} columns{}",
+            if board.n().is_multiple_of(2) {
+                " of one size"
+            } else {
+                ", C as large as A or larger by one"
+            },
+        );
+    };
+    let effort = Effort { halves: 1 << 22, pairs: 1 << 28 };
+    let lists = survey.lists(group, a, c, effort, random_below);
+    print(&format!(
+        "N = {board}, {}, A = {a} ({a:0side$b}), C = {c} ({c:0side$b}), m = {}",
+        group.name(),
+        group.queens
+    ))?;
+    for (name, value) in ["P", "Q", "R", "S"].into_iter().zip(lists.quarters) {
+        print(&format!("quarter boards {name:<8} {:>16}", number(value, false)))?;
+    }
+    for (name, value) in [
+        ("half boards above", lists.halves[0]),
+        ("half boards below", lists.halves[1]),
+        ("pairs of them", lists.pairs),
+        ("solutions", lists.solutions),
+    ] {
+        print(&format!("{name:<23} {:>16}", number(value, lists.sampled)))?;
+    }
+    match board.n() <= MAX_LISTED {
+        true => list(board, (a, c)),
+        false => Ok(()),
+    }
+}
+
+/// Prints the solutions of a frame with their classes and the conditions for representatives.
+fn list(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
+    let quarters = Quarters::new(board);
+    let opened = quarters.assemble(a, c);
+    print(&format!(
+        "\npairs of quarter boards: {} above, {} below\n\nconditions for one of the eight images of a solution:",
+        opened.quarter_pairs[0], opened.quarter_pairs[1]
+    ))?;
+    for (number, condition) in CONDITIONS.iter().enumerate() {
+        print(&format!("{number}  {condition}"))?;
+    }
+    let width = usize::from(board.n()) * if board.n() > 10 { 3 } else { 2 };
+    print(&format!(
+        "\n{:<width$} {:>4} {:>4}  {:<16} {:<9} class",
+        "columns", "B", "D", "p q r s", "012345678"
+    ))?;
+    let mut classes = [0u32; 3];
+    for solution in &opened.solutions {
+        let Some(apart) = quarters.take_apart(solution) else {
+            bail!("a solution is outside its frame: this is a bug");
+        };
+        let symmetry = solution.symmetry();
+        if apart.is_representative() {
+            classes[symmetry as usize] += 1;
+        }
+        let line = Style::Line.draw(solution, 1);
+        print(&format!("{line:<width$} {}", conditions(&apart, symmetry)))?;
+    }
+    let [a, b, c] = classes;
+    print_prose(&format!(
+        "\n{} solutions; + holds, - fails, . not asked. Representatives: {a} of class a, {b} of b, {c} of c",
+        opened.solutions.len()
+    ))
+}
+
+fn conditions(apart: &SolutionParts, symmetry: Symmetry) -> String {
+    let [_, b, _, d] = apart.frame;
+    let pids: Vec<_> = apart.pids.iter().map(usize::to_string).collect();
+    let marks = apart.verdicts().map(|verdict| match verdict {
+        Some(true) => '+',
+        Some(false) => '-',
+        None => '.',
+    });
+    let chosen = if apart.is_representative() { "  representative" } else { "" };
+    format!(
+        "{b:>4} {d:>4}  {:<16} {:<9} {}{chosen}",
+        pids.join(" "),
+        marks.iter().collect::<String>(),
+        symmetry.letter()
+    )
+}

@@ -1,0 +1,186 @@
+//! `queensctl show`.
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use cli::exit::Exit;
+use common::{board::Board, count::NoProgress, kernel::Kernel};
+use textbook::{
+    boards::{self, IMAGES, Solution, Solutions, Style},
+    list_comprehension_order,
+};
+use view::text::{eprint_line, thousands};
+
+use super::{super::output::print, Drawings, text_of};
+
+/// Boards in one picture.
+const MAX_DRAWN: usize = 200;
+
+/// Options of `show`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ShowOptions {
+    /// The board's side, 1 to 32
+    #[arg(long, value_name = "N", allow_hyphen_values = true, required_unless_present = "check")]
+    n: Option<Board>,
+
+    /// Show all solutions, in lexicographic order (default)
+    #[arg(long, group = "which")]
+    all: bool,
+
+    /// Show the fundamental solutions: the first of each symmetry class
+    #[arg(long, group = "which")]
+    unique: bool,
+
+    /// Show only the K-th solution, from 1, without enumerating those before it
+    #[arg(long, value_name = "K", group = "which", value_parser = clap::value_parser!(u64).range(1..))]
+    index: Option<u64>,
+
+    /// Check a pasted board in any style: the text, @FILE, or - for stdin. Prints whether it is a
+    /// solution (exit code 0) or which queens attack each other (3), and its images
+    #[arg(long, value_name = "BOARD", conflicts_with_all = ["which", "n", "diagonals"])]
+    check: Option<String>,
+
+    /// Print the numbers of the diagonals instead
+    #[arg(long, group = "which")]
+    diagonals: bool,
+
+    /// dots, numbered, boxed, record (a number, the columns and a transposed picture), chess, cells
+    /// or line (the columns from 0) [default: dots; with --check line]
+    #[arg(long, value_name = "STYLE")]
+    style: Option<Style>,
+
+    /// Order of the solutions
+    #[arg(long, default_value = "lexicographic", conflicts_with_all = ["unique", "index", "check"])]
+    order: Order,
+
+    #[command(flatten)]
+    drawings: Drawings,
+}
+
+/// The order of solutions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// By the columns of row 1, 2, …
+    Lexicographic,
+    /// As a list comprehension makes them, the queen placed last in front
+    List,
+}
+
+pub(super) fn show(options: &ShowOptions) -> anyhow::Result<Exit> {
+    if let Some(given) = &options.check {
+        return check(options, &text_of(given)?);
+    }
+    let Some(board) = options.n else {
+        bail!("--n is missing");
+    };
+    if options.diagonals {
+        print(boards::diagonals(board.n().into()).trim_end())?;
+        return Ok(Exit::Success);
+    }
+    let mut sheet = Sheet {
+        style: options.style.unwrap_or_default(),
+        drawings: &options.drawings,
+        boards: Vec::new(),
+        shown: 0,
+    };
+    match (options.index, options.order) {
+        (Some(index), _) => {
+            let found = boards::nth(board, index - 1, Kernel::best(), &NoProgress)?;
+            let Some(solution) = found else {
+                bail!("N = {board} has fewer than {} solutions", thousands(index.into()));
+            };
+            sheet.shown = index - 1;
+            sheet.add(solution)?;
+        }
+        (None, Order::Lexicographic) => {
+            for solution in Solutions::new(board) {
+                if !options.unique || solution.is_representative() {
+                    sheet.add(solution)?;
+                }
+            }
+        }
+        (None, Order::List) => {
+            let mut failed = None;
+            list_comprehension_order(board, &|| false, &mut |list| {
+                let columns = list.iter().copied().map(u32::from).collect();
+                let solution = Solution::new(columns).expect("the comprehension lists solutions");
+                failed = failed.take().or(sheet.add(solution).err());
+            });
+            failed.map_or(Ok(()), Err)?;
+        }
+    }
+    if sheet.shown == 0 {
+        print(&format!("N = {board}: no solution exists"))?;
+    }
+    sheet.end()?;
+    Ok(Exit::Success)
+}
+
+/// Prints boards, or collects them for a picture.
+struct Sheet<'a> {
+    style: Style,
+    drawings: &'a Drawings,
+    boards: Vec<Solution>,
+    shown: u64,
+}
+
+impl Sheet<'_> {
+    fn add(&mut self, solution: Solution) -> anyhow::Result<()> {
+        self.shown += 1;
+        if self.drawings.are_wanted() {
+            if self.boards.len() == MAX_DRAWN {
+                bail!("cannot draw more than {MAX_DRAWN} boards; draw one with --index");
+            }
+            self.boards.push(solution);
+            return Ok(());
+        }
+        let apart = if self.style.is_picture() { "\n" } else { "" };
+        print(&format!("{}{apart}", self.style.draw(&solution, self.shown)))
+    }
+
+    fn end(&self) -> anyhow::Result<()> {
+        match self.boards.is_empty() {
+            true => Ok(()),
+            false => self.drawings.draw(&self.boards),
+        }
+    }
+}
+
+fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
+    let diagram = match boards::read(text) {
+        Ok(diagram) => diagram,
+        Err(unreadable) => {
+            eprint_line(&format!("error: {unreadable}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let solution = match diagram.solution() {
+        Ok(solution) => solution,
+        Err(flaw) => {
+            print(&format!("no solution: {flaw}"))?;
+            return Ok(Exit::Contradicted);
+        }
+    };
+    let n = solution.n();
+    print(&format!("valid: {} queens, none attacks another", thousands(n.into())))?;
+    if options.drawings.are_wanted() {
+        options.drawings.draw(std::slice::from_ref(&solution))?;
+    }
+    let symmetry = solution.symmetry();
+    print(&format!("class: {} ({symmetry})", symmetry.letter()))?;
+    if n > Board::MAX.into() {
+        return Ok(Exit::Success);
+    }
+    print("")?;
+    let style = options.style.unwrap_or(Style::Line);
+    let images = solution.images();
+    for (number, (image, name)) in (1..).zip(images.iter().zip(IMAGES)) {
+        let before = images.iter().zip(IMAGES).find(|(other, _)| *other == image);
+        let same = before.filter(|&(_, other)| other != name);
+        let note = same.map_or(String::new(), |(_, other)| format!("  (= {other})"));
+        match style.is_picture() {
+            true => print(&format!("{name}{note}\n{}\n", style.draw(image, number)))?,
+            false => print(&format!("{name:<25}{}{note}", style.draw(image, number)))?,
+        }
+    }
+    Ok(Exit::Success)
+}

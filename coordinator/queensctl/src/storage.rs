@@ -1,0 +1,424 @@
+//! Offline commands about data directories, databases and certificates: `verify`, `copy`, `restore`,
+//! `certify` and `audit`.
+
+use std::{
+    convert::Infallible,
+    fs,
+    num::NonZeroU16,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use cli::{exit::Exit, memory::MemorySize, threads::Threads};
+use common::{choice::KernelChoice, text::Shown};
+use scheduler::checks::{Check, CheckOutcome};
+use store::{
+    self, BadStoreUrl, Examined, RunState, StoreError, StoreUrl, VerifyError,
+    certify::{
+        self, AuditError, AuditOptions as How, BadCertificate, Certificate, CertifyError, Part,
+    },
+};
+use view::{
+    RunSelector, check_name, check_outcome,
+    text::{eprint_line, labelled, one_line, plural, thousands},
+};
+
+use super::output::{Bar, print};
+
+/// A data directory or a database.
+#[derive(Clone, Debug)]
+enum StorageLocation {
+    Directory(PathBuf),
+    /// A URL, or the file that contains it.
+    Database(StoreUrl),
+}
+
+impl FromStr for StorageLocation {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match StoreUrl::is_meant(text) || text.starts_with('@') {
+            true => Self::Database(text.parse()?),
+            false => Self::Directory(text.into()),
+        })
+    }
+}
+
+/// Options of `verify`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct VerifyOptions {
+    /// The coordinator's data directory, or the database of its --store
+    #[arg(value_name = "DIR|URL|@FILE")]
+    location: StorageLocation,
+}
+
+pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
+    let bar = Bar::start("lines");
+    let mut watch = |Examined { lines, part }| bar.show(lines, part);
+    let verified = match &options.location {
+        StorageLocation::Directory(dir) => store::verify_watched(dir, &mut watch),
+        StorageLocation::Database(url) => {
+            let secret = revealed(url)?;
+            #[cfg(feature = "postgres")]
+            {
+                store::run_off_runtime(|| store::verify_database(&secret, &mut watch))
+            }
+            #[cfg(not(feature = "postgres"))]
+            match secret {}
+        }
+    };
+    drop(bar);
+    match verified {
+        Ok(report) => {
+            print(&report.to_string())?;
+            let mut runs = report.runs.iter();
+            Ok(match runs.any(|run| run.state == RunState::Disputed) {
+                true => Exit::Contradicted,
+                false => Exit::Success,
+            })
+        }
+        Err(flawed @ VerifyError::Flawed(_)) => {
+            eprint_line(&format!("error: {flawed}"));
+            Ok(Exit::Contradicted)
+        }
+        Err(other) => Err(unreadable(other)),
+    }
+}
+
+/// Converts the error of a directory that cannot be read; the store's own advice is for writers.
+fn unreadable(error: VerifyError) -> anyhow::Error {
+    match error {
+        VerifyError::NotOurs(dir) => not_ours(&dir, "it has no format.json"),
+        VerifyError::Unreadable(StoreError::ForeignDirectory { dir, found }) => {
+            not_ours(&dir, &format!("it holds '{found}'"))
+        }
+        VerifyError::Unreadable(StoreError::Io { path, source, .. }) => {
+            anyhow!("cannot read {}: {source}; check the path, and who may read it", path.display())
+        }
+        VerifyError::Unreadable(StoreError::FormatVersion { dir, found, ours }) => anyhow!(
+            "{} has the unsupported format {found} (this version supports {ours}): use the queensctl of \
+             the release that created it",
+            dir.display()
+        ),
+        other => other.into(),
+    }
+}
+
+fn not_ours(dir: &Path, why: &str) -> anyhow::Error {
+    anyhow!(
+        "{} is not a coordinator's data directory: {why}; give the one that the coordinator prints at \
+         its start",
+        dir.display()
+    )
+}
+
+/// Options of `copy`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CopyOptions {
+    /// The source: a data directory or a database
+    #[arg(value_name = "DIR|URL|@FILE")]
+    from: StorageLocation,
+
+    /// The destination: an empty or new directory, or a database without runs
+    #[arg(value_name = "URL|@FILE|DIR")]
+    to: StorageLocation,
+}
+
+pub(super) fn copy(options: &CopyOptions) -> anyhow::Result<Exit> {
+    print(&format!(
+        "copied {} with keys, tokens and secrets; serve them from one location only",
+        plural(copy_runs(options)?, "run")
+    ))?;
+    Ok(Exit::Success)
+}
+
+/// Copies all runs; returns their number.
+fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
+    use StorageLocation::{Database, Directory};
+    match (from, to) {
+        (Directory(dir), Database(url)) | (Database(url), Directory(dir)) => {
+            let secret = revealed(url)?;
+            #[cfg(feature = "postgres")]
+            {
+                let waits = &mut |leader: &store::Leader| {
+                    eprint_line(&format!(
+                        "waiting: {} is the leader there; stop its coordinators first (Ctrl-C cancels)",
+                        leader.name
+                    ));
+                };
+                let copied = store::run_off_runtime(|| match from {
+                    Directory(_) => store::copy_to_database(dir, &secret, waits),
+                    Database(_) => store::copy_to_directory(&secret, dir, waits),
+                });
+                Ok(copied?)
+            }
+            #[cfg(not(feature = "postgres"))]
+            match (secret, dir) {}
+        }
+        (Directory(from), Directory(_)) if !from.is_dir() => {
+            bail!("cannot copy {}: there is no such directory", from.display())
+        }
+        (Directory(_), Directory(_)) => {
+            bail!("both are directories: copy them with cp -a while no coordinator has them open")
+        }
+        (Database(_), Database(_)) => {
+            bail!("both are databases: copy them with pg_dump --schema=queens and pg_restore")
+        }
+    }
+}
+
+/// Options of `restore`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RestoreOptions {
+    /// The archive of the coordinator's --archive
+    #[arg(value_name = "DIR|s3://BUCKET/PREFIX")]
+    archive: store::ArchivePlace,
+
+    /// The destination: an empty or new directory
+    dir: PathBuf,
+}
+
+#[cfg(feature = "archive")]
+pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
+    store::run_off_runtime(|| store::restore(&options.archive, &options.dir))?;
+    let report = store::verify(&options.dir)?;
+    print(&report.to_string())?;
+    Ok(Exit::Success)
+}
+
+#[cfg(not(feature = "archive"))]
+pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
+    match options.archive {}
+}
+
+/// Options of `certify`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CertifyOptions {
+    /// The data directory
+    dir: PathBuf,
+
+    /// The run: a prefix of its id, or last
+    #[arg(long, value_name = "RUN", default_value = "last")]
+    run: RunSelector,
+
+    /// The file for the certificate; the counts go into the file of the same name with .counts
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Options of `audit`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AuditOptions {
+    /// The certificate; its counts are in the file of the same name with .counts
+    file: PathBuf,
+
+    /// Number of tasks to recount
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    tasks: u64,
+
+    /// Random seed for choosing the tasks [default: random]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// The key that the coordinator printed; certificates signed with any other key are rejected
+    #[arg(long, value_name = "HEX", value_parser = key)]
+    key: Option<String>,
+
+    /// Counting threads [default: all cores]
+    #[arg(long, value_name = "T")]
+    threads: Option<Threads>,
+
+    /// Memory limit for all threads together, such as 8GiB [default: 80 % of the free memory]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<MemorySize>,
+
+    /// Kernel: auto, scalar, avx2, avx512 or neon
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    kernel: KernelChoice,
+}
+
+pub(super) fn certify(options: &CertifyOptions) -> anyhow::Result<Exit> {
+    let runs = store::runs_in(&options.dir).map_err(unreadable)?;
+    let run = options.run.among(&runs)?;
+    let certified = match certify::certify(&options.dir, run) {
+        Ok(certified) => certified,
+        Err(CertifyError::Verify(flawed @ VerifyError::Flawed(_))) => {
+            eprint_line(&format!("error: {flawed}"));
+            return Ok(Exit::Contradicted);
+        }
+        Err(CertifyError::Verify(other)) => return Err(unreadable(other)),
+        Err(partial @ CertifyError::Partial { .. }) => return Err(partial.into()),
+    };
+    let counts = counts_of(&options.out);
+    write(&counts, &certified.counts)?;
+    write(&options.out, certified.text.as_bytes())?;
+    let certificate = &certified.certificate;
+    print(&format!(
+        "certificate of run {run}: N = {}, {} solutions, {}, in {} and {}\nsigned by key {}",
+        certificate.n,
+        thousands(certificate.solutions.parse().unwrap_or_default()),
+        plural(certificate.counts, "count"),
+        options.out.display(),
+        counts.display(),
+        certificate.public_key,
+    ))?;
+    Ok(Exit::Success)
+}
+
+pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
+    let kernel = match options.kernel.kernel() {
+        Ok(kernel) => kernel,
+        Err(missing) => {
+            eprint_line(&format!("error: {missing}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let threads = options.threads.unwrap_or_else(Threads::of_this_machine);
+    let memory = options.memory.unwrap_or_else(MemorySize::of_this_machine);
+    let how = How {
+        tasks: options.tasks,
+        seed: options.seed.unwrap_or_else(rand::random),
+        key: options.key.clone(),
+        kernel,
+        threads: u16::try_from(threads.get())
+            .ok()
+            .and_then(NonZeroU16::new)
+            .ok_or_else(|| anyhow!("invalid number of threads {threads}: at most 65535"))?,
+        memory_bytes: memory.bytes(),
+    };
+    let text = fs::read_to_string(&options.file).with_context(|| {
+        format!(
+            "cannot read {}: give a certificate that `queensctl certify` wrote",
+            options.file.display()
+        )
+    })?;
+    let beside = counts_of(&options.file);
+    let counts = match (fs::read(&beside), Certificate::read(&text)) {
+        (Ok(counts), _) => counts,
+        // The invalid certificate is reported instead.
+        (Err(_), Err(_)) => Vec::new(),
+        (Err(error), Ok(_)) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "cannot read {}: an audit needs the counts file next to the certificate",
+                    beside.display()
+                )
+            });
+        }
+    };
+    let mut printed = Ok(());
+    let outcome = certify::audit((&text, &counts), &how, &mut |part| {
+        if printed.is_ok() {
+            printed = print(&match part {
+                Part::Signed(certificate, known) => claims(certificate, known),
+                Part::Found(check) => found(check),
+            });
+        }
+    })
+    .with_context(|| format!("{}", options.file.display()));
+    printed?;
+    match outcome {
+        Ok(CheckOutcome::Passed | CheckOutcome::NotApplicable) => Ok(Exit::Success),
+        Ok(CheckOutcome::NotPossible) => {
+            eprint_line("error: the audit is incomplete: see 'not checked' above");
+            Ok(Exit::Error)
+        }
+        Ok(CheckOutcome::Failed) => Ok(Exit::Contradicted),
+        Err(error) => {
+            eprint_line(&format!("error: {}", one_line(&error)));
+            match error.downcast_ref() {
+                // Not a certificate, or one of a later version: no fault was found.
+                Some(AuditError::Certificate(
+                    BadCertificate::Form(_) | BadCertificate::Format(_),
+                )) => Ok(Exit::Error),
+                _ => Ok(Exit::Contradicted),
+            }
+        }
+    }
+}
+
+/// Formats the claims of a certificate.
+fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
+    let signer = (!signer_is_known).then(|| {
+        labelled("signer", "UNKNOWN: the signature does not identify anyone without --key")
+    });
+    let subject = format!(
+        "N = {}, layout {}, {} solutions, run {}, {} by {}",
+        certificate.n,
+        Shown(&certificate.layout),
+        thousands(certificate.solutions.parse().unwrap_or_default()),
+        Shown(&certificate.run),
+        plural(certificate.counts, "count"),
+        plural(certificate.workers.len(), "worker"),
+    );
+    let checks = certificate.checks.iter().map(|check| {
+        let (name, outcome) = (check_name(&check.name), check_outcome(&check.outcome));
+        let text = format!("{name} {outcome}: {}", check.reason);
+        labelled("claims", &Shown(&text).to_string())
+    });
+    let subject = labelled("subject", &subject);
+    let lines: Vec<_> = signer.into_iter().chain([subject]).chain(checks).collect();
+    lines.join("\n")
+}
+
+fn found(check: &Check) -> String {
+    let name = match check.name {
+        "cover" => "coverage",
+        "tree" => "merkle",
+        other => other,
+    };
+    labelled(name, &format!("{}: {}", check_outcome(check.outcome.name()), check.reason))
+}
+
+fn counts_of(certificate: &Path) -> PathBuf {
+    let mut name = certificate.as_os_str().to_owned();
+    name.push(".counts");
+    name.into()
+}
+
+/// Replaces a file atomically, so that a failure keeps an earlier certificate.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // It may not exist.
+        let _ = fs::remove_file(&part);
+    }
+    written.with_context(|| {
+        format!(
+            "cannot write {}; give a writable location with free space with --out",
+            path.display()
+        )
+    })
+}
+
+/// Parses a public key as the coordinator prints it.
+fn key(text: &str) -> Result<String, String> {
+    let digits = text.len() == 64 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    match digits {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("expected 64 hexadecimal digits, as the coordinator prints them".to_owned()),
+    }
+}
+
+/// The URL of a database with its password, if this program can use one.
+#[cfg(feature = "postgres")]
+type Secret = String;
+#[cfg(not(feature = "postgres"))]
+type Secret = Infallible;
+
+fn revealed(url: &StoreUrl) -> Result<Secret, BadStoreUrl> {
+    let secret = url.reveal(std::env::args())?;
+    #[cfg(feature = "postgres")]
+    {
+        Ok(secret)
+    }
+    #[cfg(not(feature = "postgres"))]
+    {
+        drop(secret);
+        Err(BadStoreUrl::NotBuilt)
+    }
+}

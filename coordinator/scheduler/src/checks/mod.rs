@@ -1,0 +1,326 @@
+//! Checks of a result, by name, with their outcomes.
+
+mod evidence;
+mod self_tests;
+
+use common::{
+    board::Board,
+    tally::{BadTally, Counts},
+    text::{check_name, labelled, plural, thousands},
+};
+use serde_json::{Value, json};
+
+pub use self::{
+    evidence::{CONFIDENCE, Evidence, max_wrong_counts},
+    self_tests::of_self_tests,
+};
+
+use crate::ledger::Confirmation;
+
+/// Outcome of a check; the worst is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckOutcome {
+    Passed,
+    /// There was nothing to examine.
+    NotApplicable,
+    /// It could not be made.
+    NotPossible,
+    /// The result is wrong.
+    Failed,
+}
+
+/// A check of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// A stable name, stored and signed.
+    pub name: &'static str,
+    pub outcome: CheckOutcome,
+    /// The comparison made, for display.
+    pub reason: String,
+}
+
+impl CheckOutcome {
+    /// Returns its name in JSON and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NotPossible => "not_possible",
+            Self::NotApplicable => "not_applicable",
+        }
+    }
+
+    /// Returns its display name.
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "FAILED",
+            Self::NotPossible => "not possible",
+            Self::NotApplicable => "not applicable",
+        }
+    }
+}
+
+fn check(name: &'static str, outcome: CheckOutcome, reason: impl Into<String>) -> Check {
+    Check { name, outcome, reason: reason.into() }
+}
+
+/// Formats a check for display, on one line or more.
+pub fn shown(check: &Check) -> String {
+    labelled(
+        "check:",
+        &format!("{} {}: {}", check_name(check.name), check.outcome.shown(), check.reason),
+    )
+}
+
+/// Returns a check as JSON.
+pub fn json(check: &Check) -> Value {
+    json!({
+        "name": check.name,
+        "outcome": check.outcome.name(),
+        "reason": check.reason,
+    })
+}
+
+fn number(number: u64) -> String {
+    thousands(number.into())
+}
+
+/// Returns the checks of a run's counts against each other.
+pub fn of_counts(evidence: &Evidence) -> Vec<Check> {
+    vec![referee(evidence), rechecks(evidence), disputes(evidence)]
+}
+
+fn referee(evidence: &Evidence) -> Check {
+    let name = "referee";
+    let Evidence { tasks, recounts, wrong, voided, .. } = *evidence;
+    let Some(most) = evidence.at_most_wrong() else {
+        let reason = "no task was recounted at random: nothing bounds how many counts are wrong";
+        return check(name, CheckOutcome::NotApplicable, reason);
+    };
+    let again = match voided {
+        0 => String::new(),
+        some => format!(" ({} void and counted again)", plural(some, "count")),
+    };
+    let reason = format!(
+        "{}, {} wrong{again}; with 95 % confidence at most {} of {} are wrong, whoever colludes",
+        plural(recounts, "random recount"),
+        number(wrong),
+        number(most),
+        plural(tasks, "count"),
+    );
+    check(name, CheckOutcome::Passed, reason)
+}
+
+fn rechecks(evidence: &Evidence) -> Check {
+    let at = |level| number(evidence.at(level));
+    let reason = format!(
+        "{} confirmed by the referee, {} by another token, {} by the same token only (its holder could have \
+         made them agree), {} by the same machine, {} not confirmed",
+        at(Confirmation::Referee),
+        at(Confirmation::OtherToken),
+        at(Confirmation::SameToken),
+        at(Confirmation::SameMachine),
+        at(Confirmation::None),
+    );
+    let confirmed: u64 = evidence.levels[1..].iter().sum();
+    let outcome = match confirmed {
+        0 => CheckOutcome::NotApplicable,
+        _ => CheckOutcome::Passed,
+    };
+    check("rechecks", outcome, reason)
+}
+
+fn disputes(evidence: &Evidence) -> Check {
+    let name = "disputes";
+    if evidence.disputed_number > 0 {
+        let tasks: Vec<_> = evidence.disputed.iter().map(ToString::to_string).collect();
+        let reason = format!(
+            "{} disputed, and no referee has counted them: tasks {}",
+            plural(evidence.disputed_number, "task"),
+            tasks.join(", ")
+        );
+        return check(name, CheckOutcome::Failed, reason);
+    }
+    let confirmed: u64 = evidence.levels[1..].iter().sum();
+    let (outcome, reason) = match evidence.disagreements {
+        0 if confirmed == 0 => {
+            (CheckOutcome::NotApplicable, "no task was counted twice".to_owned())
+        }
+        0 => (CheckOutcome::Passed, "no two counts of a task differed".to_owned()),
+        some => {
+            let reason = format!("counts of {} differed; each was settled", plural(some, "task"));
+            (CheckOutcome::Passed, reason)
+        }
+    };
+    check(name, outcome, reason)
+}
+
+/// Returns the checks of the journal from which the counts were read: all lines are whole and chained.
+pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
+    let journal = format!(
+        "{} read back from disk; checksums and hash chain intact",
+        plural(lines, "journal line")
+    );
+    let sum = format!("the total is the sum of {}, one per task", plural(tasks, "accepted count"));
+    vec![check("journal", CheckOutcome::Passed, journal), check("sum", CheckOutcome::Passed, sum)]
+}
+
+/// Returns the checks of a total. `symmetric` is `None` if the symmetric solutions were not counted,
+/// `published` if no counts are published.
+pub fn of_total(
+    board: Board,
+    symmetric: Option<&Result<Counts, BadTally>>,
+    published: Option<bool>,
+) -> Vec<Check> {
+    let (outcome, reason) = match symmetric {
+        Some(Ok(_)) => (
+            CheckOutcome::Passed,
+            "consistent with Burnside's lemma: total ≡ half-turn solutions (mod 8); cannot detect errors \
+             that are multiples of 8"
+                .to_owned(),
+        ),
+        Some(Err(bad)) => (CheckOutcome::Failed, bad.to_string()),
+        None => (
+            CheckOutcome::NotPossible,
+            "because the symmetric solutions were not counted".to_owned(),
+        ),
+    };
+    let symmetry = check("symmetry", outcome, reason);
+    let (outcome, reason) = match published {
+        Some(true) => {
+            (CheckOutcome::Passed, format!("the counts match the published ones for N = {board}"))
+        }
+        Some(false) => (
+            CheckOutcome::Failed,
+            format!("the counts differ from the published ones for N = {board}"),
+        ),
+        None => {
+            (CheckOutcome::NotPossible, format!("because no counts are published for N = {board}"))
+        }
+    };
+    vec![symmetry, check("published", outcome, reason)]
+}
+
+/// Returns what no check of this program can show: common errors of first counts and rechecks.
+pub fn of_independence() -> Check {
+    check(
+        "independence",
+        CheckOutcome::NotPossible,
+        "because first counts and rechecks share the plan, the weights and the program: an error \
+         there is in both",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(checks: &[Check], name: &str) -> (CheckOutcome, String) {
+        let check = checks.iter().find(|check| check.name == name).unwrap();
+        (check.outcome, check.reason.clone())
+    }
+
+    #[test]
+    fn the_bound_is_said_with_its_numbers_or_why_there_is_none() {
+        let evidence = Evidence {
+            tasks: 20_000,
+            levels: [19_100, 100, 200, 200, 400],
+            recounts: 400,
+            ..Evidence::default()
+        };
+        let (outcome, text) = reason(&of_counts(&evidence), "referee");
+        let most = max_wrong_counts(20_000, 400, 0);
+        let said =
+            format!("400 random recounts, 0 wrong; with 95 % confidence at most {most} of 20,000");
+        assert_eq!(outcome, CheckOutcome::Passed);
+        assert!(text.starts_with(&said), "{text}");
+        let found = Evidence { wrong: 2, voided: 31, ..evidence.clone() };
+        let (_, text) = reason(&of_counts(&found), "referee");
+        assert!(
+            text.starts_with("400 random recounts, 2 wrong (31 counts void and counted"),
+            "{text}"
+        );
+        let nobody = Evidence { recounts: 0, ..evidence.clone() };
+        assert_eq!(reason(&of_counts(&nobody), "referee").0, CheckOutcome::NotApplicable);
+        // What the referee has counted is not wrong.
+        let most = Evidence { levels: [0, 0, 0, 3, 19_997], ..evidence };
+        assert_eq!(most.at_most_wrong(), Some(3));
+    }
+
+    #[test]
+    fn rechecks_are_told_by_what_they_say_and_nothing_passes_that_looked_at_nothing() {
+        let evidence = Evidence { levels: [5, 4, 3, 2, 1], ..Evidence::default() };
+        let (outcome, text) = reason(&of_counts(&evidence), "rechecks");
+        assert_eq!(outcome, CheckOutcome::Passed);
+        let said = "1 confirmed by the referee, 2 by another token, 3 by the same token only";
+        assert!(text.starts_with(said), "{text}");
+        let nothing = Evidence { levels: [5, 0, 0, 0, 0], ..evidence };
+        for check in of_counts(&nothing) {
+            assert_eq!(check.outcome, CheckOutcome::NotApplicable, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn a_dispute_fails_and_names_its_tasks() {
+        let evidence = Evidence {
+            disagreements: 3,
+            disputed: vec![common::plan::TaskId(5), common::plan::TaskId(17)],
+            disputed_number: 2,
+            ..Evidence::default()
+        };
+        let (outcome, text) = reason(&of_counts(&evidence), "disputes");
+        assert_eq!(outcome, CheckOutcome::Failed);
+        assert!(text.contains("tasks 5, 17"), "{text}");
+    }
+
+    #[test]
+    fn outcomes_and_checks_have_a_stored_name_and_one_for_display() {
+        for (outcome, stored, display) in [
+            (CheckOutcome::Passed, "passed", "passed"),
+            (CheckOutcome::Failed, "failed", "FAILED"),
+            (CheckOutcome::NotPossible, "not_possible", "not possible"),
+            (CheckOutcome::NotApplicable, "not_applicable", "not applicable"),
+        ] {
+            let one = check("canaries", outcome, "two threads".to_owned());
+            let words: Vec<_> = shown(&one).split_whitespace().map(str::to_owned).collect();
+            assert_eq!(words.join(" "), format!("check: self-tests {display}: two threads"));
+            let expected =
+                json!({ "name": "canaries", "outcome": stored, "reason": "two threads" });
+            assert_eq!(json(&one), expected);
+        }
+        let names = ["second_counts", "bound", "sum"].map(check_name);
+        assert_eq!(names, ["rechecks", "error bound", "sum"]);
+    }
+
+    #[test]
+    fn a_total_fails_the_checks_that_contradict_it() {
+        use CheckOutcome::{Failed, NotPossible, Passed};
+        let outcomes = |checks: Vec<Check>| -> Vec<_> {
+            checks.iter().map(|check| (check.name, check.outcome)).collect()
+        };
+        assert_eq!(outcomes(of_journal(9, 4)), [("journal", Passed), ("sum", Passed)]);
+        let board = Board::new(8).unwrap();
+        let wrong = Err(BadTally::Overflow);
+        for (symmetric, published, expected) in [
+            (Some(&wrong), Some(false), [Failed, Failed]),
+            (None, Some(true), [NotPossible, Passed]),
+            (None, None, [NotPossible, NotPossible]),
+        ] {
+            let [symmetry, of_published] = expected;
+            let expected = [("symmetry", symmetry), ("published", of_published)];
+            assert_eq!(outcomes(of_total(board, symmetric, published)), expected);
+        }
+    }
+
+    #[test]
+    fn without_rechecks_no_dispute_says_nothing_and_with_one_it_passes() {
+        for (levels, outcome) in [
+            ([5, 0, 0, 0, 0], CheckOutcome::NotApplicable),
+            ([4, 1, 0, 0, 0], CheckOutcome::Passed),
+        ] {
+            let evidence = Evidence { levels, ..Evidence::default() };
+            assert_eq!(reason(&of_counts(&evidence), "disputes").0, outcome);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Facts: what happened in a run, and what follows from it for each task. No I/O, no clock.
+//!
+//! A [`Change`] is a decision to be stored, a [`Record`] an accepted count, and a [`JournalEntry`] a record
+//! with its effect on the task. [`TaskState`] has the rules of a task's life, which the scheduler that
+//! decides and the store that replays the journal share.
+
+pub mod fold;
+#[cfg(test)]
+mod fold_tests;
+mod principal;
+mod sampling;
+mod task;
+#[cfg(test)]
+pub(crate) mod test_records;
+mod trust;
+
+use common::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::{Plan, PlanHash, PlanSpec, TaskId},
+    run::{Epoch, RunId, SubmitKey, WorkerId},
+};
+use serde::{Deserialize, Serialize};
+
+pub use fold::{Elapsed, Fold, PlanMismatch, Refusal};
+pub use principal::{Caller, Confirmation, Principal, same_token};
+pub use sampling::{BadRecheck, Recheck, RecheckSampler};
+pub use task::{AnyCount, TaskCount, TaskState};
+pub use trust::{Trust, TrustRecord};
+
+/// Properties of a run, fixed when it is created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunManifest {
+    pub run: RunId,
+    pub spec: PlanSpec,
+    /// The plan's hash and the version of its rules when the run was created.
+    pub plan: PlanHash,
+    pub plan_version: u16,
+    /// Runs of higher priority are served first.
+    pub priority: i32,
+    pub created_unix_ms: u64,
+    /// The idempotency key of the submission.
+    pub key: Option<SubmitKey>,
+}
+
+/// Numbers of symmetric solutions of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymmetricCounts {
+    /// Solutions that a rotation by 180° maps to themselves.
+    pub half_turn: u64,
+    /// Those that a rotation by 90° maps to themselves too.
+    pub quarter_turn: u64,
+}
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// Grants tasks.
+    Running,
+    /// Grants nothing and accepts results.
+    Paused,
+    /// Cancelled by an operator; its records are kept.
+    Cancelled,
+    /// All tasks are done and all checks passed.
+    Complete,
+    /// All tasks are done and a check contradicts the total.
+    Contradicted,
+    /// Only disputed tasks are left, and no referee can count them.
+    Disputed,
+}
+
+/// An accepted partial, as it is journalled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub run: RunId,
+    pub task: TaskId,
+    /// The lease under which it was counted.
+    pub epoch: Epoch,
+    /// The weighted number of solutions.
+    pub count: u64,
+    pub worker: WorkerId,
+    pub principal: Principal,
+    /// The version of the worker program.
+    pub version: String,
+    pub kernel: KernelName,
+    pub orientation: Orientation,
+    /// Time of one core.
+    pub duration_us: u64,
+    /// By the wall clock, for display only: clocks are set.
+    pub accepted_unix_ms: u64,
+    /// Time during which tasks of the run had been counted until then, by a clock that is never set.
+    /// 0 if not recorded; early releases wrote how long the run had been served.
+    pub elapsed_ms: u64,
+}
+
+/// A decision that has to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A task was leased, until `until_unix_ms` unless renewed.
+    Leased { run: RunId, task: TaskId, worker: WorkerId, epoch: Epoch, until_unix_ms: u64 },
+    /// A lease was released without a failed attempt.
+    Released { run: RunId, task: TaskId, epoch: Epoch },
+    /// A lease ended without a result: the worker's attempt failed.
+    Expired { run: RunId, task: TaskId, epoch: Epoch, worker: WorkerId },
+    /// A task was parked after too many failed attempts.
+    Parked { run: RunId, task: TaskId },
+    /// A parked task is pending again, its failed attempts forgotten.
+    Unparked { run: RunId, task: TaskId },
+    /// A count was recorded. Journalled: durable when `Store::apply` returns.
+    Recorded(JournalEntry),
+    /// A run entered a state. Durable when `Store::apply` returns.
+    State { run: RunId, state: RunState },
+    /// An operator set how much of a run is rechecked. Durable when `Store::apply` returns.
+    Recheck { run: RunId, recheck: Recheck },
+    /// The trust in a worker changed, in every run. Durable when `Store::apply` returns.
+    Trust(TrustRecord),
+}
+
+/// A run as it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRun {
+    pub manifest: RunManifest,
+    pub state: RunState,
+    /// `None` if no operator has set it.
+    pub recheck: Option<Recheck>,
+    /// Time during which its tasks were being counted, until its last record.
+    pub elapsed_ms: u64,
+}
+
+/// A task as it was stored. Untouched tasks have no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRow {
+    pub task: TaskId,
+    /// The highest epoch ever leased.
+    pub epoch: Epoch,
+    pub state: TaskState,
+    /// Workers whose lease on it ended without a result.
+    pub failed: Vec<WorkerId>,
+}
+
+/// A journal line: a count and its effect on the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    pub kind: EntryKind,
+    pub record: Record,
+}
+
+/// Effect of a journalled count on its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// The first count of a task. In journals of format 2 also the one on which machines agreed
+    /// against others.
+    Accepted,
+    /// A count equal to the task's.
+    Confirmed,
+    /// A different count: the task is disputed.
+    #[serde(rename = "quarantined")]
+    Disputed,
+    /// A referee's count that is not final: it differs from all others, or from two tokens'.
+    Recounted,
+    /// The referee's final count.
+    Settled,
+    /// A count that is void because its machine or token was barred.
+    Voided,
+}
+
+impl EntryKind {
+    pub const fn of(self, record: Record) -> JournalEntry {
+        JournalEntry { kind: self, record }
+    }
+
+    /// Returns the change that journals `record`.
+    pub const fn change(self, record: Record) -> Change {
+        Change::Recorded(self.of(record))
+    }
+}
+
+impl Change {
+    /// Returns the run and task it is about; `None` for changes of a whole run or a worker.
+    pub fn task(&self) -> Option<(RunId, TaskId)> {
+        match self {
+            Self::Leased { run, task, .. }
+            | Self::Released { run, task, .. }
+            | Self::Expired { run, task, .. }
+            | Self::Parked { run, task }
+            | Self::Unparked { run, task } => Some((*run, *task)),
+            Self::Recorded(entry) => Some((entry.record.run, entry.record.task)),
+            Self::State { .. } | Self::Recheck { .. } | Self::Trust(_) => None,
+        }
+    }
+
+    /// Returns its journal line, with texts from outside cut to their limits.
+    pub fn journal_entry(&self) -> Option<JournalEntry> {
+        let Self::Recorded(entry) = self else { return None };
+        let mut entry = entry.clone();
+        fold::cut(&mut entry.record.version, fold::MAX_VERSION_BYTES);
+        Some(entry)
+    }
+}
+
+impl RunManifest {
+    pub fn new(run: RunId, plan: &Plan, priority: i32, created_unix_ms: u64) -> Self {
+        Self {
+            run,
+            spec: *plan.spec(),
+            plan: plan.hash(),
+            plan_version: plan.spec().version(),
+            priority,
+            created_unix_ms,
+            key: None,
+        }
+    }
+
+    /// Returns the key that orders runs: creation time, then name.
+    pub const fn age(&self) -> (u64, u64) {
+        (self.created_unix_ms, self.run.0)
+    }
+}
+
+impl RunState {
+    /// Returns its name in the state file, in status and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Cancelled => "cancelled",
+            Self::Complete => "complete",
+            Self::Contradicted => "contradicted",
+            Self::Disputed => "disputed",
+        }
+    }
+}

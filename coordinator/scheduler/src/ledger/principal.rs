@@ -1,0 +1,226 @@
+//! Identities that counts are attributed to, and how well one confirms another's count.
+
+use std::{fmt, num::NonZeroU32, sync::Arc};
+
+use common::run::WorkerId;
+
+/// Separator of a principal's machine and its token.
+const TOKEN: &str = " token ";
+
+/// The coordinator's own counting threads.
+const REFEREE: &str = "referee";
+
+/// Maximum length of a principal: a machine's name and the longest token name.
+const MAX_BYTES: usize = 128;
+
+/// Identity that a count is attributed to, as it is stored with every record: a machine and its worker's
+/// token, as `machine 0123456789abcdef` or `machine 0123456789abcdef token lab-7`; or `referee`, the
+/// coordinator itself, which no token can name.
+///
+/// Records of format 1 have the worker's identity instead.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal(Arc<str>);
+
+/// An unknown machine without a token.
+impl Default for Principal {
+    fn default() -> Self {
+        Self::new(0, None)
+    }
+}
+
+impl Principal {
+    /// Creates a principal from a machine's number (0 if unknown) and a token name.
+    pub fn new(machine: u64, token: Option<&str>) -> Self {
+        Self::kept(&match token {
+            Some(token) => format!("machine {machine:016x}{TOKEN}{token}"),
+            None => format!("machine {machine:016x}"),
+        })
+    }
+
+    pub fn referee() -> Self {
+        Self(REFEREE.into())
+    }
+
+    pub fn is_referee(&self) -> bool {
+        &*self.0 == REFEREE
+    }
+
+    /// Restores a principal from its stored text, cut to the maximum length.
+    pub fn kept(text: &str) -> Self {
+        Self(text[..text.floor_char_boundary(MAX_BYTES)].into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn token(&self) -> Option<&str> {
+        self.0.split_once(TOKEN).map(|(_, token)| token)
+    }
+
+    /// Returns whether both are of one machine. Unknown machines are treated as one.
+    pub fn same_machine(&self, other: &Self) -> bool {
+        self.machine_name() == other.machine_name()
+    }
+
+    /// Returns how a count by `other` confirms an equal one by this principal.
+    pub fn confirmed_by(&self, other: &Self) -> Confirmation {
+        if self.same_machine(other) {
+            Confirmation::SameMachine
+        } else if self.is_referee() || other.is_referee() {
+            Confirmation::Referee
+        } else if same_token(self.token(), other.token()) {
+            Confirmation::SameToken
+        } else {
+            Confirmation::OtherToken
+        }
+    }
+
+    fn machine_name(&self) -> &str {
+        self.0.split_once(TOKEN).map_or(&self.0, |(name, _)| name)
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns whether two workers have the same token, or both have none. Tokens are named `name/id`; in early
+/// records by the name alone, which equals any token of that name.
+pub fn same_token(one: Option<&str>, other: Option<&str>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one == other;
+    };
+    let is_old = !(one.contains('/') && other.contains('/'));
+    one == other || (is_old && one.split('/').next() == other.split('/').next())
+}
+
+/// How well a count is confirmed, from worst to best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confirmation {
+    /// It was not counted again.
+    #[default]
+    None,
+    /// By the machine that counted it first, in the other orientation.
+    SameMachine,
+    /// By another machine with the same token, or both without a token.
+    SameToken,
+    /// By another machine with another token.
+    OtherToken,
+    /// By the referee: it is final.
+    Referee,
+}
+
+impl Confirmation {
+    /// All levels, the best last.
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::SameMachine, Self::SameToken, Self::OtherToken, Self::Referee];
+
+    /// Returns whether another machine agreed.
+    pub fn elsewhere(self) -> bool {
+        self >= Self::SameToken
+    }
+
+    /// Returns its name in files and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SameMachine => "same_machine",
+            Self::SameToken => "same_token",
+            Self::OtherToken => "other_token",
+            Self::Referee => "referee",
+        }
+    }
+}
+
+/// Caller of a sync: a worker that authenticated with the secret issued to it, and its token's properties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its token, as the permanent name `name/id`; `None` if tokens are not required.
+    pub token: Option<Arc<str>>,
+    /// The operator trusts the token: its machines act as referees.
+    pub trusted: bool,
+    /// How many machines may use the token; `None` for any number.
+    pub max_machines: Option<NonZeroU32>,
+    /// The hash of its secret. Bars, submissions and readmissions follow it.
+    pub machine: u64,
+}
+
+impl Caller {
+    /// The token of [`Caller::local`]: token and certificate names have no brackets.
+    pub const LOCAL: &str = "(local)";
+
+    /// Creates a worker named by the hash of its secret, with a token without privileges.
+    pub fn new(worker: WorkerId, token: Option<Arc<str>>) -> Self {
+        let machine = u64::try_from(worker.0 >> 64).expect("half of it");
+        Self { token, trusted: false, max_machines: None, machine }
+    }
+
+    /// Creates the worker in the coordinator's own process. No network caller can have its token.
+    pub fn local(worker: WorkerId) -> Self {
+        Self { trusted: true, ..Self::new(worker, Some(Self::LOCAL.into())) }
+    }
+
+    pub fn principal(&self) -> Principal {
+        Principal::new(self.machine, self.token.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_frozen() {
+        let bare = Principal::new(0xab, None);
+        assert_eq!(bare.as_str(), "machine 00000000000000ab");
+        assert_eq!(bare.token(), None);
+        let lab = Principal::new(0xab, Some("lab-7"));
+        assert_eq!(lab.as_str(), "machine 00000000000000ab token lab-7");
+        assert_eq!(lab.token(), Some("lab-7"));
+        // The longest token name fits; longer texts are cut between two characters.
+        let longest = "x".repeat(64);
+        let longest = Principal::new(u64::MAX, Some(&longest));
+        assert_eq!(longest.token().map(str::len), Some(64));
+        assert_eq!(Principal::kept(&"ü".repeat(100)).as_str().len(), 128);
+    }
+
+    #[test]
+    fn confirmation_depends_on_machine_and_token() {
+        let of = |machine, token| Principal::new(machine, token);
+        for (one, other, confirmed) in [
+            (of(1, None), of(1, None), Confirmation::SameMachine),
+            (of(1, Some("a")), of(1, Some("b")), Confirmation::SameMachine),
+            (of(1, None), of(2, None), Confirmation::SameToken),
+            (of(1, Some("a/1")), of(2, Some("a/1")), Confirmation::SameToken),
+            (of(1, Some("a/1")), of(2, Some("a")), Confirmation::SameToken),
+            (of(1, Some("a/1")), of(2, Some("a/2")), Confirmation::OtherToken),
+            (of(1, Some("a")), of(2, Some("b")), Confirmation::OtherToken),
+            (of(1, None), of(2, Some("b")), Confirmation::OtherToken),
+            (of(1, Some("a")), Principal::referee(), Confirmation::Referee),
+            (Principal::referee(), Principal::referee(), Confirmation::SameMachine),
+            // Unknown machines are treated as one.
+            (of(0, None), of(0, None), Confirmation::SameMachine),
+        ] {
+            assert_eq!(one.confirmed_by(&other), confirmed, "{one}, {other}");
+            assert_eq!(other.confirmed_by(&one), confirmed, "{other}, {one}");
+        }
+        // Format 1 names workers.
+        let (one, other) = (Principal::kept("00cd"), Principal::kept("00ce"));
+        assert_eq!(one.token(), None);
+        assert_eq!(one.confirmed_by(&other), Confirmation::SameToken);
+        assert_eq!(one.confirmed_by(&one), Confirmation::SameMachine);
+        let elsewhere = Confirmation::ALL.map(Confirmation::elsewhere);
+        assert_eq!(elsewhere, [false, false, true, true, true]);
+    }
+
+    #[test]
+    fn no_token_names_the_referee() {
+        assert_eq!(Principal::referee().as_str(), "referee");
+        for token in [None, Some("referee"), Some("")] {
+            assert!(!Principal::new(0, token).is_referee());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Random selection that no worker can foresee: of the tasks that are rechecked, the tasks that the referee
+//! recounts, and the orientation of a count.
+//!
+//! A keyed hash: the same after every restart of the coordinator. The key stays with the data.
+
+use std::{fmt, str::FromStr};
+
+use common::{plan::TaskId, run::RunId};
+use sha2::{Digest, Sha256};
+
+/// Denominator of [`Recheck`]'s fractions.
+const ALL_PARTS: u32 = 1_000_000;
+
+/// One count in this many is made in the rotated orientation. A worker sets up again when it changes the
+/// orientation (for frames about 0.1 s), so more of them would hide rechecks better and cost more.
+const ROTATED_ONE_IN: u64 = 8;
+
+/// How much of a run is rechecked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recheck {
+    /// 2 % of the tasks, selected at random, and the first counts of every machine.
+    #[default]
+    Auto,
+    /// A fraction of the tasks in millionths, selected at random.
+    Millionths(u32),
+    /// Every task.
+    All,
+}
+
+/// An invalid recheck fraction.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid recheck fraction '{0}': expected auto, all, or a number such as 0.1")]
+pub struct BadRecheck(String);
+
+impl Recheck {
+    /// Returns the selected fraction of the tasks, in millionths.
+    const fn parts(self) -> u32 {
+        match self {
+            Self::Auto => common::forecast::RECHECKS_MILLIONTHS,
+            Self::Millionths(parts) => parts,
+            Self::All => ALL_PARTS,
+        }
+    }
+
+    /// Returns whether a machine's first counts are rechecked in any case.
+    pub const fn covers_first_counts(self) -> bool {
+        matches!(self, Self::Auto)
+    }
+}
+
+impl fmt::Display for Recheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Millionths(parts) => write!(f, "{}", f64::from(*parts) / f64::from(ALL_PARTS)),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+impl FromStr for Recheck {
+    type Err = BadRecheck;
+
+    fn from_str(text: &str) -> Result<Self, BadRecheck> {
+        let fraction = match text {
+            "auto" => return Ok(Self::Auto),
+            "all" => return Ok(Self::All),
+            number => number.parse::<f64>().ok(),
+        };
+        let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
+        let fraction = fraction.ok_or_else(|| BadRecheck(text.to_owned()))?;
+        // Within 0 and 1,000,000.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let parts = (fraction * f64::from(ALL_PARTS)).round() as u32;
+        Ok(match parts {
+            ALL_PARTS => Self::All,
+            parts => Self::Millionths(parts),
+        })
+    }
+}
+
+/// Random selection with the key of one data directory.
+#[derive(Clone)]
+pub struct RecheckSampler {
+    key: [u8; 32],
+}
+
+impl fmt::Debug for RecheckSampler {
+    /// Omits the key, which must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecheckSampler")
+    }
+}
+
+impl RecheckSampler {
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// Returns whether a task is selected for a recheck. A larger fraction includes the smaller ones.
+    pub fn selects(&self, run: RunId, task: TaskId, recheck: Recheck) -> bool {
+        let number = u128::from(self.word(b"recheck", run, task, 0));
+        (number * u128::from(ALL_PARTS)) >> 64 < u128::from(recheck.parts())
+    }
+
+    /// Returns a task's secret rank, uniform in 64 bits: the referee recounts those of the lowest rank.
+    pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
+        self.word(b"recount", run, task, 0)
+    }
+
+    /// Returns whether the lease after `epoch` is counted in the rotated orientation.
+    pub fn rotates(&self, run: RunId, task: TaskId, epoch: u64) -> bool {
+        self.word(b"turned", run, task, epoch).is_multiple_of(ROTATED_ONE_IN)
+    }
+
+    fn word(&self, purpose: &[u8], run: RunId, task: TaskId, epoch: u64) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(self.key);
+        hash.update(purpose);
+        hash.update(run.0.to_be_bytes());
+        hash.update(task.0.to_be_bytes());
+        hash.update(epoch.to_be_bytes());
+        let digest = hash.finalize();
+        u64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recheck_fractions_round_trip() {
+        for (text, recheck) in [
+            ("auto", Recheck::Auto),
+            ("all", Recheck::All),
+            ("0", Recheck::Millionths(0)),
+            ("0.1", Recheck::Millionths(100_000)),
+            ("0.000001", Recheck::Millionths(1)),
+        ] {
+            assert_eq!(text.parse(), Ok(recheck));
+            assert_eq!(recheck.to_string().parse(), Ok(recheck));
+        }
+        assert_eq!("1".parse(), Ok(Recheck::All));
+        for bad in ["", "2", "-0.1", "NaN", "some", "10%"] {
+            let error = bad.parse::<Recheck>().unwrap_err().to_string();
+            assert!(error.contains(bad) && error.contains("0.1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_displayed() {
+        assert_eq!(format!("{:?}", RecheckSampler::new([7; 32])), "RecheckSampler");
+    }
+
+    #[test]
+    fn a_fraction_selects_the_numbers_below_it() {
+        let sampler = RecheckSampler::new([1; 32]);
+        for task in (0..100).map(TaskId) {
+            let word = u128::from(sampler.word(b"recheck", RunId(9), task, 0));
+            let number = u32::try_from((word * u128::from(ALL_PARTS)) >> 64).unwrap();
+            let selects = |parts| sampler.selects(RunId(9), task, Recheck::Millionths(parts));
+            assert!(!selects(number) && selects(number + 1), "{task}: {number}");
+        }
+    }
+
+    #[test]
+    fn selections_have_their_frequency_and_differ_by_key() {
+        let samplers = [1, 2].map(|key| RecheckSampler::new([key; 32]));
+        let selected = samplers.clone().map(|sampler| {
+            let tasks = (0..20_000).map(TaskId);
+            tasks.filter(|&task| sampler.selects(RunId(9), task, Recheck::Auto)).collect::<Vec<_>>()
+        });
+        for selected in &selected {
+            // 400 ± 20.
+            assert!((300..500).contains(&selected.len()), "{}", selected.len());
+        }
+        let common = selected[0].iter().filter(|task| selected[1].contains(task));
+        assert!(common.count() < 30);
+        let selects = |task: &TaskId, recheck| samplers[0].selects(RunId(9), *task, recheck);
+        assert!(selected[0].iter().all(|task| selects(task, Recheck::Millionths(30_000))));
+        let tasks: Vec<_> = (0..1_000).map(TaskId).collect();
+        assert!(tasks.iter().all(|task| selects(task, Recheck::All)));
+        assert!(!tasks.iter().any(|task| selects(task, Recheck::Millionths(0))));
+        let rotated =
+            (0..10_000).map(TaskId).filter(|&task| samplers[0].rotates(RunId(9), task, 1));
+        assert!((1_000..1_500).contains(&rotated.count()));
+    }
+}

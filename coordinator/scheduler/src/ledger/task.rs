@@ -1,0 +1,280 @@
+//! Rules of a task's life: the effect of each count and each lease on its state.
+//!
+//! The counts of a task decide its state: without counts it is open, with equal ones done, with different
+//! ones disputed. The referee's final count ends a dispute; void counts are removed.
+
+use common::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::TaskId,
+    run::{Epoch, WorkerId},
+};
+
+use super::{Change, Confirmation, EntryKind, JournalEntry, Principal, Record, Refusal, TaskRow};
+
+/// State of a task, with its counts as [`TaskCount`] or in the scheduler's compact form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskState<C = TaskCount> {
+    Pending,
+    /// Leased to a worker until a time.
+    Leased {
+        worker: WorkerId,
+        until_unix_ms: u64,
+    },
+    /// Counted: `first` stands, and `second` is the equal count that confirms it best.
+    Done {
+        first: C,
+        second: Option<Box<C>>,
+        confirmed: Confirmation,
+    },
+    /// Its counts differ, and none stands. They are in the order of their arrival.
+    Disputed {
+        counts: Vec<C>,
+    },
+    /// In backoff after too many failed attempts.
+    Parked,
+}
+
+/// One count of a task, without what is only displayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskCount {
+    /// The weighted number of solutions.
+    pub count: u64,
+    pub worker: WorkerId,
+    pub principal: Principal,
+    pub kernel: KernelName,
+    pub orientation: Orientation,
+    pub accepted_unix_ms: u64,
+}
+
+impl From<&Record> for TaskCount {
+    fn from(record: &Record) -> Self {
+        Self {
+            count: record.count,
+            worker: record.worker,
+            principal: record.principal.clone(),
+            kernel: record.kernel,
+            orientation: record.orientation,
+            accepted_unix_ms: record.accepted_unix_ms,
+        }
+    }
+}
+
+/// Count of a task, as far as the rules look at it.
+pub trait AnyCount: Clone {
+    fn count(&self) -> u64;
+
+    /// Returns whether both counts were made by the same worker.
+    fn same_worker(&self, other: &Self) -> bool;
+}
+
+impl AnyCount for TaskCount {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn same_worker(&self, other: &Self) -> bool {
+        self.worker == other.worker
+    }
+}
+
+impl TaskState {
+    /// Returns the state of a task with these counts.
+    pub fn of(counts: Vec<TaskCount>) -> Self {
+        Self::of_counts(counts, confirmed_by)
+    }
+}
+
+/// Returns how `other` confirms `first`, by their principals.
+fn confirmed_by(first: &TaskCount, other: &TaskCount) -> Confirmation {
+    first.principal.confirmed_by(&other.principal)
+}
+
+impl<C: AnyCount> TaskState<C> {
+    /// Returns the state of a task with these counts; `by` says how one count confirms another.
+    pub fn of_counts(mut counts: Vec<C>, by: impl Fn(&C, &C) -> Confirmation) -> Self {
+        if counts.is_empty() {
+            return Self::Pending;
+        }
+        if counts.iter().any(|other| other.count() != counts[0].count()) {
+            return Self::Disputed { counts };
+        }
+        let first = counts.remove(0);
+        let second = counts.into_iter().rev().max_by_key(|other| by(&first, other));
+        let confirmed = second.as_ref().map_or(Confirmation::None, |second| by(&first, second));
+        Self::Done { first, second: second.map(Box::new), confirmed }
+    }
+
+    /// Returns its counts, in the order of their arrival.
+    pub fn counts(&self) -> Vec<C> {
+        match self {
+            Self::Pending | Self::Leased { .. } | Self::Parked => Vec::new(),
+            Self::Done { first, second, .. } => {
+                [first.clone()].into_iter().chain(second.as_deref().cloned()).collect()
+            }
+            Self::Disputed { counts } => counts.clone(),
+        }
+    }
+
+    /// Returns the count that stands.
+    pub fn standing(&self) -> Option<u64> {
+        match self {
+            Self::Done { first, .. } => Some(first.count()),
+            Self::Pending | Self::Leased { .. } | Self::Parked | Self::Disputed { .. } => None,
+        }
+    }
+
+    /// Returns whether it has no count.
+    pub const fn is_open(&self) -> bool {
+        match self {
+            Self::Pending | Self::Leased { .. } | Self::Parked => true,
+            Self::Done { .. } | Self::Disputed { .. } => false,
+        }
+    }
+
+    /// Returns whether the referee has counted it: its count can no longer change.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Done { confirmed: Confirmation::Referee, .. })
+    }
+
+    /// Returns the state after a journalled count; `None` if the count cannot follow.
+    pub fn after(
+        &self,
+        kind: EntryKind,
+        count: C,
+        by: impl Fn(&C, &C) -> Confirmation,
+    ) -> Option<Self> {
+        let mut counts = self.counts();
+        let stands = self.standing();
+        let is_disputed = matches!(self, Self::Disputed { .. });
+        let follows = match kind {
+            EntryKind::Accepted => stands.is_none(),
+            EntryKind::Confirmed => stands == Some(count.count()),
+            EntryKind::Disputed | EntryKind::Recounted => {
+                is_disputed || stands.is_some_and(|stands| stands != count.count())
+            }
+            EntryKind::Settled => true,
+            EntryKind::Voided => counts.iter().any(|other| other.same_worker(&count)),
+        };
+        if self.is_final() || !follows {
+            return None;
+        }
+        match kind {
+            EntryKind::Confirmed | EntryKind::Disputed | EntryKind::Recounted => counts.push(count),
+            EntryKind::Voided => counts.retain(|other| !other.same_worker(&count)),
+            // In journals of format 2 this count decided a dispute: it stands, and equal counts of
+            // other machines confirm it.
+            EntryKind::Accepted => {
+                counts.retain(|other| {
+                    other.count() == count.count() && by(&count, other).elsewhere()
+                });
+                counts.insert(0, count);
+            }
+            EntryKind::Settled => {
+                let equal = counts.into_iter().find(|other| other.count() == count.count());
+                let (first, second) = match equal {
+                    Some(first) => (first, Some(Box::new(count))),
+                    None => (count, None),
+                };
+                return Some(Self::Done { first, second, confirmed: Confirmation::Referee });
+            }
+        }
+        Some(Self::of_counts(counts, by))
+    }
+}
+
+/// Stored state of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTask {
+    /// The highest epoch ever leased or reported.
+    pub epoch: Epoch,
+    /// The sequence number of its last journal line; 0 for none.
+    pub sequence: u64,
+    pub state: TaskState,
+    /// Workers whose lease ended without a result, each once; cleared by a count.
+    pub failed: Vec<WorkerId>,
+}
+
+impl Default for KeptTask {
+    /// Returns an untouched task.
+    fn default() -> Self {
+        Self { epoch: Epoch(0), sequence: 0, state: TaskState::Pending, failed: Vec::new() }
+    }
+}
+
+impl KeptTask {
+    /// Returns whether it has no count.
+    pub const fn is_open(&self) -> bool {
+        self.state.is_open()
+    }
+
+    /// Returns whether a stored row agrees with the journal's fold. The journal knows neither leases nor
+    /// parked tasks.
+    pub fn agrees_with(&self, folded: &Self) -> bool {
+        let both_open = self.is_open() && folded.is_open();
+        self.sequence == folded.sequence && (both_open || self.state == folded.state)
+    }
+
+    pub fn task_row(self, task: TaskId) -> TaskRow {
+        TaskRow { task, epoch: self.epoch, state: self.state, failed: self.failed }
+    }
+
+    /// Applies the journal line with this sequence number.
+    pub fn settle(&mut self, entry: &JournalEntry, sequence: u64) -> Result<(), Refusal> {
+        let record = &entry.record;
+        let after = self.state.after(entry.kind, record.into(), confirmed_by);
+        self.state = after.ok_or_else(|| Refusal::DoesNotFollow {
+            run: record.run,
+            task: record.task,
+            kind: entry.kind,
+            count: record.count,
+            stands: self.state.standing(),
+        })?;
+        self.epoch = self.epoch.max(record.epoch);
+        self.sequence = sequence;
+        self.failed.clear();
+        Ok(())
+    }
+
+    /// Applies a change that is not journalled.
+    pub fn change(&mut self, change: &Change) {
+        let is_leased = matches!(self.state, TaskState::Leased { .. });
+        let is_leasable = is_leased || self.state == TaskState::Pending;
+        match *change {
+            // The lease of a recheck or recount leaves the state alone, and a parked task is unparked
+            // first. The epoch may be lower than the highest: an old lease is adopted.
+            Change::Leased { worker, epoch, until_unix_ms, .. } => {
+                self.epoch = self.epoch.max(epoch);
+                if is_leasable {
+                    self.state = TaskState::Leased { worker, until_unix_ms };
+                }
+            }
+            Change::Released { epoch, .. } => self.end_lease(epoch),
+            Change::Expired { epoch, worker, .. } => {
+                if self.is_open() && !self.failed.contains(&worker) {
+                    self.failed.push(worker);
+                }
+                self.end_lease(epoch);
+            }
+            Change::Parked { .. } if is_leasable => self.state = TaskState::Parked,
+            // The failures that parked it are forgotten, or it would be parked again at once.
+            Change::Unparked { .. } if self.state == TaskState::Parked => {
+                self.state = TaskState::Pending;
+                self.failed.clear();
+            }
+            Change::Parked { .. }
+            | Change::Unparked { .. }
+            | Change::Recorded(_)
+            | Change::State { .. }
+            | Change::Recheck { .. }
+            | Change::Trust(_) => {}
+        }
+    }
+
+    /// Only the end of the newest lease makes the task pending: older ones were replaced.
+    fn end_lease(&mut self, epoch: Epoch) {
+        if matches!(self.state, TaskState::Leased { .. }) && epoch >= self.epoch {
+            self.state = TaskState::Pending;
+        }
+    }
+}

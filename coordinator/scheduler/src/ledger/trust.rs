@@ -1,0 +1,92 @@
+//! Trust in workers, as it is stored.
+
+use common::run::WorkerId;
+
+use super::{Principal, fold::cut};
+
+/// Maximum length of a stored name or reason.
+const MAX_TEXT_BYTES: usize = 256;
+
+/// Trust in a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Machines outvoted it once, in earlier programs: its unconfirmed counts are counted again.
+    Suspect,
+    /// A count of it was wrong: it gets no work in any run of the data directory.
+    Barred,
+    /// An operator readmitted it after a repair.
+    Trusted,
+    /// Too many machines of its token were barred: no worker with this token gets work.
+    TokenBarred,
+    /// Threads of it failed their self-test: its unconfirmed counts since `from_unix_ms`, until this
+    /// record, are counted again.
+    SelfTestFailed { from_unix_ms: u64 },
+    /// Its threads have passed this many self-tests since its process started.
+    SelfTestPassed { passed: u64 },
+}
+
+/// A change of the trust in a worker. It belongs to the data directory, not to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustRecord {
+    pub worker: WorkerId,
+    pub principal: Principal,
+    /// Its name, for display.
+    pub name: String,
+    pub trust: Trust,
+    /// Number of its counts that were found wrong until then.
+    pub faults: u64,
+    /// The reason, for display.
+    pub reason: String,
+    pub since_unix_ms: u64,
+}
+
+impl Trust {
+    /// Returns the word in files and reports.
+    pub const fn stored(self) -> &'static str {
+        match self {
+            Self::Suspect => "doubted",
+            Self::Barred => "barred",
+            Self::Trusted => "trusted",
+            Self::TokenBarred => "token_barred",
+            Self::SelfTestFailed { .. } => "unproven",
+            Self::SelfTestPassed { .. } => "proven",
+        }
+    }
+}
+
+impl TrustRecord {
+    /// Returns the record with texts from outside cut to their limits.
+    pub fn bounded(&self) -> Self {
+        let mut record = self.clone();
+        cut(&mut record.name, MAX_TEXT_BYTES);
+        cut(&mut record.reason, MAX_TEXT_BYTES);
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::test_records, *};
+
+    #[test]
+    fn stored_words_are_frozen() {
+        let all = [
+            Trust::Suspect,
+            Trust::Barred,
+            Trust::Trusted,
+            Trust::TokenBarred,
+            Trust::SelfTestFailed { from_unix_ms: 1 },
+            Trust::SelfTestPassed { passed: 1 },
+        ];
+        let words = ["doubted", "barred", "trusted", "token_barred", "unproven", "proven"];
+        assert_eq!(all.map(Trust::stored), words);
+    }
+
+    #[test]
+    fn texts_from_outside_are_cut() {
+        let [name, reason] = ["n", "r"].map(|text| text.repeat(MAX_TEXT_BYTES + 1));
+        let record = TrustRecord { name, reason, ..test_records::trust(1, Trust::Barred, 0) };
+        let kept = record.bounded();
+        assert_eq!([kept.name.len(), kept.reason.len()], [MAX_TEXT_BYTES; 2]);
+    }
+}

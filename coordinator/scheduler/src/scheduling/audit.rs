@@ -1,0 +1,126 @@
+//! Consistency of the scheduler's state, for simulations and tests.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::{
+    RunIx, Scheduler, TaskIx, leases::MAX_HOLDERS, run::Run, task_table::Stage, worker::Purpose,
+};
+
+/// An inconsistency of the scheduler's state.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Imbalance(String);
+
+impl Scheduler {
+    /// Verifies everything that is kept in more than one place; an error names the difference. Takes time in
+    /// proportion to the number of tasks.
+    pub fn audit(&self) -> Result<(), Imbalance> {
+        for (number, run) in self.runs.iter().enumerate() {
+            audit_stages(run)?;
+            self.audit_leases(number)?;
+        }
+        for (number, worker) in self.workers.iter() {
+            let who = format_args!("worker {number}");
+            let is_expected = worker.leases.is_empty() || worker.deadline.is_some();
+            check(is_expected, who, "holds leases without a deadline")?;
+            let is_allowed = worker.leases.len() <= self.config.leases_per_worker;
+            check(is_allowed, who, "holds too many leases")?;
+        }
+        let live_threads: u64 =
+            self.workers.live_ones().map(|worker| self.workers.get(worker).threads_at_work()).sum();
+        equal("live threads", self.workers.live_threads(), live_threads.max(1))
+    }
+
+    fn audit_leases(&self, number: RunIx) -> Result<(), Imbalance> {
+        let run = &self.runs[number];
+        check(run.has_consistent_leases(), format_args!("run {number}"), "has stale leases")?;
+        for task in run.held() {
+            let leases = run.leases_of(task);
+            let holders: BTreeSet<_> = leases.iter().map(|(worker, _)| worker).collect();
+            let is_allowed = leases.len() <= MAX_HOLDERS && holders.len() == leases.len();
+            check_task(is_allowed, task, "is held by too many, or twice by one")?;
+            for (worker, lease) in leases {
+                let known = self.workers.find(*worker);
+                let is_known = known.is_some_and(|known| known.leases.contains(&(number, task)));
+                check_task(is_known, task, "is held by a worker that does not hold it")?;
+                let stage = match lease.purpose {
+                    Purpose::Count => Stage::Leased,
+                    Purpose::Recheck => Stage::Done,
+                    Purpose::Recount => Stage::Disputed,
+                };
+                equal("stage of a leased task", run.tasks().stage(task), stage)?;
+                let is_issued = (1..=run.tasks().epoch(task)).contains(&lease.epoch);
+                check_task(is_issued, task, "is leased under no epoch of its own")?;
+            }
+        }
+        for (worker, known) in self.workers.iter() {
+            for &(_, task) in known.leases.range((number, 0)..=(number, TaskIx::MAX)) {
+                check_task(run.lease(task, worker).is_some(), task, "is held by no lease")?;
+            }
+        }
+        for &task in run.rechecks().running() {
+            check_task(run.is_held(task), task, "is rechecked by no worker")?;
+        }
+        Ok(())
+    }
+}
+
+fn audit_stages(run: &Run) -> Result<(), Imbalance> {
+    let tasks = run.tasks();
+    for stage in Stage::ALL {
+        let members: Vec<_> = run.all_tasks().filter(|&task| tasks.stage(task) == stage).collect();
+        let cost: u64 = members.iter().map(|&task| run.cost(task)).sum();
+        equal("tasks of a stage", tasks.number(stage), members.len() as u64)?;
+        equal("cost of a stage", tasks.cost(stage), cost)?;
+    }
+    let returned = run.returned().iter().map(|task| (task, Stage::Pending));
+    let orphaned = run.orphaned().iter().map(|task| (task, Stage::Pending));
+    let parked = run.parking().tasks().iter().map(|task| (task, Stage::Parked));
+    let disputed = run.disputed().keys().map(|task| (task, Stage::Disputed));
+    let rechecked = run.rechecks().running().iter().map(|task| (task, Stage::Done));
+    let pending = returned.chain(orphaned);
+    for (&task, stage) in pending.chain(parked).chain(disputed).chain(rechecked) {
+        equal("stage of a queued task", tasks.stage(task), stage)?;
+    }
+    equal("parked tasks", run.parking().tasks().len() as u64, tasks.number(Stage::Parked))?;
+    equal("disputed tasks", run.disputed().len() as u64, tasks.number(Stage::Disputed))?;
+    let free = run.disputed().keys().copied().filter(|&task| !run.is_being_counted(task));
+    let unassigned: Vec<_> = run.unassigned_disputes().collect();
+    equal("unassigned disputes", unassigned, free.collect())?;
+    let is_returned = run.orphaned().is_subset(run.returned());
+    check(is_returned, format_args!("an orphaned task"), "was not returned")?;
+    for (author, rechecks) in run.rechecks().waiting() {
+        for &task in rechecks.keys() {
+            let is_by_author = tasks.done(task).is_some_and(|done| done.worker == author);
+            check_task(is_by_author, task, "has a recheck under another author")?;
+        }
+    }
+    let upcoming: BTreeSet<_> = run.upcoming().collect();
+    for task in run.all_tasks() {
+        let is_held = run.is_held(task);
+        match tasks.stage(task) {
+            Stage::Pending => {
+                let comes_up = run.returned().contains(&task) || upcoming.contains(&task);
+                check_task(!is_held && comes_up, task, "is pending, and held or lost")?;
+            }
+            Stage::Leased => check_task(is_held, task, "is leased, and no worker holds it")?,
+            Stage::Done | Stage::Parked | Stage::Disputed => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_task(holds: bool, task: TaskIx, otherwise: &str) -> Result<(), Imbalance> {
+    check(holds, format_args!("task {task}"), otherwise)
+}
+
+fn check(holds: bool, subject: fmt::Arguments, otherwise: &str) -> Result<(), Imbalance> {
+    if holds { Ok(()) } else { Err(Imbalance(format!("{subject} {otherwise}"))) }
+}
+
+/// Checks that a number or a set matches its members.
+fn equal<T: PartialEq + fmt::Debug>(name: &str, kept: T, counted: T) -> Result<(), Imbalance> {
+    let is_equal = kept == counted;
+    let difference = || format!("{name}: {kept:?} kept, {counted:?} counted");
+    if is_equal { Ok(()) } else { Err(Imbalance(difference())) }
+}

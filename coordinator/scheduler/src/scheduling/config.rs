@@ -1,0 +1,50 @@
+//! Configuration of the scheduler.
+
+/// A reading of the wall clock: milliseconds since 1970 (in a simulation, of any origin).
+///
+/// It may jump in either direction: the scheduler's time follows in bounded steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(pub u64);
+
+/// Times that an operator sets, and limits of messages and tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How long a lease lasts after the last sync that named it.
+    pub lease_ms: u64,
+    /// How long leases found on disk last after a restart, for their workers to reconnect.
+    pub grace_ms: u64,
+    /// Minimum regular interval between two syncs of a worker.
+    pub sync_floor_ms: u64,
+    /// Time until the next sync of a worker that got nothing and may get something soon.
+    pub dry_sync_ms: u64,
+    /// Minimum interval between two syncs.
+    pub least_sync_ms: u64,
+    /// Maximum number of partials accepted from one message.
+    pub partials_per_sync: usize,
+    /// Maximum number of grants in one reply.
+    pub grants_per_sync: usize,
+    /// Maximum number of leases of one worker.
+    pub leases_per_worker: usize,
+    /// Maximum number of known workers.
+    pub workers: usize,
+    /// Maximum number of connected workers per token or certificate: fewer than known ones, so that a leaked
+    /// token does not keep other workers out.
+    pub workers_per_token: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lease_ms: 300_000,
+            grace_ms: 300_000,
+            sync_floor_ms: 15_000,
+            dry_sync_ms: 1_000,
+            least_sync_ms: 500,
+            partials_per_sync: 4096,
+            grants_per_sync: 4096,
+            leases_per_worker: 8192,
+            workers: 100_000,
+            workers_per_token: 12_288,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Commands of operators, for runs and for workers.
+
+use common::run::{RunId, WorkerId};
+
+use super::{
+    Millis, RunIx, Scheduler, TaskIx,
+    run::{Lifecycle, Run},
+};
+use crate::ledger::{Change, Confirmation, Recheck, RunState, Trust};
+
+/// Command for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Grant nothing; results are accepted.
+    Pause,
+    /// Grant tasks again.
+    Resume,
+    /// Cancel the run; its records are kept.
+    Cancel,
+    /// Retry all parked tasks at once; a run that ended disputed continues.
+    Unpark,
+    /// Recheck this much of the run, including the done tasks; a finished run continues for that.
+    Recheck(Recheck),
+}
+
+/// A command that a run cannot follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    #[error("run {0} not found")]
+    NoSuchRun(RunId),
+    #[error("run {0} is complete")]
+    Over(RunId),
+    #[error("run {0} is cancelled: submit it again")]
+    Cancelled(RunId),
+    #[error("run {0} is not finished: cancel it first")]
+    Live(RunId),
+}
+
+/// State of a run before a command.
+#[derive(Debug)]
+pub(super) struct Undo {
+    run: RunIx,
+    before: Lifecycle,
+    /// Tasks whose recheck the command added.
+    added: Vec<TaskIx>,
+}
+
+impl Scheduler {
+    /// Applies an operator's command; repeating it has no effect.
+    pub fn control(
+        &mut self,
+        run: RunId,
+        command: Command,
+        now: Millis,
+    ) -> Result<RunState, ControlError> {
+        self.advance(now);
+        let &number = self.by_id.get(&run).ok_or(ControlError::NoSuchRun(run))?;
+        let before = self.runs[number].state();
+        let life = self.runs[number].life();
+        self.undo = Some(Undo { run: number, before: life, added: Vec::new() });
+        let is_finished = self.runs[number].is_finished();
+        let after = match command {
+            Command::Cancel if before == RunState::Cancelled => return Ok(before),
+            _ if before == RunState::Cancelled => return Err(ControlError::Cancelled(run)),
+            Command::Recheck(recheck) => {
+                self.set_recheck(number, recheck);
+                return Ok(self.runs[number].state());
+            }
+            Command::Unpark if before == RunState::Disputed => {
+                self.unpark(number);
+                self.reopen(number);
+                return Ok(RunState::Running);
+            }
+            _ if is_finished => return Err(ControlError::Over(run)),
+            Command::Unpark => {
+                self.unpark(number);
+                before
+            }
+            Command::Pause => RunState::Paused,
+            Command::Resume => RunState::Running,
+            Command::Cancel => RunState::Cancelled,
+        };
+        self.changes.extend(self.runs[number].change_to(after));
+        if after == RunState::Cancelled {
+            self.drop_leases(number);
+        }
+        Ok(after)
+    }
+
+    /// Undoes the last command, which could not be stored. Leases that ended stay ended; their workers name
+    /// them again.
+    pub fn take_back(&mut self) {
+        if let Some(Undo { run, before, added }) = self.undo.take() {
+            self.runs[run].roll_back(before, &added);
+        }
+    }
+
+    fn unpark(&mut self, run: RunIx) {
+        for task in self.runs[run].free_parked() {
+            self.unpark_task(run, task);
+        }
+    }
+
+    fn set_recheck(&mut self, run: RunIx, recheck: Recheck) {
+        let name = self.runs[run].manifest.run;
+        self.changes.push_back(Change::Recheck { run: name, recheck });
+        self.runs[run].set_recheck(recheck);
+        let least = match recheck == Recheck::All && self.active_tokens(run).len() > 1 {
+            true => Confirmation::OtherToken,
+            false => Confirmation::SameToken,
+        };
+        let added = self.count_again(run, |in_run, task, done| {
+            done.confirmed < least && in_run.is_selected(task)
+        });
+        if let Some(undo) = &mut self.undo {
+            undo.added = added;
+        }
+    }
+
+    /// Readmits a worker after a repair, and its token.
+    pub fn trust(&mut self, worker: WorkerId) {
+        let worker = self.workers.pinned(worker);
+        self.readmit(worker);
+        self.note_trust(worker, Trust::Trusted, "an operator readmitted it");
+    }
+
+    /// Drains the present process of a worker; returns whether it is connected. Not stored: after a restart
+    /// of the coordinator it counts on.
+    pub fn drain(&mut self, worker: WorkerId) -> bool {
+        let Some(known) = self.workers.find_live(worker) else { return false };
+        known.drain_requested = true;
+        known.draining = true;
+        true
+    }
+
+    /// Ends every lease of a cancelled run, in memory: on disk the state says enough. Their tasks return to
+    /// their queues, since the command may be undone.
+    fn drop_leases(&mut self, run: RunIx) {
+        let now = self.clock.ticks();
+        let tasks: Vec<_> = self.runs[run].held().collect();
+        for task in tasks {
+            let was_recheck = self.runs[run].rechecks().running().contains(&task);
+            self.remove_all(run, task);
+            self.runs[run].drop_leased(task, was_recheck, now);
+        }
+    }
+
+    /// Forgets a finished run.
+    pub fn forget_run(&mut self, run: RunId) {
+        let Some(number) = self.by_id.remove(&run) else {
+            return;
+        };
+        self.drop_leases(number);
+        self.order.retain(|other| *other != number);
+        self.finished.retain(|other| *other != run);
+        // Its number stays taken: leases and workers name runs by it.
+        self.runs[number] = Run::forgotten(self.runs[number].manifest.clone());
+    }
+}

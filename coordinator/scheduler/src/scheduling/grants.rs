@@ -1,0 +1,281 @@
+//! Grants: which tasks a worker gets, and how many.
+
+use std::ops::Bound;
+
+use common::{
+    count::Orientation,
+    sync::{SyncReply, SyncRequest},
+};
+
+use super::{
+    RunIx, Scheduler, TaskIx, WorkerIx,
+    clock::Ticks,
+    run::{self, SingleHolders},
+    task_table::Stage,
+    worker::Purpose,
+};
+
+/// Maximum number of candidates of one kind that are considered.
+pub(super) const MAX_SCANNED: usize = 64;
+
+/// Cost per second of one thread of the reference machine: costs are its microseconds.
+pub(super) const REFERENCE_SPEED: f64 = 1e6;
+
+/// Maximum work in one reply, in seconds of the worker at its measured speed. A worker that vanishes loses
+/// this much.
+const GRANT_SECONDS: f64 = 300.0;
+
+/// Maximum number of tasks per thread of a worker whose speed is unknown, or whose first counts wait for
+/// their recheck although another machine could make it.
+const FIRST_TASKS_PER_THREAD: usize = 2;
+
+/// The last part of a run's cost is granted as one task per thread, so that all workers finish together.
+const SINGLES_FRACTION: f64 = 0.02;
+
+/// Age of a lease at which another worker may get a backup copy.
+pub(super) const BACKUP_AFTER_MS: Ticks = 10_000;
+
+/// Work that may still be granted in one reply.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    cost: f64,
+    /// Tasks that are granted whatever they cost.
+    tasks_at_least: usize,
+    tasks_at_most: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.tasks_at_most == 0 || (self.cost <= 0.0 && self.tasks_at_least == 0)
+    }
+
+    fn spend(&mut self, cost: u64) {
+        self.cost -= cost as f64;
+        self.tasks_at_least = self.tasks_at_least.saturating_sub(1);
+        self.tasks_at_most = self.tasks_at_most.saturating_sub(1);
+    }
+}
+
+/// A task chosen for a worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub(super) task: TaskIx,
+    pub(super) purpose: Purpose,
+    pub(super) orientation: Orientation,
+}
+
+impl Scheduler {
+    /// Grants tasks to a worker.
+    pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
+        let barred = self.workers.is_barred(worker);
+        let stops = request.draining || self.workers.get(worker).drain_requested;
+        let wants = request.seconds_wanted > 0.0 && !stops && !barred && !self.is_held_back(worker);
+        if !wants {
+            return;
+        }
+        let mut budget = self.budget(worker, request.seconds_wanted, reply);
+        if self.is_on_probation(worker) {
+            budget.tasks_at_most = budget.tasks_at_most.min(1);
+        }
+        let now = self.clock.ticks();
+        for run in self.order.clone() {
+            if !self.serves(run, worker, now) {
+                continue;
+            }
+            let mut within = self.share(run, worker, budget);
+            while !within.is_spent() {
+                let Some(choice) = self.choose(run, worker) else {
+                    break;
+                };
+                reply.grants.push(self.lease(run, worker, choice));
+                let cost = self.runs[run].cost(choice.task);
+                within.spend(cost);
+                budget.spend(cost);
+            }
+        }
+        if reply.grants.is_empty() {
+            self.grant_copies(worker, budget, reply);
+        }
+    }
+
+    /// Returns whether tasks of `run` are granted to `worker` at present.
+    fn serves(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
+        self.runs[run].grants() && self.is_eligible(run, worker, now)
+    }
+
+    /// Returns whether `worker` has the memory for tasks of `run` and does not decline them. The memory of a
+    /// worker that has not called since the start is unknown.
+    pub(super) fn is_eligible(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
+        let known = self.workers.get(worker);
+        let has_room =
+            || known.session.is_none() || self.runs[run].lacks_memory(&known.info).is_none();
+        !known.declines(run, now) && has_room()
+    }
+
+    /// Returns the connected workers on other machines that are eligible for tasks of `run`.
+    pub(super) fn on_other_machine(
+        &self,
+        run: RunIx,
+        worker: WorkerIx,
+    ) -> impl Iterator<Item = WorkerIx> + '_ {
+        let now = self.clock.ticks();
+        let others = self.workers.on_other_machine(worker);
+        others.filter(move |&other| self.is_eligible(run, other, now))
+    }
+
+    /// Computes the budget from the request and the measured speed, less the repeated grants.
+    fn budget(&self, worker: WorkerIx, seconds_wanted: f64, reply: &SyncReply) -> Budget {
+        let known = self.workers.get(worker);
+        let threads = known.info.threads.max(1);
+        let held = known.leases.len();
+        let seconds = seconds_wanted.min(GRANT_SECONDS);
+        let room = self.config.leases_per_worker.saturating_sub(held);
+        let tasks_at_most =
+            self.config.grants_per_sync.saturating_sub(reply.grants.len()).min(room);
+        let sent_again: f64 = reply.grants.iter().map(|grant| self.cost_of(grant.task)).sum();
+        let first = FIRST_TASKS_PER_THREAD.saturating_mul(threads as usize).saturating_sub(held);
+        // A new machine gets little until its first counts were rechecked.
+        let now = self.clock.ticks();
+        let mut served = self.order.iter();
+        let unseen = self.workers[worker].reputation.awaits_first_recheck()
+            && served.any(|&run| {
+                self.serves(run, worker, now) && self.on_other_machine(run, worker).next().is_some()
+            });
+        match known.cost_per_second() {
+            Some(speed) => Budget {
+                cost: seconds * speed - sent_again,
+                tasks_at_least: 0,
+                tasks_at_most: match unseen {
+                    true => tasks_at_most.min(first),
+                    false => tasks_at_most,
+                },
+            },
+            None => Budget {
+                cost: seconds * REFERENCE_SPEED * f64::from(threads) - sent_again,
+                tasks_at_least: (threads as usize).saturating_sub(held),
+                tasks_at_most: tasks_at_most.min(first),
+            },
+        }
+    }
+
+    fn cost_of(&self, task: common::run::TaskRef) -> f64 {
+        let run = self.by_id.get(&task.run);
+        run.map_or(0.0, |&run| self.runs[run].plan.task_cost(task.task) as f64)
+    }
+
+    /// Narrows a budget towards the end of a run, so that all workers finish together: at most half of the
+    /// worker's share of the pending cost, and single tasks in the last part.
+    fn share(&self, run: RunIx, worker: WorkerIx, budget: Budget) -> Budget {
+        if self.workers.live() <= 1 {
+            return budget;
+        }
+        let known = self.workers.get(worker);
+        let threads = known.info.threads.max(1);
+        let tasks = &self.runs[run].tasks();
+        let pending = tasks.cost(Stage::Pending) as f64;
+        let idle_threads = (threads as usize).saturating_sub(known.leases.len());
+        let singles = pending < SINGLES_FRACTION * tasks.total_cost() as f64;
+        if singles {
+            return Budget { tasks_at_most: budget.tasks_at_most.min(idle_threads), ..budget };
+        }
+        let part = f64::from(threads) / self.workers.live_threads() as f64;
+        Budget {
+            cost: budget.cost.min(pending * part / 2.0),
+            tasks_at_least: budget.tasks_at_least.max(idle_threads),
+            ..budget
+        }
+    }
+
+    /// Chooses the next task of `run` for `worker` that no worker holds.
+    fn choose(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let is_referee = self.workers.is_referee(worker);
+        let recount = is_referee.then(|| self.choose_recount(run, worker)).flatten();
+        recount
+            .map(|(choice, _)| choice)
+            .or_else(|| self.choose_recheck(run, worker))
+            .or_else(|| self.choose_uncounted(run, worker))
+            .or_else(|| self.choose_own_recheck(run, worker))
+    }
+
+    fn choose_uncounted(&mut self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
+        let task = self
+            .choose_returned(run, worker, false)
+            .or_else(|| self.runs[run].next_fresh())
+            .or_else(|| self.choose_returned(run, worker, true))?;
+        Some(self.count(run, worker, task))
+    }
+
+    /// Chooses a first count, in a random orientation if another machine could recheck it: so the
+    /// orientation does not give rechecks away.
+    fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
+        let in_run = &self.runs[run];
+        let epoch = in_run.tasks().epoch(task);
+        let alone = self.on_other_machine(run, worker).next().is_none();
+        let is_rotated = !alone && self.sampler.rotates(in_run.manifest.run, run::id(task), epoch);
+        Choice {
+            task,
+            purpose: Purpose::Count,
+            orientation: match is_rotated {
+                true => Orientation::Rotated,
+                false => Orientation::Upright,
+            },
+        }
+    }
+
+    /// Chooses a returned task; with `again` also an orphaned one, or one that this worker failed on.
+    fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
+        let in_run = &self.runs[run];
+        let orphaned =
+            |task| in_run.orphaned().contains(task) || in_run.failed(*task).contains(&worker);
+        let mut returned = in_run.returned().iter().take(MAX_SCANNED);
+        returned.find(|task| again || !orphaned(task)).copied()
+    }
+
+    /// Grants a worker with idle threads backup copies of tasks that others have held for long.
+    fn grant_copies(&mut self, worker: WorkerIx, mut budget: Budget, reply: &mut SyncReply) {
+        let known = self.workers.get(worker);
+        let idle = (known.info.threads as usize).saturating_sub(known.leases.len());
+        budget.tasks_at_most = budget.tasks_at_most.min(idle);
+        let now = self.clock.ticks();
+        for run in self.order.clone() {
+            let served = self.serves(run, worker, now);
+            while served && !budget.is_spent() {
+                let Some(task) = self.choose_straggler(run, worker) else {
+                    break;
+                };
+                let choice = match self.runs[run].tasks().stage(task) {
+                    Stage::Done => self.recheck_of(run, task),
+                    Stage::Pending | Stage::Leased | Stage::Parked | Stage::Disputed => {
+                        self.count(run, worker, task)
+                    }
+                };
+                reply.grants.push(self.lease(run, worker, choice));
+                budget.spend(self.runs[run].cost(task));
+            }
+        }
+    }
+
+    /// Chooses a task with a single holder: the last one that was not started, which its holder would start
+    /// last, or the one started longest ago. A machine does not recheck its own count.
+    fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
+        let in_run = &self.runs[run];
+        let now = self.clock.ticks();
+        let before = now.checked_sub(BACKUP_AFTER_MS)?;
+        let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
+        let SingleHolders { not_started, started } = in_run.single_holders();
+        let suits = |&&(_, task): &&(u64, TaskIx)| {
+            let first = in_run.tasks().done(task).map(|done| done.worker);
+            !self.workers.get(worker).leases.contains(&(run, task))
+                && !in_run.failed(task).contains(&worker)
+                && first.is_none_or(|first| !self.workers.same_machine(first, worker))
+        };
+        let scan = MAX_SCANNED + self.workers.get(worker).leases.len();
+        not_started
+            .range(ripe)
+            .rev()
+            .take(scan)
+            .find(suits)
+            .or_else(|| started.range(ripe).take(scan).find(suits))
+            .map(|&(_, task)| task)
+    }
+}

@@ -1,0 +1,333 @@
+//! Leases: granted, renewed, adopted and ended.
+
+use std::collections::BTreeSet;
+
+use common::{
+    count::Orientation,
+    limits,
+    run::{Epoch, TaskRef},
+    sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
+};
+
+use super::{
+    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
+    clock::Ticks,
+    grants::Choice,
+    parking::too_often,
+    run,
+    task_table::Stage,
+    worker::{Lease, Purpose},
+};
+use crate::ledger::{Change, RunState};
+
+/// Reason of a lease's end without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseEnd {
+    /// Without a failure.
+    Released,
+    /// The worker vanished before it had started: no failure, but other tasks go first.
+    Vanished,
+    /// The worker's attempt failed.
+    Failed,
+}
+
+impl LeaseEnd {
+    /// Returns how the lease of a vanished worker ends.
+    fn of_vanished(lease: &Lease) -> Self {
+        if lease.started { Self::Failed } else { Self::Vanished }
+    }
+}
+
+/// The reason of each refusal of a barred machine.
+pub(super) const BARRED: &str = "this machine is barred, since a count of it or of its token was wrong, and gets no \
+                                 more work: check its memory and cooling, then have an operator readmit it";
+
+/// Maximum number of workers that count one task at the same time.
+pub(super) const MAX_HOLDERS: usize = 2;
+
+/// A lease granted this often without appearing in the worker's inventory is revoked: replies are lost, but
+/// not five in a row.
+const MAX_UNSEEN_GRANTS: u8 = 5;
+
+/// A worker that declined tasks of a run this often in a row gets no more of it for the duration of a
+/// lease.
+pub(super) const MAX_DECLINES: u32 = 3;
+
+impl Scheduler {
+    /// Leases a task to a worker.
+    pub(super) fn lease(&mut self, run: RunIx, worker: WorkerIx, choice: Choice) -> Grant {
+        let Choice { task, purpose, orientation } = choice;
+        let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
+        let is_rotated = orientation == Orientation::Rotated;
+        let round = self.workers.get(worker).round;
+        let lease = Lease { is_rotated, round, ..Lease::new(epoch, purpose, self.clock.ticks()) };
+        self.install((run, task), worker, lease);
+        self.grant_of((run, task), worker)
+    }
+
+    /// Adds a lease to all indexes. The worker must not hold the task, and has done nothing of it yet.
+    fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
+        let until = self.clock.ticks() + self.lease_ms();
+        let change = Change::Leased {
+            run: self.runs[run].manifest.run,
+            task: run::id(task),
+            worker: self.workers[worker].id,
+            epoch: Epoch(lease.epoch),
+            until_unix_ms: self.clock.wall(until).0,
+        };
+        self.runs[run].add_lease(task, worker, lease, self.clock.ticks());
+        self.workers.get_mut(worker).leases.insert((run, task));
+        self.changes.push_back(change);
+    }
+
+    /// Returns the grant of a lease that the worker holds.
+    pub(super) fn grant_of(&self, (run, task): LeaseIx, worker: WorkerIx) -> Grant {
+        let run = &self.runs[run];
+        let lease = run.lease(task, worker).expect("held");
+        Grant {
+            task: run.task_ref(task),
+            epoch: Epoch(lease.epoch),
+            spec: run.manifest.spec,
+            orientation: if lease.is_rotated { Orientation::Rotated } else { Orientation::Upright },
+        }
+    }
+
+    /// Returns the leases of a worker.
+    pub(super) fn leases_of(&self, worker: WorkerIx) -> impl Iterator<Item = (LeaseIx, &Lease)> {
+        let keys = self.workers.find(worker).into_iter().flat_map(|known| &known.leases);
+        keys.map(move |&(run, task)| {
+            ((run, task), self.runs[run].lease(task, worker).expect("held"))
+        })
+    }
+
+    /// Removes a lease; the task's stage is left to the caller.
+    fn remove(&mut self, worker: WorkerIx, (run, task): LeaseIx) -> Option<Lease> {
+        self.workers.find_mut(worker)?.leases.remove(&(run, task));
+        self.runs[run].remove_lease(task, worker)
+    }
+
+    /// Ends every lease of a task, because it was decided.
+    pub(super) fn remove_all(&mut self, run: RunIx, task: TaskIx) {
+        while let Some(&(holder, _)) = self.runs[run].leases_of(task).first() {
+            self.remove(holder, (run, task));
+        }
+        self.runs[run].end_recheck(task);
+    }
+
+    /// Ends a lease without a result.
+    pub(super) fn end_lease(&mut self, worker: WorkerIx, key: LeaseIx, end: LeaseEnd) {
+        let (run, task) = key;
+        let Some(lease) = self.remove(worker, key) else {
+            return;
+        };
+        match lease.purpose {
+            Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
+            Purpose::Recheck => {
+                let now = self.clock.ticks();
+                self.runs[run].abandon_recheck(task, now);
+            }
+            // If the task is still disputed, another referee may take it.
+            Purpose::Recount => {}
+        }
+    }
+
+    fn end_attempt(&mut self, worker: WorkerIx, (run, task): LeaseIx, epoch: u64, end: LeaseEnd) {
+        let in_run = &mut self.runs[run];
+        let (run_id, task_id) = (in_run.manifest.run, run::id(task));
+        let epoch = Epoch(epoch);
+        self.changes.push_back(match end {
+            LeaseEnd::Released | LeaseEnd::Vanished => {
+                Change::Released { run: run_id, task: task_id, epoch }
+            }
+            LeaseEnd::Failed => {
+                self.workers.pin(worker);
+                in_run.note_failed(task, worker);
+                let worker = self.workers[worker].id;
+                Change::Expired { run: run_id, task: task_id, epoch, worker }
+            }
+        });
+        if in_run.is_held(task) || in_run.tasks().stage(task) != Stage::Leased {
+            return;
+        }
+        if end == LeaseEnd::Failed && too_often(in_run.failed(task)) {
+            in_run.park(task, self.clock.ticks());
+            self.changes.push_back(Change::Parked { run: run_id, task: task_id });
+        } else {
+            in_run.return_task(task, end == LeaseEnd::Vanished);
+        }
+    }
+
+    /// Ends the leases of a worker that has not called in time: it has failed those that it had started.
+    pub(super) fn lose(&mut self, worker: WorkerIx) {
+        let leases = self.leases_of(worker);
+        let ends: Vec<_> = leases.map(|(key, lease)| (key, LeaseEnd::of_vanished(lease))).collect();
+        for (key, end) in ends {
+            self.end_lease(worker, key, end);
+        }
+    }
+
+    /// Ends the leases of a worker that gets no more work, without failures.
+    pub(super) fn release_all(&mut self, worker: WorkerIx) {
+        for key in self.leases_of(worker).map(|(key, _)| key).collect::<Vec<_>>() {
+            self.end_lease(worker, key, LeaseEnd::Released);
+        }
+    }
+
+    /// Compares the worker's inventory with its leases, and repeats grants that may not have arrived.
+    pub(super) fn take_inventory(
+        &mut self,
+        worker: WorkerIx,
+        request: &SyncRequest,
+        (restarted, reply): (bool, &mut SyncReply),
+    ) {
+        let known = self.workers.get_mut(worker);
+        known.round += 1;
+        let under_way = request.held.iter().filter(|held| held.started).count();
+        known.crews = u32::try_from(under_way).unwrap_or(u32::MAX);
+        let mut bytes = limits::REVOCATION_BYTES;
+        for held in &request.held {
+            if let Err(reason) = self.renew(worker, held) {
+                let size = limits::REVOCATION_FRAME_BYTES + reason.len();
+                let Some(left) = bytes.checked_sub(size) else {
+                    continue;
+                };
+                bytes = left;
+                reply.revoked.push(Revocation { task: held.task, epoch: held.epoch, reason });
+            }
+        }
+        let round = self.workers.get(worker).round;
+        let missing = self.leases_of(worker).filter(|(_, lease)| lease.round != round);
+        let missing: Vec<_> = missing.map(|(key, lease)| (key, lease.clone())).collect();
+        let wants_more = request.seconds_wanted > 0.0 && !request.draining;
+        let mut declined = BTreeSet::new();
+        for (key, lease) in missing {
+            let send_again = wants_more
+                && !lease.seen
+                && !restarted
+                && lease.grants < MAX_UNSEEN_GRANTS
+                && reply.grants.len() < self.config.grants_per_sync
+                && self.runs[key.0].grants();
+            if send_again {
+                self.runs[key.0].change_lease(key.1, worker, |lease| lease.grants += 1);
+                reply.grants.push(self.grant_of(key, worker));
+                continue;
+            }
+            let end = match restarted && lease.seen {
+                true => LeaseEnd::of_vanished(&lease),
+                false => LeaseEnd::Released,
+            };
+            let uncounted = lease.seen || lease.grants >= MAX_UNSEEN_GRANTS;
+            if end == LeaseEnd::Released && uncounted && !request.draining {
+                declined.insert(key.0);
+            }
+            self.end_lease(worker, key, end);
+        }
+        let (now, limits) = (self.clock.ticks(), (MAX_DECLINES, self.config.lease_ms));
+        for run in declined {
+            self.workers.get_mut(worker).decline(run, now, limits);
+        }
+    }
+
+    /// Finds the run and the task that a worker names; an error is the reason, for the worker.
+    pub(super) fn find(&self, task: TaskRef) -> Result<LeaseIx, String> {
+        let Some(&run) = self.by_id.get(&task.run) else {
+            return Err(format!("this coordinator has no run {}: drop its tasks", task.run));
+        };
+        let TaskRef { run: name, plan: theirs, task } = task;
+        let (ours, tasks) = (self.runs[run].manifest.plan, self.runs[run].tasks().len());
+        if theirs != ours {
+            return Err(format!(
+                "run {name} has plan {ours}, the worker made plan {theirs}: run the coordinator's \
+                 version of the worker"
+            ));
+        }
+        if task.0 >= tasks {
+            let last = tasks - 1;
+            return Err(format!("run {name} has tasks 0 to {last}, and no task {task}: drop it"));
+        }
+        Ok((run, run::index(task)))
+    }
+
+    /// Checks that an epoch was issued for the task.
+    pub(super) fn issued(&self, (run, task): LeaseIx, epoch: Epoch) -> Result<u64, String> {
+        let highest = self.runs[run].highest_epoch(task);
+        if (1..=highest).contains(&epoch.0) {
+            return Ok(epoch.0);
+        }
+        let epoch = epoch.0;
+        Err(format!("task {task} was never leased under epoch {epoch}: drop it and ask for work"))
+    }
+
+    /// Renews or adopts a lease that a worker names; an error says why it is not the worker's.
+    fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
+        let key = self.find(held.task)?;
+        let epoch = self.issued(key, held.epoch)?;
+        if !self.workers.get(worker).leases.contains(&key) {
+            self.adopt(worker, key, (epoch, held)).map_err(str::to_owned)?;
+        }
+        let (run, task) = key;
+        let cost_done = held.cost_done.min(self.runs[run].cost(task));
+        let round = self.workers.get(worker).round;
+        self.runs[run].change_lease(task, worker, |lease| {
+            (lease.seen, lease.round, lease.cost_done) = (true, round, cost_done);
+            lease.started |= held.started;
+        });
+        Ok(())
+    }
+
+    /// Adopts a lease that the scheduler does not know: it ended, or a restart lost it.
+    fn adopt(
+        &mut self,
+        worker: WorkerIx,
+        (run, task): LeaseIx,
+        (epoch, held): (u64, &HeldLease),
+    ) -> Result<(), &'static str> {
+        let known = self.workers.get(worker);
+        if self.workers.is_barred(worker) {
+            return Err(BARRED);
+        }
+        if known.leases.len() >= self.config.leases_per_worker {
+            return Err("the worker holds too many leases");
+        }
+        let in_run = &self.runs[run];
+        match in_run.state() {
+            RunState::Running | RunState::Paused => {}
+            RunState::Cancelled => return Err("the run is cancelled"),
+            RunState::Complete | RunState::Contradicted | RunState::Disputed => {
+                return Err("the run is finished");
+            }
+        }
+        let copies = in_run.leases_of(task).len();
+        match in_run.tasks().stage(task) {
+            Stage::Pending => {}
+            Stage::Leased if held.started && copies < MAX_HOLDERS => {}
+            Stage::Leased => return Err("the task is leased to another worker by now"),
+            Stage::Done => return Err("the task is done"),
+            Stage::Parked if held.started => self.unpark_task(run, task),
+            Stage::Parked => return Err("the task is parked"),
+            Stage::Disputed => return Err("the task is disputed: its counts differ"),
+        }
+        let lease = Lease {
+            seen: true,
+            started: held.started,
+            round: self.workers.get(worker).round,
+            ..Lease::new(epoch, Purpose::Count, self.clock.ticks())
+        };
+        self.install((run, task), worker, lease);
+        Ok(())
+    }
+
+    /// Restores a lease from disk.
+    pub(super) fn restore_lease(&mut self, key: LeaseIx, worker: WorkerIx, epoch: u64) {
+        let lease = Lease::new(epoch, Purpose::Count, self.clock.ticks());
+        let changes = self.changes.len();
+        self.install(key, worker, lease);
+        // It is on disk already.
+        self.changes.truncate(changes);
+    }
+
+    /// Returns the duration of leases: at least three regular sync intervals.
+    pub(super) fn lease_ms(&self) -> Ticks {
+        self.config.lease_ms.max(3 * self.regular_sync_ms())
+    }
+}

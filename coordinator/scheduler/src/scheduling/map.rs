@@ -1,0 +1,173 @@
+//! Task map of a run: the state of each task, many of them in one cell.
+
+use std::ops::Range;
+
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+};
+
+use super::{Millis, Scheduler, TaskIx, run, task_table::Stage};
+use crate::ledger::Confirmation;
+
+/// Consecutive tasks of a run, divided into cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskMap {
+    pub tasks: Range<u64>,
+    /// Tasks in one cell; the last may hold fewer.
+    pub per_cell: u64,
+    /// The cells in the plan's natural order.
+    pub cells: Vec<MapCell>,
+}
+
+/// State of a task on the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapState {
+    Pending,
+    Leased,
+    /// Counted once.
+    Done,
+    /// Confirmed by a recheck or the referee.
+    Confirmed,
+    Parked,
+    Disputed,
+}
+
+/// Numbers of tasks in a cell by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapCell {
+    pub pending: u32,
+    pub leased: u32,
+    pub done: u32,
+    pub confirmed: u32,
+    pub parked: u32,
+    pub disputed: u32,
+}
+
+/// Details of one task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    pub task: TaskId,
+    /// The name of its state.
+    pub state: &'static str,
+    /// Its units in the plan.
+    pub units: Range<u64>,
+    /// Estimated microseconds of one reference core.
+    pub cost: u64,
+    /// Its standing count.
+    pub count: Option<u64>,
+    /// Names of its holders and of the author of its count.
+    pub workers: Vec<String>,
+    /// Age of its count, if this process accepted it.
+    pub accepted_ms_ago: Option<u64>,
+    /// Confirmation of its count, if it was rechecked.
+    pub confirmed_by: Option<&'static str>,
+    /// Number of failed attempts.
+    pub failed: u64,
+    /// Its conflicting counts.
+    pub reports: Vec<u64>,
+}
+
+impl Scheduler {
+    /// Returns the tasks `wanted` of a run in at most `cells` cells; `None` if there is no such run. Takes
+    /// time in proportion to the range.
+    pub fn task_map(&self, run: RunId, wanted: Range<u64>, cells: u64) -> Option<TaskMap> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        let end = wanted.end.min(run.tasks().len());
+        let tasks = wanted.start.min(end)..end;
+        let per_cell = (tasks.end - tasks.start).div_ceil(cells.max(1)).max(1);
+        let mut cells = Vec::new();
+        for (position, task) in (0..).zip(tasks.clone()) {
+            if position % per_cell == 0 {
+                cells.push(MapCell::default());
+            }
+            let cell = cells.last_mut().expect("the first task begins a cell");
+            cell.add(map_state(run, run::index(TaskId(task))));
+        }
+        Some(TaskMap { tasks, per_cell, cells })
+    }
+
+    /// Returns a run's plan and the states of its tasks in natural order; `None` if there is no such run.
+    pub fn map_states(&self, run: RunId) -> Option<(Plan, Vec<MapState>)> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        Some((run.plan.clone(), run.all_tasks().map(|task| map_state(run, task)).collect()))
+    }
+
+    /// Returns the details of a task; `None` if there is no such run or task.
+    pub fn task_view(&self, run: RunId, task: TaskId, now: Millis) -> Option<TaskView> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        if !run.plan.contains(task) {
+            return None;
+        }
+        let at = run::index(task);
+        let done = run.tasks().done(at);
+        // A worker that has not called since the start has no name yet.
+        let name = |worker| match self.workers.name(worker) {
+            "" => self.workers.shown(worker),
+            name => name.to_owned(),
+        };
+        let holders = run.leases_of(at).iter().map(|(worker, _)| *worker);
+        let authors = done.map(|done| done.worker).into_iter().chain(holders);
+        Some(TaskView {
+            task,
+            state: map_state(run, at).name(),
+            units: run.plan.task_units(task),
+            cost: run.cost(at),
+            count: done.map(|done| done.count),
+            workers: authors.map(name).collect(),
+            accepted_ms_ago: done
+                .filter(|done| done.accepted_s > 0)
+                .map(|done| self.clock.at(now).saturating_sub(u64::from(done.accepted_s) * 1000)),
+            confirmed_by: done.and_then(|done| match done.confirmed {
+                Confirmation::None => None,
+                Confirmation::SameMachine => Some("the same machine, with the board rotated"),
+                Confirmation::SameToken => Some("another machine"),
+                Confirmation::OtherToken => Some("another machine with another token"),
+                Confirmation::Referee => Some("the referee"),
+            }),
+            failed: run.failed(at).len() as u64,
+            reports: run.disputed_counts(at).iter().map(|of| of.count).collect(),
+        })
+    }
+}
+
+impl MapCell {
+    /// Adds a task.
+    pub fn add(&mut self, state: MapState) {
+        let number = match state {
+            MapState::Pending => &mut self.pending,
+            MapState::Leased => &mut self.leased,
+            MapState::Done => &mut self.done,
+            MapState::Confirmed => &mut self.confirmed,
+            MapState::Parked => &mut self.parked,
+            MapState::Disputed => &mut self.disputed,
+        };
+        *number += 1;
+    }
+}
+
+impl MapState {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Leased => "leased",
+            Self::Done => "done",
+            Self::Confirmed => "confirmed",
+            Self::Parked => "parked",
+            Self::Disputed => "disputed",
+        }
+    }
+}
+
+fn map_state(run: &run::Run, task: TaskIx) -> MapState {
+    match run.tasks().stage(task) {
+        Stage::Pending => MapState::Pending,
+        Stage::Leased => MapState::Leased,
+        Stage::Done => match run.tasks().done(task).map(|done| done.confirmed) {
+            None | Some(Confirmation::None) => MapState::Done,
+            Some(_) => MapState::Confirmed,
+        },
+        Stage::Parked => MapState::Parked,
+        Stage::Disputed => MapState::Disputed,
+    }
+}

@@ -1,0 +1,322 @@
+//! The scheduler: which worker counts which task, and what becomes of its count.
+//!
+//! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
+//! values. Its owner
+//! 1. passes in the runs and task rows found on disk ([`Scheduler::add_run`],
+//!    [`Scheduler::restore_task`]), then calls [`Scheduler::restored`];
+//! 2. for each message calls [`Scheduler::sync_by`], stores every change that
+//!    [`Scheduler::poll_change`] yields, and only then sends the reply;
+//! 3. calls [`Scheduler::advance`] when [`Scheduler::next_timeout`] comes;
+//! 4. when [`Scheduler::poll_finished`] yields a run, checks its [`Scheduler::total`] and calls
+//!    [`Scheduler::conclude`].
+//!
+//! Deliberately absent: running totals (they are computed from the tasks' counts), wall-clock
+//! arithmetic (see `clock`), and work in proportion to the number of tasks in `sync`.
+
+mod audit;
+mod clock;
+mod config;
+mod control;
+mod grants;
+mod leases;
+mod map;
+mod parking;
+mod rate;
+mod rechecks;
+mod referee;
+mod restore;
+mod results;
+mod run;
+mod status;
+mod sync_interval;
+mod task_table;
+#[cfg(test)]
+mod tests;
+mod trust;
+mod worker;
+mod workers;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
+
+use common::{
+    plan::{Plan, TaskId},
+    run::RunId,
+    sync::{SyncReply, SyncRequest},
+};
+
+pub use audit::Imbalance;
+pub use config::{Config, Millis};
+pub use control::{Command, ControlError};
+pub use map::{MapCell, MapState, TaskMap, TaskView};
+pub use referee::{REFEREE, Recount, RecountPurpose, RefereeStatus};
+pub use status::{
+    Rechecks, RunStatus, RunSummary, STATUS_WORKERS, TaskNumbers, WorkerState, WorkerStatus,
+    WorkerTotals, WorkersPage, WorkersPart,
+};
+
+use self::{
+    clock::{Clock, Jitter, MAX_STEP_MS, Ticks},
+    control::Undo,
+    referee::Referee,
+    run::Run,
+    worker::SessionUpdate,
+    workers::Workers,
+};
+use crate::ledger::{Caller, Change, Recheck, RecheckSampler, RunManifest, RunState};
+
+/// Index of a run in the scheduler.
+type RunIx = usize;
+
+/// Index of a task, below [`Plan::MAX_TASKS`].
+type TaskIx = u32;
+
+/// Index of a worker in [`Workers`].
+type WorkerIx = u32;
+
+/// Key of a lease within one worker.
+type LeaseIx = (RunIx, TaskIx);
+
+/// Interval at which a run that only waits for its end is checked.
+const ENDING_INTERVAL_MS: Ticks = 1_000;
+
+/// All runs of one coordinator.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: Config,
+    clock: Clock,
+    jitter: Jitter,
+    runs: Vec<Run>,
+    by_id: BTreeMap<RunId, RunIx>,
+    /// The runs in the order in which they are served.
+    order: Vec<RunIx>,
+    /// See [`Scheduler::prefer`].
+    preferred: Option<RunId>,
+    workers: Workers,
+    sampler: RecheckSampler,
+    changes: VecDeque<Change>,
+    finished: VecDeque<RunId>,
+    /// Workers with the times, in Unix milliseconds, whose counts have to be rechecked; from disk.
+    suspect_windows: Vec<(WorkerIx, RangeInclusive<u64>)>,
+    referee: Referee,
+    /// State before the last command, in case that cannot be stored.
+    undo: Option<Undo>,
+}
+
+impl Scheduler {
+    /// Creates a scheduler without runs; `seed` varies the times between syncs.
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            clock: Clock::default(),
+            config,
+            jitter: Jitter(seed),
+            runs: Vec::new(),
+            by_id: BTreeMap::new(),
+            order: Vec::new(),
+            preferred: None,
+            workers: Workers::default(),
+            sampler: RecheckSampler::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
+            changes: VecDeque::new(),
+            finished: VecDeque::new(),
+            suspect_windows: Vec::new(),
+            referee: Referee::default(),
+            undo: None,
+        }
+    }
+
+    /// Serves a run that is added later before all others of its priority.
+    pub fn prefer(&mut self, run: RunId) {
+        self.preferred = Some(run);
+    }
+
+    /// Sets the store's key, so that random selections are the same after every restart. To be called
+    /// before anything else.
+    pub fn set_sampling_key(&mut self, key: [u8; 32]) {
+        self.sampler = RecheckSampler::new(key);
+    }
+
+    /// Adds a new run, or one found on disk.
+    ///
+    /// # Panics
+    /// If `plan` is not the manifest's, or the run exists: the owner checks both.
+    pub fn add_run(&mut self, manifest: &RunManifest, plan: Plan, state: RunState) {
+        assert_eq!(plan.hash(), manifest.plan, "the plan of run {}", manifest.run);
+        let number = self.runs.len();
+        let before = self.by_id.insert(manifest.run, number);
+        assert_eq!(before, None, "run {} exists", manifest.run);
+        self.runs.push(Run::new(manifest.clone(), plan, state, self.sampler.clone()));
+        self.order.push(number);
+        let (runs, preferred) = (&self.runs, self.preferred);
+        self.order.sort_by_key(|&run| {
+            let manifest = &runs[run].manifest;
+            let waits = preferred != Some(manifest.run);
+            let age = (manifest.created_unix_ms, run);
+            (std::cmp::Reverse(manifest.priority), waits, age)
+        });
+    }
+
+    /// Returns a task's secret rank: referees recount the tasks of a run with the lowest ranks.
+    pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
+        self.sampler.rank(run, task)
+    }
+
+    pub fn plan(&self, run: RunId) -> Option<&Plan> {
+        self.by_id.get(&run).map(|&run| &self.runs[run].plan)
+    }
+
+    pub fn recheck(&self, run: RunId) -> Option<Recheck> {
+        self.by_id.get(&run).map(|&run| self.runs[run].recheck())
+    }
+
+    /// Makes a parked task pending.
+    fn unpark_task(&mut self, run: RunIx, task: TaskIx) {
+        let in_run = &mut self.runs[run];
+        in_run.enter(task, task_table::Stage::Pending);
+        self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
+    }
+
+    /// Retries parked tasks, one per run at a time. Its failures are kept: one more parks it again.
+    fn try_parked(&mut self, now: Ticks) {
+        for run in 0..self.runs.len() {
+            let in_run = &mut self.runs[run];
+            if in_run.state() == RunState::Running
+                && let Some(task) = in_run.next_trial(now)
+            {
+                self.unpark_task(run, task);
+            }
+        }
+    }
+
+    /// Serves one call of a worker. The reply must be sent only after every change that
+    /// [`Self::poll_change`] yields is stored.
+    pub fn sync_by(&mut self, caller: &Caller, request: &SyncRequest, now: Millis) -> SyncReply {
+        self.advance(now);
+        let mut reply = SyncReply {
+            next_sync_ms: self.regular_sync_ms(),
+            lease_ms: self.lease_ms(),
+            ..SyncReply::default()
+        };
+        let most = self.config.workers_per_token;
+        if let Some(token) = &caller.token
+            && self.workers.live_with(token) >= most
+            && !self.workers.is_live_with(request.worker.id, token)
+        {
+            reply.reason = format!(
+                "'{token}' has {most} workers already, the most that one token may have: stop some, \
+                 or give every laboratory a token of its own"
+            );
+            return reply;
+        }
+        let Some(worker) = self.workers.remember(&request.worker, self.config.workers) else {
+            reply.reason = format!("{} workers are known already", self.config.workers);
+            return reply;
+        };
+        for run in self.workers.get(worker).runs() {
+            self.runs[run].hear();
+        }
+        let silent_ms = self.clock.ticks() - self.workers.get(worker).seen;
+        let silent = silent_ms > 2 * self.regular_sync_ms();
+        if !self.workers.identify(worker, &caller.principal()) {
+            reply.reason =
+                "a worker of this identity has another token: give every worker a spool \
+                            directory of its own"
+                    .to_owned();
+            return reply;
+        }
+        self.workers.calls_from(worker, request.worker.machine, caller.trusted);
+        if let Some(most) = caller.max_machines
+            && !self.workers.is_within(worker, most)
+        {
+            reply.reason = format!(
+                "{most} machines use this token already, which is the most that it allows: take another \
+                 token, or have the operator make one with more --machines"
+            );
+            return reply;
+        }
+        let session = self.workers.get_mut(worker).register_session(&request.worker, silent);
+        self.workers.get_mut(worker).self_tests_passed = request.self_test.tests_passed;
+        for partial in request.partials.iter().take(self.config.partials_per_sync) {
+            let acknowledgement = self.report(worker, partial);
+            reply.acknowledgements.push(acknowledgement);
+        }
+        let restarted = match session {
+            SessionUpdate::Known => false,
+            SessionUpdate::Restarted => true,
+            SessionUpdate::Superseded => {
+                reply.reason = "a later process with the same identity has called: give every \
+                                worker a spool directory of its own"
+                    .to_owned();
+                return reply;
+            }
+        };
+        let known = self.workers.get_mut(worker);
+        known.seen = self.clock.ticks();
+        known.draining = request.draining || known.drain_requested;
+        known.paused.clone_from(&request.paused);
+        known.has_stopped = false;
+        reply.drain = known.drain_requested;
+        let deadline = self.clock.ticks() + self.lease_ms();
+        self.workers.expect_by(worker, deadline);
+        self.take_self_tests(worker, request);
+        self.take_inventory(worker, request, (restarted, &mut reply));
+        self.grant(worker, request, &mut reply);
+        self.complete_reply(worker, request, &mut reply);
+        let all_taken = reply.acknowledgements.len() == request.partials.len();
+        let leaves = request.draining && request.paused.is_empty();
+        if leaves && all_taken && self.workers.get(worker).leases.is_empty() {
+            self.workers.stop(worker);
+        }
+        reply
+    }
+
+    /// Advances the time: workers that have not called for the duration of a lease are lost.
+    pub fn advance(&mut self, now: Millis) {
+        let before = self.clock.ticks();
+        let ticks = self.clock.read(now);
+        self.runs.iter_mut().for_each(|run| run.pass(ticks - before));
+        while let Some(lost) = self.workers.pop_lost(ticks) {
+            self.lose(lost);
+            self.runs.iter_mut().for_each(|run| run.pass(0));
+        }
+        self.workers.forget_gone(ticks);
+        self.try_parked(ticks);
+        self.end_waits(ticks);
+    }
+
+    /// Returns when [`Self::advance`] has to be called at the latest; `None` while nothing is due.
+    pub fn next_timeout(&self) -> Option<Millis> {
+        let running = self.runs.iter().filter(|run| run.state() == RunState::Running);
+        let trial = running.filter_map(|run| run.parking().next_trial_at()).min();
+        let ending = self.runs.iter().any(Run::is_ending);
+        let ending = ending.then(|| self.clock.ticks() + ENDING_INTERVAL_MS);
+        let first = self.workers.next_deadline().into_iter().chain(trial).chain(ending).min()?;
+        let step = self.clock.ticks() + MAX_STEP_MS;
+        Some(self.clock.wall(first.min(step)))
+    }
+
+    /// Returns the next change to store, in order.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Returns the next run whose tasks are all counted, which waits for [`Self::conclude`]. A conflict
+    /// that comes later reopens a run, which is then returned again.
+    pub fn poll_finished(&mut self) -> Option<RunId> {
+        while let Some(run) = self.finished.pop_front() {
+            if self.runs[self.by_id[&run]].is_announced() {
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// Applies the checks of a run's total: `agrees` if all passed. Returns the run's state, which changes
+    /// only if the run still has all its counts.
+    pub fn conclude(&mut self, run: RunId, agrees: bool) -> Option<RunState> {
+        let in_run = &mut self.runs[*self.by_id.get(&run)?];
+        self.changes.extend(in_run.conclude(agrees));
+        Some(in_run.state())
+    }
+}

@@ -1,0 +1,152 @@
+//! Parked tasks of a run, and when each is retried.
+//!
+//! Failed attempts may be the fault of the task or of the workers: a machine that is switched off looks the
+//! same. So all parked tasks are retried, one at a time. After a success the next one follows at once; after
+//! a failure the next one waits twice as long.
+
+use std::collections::BTreeSet;
+
+use super::{TaskIx, WorkerIx, clock::Ticks};
+
+/// Time from the first parked task to its trial.
+const MIN_TRIAL_INTERVAL_MS: Ticks = 60_000;
+
+/// Maximum time between two trials.
+const MAX_TRIAL_INTERVAL_MS: Ticks = 3_600_000;
+
+/// A task on which this many distinct workers failed is parked.
+const MAX_FAILED_WORKERS: usize = 5;
+
+/// A task that failed this often is parked: in a small cluster the same workers fail again.
+const MAX_FAILED_ATTEMPTS: usize = 20;
+
+/// Returns whether attempts by these workers, one entry per attempt, are enough to park a task.
+pub(super) fn too_often(failed: &[WorkerIx]) -> bool {
+    let distinct: BTreeSet<_> = failed.iter().collect();
+    distinct.len() >= MAX_FAILED_WORKERS || failed.len() >= MAX_FAILED_ATTEMPTS
+}
+
+/// The parked tasks of one run.
+#[derive(Debug, Default)]
+pub(super) struct Parking {
+    tasks: BTreeSet<TaskIx>,
+    /// The task that is being retried, until it is done or parked again.
+    trial: Option<TaskIx>,
+    /// The task retried last; the next one is the one after it, so that a bad task only delays the others.
+    last: Option<TaskIx>,
+    interval_ms: Ticks,
+    next_at: Ticks,
+}
+
+impl Parking {
+    pub(super) fn park(&mut self, task: TaskIx, now: Ticks) {
+        if self.trial == Some(task) {
+            self.trial = None;
+            self.interval_ms = (2 * self.interval_ms).min(MAX_TRIAL_INTERVAL_MS);
+            self.next_at = now + self.interval_ms;
+        } else if self.is_empty() {
+            self.interval_ms = MIN_TRIAL_INTERVAL_MS;
+            self.next_at = now + self.interval_ms;
+        }
+        self.tasks.insert(task);
+    }
+
+    /// Removes a task that is no longer parked.
+    pub(super) fn leave(&mut self, task: TaskIx) {
+        self.tasks.remove(&task);
+    }
+
+    /// Notes that a task is done: if it was on trial, the next one need not wait.
+    pub(super) fn counted(&mut self, task: TaskIx, now: Ticks) {
+        if self.trial == Some(task) {
+            self.trial = None;
+            self.interval_ms = MIN_TRIAL_INTERVAL_MS;
+            self.next_at = now;
+        }
+    }
+
+    /// Starts the next trial if its time has come; returns the task.
+    pub(super) fn next_trial(&mut self, now: Ticks) -> Option<TaskIx> {
+        if self.next_at > now || self.trial.is_some() {
+            return None;
+        }
+        let after = self.last.map_or(0, |last| last.saturating_add(1));
+        let next = self.tasks.range(after..).next().or(self.tasks.first());
+        self.trial = next.copied();
+        self.last = self.trial;
+        self.trial
+    }
+
+    /// Forgets the trial; returns all parked tasks.
+    pub(super) fn free_all(&mut self) -> Vec<TaskIx> {
+        self.trial = None;
+        self.last = None;
+        self.tasks.iter().copied().collect()
+    }
+
+    /// Returns when the next trial starts; `None` if there is nothing to retry or a trial is in progress.
+    pub(super) fn next_trial_at(&self) -> Option<Ticks> {
+        (!self.tasks.is_empty() && self.trial.is_none()).then_some(self.next_at)
+    }
+
+    pub(super) fn on_trial(&self) -> Option<TaskIx> {
+        self.trial
+    }
+
+    pub(super) fn tasks(&self) -> &BTreeSet<TaskIx> {
+        &self.tasks
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.trial.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_task_does_not_put_off_the_first_trial() {
+        let mut parking = Parking::default();
+        parking.park(3, 0);
+        parking.park(5, MIN_TRIAL_INTERVAL_MS / 2);
+        assert_eq!(parking.next_trial_at(), Some(MIN_TRIAL_INTERVAL_MS));
+        assert_eq!(parking.next_trial(MIN_TRIAL_INTERVAL_MS), Some(3));
+    }
+
+    #[test]
+    fn one_task_is_tried_at_a_time_and_a_bad_one_only_delays_the_others() {
+        let mut parking = Parking::default();
+        assert_eq!(parking.next_trial(0), None);
+        for task in [3, 5, 9] {
+            parking.park(task, 1_000);
+        }
+        assert_eq!(parking.next_trial(MIN_TRIAL_INTERVAL_MS), None);
+        let mut now = 1_000 + MIN_TRIAL_INTERVAL_MS;
+        assert_eq!(parking.next_trial(now), Some(3));
+        assert_eq!(parking.on_trial(), Some(3));
+        parking.leave(3);
+        assert_eq!((parking.next_trial(now), parking.next_trial_at()), (None, None));
+        // It fails: the next waits twice as long, and is another.
+        parking.park(3, now);
+        assert_eq!(parking.next_trial_at(), Some(now + 2 * MIN_TRIAL_INTERVAL_MS));
+        now += 2 * MIN_TRIAL_INTERVAL_MS;
+        assert_eq!(parking.next_trial(now), Some(5));
+        parking.leave(5);
+        parking.counted(5, now);
+        assert_eq!(parking.next_trial(now), Some(9));
+        parking.leave(9);
+        parking.counted(9, now);
+        // The bad one alone: at most an hour apart.
+        for _ in 0..20 {
+            now = parking.next_trial_at().expect("it is retried forever");
+            assert_eq!(parking.next_trial(now), Some(3));
+            parking.leave(3);
+            parking.park(3, now);
+        }
+        assert_eq!(parking.next_trial_at(), Some(now + MAX_TRIAL_INTERVAL_MS));
+        assert_eq!(parking.free_all(), [3]);
+        assert_eq!(parking.on_trial(), None);
+    }
+}

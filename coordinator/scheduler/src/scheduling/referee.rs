@@ -1,0 +1,514 @@
+//! The referee: it counts disputed tasks and randomly selected tasks; its count is final. No task is
+//! decided by votes.
+//!
+//! Referees are the coordinator's own counting thread, which calls [`Scheduler::next_recount`], and workers
+//! with a trusted token. None of them referees a count of its own machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{
+    count::Orientation,
+    kernel::KernelName,
+    plan::{PlanHash, TaskId},
+    run::{RunId, WorkerId},
+};
+
+use super::{
+    LeaseIx, Millis, RunIx, Scheduler, TaskIx, WorkerIx,
+    clock::Ticks,
+    grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
+    rechecks::RECHECK_WAIT_MS,
+    run,
+    task_table::{CountVariant, WorkerCount},
+    worker::{Purpose, Speed},
+};
+use crate::ledger::{
+    AnyCount, Confirmation, EntryKind, Principal, Recheck, Record, RunState, Trust, same_token,
+};
+
+/// The worker name under which the coordinator's own counts are journalled.
+pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
+
+/// Maximum fraction of the tasks that trusted workers recount at random: a fleet of trusted workers alone
+/// would count everything twice.
+const MAX_TRUSTED_FRACTION: f64 = 0.1;
+
+/// How long a run waits at its end for a referee to appear.
+const REFEREE_WAIT_MS: Ticks = 60_000;
+
+/// Reason of a recount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecountPurpose {
+    /// The counts of the task conflict.
+    Dispute,
+    /// Random selection; the bound on wrong counts rests on these.
+    Random,
+    /// It is the first count of a machine that was not checked yet.
+    First,
+    /// It waits for a recheck, and all are to be rechecked or no worker rechecks it.
+    Recheck,
+}
+
+/// A task for the coordinator's own referee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recount {
+    pub run: RunId,
+    pub plan: PlanHash,
+    pub task: TaskId,
+    pub orientation: Orientation,
+    pub purpose: RecountPurpose,
+    /// The run waits for nothing else: count it at normal priority.
+    pub blocks_end: bool,
+    /// The referee has counted it before: use another instruction set if available.
+    pub again: bool,
+}
+
+impl Recount {
+    /// Returns whether it goes before all other recounts.
+    pub fn is_dispute(&self) -> bool {
+        self.purpose == RecountPurpose::Dispute
+    }
+}
+
+/// The coordinator's own referee.
+#[derive(Debug, Default)]
+pub(super) struct Referee {
+    threads: u32,
+    memory_bytes: u64,
+    /// Its two counts of one task differed: its machine is broken, and it decides nothing more.
+    pub(super) broken: bool,
+    /// Runs of which it could not count a task.
+    given_up: BTreeSet<RunIx>,
+    speed: Speed,
+}
+
+/// Status of the coordinator's own referee.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefereeStatus {
+    /// Number of threads; 0 if there is no referee.
+    pub threads: u32,
+    /// Its two counts of one task differed: it has stopped.
+    pub broken: bool,
+    /// Number of tasks in progress.
+    pub counting: u64,
+}
+
+impl Scheduler {
+    /// Sets the number of the referee's threads and the memory of each. Without threads disputes wait for a
+    /// trusted worker.
+    pub fn set_referee(&mut self, threads: u32, memory_bytes: u64) {
+        (self.referee.threads, self.referee.memory_bytes) = (threads, memory_bytes);
+        if threads == 0 {
+            for run in &mut self.runs {
+                run.end_recounts();
+            }
+        }
+    }
+
+    /// Returns the memory that a thread of the referee needs for the run's tasks and the memory it has, in
+    /// bytes; `None` if they fit, or there is no referee.
+    pub fn referee_lacks(&self, run: RunId) -> Option<(u64, u64)> {
+        let Referee { threads, memory_bytes, .. } = self.referee;
+        let least_bytes = self.runs[*self.by_id.get(&run)?].least_bytes();
+        (threads > 0 && least_bytes > memory_bytes).then_some((least_bytes, memory_bytes))
+    }
+
+    pub fn referee(&self) -> RefereeStatus {
+        let Referee { threads, broken, .. } = self.referee;
+        let counting = self.runs.iter().map(|run| run.recounting().len() as u64).sum();
+        RefereeStatus { threads, broken, counting }
+    }
+
+    /// Assigns the next task to the coordinator's own referee, until [`Self::recounted`] or
+    /// [`Self::recount_abandoned`]. `disputes_alone`: it is busy, and only a dispute would interrupt it.
+    pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
+        self.advance(now);
+        let worker = self.own_referee();
+        let served = self.order.iter().copied();
+        let mut served = served.filter(|&run| self.counts_itself(run));
+        let (run, choice, purpose) = served.find_map(|run| {
+            let (choice, purpose) = self.choose_recount(run, worker)?;
+            let suits = !disputes_alone || purpose == RecountPurpose::Dispute;
+            suits.then_some((run, choice, purpose))
+        })?;
+        let in_run = &mut self.runs[run];
+        in_run.begin_recount(choice.task, self.clock.ticks());
+        let disputed = purpose == RecountPurpose::Dispute;
+        Some(Recount {
+            run: in_run.manifest.run,
+            plan: in_run.manifest.plan,
+            task: run::id(choice.task),
+            orientation: choice.orientation,
+            purpose,
+            blocks_end: disputed && in_run.has_only_disputes(),
+            again: in_run
+                .disputed_counts(choice.task)
+                .iter()
+                .any(|of| of.variant.is_recount && of.worker == worker),
+        })
+    }
+
+    /// Applies the referee's count of a task from [`Self::next_recount`].
+    pub fn recounted(
+        &mut self,
+        recount: &Recount,
+        count: u64,
+        kernel: KernelName,
+        duration_us: u64,
+        now: Millis,
+    ) {
+        self.advance(now);
+        let Some((key, since)) = self.end_recount(recount) else { return };
+        let (run, task) = key;
+        let took_ms = (self.clock.ticks() - since).max(1);
+        self.referee.speed.measure(self.runs[run].cost(task), 1_000 * took_ms);
+        if self.referee.broken || self.runs[run].state() == RunState::Cancelled {
+            return;
+        }
+        let worker = self.own_referee();
+        if count > self.runs[run].plan.task_limit(recount.task) {
+            return self.stop_referee(&format!("{count} solutions of task {task} are impossible"));
+        }
+        let variant = CountVariant { kernel, orientation: recount.orientation, is_recount: true };
+        let count = WorkerCount { count, worker, variant };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let record = Record { version, duration_us, ..self.record_of(key, &count) };
+        self.take_recount(key, count, record);
+    }
+
+    /// Ends a recount without a count. After a lack of memory no task of the run is assigned any more.
+    pub fn recount_abandoned(&mut self, recount: &Recount, for_memory: bool) {
+        if let Some(((run, _), _)) = self.end_recount(recount)
+            && for_memory
+        {
+            self.referee.given_up.insert(run);
+        }
+    }
+
+    fn end_recount(&mut self, recount: &Recount) -> Option<(LeaseIx, Ticks)> {
+        let (run, task) = (*self.by_id.get(&recount.run)?, run::index(recount.task));
+        self.runs[run].end_recount(task).map(|since| ((run, task), since))
+    }
+
+    /// Returns the worker index of the coordinator's own counts.
+    fn own_referee(&mut self) -> WorkerIx {
+        let worker = self.workers.pinned(REFEREE);
+        self.workers.identify(worker, &Principal::referee());
+        worker
+    }
+
+    /// Returns whether the coordinator itself recounts tasks of a run.
+    pub(super) fn counts_itself(&self, run: RunIx) -> bool {
+        let Referee { threads, memory_bytes, broken, ref given_up, .. } = self.referee;
+        let able = threads > 0 && !broken && !given_up.contains(&run);
+        able && self.runs[run].grants() && self.runs[run].least_bytes() <= memory_bytes
+    }
+
+    /// Returns whether any referee of a run is available.
+    pub(super) fn is_refereed(&self, run: RunIx) -> bool {
+        self.counts_itself(run) || self.trusted_workers(run).next().is_some()
+    }
+
+    /// Returns the connected trusted workers that count tasks of a run.
+    fn trusted_workers(&self, run: RunIx) -> impl Iterator<Item = WorkerIx> + '_ {
+        self.active_workers(run).filter(|&worker| self.workers.is_referee(worker))
+    }
+
+    /// Chooses the next task of a run for a referee: disputes; first counts of machines that are held back
+    /// until they are checked; random recounts; other first counts; and waiting rechecks, if all is rechecked
+    /// or the counted run has waited long enough for a worker to make them.
+    pub(super) fn choose_recount(
+        &self,
+        run: RunIx,
+        by: WorkerIx,
+    ) -> Option<(Choice, RecountPurpose)> {
+        let in_run = &self.runs[run];
+        let mut disputes = in_run.unassigned_disputes();
+        if let Some(choice) = disputes.find_map(|task| self.recount_disputed(run, task, by)) {
+            return Some((choice, RecountPurpose::Dispute));
+        }
+        let suits = |&task: &TaskIx| {
+            let done = in_run.tasks().done(task);
+            let open = done.filter(|done| done.confirmed < Confirmation::Referee);
+            !in_run.is_being_counted(task)
+                && open.is_some_and(|done| !self.workers.same_machine(done.worker, by))
+        };
+        let firsts = |held_back: bool| {
+            let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
+                let is_checked = self.workers[worker].reputation.is_checked;
+                let waits = !is_checked && !self.workers.is_barred(worker);
+                waits && (!held_back || self.is_on_probation(worker))
+            });
+            unchecked.map(|(_, task)| (task, RecountPurpose::First))
+        };
+        let random = in_run.recounts_below(self.threshold(run)).take(MAX_SCANNED);
+        let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
+        let rechecks = in_run.rechecks().waiting().flat_map(|(_, tasks)| tasks);
+        let rechecks = rechecks
+            .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
+            .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
+            .map(|(task, _)| (task, RecountPurpose::Recheck));
+        let (&task, purpose) = firsts(true)
+            .chain(random.map(|task| (task, RecountPurpose::Random)))
+            .chain(firsts(false))
+            .chain(rechecks)
+            .find(|(task, _)| suits(task))?;
+        Some((self.recheck_of(run, task), purpose))
+    }
+
+    /// Chooses a disputed task for a referee whose machine has no count of it, in the orientation opposite
+    /// to its own count, or else to the first one.
+    fn recount_disputed(&self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
+        let counts = self.runs[run].disputed_counts(task);
+        let own = || counts.iter().filter(|of| of.worker == by && of.variant.is_recount);
+        let first = own().next().or(counts.first())?;
+        (!self.is_party(counts, by) && own().count() < 2).then(|| Choice {
+            task,
+            purpose: Purpose::Recount,
+            orientation: first.variant.orientation.rotated(),
+        })
+    }
+
+    /// Returns the fraction of a run's tasks that referees recount at random: their speed divided by that
+    /// of the fleet, both as measured.
+    fn threshold(&self, run: RunIx) -> f64 {
+        let speed = |worker: WorkerIx| {
+            let known = self.workers.get(worker);
+            let assumed = REFERENCE_SPEED * known.threads_at_work() as f64;
+            known.cost_per_second().unwrap_or(assumed)
+        };
+        let fleet = self.active_workers(run).map(speed).sum();
+        let trusted = self.trusted_workers(run).map(speed).sum::<f64>();
+        let own = match self.counts_itself(run) {
+            true => f64::from(self.referee.threads) * self.own_speed(),
+            false => 0.0,
+        };
+        match fleet {
+            0.0 => 1.0,
+            fleet => own / fleet + (trusted / fleet).min(MAX_TRUSTED_FRACTION),
+        }
+    }
+
+    /// Returns the cost per second of one thread of the coordinator's referee.
+    fn own_speed(&self) -> f64 {
+        self.referee.speed.per_second().unwrap_or(REFERENCE_SPEED)
+    }
+
+    /// Returns how long the coordinator's referee takes for the disputed tasks of a run, in seconds.
+    pub(super) fn recount_seconds(&self, run: RunIx) -> f64 {
+        let cost = |&task: &TaskIx| self.runs[run].cost(task) as f64;
+        let cost: f64 = self.runs[run].disputed().keys().map(cost).sum();
+        cost / (self.own_speed() * f64::from(self.referee.threads.max(1)))
+    }
+
+    /// Returns whether a worker's machine has made one of these counts, and not as a referee.
+    fn is_party(&self, counts: &[WorkerCount], worker: WorkerIx) -> bool {
+        let mut plain = counts.iter().filter(|of| !of.variant.is_recount);
+        plain.any(|of| self.workers.same_machine(of.worker, worker))
+    }
+
+    /// Returns whether a worker's count of a task is a recount by a referee: others have counted the task, and
+    /// the worker's own machine is not among them.
+    pub(super) fn is_recount(&self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
+        let state = self.runs[run].task_state(task);
+        let counts = state.counts();
+        // A recount that stands, since the others are void, is a count like any other.
+        let is_party = match state.standing() {
+            Some(_) => counts.iter().any(|of| self.workers.same_machine(of.worker, worker)),
+            None => self.is_party(&counts, worker),
+        };
+        self.workers.is_referee(worker) && !counts.is_empty() && !is_party
+    }
+
+    /// Applies a referee's count of a task.
+    pub(super) fn take_recount(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+        let (run, task) = key;
+        let before = self.runs[run].task_state(task);
+        let mut counts = before.counts();
+        // A repeated message is no second recount: that one has the other orientation.
+        let is_repeated = |of: &WorkerCount| {
+            of.same_worker(&count) && of.count == count.count && of.variant == count.variant
+        };
+        if counts.iter().any(is_repeated) {
+            return;
+        }
+        counts.push(count);
+        let mut own = counts.iter().filter(|of| of.variant.is_recount && of.same_worker(&count));
+        let contradicts_itself = own.any(|of| of.count != count.count);
+        let is_settled = match before.standing() {
+            _ if before.is_final() => return,
+            Some(stands) => stands == count.count,
+            None => {
+                let firm = || self.firm(&counts).is_some_and(|of| of.count == count.count);
+                before.is_open() || (!contradicts_itself && firm())
+            }
+        };
+        if is_settled {
+            return self.settle(key, count, record);
+        }
+        self.remove_all(run, task);
+        self.journal(key, EntryKind::Recounted, count, record);
+        self.reopen_if_finished(run, before.standing().is_some());
+        if contradicts_itself {
+            self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
+            self.void_counts(key, &BTreeSet::from([count.worker]));
+            // Another referee's count may be final now.
+            if let Some(first) = self.firm(self.runs[run].disputed_counts(task)) {
+                let record = self.record_of(key, &first);
+                self.settle(key, first, record);
+            }
+        }
+    }
+
+    /// Returns the final count of a disputed task, if there is one.
+    ///
+    /// A referee made it twice, or once while a worker agrees and no two tokens agree against it. No other
+    /// referee that is connected, or that recounted the task twice, made a different count.
+    fn firm(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
+        let (recounts, plain): (Vec<&WorkerCount>, Vec<&WorkerCount>) =
+            counts.iter().partition(|of| of.variant.is_recount);
+        let is_repeated =
+            |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
+        let is_connected = |worker| match self.workers[worker].principal.is_referee() {
+            true => self.referee.threads > 0 && !self.referee.broken,
+            false => self.workers.find(worker).is_none_or(|known| known.deadline.is_some()),
+        };
+        let agree = |one: &WorkerCount, other: &WorkerCount| {
+            let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
+            one.count == other.count && !same_token(one_token, other_token)
+        };
+        let is_firm = |of: &&&WorkerCount| {
+            let mut others = recounts.iter().filter(|other| other.count != of.count);
+            let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.worker));
+            let against = || plain.iter().filter(|other| other.count != of.count);
+            let is_backed = || {
+                plain.iter().any(|other| other.count == of.count)
+                    && !against().any(|one| against().any(|other| agree(one, other)))
+            };
+            !is_opposed && (is_repeated(of) || is_backed())
+        };
+        recounts.iter().find(is_firm).map(|&&of| of)
+    }
+
+    /// Bars a machine that was found wrong, or stops the coordinator's own referee.
+    fn blame(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
+        match self.workers[worker].principal.is_referee() {
+            true => self.stop_referee(reason),
+            false => self.bar(worker, reason, except),
+        }
+    }
+
+    /// Stops the coordinator's own referee until an operator readmits it: its machine counts wrong.
+    fn stop_referee(&mut self, why: &str) {
+        let worker = self.own_referee();
+        self.referee.broken = true;
+        self.workers.reputation_mut(worker).is_barred = true;
+        let reason = format!(
+            "the coordinator's own machine is broken and its referee has stopped: {why}; check memory and \
+             cooling"
+        );
+        self.note_trust(worker, Trust::Barred, &reason);
+    }
+
+    /// Makes a referee's count final and bars the authors of different ones.
+    fn settle(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+        let (run, task) = key;
+        self.remove_all(run, task);
+        let counts = self.runs[run].task_state(task).counts();
+        let (right, wrong): (Vec<_>, Vec<_>) =
+            counts.into_iter().partition(|other| other.count == count.count);
+        let losers: BTreeMap<_, _> =
+            wrong.iter().rev().map(|other| (other.worker, other.count)).collect();
+        for (loser, said) in losers {
+            let reason = format!("it counted {said} for task {task}, the referee {}", count.count);
+            self.blame(loser, &reason, Some(key));
+        }
+        for winner in right.iter().filter(|other| !other.same_worker(&count)) {
+            self.workers.reputation_mut(winner.worker).confirm(Confirmation::Referee);
+        }
+        self.journal(key, EntryKind::Settled, count, record);
+        if self.runs[run].state() == RunState::Disputed {
+            self.reopen(run);
+        }
+        self.announce_if_done(run);
+    }
+
+    /// Returns whether a run whose tasks are all done waits for random recounts: for the larger of a
+    /// hundredth of its time and one mean task.
+    pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
+        let now = self.clock.ticks();
+        let in_run = &self.runs[run];
+        let is_due = in_run.all_done()
+            && self.is_refereed(run)
+            && in_run.recounts_below(self.threshold(run)).next().is_some();
+        if !is_due {
+            return false;
+        }
+        let mean = in_run.tasks().total_cost() as f64 / in_run.tasks().len() as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let mean_ms = (1_000.0 * mean / self.own_speed()) as Ticks;
+        let limit_ms = (in_run.elapsed_ms() / 100).max(mean_ms);
+        now < self.runs[run].done_since(now).saturating_add(limit_ms)
+    }
+
+    /// Removes the rechecks of a run that wait for another token.
+    fn remove_waits_for_tokens(&mut self, run: RunIx) {
+        let tokens = self.active_tokens(run);
+        let authors = self.runs[run].rechecks().waiting().map(|(author, _)| author);
+        let waits = |author: &WorkerIx| {
+            let token = self.workers.token(*author);
+            tokens.iter().any(|other| *other != token)
+        };
+        let authors: BTreeSet<_> = authors.filter(waits).collect();
+        self.runs[run].remove_rechecks_of(|author| authors.contains(&author));
+    }
+
+    /// Returns whether a referee counts a disputed task of a run, or may count one.
+    fn has_referee_for_disputes(&mut self, run: RunIx) -> bool {
+        let own = self.counts_itself(run).then(|| self.own_referee());
+        let in_run = &self.runs[run];
+        let referees = || self.trusted_workers(run).chain(own);
+        in_run.disputed().keys().any(|&task| {
+            in_run.is_being_counted(task)
+                || referees().any(|by| self.recount_disputed(run, task, by).is_some())
+        })
+    }
+
+    /// Settles the disputed tasks of a run that have a final count; returns whether there was one.
+    fn settle_firm(&mut self, run: RunIx) -> bool {
+        let disputed = self.runs[run].disputed();
+        let firm: Vec<_> = disputed
+            .iter()
+            .filter_map(|(&task, counts)| Some((task, self.firm(counts)?)))
+            .collect();
+        for &(task, count) in &firm {
+            let record = self.record_of((run, task), &count);
+            self.settle((run, task), count, record);
+        }
+        !firm.is_empty()
+    }
+
+    /// Ends the waits of runs: for random recounts, for rechecks with another token if all is rechecked,
+    /// and for a referee if none is available.
+    pub(super) fn end_waits(&mut self, now: Ticks) {
+        for run in 0..self.runs.len() {
+            if self.runs[run].has_waited_enough(now) {
+                self.remove_waits_for_tokens(run);
+            }
+            self.announce_if_done(run);
+            let waits = matches!(self.runs[run].state(), RunState::Running | RunState::Disputed);
+            let stalled = waits && self.runs[run].has_only_disputes() && self.workers.live() > 0;
+            if !stalled || self.has_referee_for_disputes(run) {
+                self.runs[run].clear_stall();
+            } else if self.settle_firm(run) {
+                // A referee that contradicted the count has left.
+            } else if now >= self.runs[run].stalled_since(now) + REFEREE_WAIT_MS {
+                self.runs[run].clear_stall();
+                if let Some(change) = self.runs[run].end_disputed() {
+                    self.finished.push_back(self.runs[run].manifest.run);
+                    self.changes.push_back(change);
+                }
+            }
+        }
+    }
+}

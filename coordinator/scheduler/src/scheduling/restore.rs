@@ -1,0 +1,130 @@
+//! Restoring the state from disk, before any worker is served.
+
+use common::{run::RunId, sync::WorkerInfo};
+
+use super::{
+    Millis, Scheduler, run,
+    task_table::{CountVariant, WorkerCount},
+};
+use crate::ledger::{Confirmation, Recheck, TaskCount, TaskRow, TaskState};
+
+/// A crash may lose the last leases from disk, but not from their workers. After each restart the
+/// coordinator therefore leaps ahead of the epochs on disk by a random number up to this, so that no epoch
+/// names two leases, and accepts epochs up to some such leaps ahead as those of lost leases.
+const EPOCH_LEAP: u64 = 1 << 22;
+
+/// A worker whose leases ended this long before the start is not waited for.
+const ABANDONED_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
+
+impl Scheduler {
+    /// Restores how much of a run is rechecked; before its tasks.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
+        self.runs[self.by_id[&run]].set_recheck(recheck);
+    }
+
+    /// Restores how long earlier processes have counted a run, in milliseconds.
+    ///
+    /// # Panics
+    /// If there is no such run.
+    pub fn restore_elapsed(&mut self, run: RunId, elapsed_ms: u64) {
+        self.runs[self.by_id[&run]].counted_ms = elapsed_ms;
+    }
+
+    /// Restores a task of a run that was added before.
+    ///
+    /// # Panics
+    /// If there is no such run or task.
+    pub fn restore_task(&mut self, run: RunId, row: TaskRow) {
+        let run = self.by_id[&run];
+        let task = run::index(row.task);
+        let epoch = row.epoch.0;
+        let failed = row.failed.into_iter().map(|worker| self.workers.pinned(worker)).collect();
+        let in_run = &mut self.runs[run];
+        in_run.restore_epoch(task, epoch);
+        in_run.restore_failed(task, failed);
+        match row.state {
+            TaskState::Pending => {}
+            TaskState::Leased { worker, until_unix_ms } => {
+                let is_live = in_run.is_live();
+                // Only its leases on disk are known.
+                let info = WorkerInfo { id: worker, threads: 1, ..WorkerInfo::default() };
+                let worker = self.workers.remember(&info, self.config.workers);
+                if let Some(worker) = worker.filter(|_| is_live) {
+                    self.restore_lease((run, task), worker, epoch);
+                    let until = &mut self.workers.get_mut(worker).leased_until_ms;
+                    *until = until_unix_ms.max(*until);
+                }
+            }
+            TaskState::Done { first, second, confirmed } => {
+                let count = self.workers.restore_count(&first);
+                let second = second.map(|second| Box::new(self.workers.restore_count(&second)));
+                for author in [Some(&count), second.as_deref()].into_iter().flatten() {
+                    self.workers.reputation_mut(author.worker).confirm(confirmed);
+                }
+                let is_suspect = self.suspect_windows.iter().any(|(worker, window)| {
+                    *worker == count.worker && window.contains(&first.accepted_unix_ms)
+                });
+                let in_run = &mut self.runs[run];
+                in_run.restore(task, TaskState::Done { first: count, second, confirmed });
+                let is_due =
+                    is_suspect || (in_run.is_selected(task) && confirmed == Confirmation::None);
+                if in_run.is_live() && !confirmed.elsewhere() && is_due {
+                    in_run.add_recheck(task, 0);
+                }
+            }
+            TaskState::Disputed { counts } => {
+                let counts = counts.iter().map(|of| self.workers.restore_count(of)).collect();
+                self.runs[run].restore(task, TaskState::Disputed { counts });
+            }
+            TaskState::Parked => in_run.park(task, self.clock.ticks()),
+        }
+    }
+
+    /// Ends the restoring: from now on workers are served. Leases found on disk last for the grace period,
+    /// except those of workers that were not heard of for a day: a coordinator that restarts every few
+    /// minutes would wait for them forever. Their counts are still accepted.
+    pub fn restored(&mut self, now: Millis) {
+        let ticks = self.clock.read(now);
+        let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
+        let deadlines: Vec<_> = holders
+            .map(|(number, worker)| {
+                let age_ms = now.0.saturating_sub(worker.leased_until_ms);
+                let is_abandoned = age_ms > ABANDONED_AFTER_MS;
+                (number, if is_abandoned { ticks } else { ticks + self.config.grace_ms })
+            })
+            .collect();
+        for (worker, deadline) in deadlines {
+            self.workers.expect_by(worker, deadline);
+        }
+        let leap = self.jitter.below(EPOCH_LEAP);
+        for run in 0..self.runs.len() {
+            self.runs[run].leap_epochs(leap, 4 * EPOCH_LEAP);
+            // A crash kept a count that undoes the run's end, and not the change of its state.
+            let undone = !self.runs[run].has_counts_of_its_state();
+            self.reopen_if_finished(run, undone);
+            self.announce_if_done(run);
+        }
+        self.void_of_barred();
+    }
+}
+
+impl super::Workers {
+    /// Restores a count, and the identity of its author.
+    fn restore_count(&mut self, count: &TaskCount) -> WorkerCount {
+        let worker = self.pinned(count.worker);
+        self.identify(worker, &count.principal);
+        self.reputation_mut(worker).has_counted = true;
+        WorkerCount {
+            count: count.count,
+            worker,
+            variant: CountVariant {
+                kernel: count.kernel,
+                orientation: count.orientation,
+                is_recount: count.principal.is_referee(),
+            },
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Results of workers: first counts, equal ones and different ones.
+
+use common::{
+    run::Partial,
+    sync::{Acknowledgement, Verdict},
+};
+
+use super::{
+    LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
+    leases::{BARRED, LeaseEnd},
+    run::{self, Run},
+    task_table::{CountVariant, Done, Stage, WorkerCount},
+    worker::Purpose,
+};
+use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState};
+
+/// Maximum number of counts of a disputed task.
+const MAX_DISPUTED_COUNTS: usize = 8;
+
+/// A verdict with its reason.
+type Ruling = (Verdict, String);
+
+impl Scheduler {
+    /// Applies one partial of a worker.
+    pub(super) fn report(&mut self, worker: WorkerIx, partial: &Partial) -> Acknowledgement {
+        let (verdict, reason) = match self.check(worker, partial) {
+            Ok(key) => self.rule(key, worker, partial),
+            Err(reason) => (Verdict::Refused, reason),
+        };
+        Acknowledgement { task: partial.task, epoch: partial.epoch, verdict, reason }
+    }
+
+    /// Checks a partial, whatever its task's state; an error is the reason, for the worker.
+    fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, String> {
+        let key = self.find(partial.task)?;
+        self.issued(key, partial.epoch)?;
+        let (run, task) = key;
+        if self.runs[run].state() == RunState::Cancelled {
+            return Err(format!("run {} is cancelled: drop its results", partial.task.run));
+        }
+        if self.workers.is_barred(worker) {
+            return Err(BARRED.to_owned());
+        }
+        let (count, limit) = (partial.count, self.runs[run].plan.task_limit(run::id(task)));
+        if count > limit {
+            if self.runs[run].lease(task, worker).is_some() {
+                let reason =
+                    format!("it counted {count} for task {task}, at most {limit} are possible");
+                self.bar(worker, &reason, None);
+            }
+            return Err(format!(
+                "implausible count {count} for task {task} (maximum {limit}): check this machine's memory"
+            ));
+        }
+        Ok(key)
+    }
+
+    fn rule(&mut self, key: LeaseIx, worker: WorkerIx, partial: &Partial) -> Ruling {
+        let (run, task) = key;
+        self.workers.pin(worker);
+        let is_recount = self.is_recount(key, worker);
+        let Partial { epoch, count, kernel, orientation, duration_us, .. } = *partial;
+        let variant = CountVariant { kernel, orientation, is_recount };
+        let count = WorkerCount { count, worker, variant };
+        let version = self.workers.get(worker).info.version.clone();
+        let record = Record { epoch, version, duration_us, ..self.record_of(key, &count) };
+        let done = self.runs[run].tasks().done(task);
+        let is_final = done.is_some_and(|done| done.confirmed == Confirmation::Referee);
+        match (self.runs[run].tasks().stage(task), done) {
+            (Stage::Pending | Stage::Leased | Stage::Parked, _) => {
+                self.accept(key, count, record);
+                (Verdict::Accepted, String::new())
+            }
+            (Stage::Done | Stage::Disputed, _) if is_recount && !is_final => {
+                self.credit(worker, run, self.runs[run].cost(task), record.duration_us);
+                self.take_recount(key, count, record);
+                match self.runs[run].tasks().done(task) {
+                    Some(now) if now.count == count.count && done.is_some() => {
+                        (Verdict::Duplicate, String::new())
+                    }
+                    Some(now) if now.count == count.count => (Verdict::Accepted, String::new()),
+                    Some(_) | None => (Verdict::Conflict, self.conflict_reason(key)),
+                }
+            }
+            (_, Some(first)) if first.count == count.count => {
+                self.agree(key, &first, count, record)
+            }
+            (_, Some(first)) if is_final => {
+                let (said, settled) = (partial.count, first.count);
+                let reason = format!("it counted {said} for task {task}, the referee {settled}");
+                self.bar(worker, &reason, Some(key));
+                (Verdict::Refused, reason)
+            }
+            (Stage::Done | Stage::Disputed, _) => self.dispute(key, count, record),
+        }
+    }
+
+    /// Journals a count and applies it to its task.
+    pub(super) fn journal(
+        &mut self,
+        (run, task): LeaseIx,
+        kind: EntryKind,
+        count: WorkerCount,
+        record: Record,
+    ) {
+        let (workers, in_run) = (&self.workers, &mut self.runs[run]);
+        // Confirmations are judged as in the ledger, which does not know hosts, so that both remember the same
+        // counts.
+        let by = |first: &WorkerCount, other: &WorkerCount| {
+            workers[first.worker].principal.confirmed_by(&workers[other.worker].principal)
+        };
+        in_run.apply(task, kind, count, by, self.clock.ticks());
+        if let Some(done) = in_run.tasks().done(task)
+            && let Some(second) = match kind {
+                EntryKind::Confirmed => Some(count.worker),
+                EntryKind::Voided => done.second.map(|(second, _)| second),
+                _ => None,
+            }
+        {
+            let confirmed = workers.confirmed_by(done.worker, second);
+            in_run.confirm(task, Done { confirmed, ..done });
+        }
+        self.changes.push_back(kind.change(record));
+    }
+
+    /// Accepts the first count of a task.
+    fn accept(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
+        let (run, task) = key;
+        self.remove_all(run, task);
+        self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
+        self.workers.reputation_mut(count.worker).has_counted = true;
+        self.journal(key, EntryKind::Accepted, count, record);
+        // Charged in any case: each count uses up the worker's initial rechecks.
+        let is_initial = self.is_rechecked_as_initial(key, count.worker);
+        // `--local` trusts its machine, unless more is asked for.
+        let in_run = &mut self.runs[run];
+        let is_trusted = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
+        if (is_initial || in_run.is_selected(task)) && !is_trusted {
+            in_run.add_recheck(task, self.clock.ticks());
+        }
+        self.note_first_self_tests(count.worker);
+        self.announce_if_done(run);
+    }
+
+    /// Returns whether a task is rechecked because it is among the first of its worker, and charges that.
+    fn is_rechecked_as_initial(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
+        let reputation = self.workers.reputation_mut(worker);
+        let is_rechecked = reputation.is_new()
+            && self.runs[run].charge_first_count(task, reputation.is_guaranteed_recheck());
+        reputation.selected += u32::from(is_rechecked);
+        is_rechecked
+    }
+
+    /// Measures a worker's speed by a finished task, and forgets that it declined tasks of the run.
+    fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
+        let worker = self.workers.get_mut(worker);
+        worker.measure(cost, duration_us);
+        worker.tasks_done += 1;
+        worker.declined.retain(|declined| declined.run != run);
+    }
+
+    /// Applies a count equal to the standing one. It is journalled if it confirms it better than before.
+    fn agree(&mut self, key: LeaseIx, first: &Done, second: WorkerCount, record: Record) -> Ruling {
+        let (run, task) = key;
+        let is_independent = first.worker != second.worker
+            || first.variant.orientation != second.variant.orientation;
+        let lease = self.runs[run].lease(task, second.worker);
+        // A repeated message has an older epoch.
+        let was_asked = lease.is_some_and(|lease| {
+            lease.purpose == Purpose::Recheck && lease.epoch == record.epoch.0
+        });
+        let by = match self.workers.confirmed_by(first.worker, second.worker) {
+            Confirmation::SameMachine if !(is_independent && was_asked) => Confirmation::None,
+            by => by,
+        };
+        let is_news = by > first.confirmed;
+        if is_news {
+            self.credit(second.worker, run, self.runs[run].cost(task), record.duration_us);
+            for worker in [first.worker, second.worker] {
+                self.workers.reputation_mut(worker).confirm(by);
+            }
+            self.journal(key, EntryKind::Confirmed, second, record);
+        }
+        let is_alone = self.on_other_machine(run, first.worker).next().is_none();
+        if self.is_enough(key) || is_alone && by == Confirmation::SameMachine {
+            self.remove_all(run, task);
+            self.runs[run].remove_recheck(task);
+        } else if was_asked {
+            // A machine's confirmation of its own count is enough only while it is alone. If another one
+            // has come since it was asked, the recheck stays due.
+            self.end_lease(second.worker, key, LeaseEnd::Released);
+            if !is_news && is_alone {
+                self.runs[run].remove_recheck(task);
+            }
+        }
+        self.announce_if_done(run);
+        (Verdict::Duplicate, String::new())
+    }
+
+    /// Applies a count that differs from the task's: none stands until the referee has counted it.
+    fn dispute(&mut self, key: LeaseIx, count: WorkerCount, record: Record) -> Ruling {
+        let (run, task) = key;
+        let before = self.runs[run].task_state(task);
+        let counts = before.counts();
+        let is_repeated = before.standing().is_none()
+            && counts.iter().any(|other| other.same_worker(&count) && other.count == count.count);
+        if !is_repeated && counts.len() >= MAX_DISPUTED_COUNTS {
+            return (Verdict::Refused, format!("task {task} has {} counts already", counts.len()));
+        }
+        if before.standing().is_some() {
+            self.remove_all(run, task);
+        }
+        if !is_repeated {
+            self.journal(key, EntryKind::Disputed, count, record);
+            self.reopen_if_finished(run, before.standing().is_some());
+        }
+        (Verdict::Conflict, self.conflict_reason(key))
+    }
+
+    fn conflict_reason(&self, (run, task): LeaseIx) -> String {
+        let counts = self.runs[run].disputed_counts(task).iter().map(|of| of.count.to_string());
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        format!(
+            "conflicting counts of task {task} ({counts}): none stands until the referee has counted it"
+        )
+    }
+
+    /// Queues rechecks of all matching done tasks, for which a finished run continues; returns the new ones.
+    pub(super) fn count_again(
+        &mut self,
+        run: RunIx,
+        matches: impl Fn(&Run, TaskIx, &Done) -> bool,
+    ) -> Vec<TaskIx> {
+        let added = self.runs[run].add_rechecks(self.clock.ticks(), matches);
+        self.reopen_if_finished(run, !added.is_empty());
+        added
+    }
+
+    pub(super) fn reopen(&mut self, run: RunIx) {
+        self.changes.push_back(self.runs[run].reopen());
+    }
+
+    pub(super) fn reopen_if_finished(&mut self, run: RunIx, condition: bool) {
+        if condition && self.runs[run].is_finished() {
+            self.reopen(run);
+        }
+    }
+
+    /// Announces to the owner, once, that a run has all its counts.
+    pub(super) fn announce_if_done(&mut self, run: RunIx) {
+        if !self.runs[run].is_open() || self.awaits_recounts(run) {
+            return;
+        }
+        let in_run = &mut self.runs[run];
+        if in_run.announce() {
+            self.finished.push_back(in_run.manifest.run);
+            self.note_all_self_tests();
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Leases of a run's tasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::{
+        TaskIx, WorkerIx,
+        clock::Ticks,
+        task_table::Stage,
+        worker::{Lease, Purpose},
+    },
+    Run,
+};
+
+/// The leases of a run, by task.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Leases {
+    by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
+    single: SingleHolders,
+    /// Cost that is done of all of them, as their workers report it.
+    cost_done: u64,
+}
+
+/// Leased tasks with a single holder, by the time of the grant.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SingleHolders {
+    pub(crate) not_started: BTreeSet<(Ticks, TaskIx)>,
+    pub(crate) started: BTreeSet<(Ticks, TaskIx)>,
+}
+
+impl Leases {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_task.is_empty()
+    }
+
+    /// Changes the leases of a task.
+    fn change<T>(
+        &mut self,
+        task: TaskIx,
+        change: impl FnOnce(&mut Vec<(WorkerIx, Lease)>) -> T,
+    ) -> T {
+        let mut leases = self.by_task.remove(&task).unwrap_or_default();
+        self.count(task, &leases, false);
+        let done = change(&mut leases);
+        self.count(task, &leases, true);
+        if !leases.is_empty() {
+            self.by_task.insert(task, leases);
+        }
+        done
+    }
+
+    /// Adds the leases of a task to the cost and the single holders, or removes them.
+    fn count(&mut self, task: TaskIx, leases: &[(WorkerIx, Lease)], add: bool) {
+        let cost: u64 = leases.iter().map(|(_, lease)| lease.cost_done).sum();
+        self.cost_done = match add {
+            true => self.cost_done.saturating_add(cost),
+            false => self.cost_done.saturating_sub(cost),
+        };
+        // A referee's lease of a disputed task gets no backup copies.
+        if let [(_, lease)] = leases
+            && lease.purpose != Purpose::Recount
+        {
+            let single = match lease.started {
+                true => &mut self.single.started,
+                false => &mut self.single.not_started,
+            };
+            match add {
+                true => single.insert((lease.granted, task)),
+                false => single.remove(&(lease.granted, task)),
+            };
+        }
+    }
+
+    /// Returns whether the cost and the single holders follow from the leases.
+    fn is_consistent(&self) -> bool {
+        let mut again = Self { by_task: self.by_task.clone(), ..Self::default() };
+        self.by_task.iter().for_each(|(&task, leases)| again.count(task, leases, true));
+        again == *self
+    }
+}
+
+impl Run {
+    pub(crate) fn lease(&self, task: TaskIx, worker: WorkerIx) -> Option<&Lease> {
+        let of_worker = self.leases_of(task).iter().find(|(holder, _)| *holder == worker);
+        of_worker.map(|(_, lease)| lease)
+    }
+
+    /// Returns the leases of a task, with their holders.
+    pub(crate) fn leases_of(&self, task: TaskIx) -> &[(WorkerIx, Lease)] {
+        self.leases.by_task.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn is_held(&self, task: TaskIx) -> bool {
+        self.leases.by_task.contains_key(&task)
+    }
+
+    /// Returns every held task.
+    pub(crate) fn held(&self) -> impl Iterator<Item = TaskIx> + '_ {
+        self.leases.by_task.keys().copied()
+    }
+
+    pub(crate) fn single_holders(&self) -> &SingleHolders {
+        &self.leases.single
+    }
+
+    pub(crate) fn cost_in_progress(&self) -> u64 {
+        self.leases.cost_done
+    }
+
+    pub(crate) fn has_consistent_leases(&self) -> bool {
+        self.leases.is_consistent()
+    }
+
+    /// Adds a lease, and moves its task to the stage that it requires.
+    pub(crate) fn add_lease(&mut self, task: TaskIx, worker: WorkerIx, lease: Lease, now: Ticks) {
+        self.tasks.raise_epoch(task, lease.epoch);
+        self.rate.begin(now);
+        match lease.purpose {
+            Purpose::Count => {
+                if self.tasks.stage(task) != Stage::Leased {
+                    self.enter(task, Stage::Leased);
+                }
+            }
+            Purpose::Recheck => {
+                let done = self.tasks.done(task).expect("rechecked tasks are done");
+                self.rechecks.begin(task, done.worker);
+            }
+            Purpose::Recount => {}
+        }
+        self.leases.change(task, |leases| leases.push((worker, lease)));
+        self.update_dispute(task);
+    }
+
+    pub(crate) fn remove_lease(&mut self, task: TaskIx, worker: WorkerIx) -> Option<Lease> {
+        let removed = self.leases.change(task, |leases| {
+            let at = leases.iter().position(|(holder, _)| *holder == worker)?;
+            Some(leases.remove(at).1)
+        });
+        self.update_dispute(task);
+        removed
+    }
+
+    pub(crate) fn change_lease(
+        &mut self,
+        task: TaskIx,
+        worker: WorkerIx,
+        change: impl FnOnce(&mut Lease),
+    ) {
+        self.leases.change(task, |leases| {
+            let lease = leases.iter_mut().find(|(holder, _)| *holder == worker);
+            lease.map(|(_, lease)| change(lease)).expect("held");
+        });
+    }
+
+    /// Ends the recheck of a task that was decided.
+    pub(crate) fn end_recheck(&mut self, task: TaskIx) {
+        self.rechecks.end(task);
+    }
+
+    /// Ends a recheck without a result: it waits again unless another worker holds it.
+    pub(crate) fn abandon_recheck(&mut self, task: TaskIx, now: Ticks) {
+        if !self.is_held(task) && self.rechecks.end(task) {
+            self.add_recheck(task, now);
+        }
+    }
+
+    pub(crate) fn restore_epoch(&mut self, task: TaskIx, epoch: u64) {
+        self.tasks.raise_epoch(task, epoch);
+    }
+
+    /// Continues all epochs after a restart: `leap` above those on disk, with up to `lost` above them that
+    /// a crash may have lost.
+    pub(crate) fn leap_epochs(&mut self, leap: u64, lost: u64) {
+        self.tasks.raise_epochs(leap);
+        self.lost_epochs = lost;
+    }
+
+    /// Returns a task of a cancelled run whose leases were dropped to its queue.
+    pub(crate) fn drop_leased(&mut self, task: TaskIx, was_recheck: bool, now: Ticks) {
+        match self.tasks.stage(task) {
+            Stage::Leased => self.enter(task, Stage::Pending),
+            Stage::Done if was_recheck => drop(self.add_recheck(task, now)),
+            Stage::Done | Stage::Pending | Stage::Parked | Stage::Disputed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_and_the_single_holders_follow_from_the_leases() {
+        let mut leases = Leases::default();
+        let lease = Lease { cost_done: 5, ..Lease::new(1, Purpose::Count, 7) };
+        leases.change(3, |of| of.push((0, lease)));
+        leases.change(3, |of| of[0].1.started = true);
+        assert_eq!((leases.cost_done, leases.single.started.first()), (5, Some(&(7, 3))));
+        assert!(leases.is_consistent() && leases.single.not_started.is_empty());
+        leases.by_task.clear();
+        assert!(!leases.is_consistent());
+    }
+}

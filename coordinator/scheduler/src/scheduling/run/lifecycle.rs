@@ -1,0 +1,173 @@
+//! States of a run, and when it ends.
+
+use super::{
+    super::{clock::Ticks, task_table::Stage},
+    Run,
+};
+use crate::ledger::{Change, Recheck, RunState};
+
+/// The part of a run that commands change, and that is restored if a command cannot be stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifecycle {
+    pub(super) state: RunState,
+    pub(super) recheck: Recheck,
+    /// Its completion was announced and no count has contradicted it since.
+    pub(super) is_announced: bool,
+    /// Since when only disputed tasks without a referee are left.
+    stalled_since: Option<Ticks>,
+}
+
+impl Lifecycle {
+    pub(super) fn of(state: RunState) -> Self {
+        Self { state, recheck: Recheck::default(), is_announced: false, stalled_since: None }
+    }
+}
+
+impl Run {
+    /// Returns whether every task is done; rechecks may be awaited.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.tasks.number(Stage::Done) == self.tasks.len()
+    }
+
+    /// Returns whether every task is done and no recheck is awaited.
+    pub(crate) fn all_done(&self) -> bool {
+        self.is_counted() && self.rechecks.is_empty()
+    }
+
+    /// Returns whether tasks of it may be granted, now or once it is resumed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_live() && !self.life.is_announced
+    }
+
+    /// Returns whether it may still complete: it runs or is paused.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.life.state, RunState::Running | RunState::Paused)
+    }
+
+    /// Returns whether tasks of it are granted now.
+    pub(crate) fn grants(&self) -> bool {
+        match self.life.state {
+            RunState::Running => !self.life.is_announced,
+            // A referee may have come.
+            RunState::Disputed => self.unassigned_disputes().next().is_some(),
+            RunState::Paused
+            | RunState::Cancelled
+            | RunState::Complete
+            | RunState::Contradicted => false,
+        }
+    }
+
+    /// Returns whether it has finished, which a later count may undo.
+    pub(crate) fn is_finished(&self) -> bool {
+        match self.life.state {
+            RunState::Complete | RunState::Contradicted | RunState::Disputed => true,
+            RunState::Running | RunState::Paused | RunState::Cancelled => false,
+        }
+    }
+
+    /// Returns whether its tasks are in the state that its own state says.
+    pub(crate) fn has_counts_of_its_state(&self) -> bool {
+        match self.life.state {
+            RunState::Complete | RunState::Contradicted => self.is_counted(),
+            RunState::Disputed => self.has_only_disputes(),
+            RunState::Running | RunState::Paused | RunState::Cancelled => true,
+        }
+    }
+
+    /// Returns whether it has work that no worker holds.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.tasks.number(Stage::Pending) > 0
+            || self.unassigned_disputes().next().is_some()
+            || self.rechecks.has_waiting()
+    }
+
+    pub(crate) fn is_announced(&self) -> bool {
+        self.life.is_announced
+    }
+
+    /// Returns whether all tasks are done and the rechecks of a run that rechecks all have been waited for
+    /// as long as the tasks took.
+    pub(crate) fn has_waited_enough(&mut self, now: Ticks) -> bool {
+        if !self.is_counted() || !self.is_live() || self.life.recheck != Recheck::All {
+            return false;
+        }
+        let took_ms = self.elapsed_ms();
+        let (since, took_ms) = *self.counted_since.get_or_insert((now, took_ms));
+        now - since > took_ms
+    }
+
+    /// Returns whether all tasks are done and something else is awaited.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_open() && (self.counted_since.is_some() || self.done_since.is_some())
+    }
+
+    /// Returns since when only random recounts are awaited: from now on, if it did not yet.
+    pub(crate) fn done_since(&mut self, now: Ticks) -> Ticks {
+        *self.done_since.get_or_insert(now)
+    }
+
+    /// Returns whether its completion is to be announced, once.
+    pub(crate) fn announce(&mut self) -> bool {
+        let is_news = self.is_open() && self.all_done();
+        self.life.is_announced |= is_news;
+        is_news
+    }
+
+    /// Applies the result of the checks of its total, if it still has all its counts.
+    pub(crate) fn conclude(&mut self, agrees: bool) -> Option<Change> {
+        if !(self.is_live() && self.life.is_announced && self.all_done()) {
+            return None;
+        }
+        self.change_to(if agrees { RunState::Complete } else { RunState::Contradicted })
+    }
+
+    /// Ends it as disputed.
+    pub(crate) fn end_disputed(&mut self) -> Option<Change> {
+        let change = self.change_to(RunState::Disputed)?;
+        self.life.is_announced = true;
+        Some(change)
+    }
+
+    /// Continues it after its end.
+    pub(crate) fn reopen(&mut self) -> Change {
+        self.life.is_announced = false;
+        self.life.stalled_since = None;
+        self.life.state = RunState::Running;
+        Change::State { run: self.manifest.run, state: RunState::Running }
+    }
+
+    /// Enters a state; returns the change unless it was in it.
+    pub(crate) fn change_to(&mut self, state: RunState) -> Option<Change> {
+        let before = std::mem::replace(&mut self.life.state, state);
+        (before != state).then_some(Change::State { run: self.manifest.run, state })
+    }
+
+    /// Returns whether only disputed tasks are left.
+    pub(crate) fn has_only_disputes(&self) -> bool {
+        let disputed = self.tasks.number(Stage::Disputed);
+        disputed > 0
+            && self.tasks.number(Stage::Done) + disputed == self.tasks.len()
+            && self.rechecks.is_empty()
+    }
+
+    /// Returns since when it is stalled: from now on, if it was not.
+    pub(crate) fn stalled_since(&mut self, now: Ticks) -> Ticks {
+        *self.life.stalled_since.get_or_insert(now)
+    }
+
+    pub(crate) fn clear_stall(&mut self) {
+        self.life.stalled_since = None;
+    }
+
+    pub(crate) fn life(&self) -> Lifecycle {
+        self.life
+    }
+
+    /// Restores an earlier state and removes the rechecks that were added since.
+    pub(crate) fn roll_back(&mut self, life: Lifecycle, added: &[super::TaskIx]) {
+        self.life = life;
+        for &task in added {
+            self.remove_recheck(task);
+        }
+    }
+}

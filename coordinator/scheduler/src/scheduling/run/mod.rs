@@ -1,0 +1,364 @@
+//! One run: its tasks, queues and leases.
+//!
+//! Several private sets mirror each task's stage. Only methods of [`Run`] modify them; each keeps the
+//! sets consistent, and `audit` verifies them in every simulation.
+
+mod leases;
+mod lifecycle;
+mod stages;
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+};
+
+use common::{
+    board::Board,
+    crew_layout::PlanNeeds,
+    method::Layout,
+    plan::{Plan, PlanSpec, TaskId},
+    run::TaskRef,
+    sample::Finished,
+    sync::WorkerInfo,
+};
+
+pub(super) use self::{leases::SingleHolders, lifecycle::Lifecycle};
+
+use self::leases::Leases;
+use super::{
+    TaskIx, WorkerIx,
+    clock::Ticks,
+    parking::Parking,
+    rate::Rate,
+    rechecks::RecheckQueue,
+    task_table::{Stage, TaskTable, WorkerCount},
+};
+use crate::ledger::{Confirmation, Recheck, RecheckSampler, RunManifest, RunState, TaskState};
+
+/// Workers usually call again within this time.
+const MAX_SHOWN_UNHEARD_MS: u64 = 30_000;
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) manifest: RunManifest,
+    pub(super) plan: Plan,
+    memory: MemoryNeeds,
+    life: Lifecycle,
+    tasks: TaskTable,
+    /// The workers of the failed attempts at each open task, in order.
+    failed: BTreeMap<TaskIx, Vec<WorkerIx>>,
+    sampler: RecheckSampler,
+    rechecks: RecheckQueue,
+    /// Cost of the rechecks of machines' first counts.
+    first_rechecks_cost: u64,
+
+    /// Position in the plan's order; pending tasks before it are in `returned`.
+    cursor: u64,
+    returned: BTreeSet<TaskIx>,
+    /// The `returned` tasks of workers that vanished. It is unknown how far these were, so other tasks
+    /// go first.
+    orphaned: BTreeSet<TaskIx>,
+    parking: Parking,
+    /// The disputed tasks and their counts, in order.
+    disputed: BTreeMap<TaskIx, Vec<WorkerCount>>,
+    /// The tasks that the coordinator's referee is counting, and since when.
+    recounting: BTreeMap<TaskIx, Ticks>,
+    /// The disputed tasks that no referee is counting.
+    unassigned_disputes: BTreeSet<TaskIx>,
+    /// Done tasks that no referee has counted, by rank.
+    recount_order: BTreeSet<(u64, TaskIx)>,
+    /// Tasks whose counts were voided since the start: they are recounted first.
+    reopened: BTreeSet<TaskIx>,
+    /// One done task of each author.
+    first_counts: BTreeMap<WorkerIx, TaskIx>,
+
+    /// Up to this many epochs above a task's highest known one may be leases that a crash lost.
+    lost_epochs: u64,
+    leases: Leases,
+
+    /// Number of rechecks that agreed.
+    pub(super) agreed: u64,
+    /// Number of counts that differed from a standing one.
+    pub(super) conflicts: u64,
+    pub(super) rate: Rate,
+    /// The random sample of done tasks from which the total is estimated.
+    pub(super) sample: Finished,
+    /// Position in the plan's order up to which tasks were considered for the sample, and these tasks.
+    sampled_to: u64,
+    is_sampled: Vec<bool>,
+    /// Time during which tasks were being counted, in this process and earlier ones.
+    pub(super) counted_ms: u64,
+    /// Time since then during which a worker held a task. It counts once a holder calls: a lost one may
+    /// have stopped at once.
+    unheard_ms: u64,
+
+    /// Since when every task is done, and how long that had taken.
+    counted_since: Option<(Ticks, u64)>,
+    /// Since when no recheck is awaited either.
+    done_since: Option<Ticks>,
+}
+
+/// Minimum memory for tasks of a run, cached by number of threads: each grant asks for it, and for frames
+/// it is a search over all their classes.
+#[derive(Debug)]
+struct MemoryNeeds {
+    needs: PlanNeeds,
+    known: RefCell<BTreeMap<NonZeroU16, u64>>,
+}
+
+impl MemoryNeeds {
+    /// Returns the minimum in bytes.
+    fn of(&self, threads: NonZeroU16) -> u64 {
+        let mut known = self.known.borrow_mut();
+        *known.entry(threads).or_insert_with(|| self.needs.of(threads).least)
+    }
+}
+
+/// Returns the memory limit of all threads of a worker together.
+pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
+    worker.memory_bytes_per_thread.saturating_mul(worker.threads.into())
+}
+
+impl Run {
+    pub(super) fn new(
+        manifest: RunManifest,
+        plan: Plan,
+        state: RunState,
+        sampler: RecheckSampler,
+    ) -> Self {
+        let tasks = TaskTable::new(&plan);
+        Self {
+            manifest,
+            memory: MemoryNeeds { needs: PlanNeeds::new(&plan), known: RefCell::default() },
+            plan,
+            life: Lifecycle::of(state),
+            failed: BTreeMap::new(),
+            sampler,
+            rechecks: RecheckQueue::default(),
+            first_rechecks_cost: 0,
+            cursor: 0,
+            returned: BTreeSet::new(),
+            orphaned: BTreeSet::new(),
+            parking: Parking::default(),
+            disputed: BTreeMap::new(),
+            recounting: BTreeMap::new(),
+            unassigned_disputes: BTreeSet::new(),
+            recount_order: BTreeSet::new(),
+            reopened: BTreeSet::new(),
+            first_counts: BTreeMap::new(),
+            lost_epochs: 0,
+            leases: Leases::default(),
+            agreed: 0,
+            conflicts: 0,
+            rate: Rate::default(),
+            sample: Finished::of(tasks.len(), tasks.total_cost()),
+            sampled_to: 0,
+            is_sampled: vec![false; usize::try_from(tasks.len()).expect("at most MAX_TASKS")],
+            tasks,
+            counted_ms: 0,
+            unheard_ms: 0,
+            counted_since: None,
+            done_since: None,
+        }
+    }
+
+    /// Creates the placeholder of a forgotten run: a cancelled run of the smallest board.
+    pub(super) fn forgotten(manifest: RunManifest) -> Self {
+        let board = Board::new(1).expect("the smallest board");
+        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("it has a plan");
+        Self::new(manifest, plan, RunState::Cancelled, RecheckSampler::new([0; 32]))
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTable {
+        &self.tasks
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        self.life.state
+    }
+
+    pub(super) fn recheck(&self) -> Recheck {
+        self.life.recheck
+    }
+
+    pub(super) fn rechecks(&self) -> &RecheckQueue {
+        &self.rechecks
+    }
+
+    pub(super) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// Returns the pending tasks that came back from a worker.
+    pub(super) fn returned(&self) -> &BTreeSet<TaskIx> {
+        &self.returned
+    }
+
+    pub(super) fn orphaned(&self) -> &BTreeSet<TaskIx> {
+        &self.orphaned
+    }
+
+    /// Returns the disputed tasks and their counts, in order.
+    pub(super) fn disputed(&self) -> &BTreeMap<TaskIx, Vec<WorkerCount>> {
+        &self.disputed
+    }
+
+    /// Returns the disputed tasks that no referee is counting.
+    pub(super) fn unassigned_disputes(&self) -> impl Iterator<Item = TaskIx> + '_ {
+        self.unassigned_disputes.iter().copied()
+    }
+
+    /// Updates whether a task is a dispute that no referee is counting.
+    fn update_dispute(&mut self, task: TaskIx) {
+        match self.disputed.contains_key(&task) && !self.is_being_counted(task) {
+            true => self.unassigned_disputes.insert(task),
+            false => self.unassigned_disputes.remove(&task),
+        };
+    }
+
+    /// Returns the tasks that the coordinator's referee is counting.
+    pub(super) fn recounting(&self) -> &BTreeMap<TaskIx, Ticks> {
+        &self.recounting
+    }
+
+    pub(super) fn begin_recount(&mut self, task: TaskIx, now: Ticks) {
+        self.recounting.insert(task, now);
+        self.update_dispute(task);
+    }
+
+    /// Returns since when the coordinator's referee was counting a task that it no longer counts.
+    pub(super) fn end_recount(&mut self, task: TaskIx) -> Option<Ticks> {
+        let since = self.recounting.remove(&task);
+        self.update_dispute(task);
+        since
+    }
+
+    /// Forgets the recounts in progress: the coordinator's referee has stopped.
+    pub(super) fn end_recounts(&mut self) {
+        for task in std::mem::take(&mut self.recounting).into_keys() {
+            self.update_dispute(task);
+        }
+    }
+
+    /// Returns whether a worker or the coordinator's referee is counting a task.
+    pub(super) fn is_being_counted(&self, task: TaskIx) -> bool {
+        self.is_held(task) || self.recounting.contains_key(&task)
+    }
+
+    /// Returns the highest epoch that may name a lease of a task, including those that a crash lost.
+    pub(super) fn highest_epoch(&self, task: TaskIx) -> u64 {
+        self.tasks.epoch(task).saturating_add(self.lost_epochs)
+    }
+
+    pub(super) fn all_tasks(&self) -> std::ops::Range<TaskIx> {
+        0..TaskIx::try_from(self.tasks.len()).expect("at most MAX_TASKS")
+    }
+
+    /// Advances the run's time while its leases do not change.
+    pub(super) fn pass(&mut self, ms: Ticks) {
+        self.unheard_ms = if self.leases.is_empty() { 0 } else { self.unheard_ms + ms };
+    }
+
+    /// Notes that a holder of one of its tasks has called.
+    pub(super) fn hear(&mut self) {
+        self.counted_ms += std::mem::take(&mut self.unheard_ms);
+    }
+
+    /// Returns the minimum memory for its tasks, in bytes, if the worker has less.
+    pub(super) fn lacks_memory(&self, worker: &WorkerInfo) -> Option<u64> {
+        let threads = u16::try_from(worker.threads).unwrap_or(u16::MAX);
+        let threads = NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN);
+        let least = self.memory.of(threads);
+        (memory_bytes(worker) < least).then_some(least)
+    }
+
+    /// Returns the minimum memory for its tasks with one thread, in bytes.
+    pub(super) fn least_bytes(&self) -> u64 {
+        self.memory.of(NonZeroU16::MIN)
+    }
+
+    /// Returns the time during which its tasks were being counted; at least 1, since 0 means "not recorded".
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        self.counted_ms.max(1)
+    }
+
+    /// Returns the same for display, including a short time in which no worker has called.
+    pub(super) fn shown_ms(&self) -> u64 {
+        self.counted_ms + self.unheard_ms.min(MAX_SHOWN_UNHEARD_MS)
+    }
+
+    pub(super) fn task_ref(&self, task: TaskIx) -> TaskRef {
+        TaskRef { run: self.manifest.run, plan: self.manifest.plan, task: id(task) }
+    }
+
+    pub(super) fn cost(&self, task: TaskIx) -> u64 {
+        self.plan.task_cost(id(task))
+    }
+
+    /// Returns the next task that was never granted.
+    pub(super) fn next_fresh(&mut self) -> Option<TaskIx> {
+        while self.cursor < self.tasks.len() {
+            let task = index(self.plan.task_at(self.cursor));
+            if self.tasks.stage(task) == Stage::Pending && !self.returned.contains(&task) {
+                return Some(task);
+            }
+            self.cursor += 1;
+        }
+        None
+    }
+
+    /// Returns the tasks at and after the cursor.
+    pub(super) fn upcoming(&self) -> impl Iterator<Item = TaskIx> + '_ {
+        (self.cursor..self.tasks.len()).map(|position| index(self.plan.task_at(position)))
+    }
+
+    /// Returns the workers of a task's failed attempts.
+    pub(super) fn failed(&self, task: TaskIx) -> &[WorkerIx] {
+        self.failed.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the counts of a disputed task.
+    pub(super) fn disputed_counts(&self, task: TaskIx) -> &[WorkerCount] {
+        self.disputed.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the state that a task's counts give it; `Pending` for open tasks.
+    pub(super) fn task_state(&self, task: TaskIx) -> TaskState<WorkerCount> {
+        match self.tasks.done(task) {
+            Some(done) => done.state(),
+            None => match self.disputed.get(&task) {
+                Some(counts) => TaskState::Disputed { counts: counts.clone() },
+                None => TaskState::Pending,
+            },
+        }
+    }
+
+    /// Returns the done tasks that no referee has counted whose rank is below this fraction, by rank.
+    pub(super) fn recounts_below(&self, fraction: f64) -> impl Iterator<Item = &TaskIx> {
+        // Saturates at the ends.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let end = (fraction * 2f64.powi(64)) as u64;
+        self.recount_order.range(..(end, TaskIx::MAX)).map(|(_, task)| task)
+    }
+
+    /// Returns whether the first count of a worker stands and no referee has confirmed it.
+    pub(super) fn has_first_count(&self, worker: WorkerIx) -> bool {
+        let done = self.first_counts.get(&worker).and_then(|&task| self.tasks.done(task));
+        done.is_some_and(|done| done.worker == worker && done.confirmed < Confirmation::Referee)
+    }
+
+    /// Returns one done task of each author.
+    pub(super) fn first_counts(&self) -> impl Iterator<Item = (WorkerIx, &TaskIx)> {
+        self.first_counts.iter().map(|(&worker, task)| (worker, task))
+    }
+}
+
+pub(super) fn id(task: TaskIx) -> TaskId {
+    TaskId(u64::from(task))
+}
+
+/// Returns the index of a task that the plan has.
+pub(super) fn index(task: TaskId) -> TaskIx {
+    TaskIx::try_from(task.0).expect("below MAX_TASKS")
+}

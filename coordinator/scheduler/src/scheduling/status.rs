@@ -1,0 +1,472 @@
+//! Status of runs and workers, for display.
+
+use std::{cmp::Reverse, ops::Range, sync::Arc};
+
+use common::{
+    plan::TaskId,
+    run::{RunId, WorkerId},
+    sample::Estimate,
+    sync::WorkerInfo,
+    tally::{self, BadTally},
+};
+
+use super::{
+    Millis, RunIx, Scheduler, WorkerIx, clock::Ticks, referee::RefereeStatus, run,
+    task_table::Stage,
+};
+use crate::ledger::{Confirmation, RunManifest, RunState};
+
+/// Maximum number of disputed tasks in a status.
+const MAX_LISTED_TASKS: usize = 100;
+
+/// Maximum number of workers in a status: with the longest texts a tenth of the largest message.
+pub const STATUS_WORKERS: usize = 200;
+
+const NO_WORKERS: &str = "no workers connected: start one with `worker`, here or, with the join string \
+                          that `queensctl token create --role worker` prints, on another machine";
+
+/// A worker is unresponsive when its call is late by its interval, and at least by this.
+const UNRESPONSIVE_AFTER_MS: u64 = 10_000;
+
+/// Numbers of a run's tasks by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskNumbers {
+    pub total: u64,
+    pub done: u64,
+    pub leased: u64,
+    pub pending: u64,
+    pub parked: u64,
+    pub disputed: u64,
+}
+
+/// Rechecks and recounts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rechecks {
+    /// Rechecks that agreed.
+    pub agreed: u64,
+    /// Counts that differed from a standing one, settled since or not.
+    pub conflicts: u64,
+    /// Done tasks whose recheck is awaited.
+    pub awaited: u64,
+    /// Done tasks whose count a second one confirmed.
+    pub confirmed: u64,
+    /// Those of them that the referee counted.
+    pub recounted: u64,
+    /// The first hundred disputed tasks.
+    pub disputed: Vec<TaskId>,
+}
+
+/// Status of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunStatus {
+    pub manifest: RunManifest,
+    pub state: RunState,
+    pub tasks: TaskNumbers,
+    /// The sum of the standing counts.
+    pub solutions_so_far: u128,
+    /// Done part of the predicted cost, 0 to 1, including tasks in progress.
+    pub fraction_done: f64,
+    /// Over the last minutes.
+    pub solutions_per_second: f64,
+    /// Remaining predicted cost at the speed of the last minutes; `None` while that is 0 or the run
+    /// is stalled.
+    pub eta_seconds: Option<f64>,
+    /// Estimate of the total from a random sample of done tasks; `None` if that is too small.
+    pub estimate: Option<Estimate>,
+    /// Time during which its tasks were being counted.
+    pub counting_seconds: f64,
+    /// The rest of the time since it was created; 0 once it is cancelled.
+    pub waiting_seconds: f64,
+    pub rechecks: Rechecks,
+    /// The first 200 connected workers: those that need attention, then the fastest.
+    pub workers: Vec<WorkerStatus>,
+    /// All connected workers.
+    pub worker_totals: WorkerTotals,
+    /// The coordinator's own referee.
+    pub referee: RefereeStatus,
+    /// Why it makes no progress; empty otherwise.
+    pub reason: String,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    pub manifest: RunManifest,
+    pub state: RunState,
+    pub tasks: TaskNumbers,
+    /// These three as in [`RunStatus`].
+    pub fraction_done: f64,
+    pub eta_seconds: Option<f64>,
+    pub counting_seconds: f64,
+    /// Its total, once all checks passed; set by the owner.
+    pub solutions: Option<u128>,
+    /// The token that cancelled it; set by the owner.
+    pub cancelled_by: Option<Arc<str>>,
+}
+
+/// State of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Holds leases.
+    Working,
+    /// Holds no lease.
+    Idle,
+    /// Is late with a call, and its leases are still valid.
+    Unresponsive,
+    /// Counts nothing at present, for a reason that it gives.
+    Paused,
+    Draining,
+    /// Has drained and exited.
+    Stopped,
+    /// Holds leases from before the coordinator's start and has not called since.
+    Reconnecting,
+    /// Has not called for the duration of a lease.
+    Lost,
+    /// Returned wrong counts and gets no work.
+    Barred,
+}
+
+impl WorkerState {
+    pub const ALL: [Self; 9] = [
+        Self::Working,
+        Self::Idle,
+        Self::Unresponsive,
+        Self::Paused,
+        Self::Draining,
+        Self::Stopped,
+        Self::Reconnecting,
+        Self::Lost,
+        Self::Barred,
+    ];
+
+    const fn needs_attention(self) -> bool {
+        matches!(self, Self::Unresponsive | Self::Reconnecting | Self::Lost | Self::Barred)
+    }
+
+    /// Returns its name in JSON and for display.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::Idle => "idle",
+            Self::Unresponsive => "unresponsive",
+            Self::Paused => "paused",
+            Self::Draining => "draining",
+            Self::Stopped => "stopped",
+            Self::Reconnecting => "reconnecting",
+            Self::Lost => "lost",
+            Self::Barred => "barred",
+        }
+    }
+}
+
+/// Status of a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerStatus {
+    pub info: WorkerInfo,
+    pub state: WorkerState,
+    /// Threads that failed their self-test and were stopped.
+    pub failed_threads: u32,
+    /// Its last reply said that all runs are finished.
+    pub notified_finished: bool,
+    /// Number of leases.
+    pub leases: u64,
+    /// Tasks in progress in its last call, each by a crew of threads.
+    pub crews: u32,
+    /// Reason of its pause; empty if it is not paused.
+    pub paused: String,
+    /// The task in progress for the longest time, and that time in milliseconds.
+    pub current_task: Option<(TaskId, u64)>,
+    /// Since the coordinator's start.
+    pub tasks_done: u64,
+    pub last_seen_ms_ago: u64,
+    /// Predicted cost (microseconds of a reference core) per second; 0 until measured.
+    pub cost_per_second: f64,
+}
+
+/// Selection of workers.
+#[derive(Clone, Debug)]
+pub enum WorkersPart {
+    /// Those at these positions in the order of [`RunStatus::workers`].
+    ByAttention(Range<usize>),
+    /// Up to `most` after an identity, an order that is stable while workers come and go.
+    ById { after: Option<WorkerId>, most: usize },
+}
+
+/// Selected workers, and the numbers of all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkersPage {
+    pub workers: Vec<WorkerStatus>,
+    pub totals: WorkerTotals,
+}
+
+/// Numbers of workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerTotals {
+    by_state: [OfState; WorkerState::ALL.len()],
+    /// Workers with failed threads.
+    pub failing: u64,
+    /// Threads that failed their self-test.
+    pub failed_threads: u64,
+    /// Time since the last call of any of them.
+    pub last_call_ms_ago: Option<u64>,
+}
+
+/// Numbers of workers in one state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfState {
+    pub workers: u64,
+    pub threads: u64,
+}
+
+impl WorkerTotals {
+    pub fn of(&self, state: WorkerState) -> OfState {
+        self.by_state[state as usize]
+    }
+
+    /// Returns the numbers of workers in any state.
+    pub fn all(&self) -> OfState {
+        let add = |sum: OfState, of: &OfState| OfState {
+            workers: sum.workers + of.workers,
+            threads: sum.threads + of.threads,
+        };
+        self.by_state.iter().fold(OfState::default(), add)
+    }
+}
+
+impl Scheduler {
+    /// Returns the total of a run, computed from its tasks' counts; `None` until every task is done and no
+    /// recheck is awaited.
+    pub fn total(&self, run: RunId) -> Option<Result<u128, BadTally>> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        run.all_done().then(|| tally::total(run.tasks().counts()))
+    }
+
+    /// Returns the sum of the standing counts.
+    pub fn solutions_so_far(&self, run: RunId) -> Option<Result<u128, BadTally>> {
+        let run = &self.runs[*self.by_id.get(&run)?];
+        Some(tally::total(run.tasks().counts()))
+    }
+
+    pub fn status(&self, run: RunId, now: Millis) -> Option<RunStatus> {
+        let number = *self.by_id.get(&run)?;
+        let run = &self.runs[number];
+        let (per_second, _) = run.rate.per_second(self.clock.at(now));
+        let age_ms = match run.state() {
+            RunState::Cancelled => 0,
+            _ => now.0.saturating_sub(run.manifest.created_unix_ms),
+        };
+        let disputed = run.disputed().keys().map(|&task| run::id(task));
+        let live = self.workers.live_ones().collect();
+        let WorkersPage { workers, totals: worker_totals } =
+            self.by_attention(live, 0..STATUS_WORKERS, now);
+        Some(RunStatus {
+            manifest: run.manifest.clone(),
+            state: run.state(),
+            tasks: task_numbers(run),
+            // A sum of 64-bit counts of at most MAX_TASKS tasks fits 128 bits.
+            solutions_so_far: tally::total(run.tasks().counts()).unwrap_or(u128::MAX),
+            fraction_done: fraction_done(run),
+            solutions_per_second: per_second,
+            eta_seconds: self.eta_seconds(number, self.clock.at(now)),
+            estimate: run.sample.estimate(),
+            counting_seconds: run.shown_ms() as f64 / 1e3,
+            waiting_seconds: age_ms.saturating_sub(run.shown_ms()) as f64 / 1e3,
+            rechecks: Rechecks {
+                agreed: run.agreed,
+                conflicts: run.conflicts,
+                awaited: run.rechecks().number() as u64,
+                confirmed: run.tasks().number(Stage::Done)
+                    - run.tasks().number_confirmed(Confirmation::None),
+                recounted: run.tasks().number_confirmed(Confirmation::Referee),
+                disputed: disputed.take(MAX_LISTED_TASKS).collect(),
+            },
+            workers,
+            worker_totals,
+            referee: self.referee(),
+            reason: self.run_stall_reason(number),
+        })
+    }
+
+    /// Returns [`RunStatus::eta_seconds`]: a stalled run has none.
+    fn eta_seconds(&self, number: RunIx, now: Ticks) -> Option<f64> {
+        let run = &self.runs[number];
+        let (_, cost_per_second) = run.rate.per_second(now);
+        let moving = cost_per_second > 0.0 && run.state() == RunState::Running;
+        let left = (1.0 - fraction_done(run)) * run.tasks().total_cost().max(1) as f64;
+        (moving && self.run_stall_reason(number).is_empty()).then(|| left / cost_per_second)
+    }
+
+    fn run_stall_reason(&self, number: RunIx) -> String {
+        let run = &self.runs[number];
+        match run.state() {
+            RunState::Running => {}
+            RunState::Paused => return "the run is paused".to_owned(),
+            RunState::Disputed => return self.dispute_reason(number).unwrap_or_default(),
+            RunState::Cancelled | RunState::Complete | RunState::Contradicted => {
+                return String::new();
+            }
+        }
+        if self.workers.live() == 0 {
+            return NO_WORKERS.to_owned();
+        }
+        let higher = self
+            .order
+            .iter()
+            .take_while(|&&other| other != number)
+            .find(|&&other| self.runs[other].grants() && self.runs[other].has_waiting());
+        if let Some(&other) = higher
+            && run.held().next().is_none()
+        {
+            return format!("waiting for run {} (higher priority)", self.runs[other].manifest.run);
+        }
+        if run.held().next().is_none() {
+            return self.stall_reason(number);
+        }
+        // The rest makes progress, but a referee is missing for these.
+        let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
+        reason.unwrap_or_default()
+    }
+
+    /// Returns all runs in the order in which they are served.
+    pub fn runs(&self) -> Vec<RunSummary> {
+        self.order
+            .iter()
+            .map(|&number| {
+                let run = &self.runs[number];
+                RunSummary {
+                    manifest: run.manifest.clone(),
+                    state: run.state(),
+                    tasks: task_numbers(run),
+                    fraction_done: fraction_done(run),
+                    eta_seconds: self.eta_seconds(number, self.clock.ticks()),
+                    counting_seconds: run.shown_ms() as f64 / 1e3,
+                    solutions: None,
+                    cancelled_by: None,
+                }
+            })
+            .collect()
+    }
+
+    /// Returns a selection of the known workers.
+    pub fn workers(&self, part: &WorkersPart, now: Millis) -> WorkersPage {
+        let mut all: Vec<_> = self.workers.iter().map(|(number, _)| number).collect();
+        match part {
+            WorkersPart::ByAttention(places) => self.by_attention(all, places.clone(), now),
+            WorkersPart::ById { after, most } => {
+                let totals = self.totals(&all, now);
+                all.retain(|&number| after.is_none_or(|after| self.workers[number].id > after));
+                all.sort_unstable_by_key(|&number| self.workers[number].id);
+                all.truncate(*most);
+                self.page(&all, totals, now)
+            }
+        }
+    }
+
+    /// Returns the workers at these positions: those that need attention, then the fastest.
+    fn by_attention(
+        &self,
+        mut workers: Vec<WorkerIx>,
+        places: Range<usize>,
+        now: Millis,
+    ) -> WorkersPage {
+        let totals = self.totals(&workers, now);
+        workers.sort_by_cached_key(|&number| {
+            let worker = self.workers.get(number);
+            let needs_attention =
+                worker.failed_threads > 0 || self.worker_state(number, now).needs_attention();
+            // The bits of floats that are not negative sort like these.
+            let speed = worker.cost_per_second().unwrap_or(0.0).to_bits();
+            (Reverse((needs_attention, speed)), worker.info.id)
+        });
+        let end = places.end.min(workers.len());
+        self.page(workers.get(places.start.min(end)..end).unwrap_or_default(), totals, now)
+    }
+
+    fn page(&self, shown: &[WorkerIx], totals: WorkerTotals, now: Millis) -> WorkersPage {
+        let workers = shown.iter().map(|&number| self.worker_status(number, now)).collect();
+        WorkersPage { workers, totals }
+    }
+
+    fn totals(&self, workers: &[WorkerIx], now: Millis) -> WorkerTotals {
+        let mut totals = WorkerTotals::default();
+        for &number in workers {
+            let worker = self.workers.get(number);
+            let of_state = &mut totals.by_state[self.worker_state(number, now) as usize];
+            of_state.workers += 1;
+            of_state.threads += u64::from(worker.info.threads);
+            totals.failing += u64::from(worker.failed_threads > 0);
+            totals.failed_threads += u64::from(worker.failed_threads);
+            let ago = self.clock.at(now).saturating_sub(worker.seen);
+            totals.last_call_ms_ago = Some(totals.last_call_ms_ago.map_or(ago, |min| min.min(ago)));
+        }
+        totals
+    }
+
+    fn worker_state(&self, number: WorkerIx, now: Millis) -> WorkerState {
+        let worker = self.workers.get(number);
+        let barred = self.workers.is_barred(number);
+        let now = self.clock.at(now);
+        let unresponsive_from = worker.due + (worker.due - worker.seen).max(UNRESPONSIVE_AFTER_MS);
+        if barred {
+            WorkerState::Barred
+        } else if worker.has_stopped {
+            WorkerState::Stopped
+        } else if worker.deadline.is_none_or(|deadline| deadline <= now) {
+            WorkerState::Lost
+        } else if worker.session.is_none() {
+            WorkerState::Reconnecting
+        } else if unresponsive_from <= now {
+            WorkerState::Unresponsive
+        } else if !worker.paused.is_empty() && !worker.drain_requested {
+            WorkerState::Paused
+        } else if worker.draining {
+            WorkerState::Draining
+        } else if worker.leases.is_empty() {
+            WorkerState::Idle
+        } else {
+            WorkerState::Working
+        }
+    }
+
+    fn worker_status(&self, number: WorkerIx, now: Millis) -> WorkerStatus {
+        let worker = self.workers.get(number);
+        WorkerStatus {
+            info: worker.info.clone(),
+            state: self.worker_state(number, now),
+            failed_threads: worker.failed_threads,
+            notified_finished: worker.notified_finished,
+            leases: worker.leases.len() as u64,
+            crews: worker.crews,
+            paused: worker.paused.clone(),
+            current_task: self.current_task(number, now),
+            tasks_done: worker.tasks_done,
+            last_seen_ms_ago: self.clock.at(now).saturating_sub(worker.seen),
+            cost_per_second: worker.cost_per_second().unwrap_or(0.0),
+        }
+    }
+
+    /// Returns the task that a worker has been counting for the longest time, in milliseconds.
+    fn current_task(&self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
+        let started = self.leases_of(number).filter(|(_, lease)| lease.started);
+        let ((_, task), lease) = started.min_by_key(|(_, lease)| lease.granted)?;
+        Some((run::id(task), self.clock.at(now).saturating_sub(lease.granted)))
+    }
+}
+
+fn fraction_done(run: &run::Run) -> f64 {
+    let under_way = run.cost_in_progress().min(run.tasks().cost(Stage::Leased));
+    let done = (run.tasks().cost(Stage::Done) + under_way) as f64;
+    (done / run.tasks().total_cost().max(1) as f64).min(1.0)
+}
+
+fn task_numbers(run: &run::Run) -> TaskNumbers {
+    let number = |stage| run.tasks().number(stage);
+    TaskNumbers {
+        total: run.tasks().len(),
+        done: number(Stage::Done),
+        leased: number(Stage::Leased),
+        pending: number(Stage::Pending),
+        parked: number(Stage::Parked),
+        disputed: number(Stage::Disputed),
+    }
+}

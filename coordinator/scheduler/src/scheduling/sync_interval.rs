@@ -1,0 +1,225 @@
+//! Sync intervals, and the reasons of empty replies.
+
+use common::{
+    sync::{SyncReply, SyncRequest},
+    text::{age, plural},
+};
+
+use super::{
+    RunIx, Scheduler, WorkerIx,
+    clock::Ticks,
+    leases::BARRED,
+    run::{Run, memory_bytes},
+    task_table::{Stage, WorkerCount},
+};
+use crate::ledger::RunState;
+
+/// Regular syncs per second of all workers: far fewer than the coordinator can serve, since they bring
+/// results.
+const SYNCS_PER_SECOND: u64 = 50;
+
+/// Short syncs may be this many times as frequent as regular ones.
+const SHORT_SYNCS: u64 = 20;
+
+impl Scheduler {
+    /// Returns the regular interval between two syncs of a worker.
+    pub(super) fn regular_sync_ms(&self) -> Ticks {
+        let spread = self.workers.live() as u64 * 1_000 / SYNCS_PER_SECOND;
+        self.config.sync_floor_ms.max(spread)
+    }
+
+    /// Returns the time until a worker's next sync, before jitter.
+    fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
+        let regular = self.regular_sync_ms();
+        let spread = self.workers.live() as u64 * 1_000 / (SYNCS_PER_SECOND * SHORT_SYNCS);
+        let shortest = self.config.least_sync_ms.max(spread).min(regular);
+        let dry = self.config.dry_sync_ms.max(spread).min(regular);
+        let known = self.workers.get(worker);
+        let barred = self.workers.is_barred(worker);
+        let waits_for_no_one = barred || request.draining || request.seconds_wanted <= 0.0;
+        if known.leases.is_empty() {
+            return if waits_for_no_one { regular } else { dry };
+        }
+        let Some(speed) = known.cost_per_second() else {
+            return shortest;
+        };
+        let left = self.leases_of(worker).map(|((run, task), lease)| {
+            self.runs[run].cost(task).saturating_sub(lease.cost_done) as f64
+        });
+        let cost: f64 = left.sum();
+        let half_way = cost / speed * 500.0;
+        if half_way >= regular as f64 {
+            return regular;
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let half_way = half_way.max(0.0) as Ticks;
+        half_way.max(shortest)
+    }
+
+    /// Completes a reply: the next sync, the duration of leases, and the reason if nothing was granted.
+    pub(super) fn complete_reply(
+        &mut self,
+        worker: WorkerIx,
+        request: &SyncRequest,
+        reply: &mut SyncReply,
+    ) {
+        let next = self.sync_ms(worker, request);
+        reply.next_sync_ms = self.jitter.spread(next);
+        self.workers.get_mut(worker).due = self.clock.ticks() + reply.next_sync_ms;
+        reply.lease_ms = self.lease_ms();
+        reply.all_runs_finished = !self.runs.iter().any(Run::is_open);
+        self.workers.get_mut(worker).notified_finished = reply.all_runs_finished;
+        if reply.grants.is_empty() && reply.reason.is_empty() {
+            reply.reason = self.idle_reason(worker, request);
+        }
+    }
+
+    fn idle_reason(&self, worker: WorkerIx, request: &SyncRequest) -> String {
+        let known = self.workers.get(worker);
+        let now = self.clock.ticks();
+        if self.workers.is_barred(worker) {
+            return BARRED.to_owned();
+        }
+        if self.is_held_back(worker) {
+            return "machines of this token were wrong: a new one gets work once the one before it is checked"
+                .to_owned();
+        }
+        if known.drain_requested {
+            return "drained by an operator; restart the worker to resume".to_owned();
+        }
+        if !known.paused.is_empty() {
+            return format!("the worker pauses: {}", known.paused);
+        }
+        if request.draining {
+            return "the worker is draining".to_owned();
+        }
+        if request.seconds_wanted <= 0.0 || request.seconds_wanted.is_nan() {
+            return "the worker asked for nothing".to_owned();
+        }
+        if known.leases.len() >= self.config.leases_per_worker {
+            return format!("the worker holds {} leases, the most allowed", known.leases.len());
+        }
+        let declined = known
+            .declined
+            .iter()
+            .find(|declined| now < declined.until && self.runs[declined.run].grants());
+        if let Some(declined) = declined {
+            return format!(
+                "the worker declined tasks of run {} {} times; next offer in {} s (see its log)",
+                self.runs[declined.run].manifest.run,
+                declined.times,
+                (declined.until - now).div_ceil(1_000)
+            );
+        }
+        let mut served = self.order.iter().filter(|&&run| self.runs[run].grants());
+        let first = served.clone().next();
+        let lacking =
+            served.find_map(|&run| Some((run, self.runs[run].lacks_memory(&known.info)?)));
+        if let Some((run, least)) = lacking {
+            let manifest = &self.runs[run].manifest;
+            return format!(
+                "tasks of run {} (N = {}) take at least {least} bytes of memory with {} threads, and \
+                 the worker has {}: give it more with --memory, or fewer --threads",
+                manifest.run,
+                manifest.spec.board,
+                known.info.threads,
+                memory_bytes(&known.info)
+            );
+        }
+        match first {
+            Some(&run) => {
+                let why = self.stall_reason(run);
+                if why.is_empty() {
+                    "only the last tasks remain: one per idle thread".to_owned()
+                } else {
+                    why
+                }
+            }
+            None => self.no_run_reason(),
+        }
+    }
+
+    fn no_run_reason(&self) -> String {
+        let state = |state| self.runs.iter().find(move |run| run.state() == state);
+        if let Some(paused) = state(RunState::Paused) {
+            return format!("run {} is paused", paused.manifest.run);
+        }
+        if self.runs.iter().any(|run| run.is_announced() && run.state() == RunState::Running) {
+            return "all tasks are done".to_owned();
+        }
+        if self.runs.is_empty() {
+            return "there is no run: submit one with queensctl".to_owned();
+        }
+        "all runs are finished: submit one with queensctl".to_owned()
+    }
+
+    fn parked_reason(&self, run: &Run, parked: u64) -> String {
+        let next = match (run.parking().on_trial(), run.parking().next_trial_at()) {
+            (Some(task), _) => format!("task {task} is being retried"),
+            (None, at) => {
+                let left = at.unwrap_or(0).saturating_sub(self.clock.ticks());
+                format!("the next is retried in {} s", left.div_ceil(1_000))
+            }
+        };
+        format!(
+            "{parked} tasks are parked after failed attempts; {next}, `queensctl retry {}` retries all \
+             at once",
+            run.manifest.run
+        )
+    }
+
+    /// Returns the counts of the first disputed task and what it waits for, if any task is disputed.
+    pub(super) fn dispute_reason(&self, run: RunIx) -> Option<String> {
+        let disputed = self.runs[run].disputed();
+        let (task, counts) = disputed.first_key_value()?;
+        let shown = |of: &WorkerCount| format!("{} by {}", of.count, self.workers.shown(of.worker));
+        let counts: Vec<_> = counts.iter().map(shown).collect();
+        let disputed = disputed.len();
+        let waits = match self.is_refereed(run) {
+            true => format!(
+                "waiting for the referee: {}, about {}",
+                plural(disputed, "disputed task"),
+                age(self.recount_seconds(run).max(1.0)),
+            ),
+            false if self.referee().broken => {
+                "the coordinator's own counts differ: its machine is broken and its referee has stopped"
+                    .to_owned()
+            }
+            false => format!(
+                "{}, which no referee can count: start the coordinator with --referee and enough \
+                 --referee-memory, or a worker whose token is trusted",
+                plural(disputed, "disputed task")
+            ),
+        };
+        Some(format!("{waits}; task {task} was counted as {}", counts.join(", ")))
+    }
+
+    /// Returns why a running run has no pending task; empty if it has.
+    pub(super) fn stall_reason(&self, run_ix: RunIx) -> String {
+        let run = &self.runs[run_ix];
+        let number = |stage| run.tasks().number(stage);
+        let (leased, parked) = (number(Stage::Leased), number(Stage::Parked));
+        if number(Stage::Pending) > 0 {
+            return String::new();
+        }
+        let mut parts = Vec::new();
+        if leased > 0 {
+            parts.push(format!("{} leased", plural(leased, "task")));
+        }
+        if parked > 0 {
+            parts.push(self.parked_reason(run, parked));
+        }
+        parts.extend(self.dispute_reason(run_ix));
+        let due = run.rechecks().number();
+        if due > 0 {
+            parts.push(format!("{} to be rechecked", plural(due, "task")));
+        }
+        if parts.is_empty() && run.is_ending() {
+            return "waiting for the referee's random recounts".to_owned();
+        }
+        if parts.is_empty() {
+            return "all tasks are done".to_owned();
+        }
+        format!("nothing is pending: {}", parts.join(", "))
+    }
+}

@@ -1,0 +1,136 @@
+//! The audit names each kind of inconsistency.
+
+use super::{
+    super::{
+        worker::{Lease, Purpose, Worker},
+        *,
+    },
+    bench::Bench,
+};
+
+/// A scheduler with tasks in every stage.
+struct Books {
+    scheduler: Scheduler,
+    /// A task with a single holder, who has started it.
+    alone: TaskIx,
+    /// A task that was never granted.
+    pending: TaskIx,
+    /// A task that is done and confirmed.
+    done: TaskIx,
+    /// A task whose recheck is in progress.
+    second: TaskIx,
+}
+
+/// Indexes of the workers in [`Books`]; the third holds nothing and called before the second.
+const FIRST: WorkerIx = 0;
+const SECOND: WorkerIx = 2;
+const THIRD: WorkerIx = 1;
+
+fn books() -> Books {
+    let steps = [
+        "1 set threads=4, 1 sync, 1 say 6 8 4 2 13",
+        // One of them is disputed, one confirmed; the second worker rechecks others and referees.
+        "3 say 6+1 8",
+        "2 set token=trusted trusted, 2 sync",
+        // The tasks in progress have made progress.
+        "1 set started done=1 wants=0, 1 sync",
+    ];
+    let scheduler = Bench::after(&["recheck all"], &steps).scheduler;
+    let pending = scheduler.runs[0].upcoming().last().unwrap();
+    Books { scheduler, alone: 5, pending, done: 8, second: 2 }
+}
+
+impl Books {
+    fn run(&mut self) -> &mut run::Run {
+        &mut self.scheduler.runs[0]
+    }
+
+    fn worker(&mut self, worker: WorkerIx) -> &mut Worker {
+        self.scheduler.workers.get_mut(worker)
+    }
+
+    /// Changes the first worker's lease of the task that it holds alone.
+    fn change(&mut self, change: impl FnOnce(&mut Lease)) {
+        let task = self.alone;
+        self.run().change_lease(task, FIRST, change);
+    }
+
+    /// Adds a lease of that task for another worker.
+    fn lease(&mut self, worker: WorkerIx) {
+        let task = self.alone;
+        self.run().add_lease(task, worker, Lease::new(1, Purpose::Count, 0), 0);
+    }
+
+    fn remove(&mut self, task: TaskIx, worker: WorkerIx) {
+        self.run().remove_lease(task, worker).unwrap();
+    }
+
+    /// Gives the lease to another worker too.
+    fn copy(&mut self, to: WorkerIx) {
+        let task = self.alone;
+        self.lease(to);
+        self.worker(to).leases.insert((0, task));
+    }
+}
+
+#[test]
+fn each_inconsistency_is_named() {
+    let mut plain = books();
+    let [of_first, of_second] = [FIRST, SECOND].map(|worker| plain.worker(worker).leases.len());
+    let most = of_first.max(of_second);
+    let of = |task: TaskIx, problem: &str| format!("task {task} {problem}");
+    let unknown = "is held by a worker that does not hold it";
+    let no_epoch = of(plain.alone, "is leased under no epoch of its own");
+    let too_many = of(plain.alone, "is held by too many, or twice by one");
+    let too_many_leases =
+        format!("worker {} holds too many leases", if of_first == most { FIRST } else { SECOND });
+    type Case<'a> = (&'a dyn Fn(&mut Books), &'a str);
+    let recheck = |books: &mut Books, task, worker| {
+        books.run().add_lease(task, worker, Lease::new(1, Purpose::Recheck, 0), 0);
+    };
+    let cases: [Case; 17] = [
+        (&|books| books.worker(FIRST).deadline = None, "worker 0 holds leases without a deadline"),
+        // The third one holds none.
+        (&|books| books.worker(THIRD).deadline = None, ""),
+        (&|books| books.scheduler.config.leases_per_worker = most, ""),
+        (&|books| books.scheduler.config.leases_per_worker = most - 1, &too_many_leases),
+        (&|books| books.worker(FIRST).info.threads += 1, "live threads: 6 kept, 7 counted"),
+        (
+            &|books| books.scheduler.runs[0].park(books.alone, 0),
+            "stage of a leased task: Parked kept, Leased counted",
+        ),
+        (&|books| books.change(|lease| lease.epoch = 0), &no_epoch),
+        (&|books| books.change(|lease| lease.epoch = 2), &no_epoch),
+        (&|books| recheck(books, books.done, THIRD), &of(plain.done, unknown)),
+        (&|books| books.lease(THIRD), &of(plain.alone, unknown)),
+        (&|books| books.lease(FIRST), &too_many),
+        (&|books| books.copy(SECOND), ""),
+        (&|books| [SECOND, THIRD].into_iter().for_each(|to| books.copy(to)), &too_many),
+        (
+            &|books| {
+                recheck(books, books.done, THIRD);
+                books.remove(books.done, THIRD);
+            },
+            &of(plain.done, "is rechecked by no worker"),
+        ),
+        (
+            &|books| {
+                books.scheduler.runs[0].add_lease(books.pending, THIRD, Lease::default(), 0);
+                books.scheduler.runs[0].enter(books.pending, task_table::Stage::Pending);
+            },
+            &of(plain.pending, "is pending, and held or lost"),
+        ),
+        (
+            &|books| books.remove(books.alone, FIRST),
+            &of(plain.alone, "is leased, and no worker holds it"),
+        ),
+        (&|books| books.remove(books.second, SECOND), &of(plain.second, "is held by no lease")),
+    ];
+    for (at, (change, expected)) in cases.into_iter().enumerate() {
+        let mut books = books();
+        change(&mut books);
+        let found =
+            books.scheduler.audit().map_or_else(|error| error.to_string(), |()| String::new());
+        assert_eq!(found, expected, "case {at}");
+    }
+}

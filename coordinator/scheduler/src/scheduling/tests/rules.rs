@@ -1,0 +1,659 @@
+//! Rules that are compared with a calculation, or with the same rule in another way.
+
+use common::{
+    count::Orientation,
+    limits,
+    plan::PlanSpec,
+    run::{Epoch, TaskRef, WorkerId},
+    sync::{Grant, Verdict, WorkerInfo},
+};
+
+use super::{
+    super::{grants::REFERENCE_SPEED, *},
+    bench::{Bench, RUN},
+};
+use crate::ledger::{
+    Confirmation, EntryKind, Principal, TaskCount, TaskState, fold::KeptTask, test_records,
+};
+
+const OTHER: RunId = RunId(8);
+
+/// Adds another run of the same board.
+fn add(bench: &mut Bench, run: RunId, priority: i32, created_unix_ms: u64) {
+    let manifest = RunManifest::new(run, bench.plan, priority, created_unix_ms);
+    bench.scheduler.add_run(&manifest, bench.plan.clone(), RunState::Running);
+    bench.scheduler.restore_recheck(run, Recheck::Millionths(0));
+}
+
+fn call(bench: &mut Bench, id: u128) -> SyncReply {
+    let request = bench.worker(id).request();
+    bench.call(id, &request)
+}
+
+fn cost(bench: &Bench, grants: &[Grant]) -> u64 {
+    grants.iter().map(|grant| bench.plan.task_cost(grant.task.task)).sum()
+}
+
+#[test]
+fn a_measured_worker_gets_what_it_wants_in_seconds_and_calls_when_half_of_it_is_done() {
+    for (wants, seconds, next_ms) in [(2.5, 1, 1_200..=1_800), (5.0, 2, 2_400..=3_600)] {
+        let set = format!("1 set wants={wants} us={}", seconds * 1_000_000);
+        let mut bench = Bench::after(&[], &[&set, "1 sync", "wait 4"]);
+        let reply = bench.finish(1);
+        assert_eq!(reply.grants.len(), 3, "no less than it wants");
+        let speed = bench.status().workers[0].cost_per_second;
+        assert!((speed * seconds as f64 - 1.0).abs() < 1e-9, "{speed}");
+        assert!(next_ms.contains(&reply.next_sync_ms), "{}", reply.next_sync_ms);
+    }
+}
+
+#[test]
+fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
+    let mut bench = Bench::after(&["long"], &["1 sync", "2 sync"]);
+    let before = [1, 2].map(|id| cost(&bench, &bench.workers[&id].held));
+    // Both count their first tasks in eight seconds, which are of different costs.
+    let speeds = [1, 4].map(|factor| factor * 250_000_u64);
+    let mut longest = 0;
+    for task in 0..bench.plan.tasks() {
+        longest = bench.plan.task_cost(TaskId(task)).max(longest);
+    }
+    for (id, (speed, cost_before)) in (1..).zip(speeds.into_iter().zip(before)) {
+        let us = cost_before / 2 * 1_000_000 / speed;
+        bench.steps(&format!("{id} set wants=8 us={us}"));
+        let granted = bench.finish(id).grants;
+        let granted = cost(&bench, &granted);
+        // It may get one task more than it requests.
+        assert!((8 * speed - 8..=8 * speed + longest).contains(&granted), "{granted} at {speed}");
+    }
+}
+
+#[test]
+fn as_much_memory_as_a_run_takes_is_enough() {
+    let mut bench = Bench::new(&["long"]);
+    let mut lacks = |memory_bytes_per_thread| {
+        let info = WorkerInfo { memory_bytes_per_thread, ..bench.worker(1).info.clone() };
+        bench.run().lacks_memory(&info)
+    };
+    let least = lacks(0).unwrap();
+    assert_eq!((lacks(least - 1), lacks(least)), (Some(least), None));
+}
+
+#[test]
+fn runs_are_served_by_priority_then_by_preference_then_by_age() {
+    let mut bench = Bench::new(&[]);
+    let [urgent, younger, preferred] = [1, 2, 3].map(RunId);
+    bench.scheduler.prefer(preferred);
+    for (run, priority) in [(younger, 0), (urgent, 5), (preferred, 0)] {
+        add(&mut bench, run, priority, 10);
+    }
+    let expected = [urgent, preferred, RUN, younger];
+    let served: Vec<_> = bench.scheduler.runs().iter().map(|run| run.manifest.run).collect();
+    assert_eq!(served, expected);
+    let mut order = Vec::new();
+    for _ in 0..30 {
+        bench.now += 1_000;
+        order.extend(bench.finish(1).grants.iter().map(|grant| grant.task.run));
+    }
+    order.dedup();
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn calls_are_spread_over_time() {
+    for (wants, workers, next_ms) in [
+        (0.0, 1, 12_000..=18_000),
+        (0.0, 10_000, 160_000..=240_000),
+        (60.0, 3_000, 2_400..=3_600),
+        (60.0, 501, 800..=1_200),
+        (60.0, 1, 800..=1_200),
+    ] {
+        let mut bench = Bench::after(&[], &["pause"]);
+        let mut last = SyncReply::default();
+        for id in 0..workers {
+            bench.worker(id).wants = wants;
+            last = call(&mut bench, id);
+        }
+        assert_eq!(last.grants, []);
+        assert!(next_ms.contains(&last.next_sync_ms), "{}", last.next_sync_ms);
+        assert_eq!(last.lease_ms, if workers < 10_000 { 300_000 } else { 600_000 });
+    }
+}
+
+#[test]
+fn workers_that_get_nothing_in_any_case_call_at_the_regular_time() {
+    let mut bench = Bench::after(&[], &["pause", "bar 2"]);
+    let pausing = SyncRequest {
+        draining: true,
+        paused: "on battery".to_owned(),
+        ..bench.worker(1).request()
+    };
+    let next = [bench.call(1, &pausing), call(&mut bench, 2)].map(|reply| reply.next_sync_ms);
+    assert!(next.iter().all(|next_ms| (12_000..=18_000).contains(next_ms)), "{next:?}");
+}
+
+#[test]
+fn a_full_reply_fits_a_message() {
+    let mut bench = Bench::after(&[], &["1 set threads=4096", "1 sync"]);
+    let first = bench.workers[&1].held[0];
+    // The maximum number of leases and of counts, all of a deleted run.
+    let foreign = |number: usize| Grant {
+        task: TaskRef {
+            run: RunId(u64::MAX),
+            task: TaskId(u64::MAX - number as u64),
+            ..first.task
+        },
+        epoch: Epoch(u64::MAX),
+        ..first
+    };
+    let mut held: Vec<_> = (0..limits::HELD).map(foreign).collect();
+    let partial = |grant| bench.partial(1, grant, 0);
+    let partials: Vec<_> = held.iter().take(limits::PARTIALS).map(partial).collect();
+    let mut calls = 0;
+    while !held.is_empty() {
+        bench.worker(1).held = held;
+        let request = SyncRequest { partials: partials.clone(), ..bench.worker(1).request() };
+        let mut reply = bench.call(1, &request);
+        held = std::mem::take(&mut bench.worker(1).held);
+        held.retain(|grant| grant.task.run != RUN);
+        reply.reason = "r".repeat(limits::REASON_BYTES);
+        for answer in &mut reply.acknowledgements {
+            answer.reason = reply.reason.clone();
+        }
+        reply.grants = vec![foreign(0); limits::GRANTS];
+        let bytes = prost::Message::encoded_len(&proto::v1::SyncResponse::from(reply));
+        assert!(bytes <= limits::MESSAGE_BYTES, "{bytes} bytes");
+        calls += 1;
+        assert!(calls < 10, "{} leases are still held", held.len());
+    }
+}
+
+#[test]
+fn revocations_fill_their_part_of_a_reply_and_the_rest_comes_with_the_next() {
+    let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
+    let grant = bench.workers[&1].held[0];
+    // Epochs that were never issued, with equally many digits, so that all reasons have one length.
+    let epochs = (10_000..30_000).map(Epoch);
+    let held: Vec<_> = epochs.map(|epoch| Grant { epoch, ..grant }).collect();
+    bench.worker(1).held = held.clone();
+    let first = call(&mut bench, 1).revoked;
+    let each = 80 + first[0].reason.len();
+    assert_eq!(first.len(), (2 << 20) / each);
+    assert!(first.iter().zip(&held).all(|(gone, grant)| gone.epoch == grant.epoch));
+    assert_eq!(call(&mut bench, 1).revoked.len(), held.len() - first.len());
+}
+
+#[test]
+fn a_lease_lasts_from_when_it_was_granted() {
+    let mut bench = Bench::new(&[]);
+    bench.scheduler.advance(Millis(1_000));
+    bench.now = 8_000;
+    let granted = call(&mut bench, 1).grants.len();
+    let changes = std::iter::from_fn(|| bench.scheduler.poll_change());
+    let until = changes.filter_map(|change| match change {
+        Change::Leased { until_unix_ms, .. } => Some(until_unix_ms),
+        _ => None,
+    });
+    assert_eq!(until.collect::<Vec<_>>(), vec![8_000 + Config::default().lease_ms; granted]);
+}
+
+#[test]
+fn a_worker_that_waits_for_its_first_recheck_holds_two_tasks_per_thread() {
+    // (first counts are rechecked, one was, another machine is connected), and whether it holds little
+    for (recheck, was_compared, has_other, holds_little) in [
+        ("recheck auto", false, true, true),
+        ("recheck auto", true, true, false),
+        ("recheck auto", false, false, false),
+        ("recheck 0", false, true, false),
+    ] {
+        let mut bench = Bench::after(&["many", recheck], &["1 set threads=2 wants=1e9"]);
+        if has_other {
+            bench.steps("2 names");
+        }
+        bench.steps("1 sync");
+        assert_eq!(bench.workers[&1].held.len(), 4, "its speed is unknown");
+        if was_compared {
+            let known = bench.scheduler.workers.pinned(WorkerId(1));
+            bench.scheduler.workers.reputation_mut(known).confirm(Confirmation::SameToken);
+        }
+        for _ in 0..3 {
+            let first = bench.workers[&1].held[0].task.task;
+            bench.steps(&format!("1 say {first}, 1 sync"));
+            let held = bench.workers[&1].held.len();
+            let case = (recheck, was_compared, has_other);
+            assert!(if holds_little { held == 4 } else { held > 8 }, "{case:?}: {held}");
+        }
+    }
+}
+
+#[test]
+fn in_the_last_part_of_a_run_a_busy_thread_gets_nothing_ahead() {
+    let mut bench = Bench::after(&["many"], &["2 sync", "1 sync"]);
+    let mut ahead = 0;
+    loop {
+        // It works on its last task and requests more.
+        while bench.workers[&1].held.len() > 1 {
+            let first = bench.workers[&1].held[0].task.task;
+            bench.steps(&format!("1 say {first}"));
+        }
+        let tasks = bench.run().tasks();
+        let (pending, all) = (tasks.cost(task_table::Stage::Pending), tasks.total_cost());
+        let granted = call(&mut bench, 1).grants.len();
+        assert_eq!(granted == 0, pending * 50 < all, "{granted}: {pending} of {all}");
+        if granted == 0 {
+            break;
+        }
+        ahead += 1;
+    }
+    assert!(ahead > 0);
+    // Of several tasks, an idle worker gets one, and a busy one none.
+    assert!(bench.status().tasks.pending > 2);
+    assert_eq!(bench.finish(1).grants.len(), 1);
+    bench.steps("1 set threads=3");
+    assert_eq!(call(&mut bench, 1).grants.len(), 2, "one a thread");
+}
+
+#[test]
+fn first_counts_are_rotated_at_random_if_another_machine_could_recheck_them() {
+    for others in [false, true] {
+        let mut bench = Bench::new(&["many", "recheck auto"]);
+        if others {
+            bench.steps("2 names");
+        }
+        bench.steps("1 set threads=100, 1 sync");
+        let (held, mut rotated) = (&bench.workers[&1].held, 0);
+        for grant in held {
+            let (task, before) = (grant.task.task, grant.epoch.0 - 1);
+            let is_rotated = grant.orientation == Orientation::Rotated;
+            assert_eq!(is_rotated, others && bench.scheduler.sampler.rotates(RUN, task, before));
+            rotated += usize::from(is_rotated);
+        }
+        assert!(held.len() > 100, "{}", held.len());
+        assert_eq!(rotated > 0, others, "{rotated}");
+    }
+}
+
+#[test]
+fn counts_of_other_plans_and_runs_are_refused_and_change_nothing() {
+    let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
+    let grant = bench.workers[&1].held[0];
+    let foreign = Plan::new(PlanSpec { task_cost: 2, ..*bench.plan.spec() }).unwrap().hash();
+    let [mut other_plan, mut other_run] = [grant; 2];
+    other_plan.task.plan = foreign;
+    other_run.task.run = RunId(99);
+    for (grant, reason) in [
+        (other_plan, bench.plan.hash().to_string()),
+        (other_plan, foreign.to_string()),
+        (other_run, "no run 0000000000000063".to_owned()),
+    ] {
+        let partials = vec![bench.partial(1, &grant, 0)];
+        let request = SyncRequest { partials, ..bench.worker(1).request() };
+        let answers = bench.call(1, &request).acknowledgements;
+        assert_eq!(answers[0].verdict, Verdict::Refused);
+        assert!(answers[0].reason.contains(&reason), "{}", answers[0].reason);
+        assert_eq!(bench.steps("state"), "running: 19 pending, 2 leased");
+    }
+}
+
+#[test]
+fn each_worker_gets_two_rechecks_whatever_the_others_have_used_up() {
+    // 1 % of such a small run is less than one task.
+    let mut bench = Bench::after(&["recheck auto"], &["drive 1 2 3 4"]);
+    for author in (1..=4).map(WorkerId) {
+        let confirmed = bench.history.iter().filter(|change| match change {
+            Change::Recorded(entry) if entry.kind == EntryKind::Confirmed => {
+                let first = bench.run().tasks().done(run::index(entry.record.task)).unwrap();
+                bench.scheduler.workers[first.worker].id == author
+            }
+            _ => false,
+        });
+        let confirmed = confirmed.count();
+        assert!((2..=4).contains(&confirmed), "{author}: {confirmed}");
+    }
+    bench.steps("restart");
+    assert_eq!(bench.steps("total"), "total right");
+}
+
+#[test]
+fn the_key_decides_which_tasks_are_selected() {
+    let selected = |key| {
+        let mut bench = Bench::new(&[]);
+        let mut scheduler = Scheduler::new(Config::default(), 1);
+        scheduler.set_sampling_key([key; 32]);
+        bench.scheduler = scheduler;
+        add(&mut bench, RUN, 0, 0);
+        bench.scheduler.restore_recheck(RUN, Recheck::Millionths(500_000));
+        bench.steps("selected")
+    };
+    assert_eq!(selected(1), selected(1));
+    assert_ne!(selected(1), selected(2));
+}
+
+#[test]
+fn random_recounts_go_by_rank_as_far_as_the_referee_gets() {
+    let mut bench = Bench::after(&["referee"], &["count-all 1 2 3"]);
+    let mut ranked: Vec<_> = (0..bench.plan.tasks()).map(TaskId).collect();
+    ranked.sort_by_key(|&task| bench.scheduler.rank(RUN, task));
+    let mut counted = Vec::new();
+    while let Some(recount) = bench.assign(false) {
+        assert_eq!(recount.purpose, RecountPurpose::Random);
+        counted.push(recount.task);
+        bench.settle(&recount, 0);
+    }
+    assert_eq!(counted, ranked[..counted.len()]);
+    assert!(!counted.is_empty() && counted.len() < ranked.len());
+}
+
+#[test]
+fn referees_recount_the_part_of_the_tasks_that_they_are_of_the_fleet() {
+    for (own, plain, trusted, part) in [
+        (1, 10, 0, 0.1),
+        (2, 10, 0, 0.2),
+        (2, 38, 2, 0.05 + 0.05),
+        // Trusted workers recount at most a tenth.
+        (3, 12, 4, 3.0 / 16.0 + 0.1),
+        (1, 18, 2, 0.05 + 0.1),
+    ] {
+        // Without random recounts to be made the run would end.
+        let mut bench = Bench::after(&["elapsed 10000"], &["referee 1000", "count-all 99"]);
+        bench.steps(&format!("1 set threads={plain}, 1 names"));
+        if trusted > 0 {
+            bench.steps(&format!("2 set threads={trusted} token=trusted trusted, 2 names"));
+        }
+        bench.steps(&format!("drain 99, referee {own}"));
+        let rank = |task| bench.scheduler.rank(RUN, TaskId(task)) as f64 / 2f64.powi(64);
+        let expected = (0..bench.plan.tasks()).filter(|&task| rank(task) < part).count();
+        let begun = std::iter::from_fn(|| bench.assign(false));
+        let random = begun.take_while(|recount| recount.purpose == RecountPurpose::Random);
+        assert_eq!(random.count(), expected, "{own} {plain} {trusted}");
+    }
+}
+
+const DISPUTED: [&str; 3] = ["2 sync", "2 say 6", "1 say 6+1"];
+
+#[test]
+fn a_task_that_the_referees_memory_does_not_hold_is_none_of_its() {
+    let mut bench = Bench::after(&[], &DISPUTED);
+    let least = bench.run().least_bytes();
+    for (threads, bytes, lacks) in [
+        (1, least - 1, Some((least, least - 1))),
+        (1, 1, Some((least, 1))),
+        (0, least, None),
+        (1, least + 1, None),
+        (1, least, None),
+    ] {
+        bench.scheduler.set_referee(threads, bytes);
+        assert_eq!(bench.scheduler.referee_lacks(RUN), lacks);
+        assert_eq!(bench.scheduler.counts_itself(0), threads > 0 && lacks.is_none());
+    }
+}
+
+#[test]
+fn workers_of_unknown_machines_share_none_with_the_coordinator() {
+    let mut bench = Bench::new(&["referee"]);
+    let count = |id, wrong| {
+        let record = test_records::record(3, id, bench.truth(TaskId(3)) + wrong);
+        TaskCount { principal: Principal::new(0, None), ..TaskCount::from(&record) }
+    };
+    let state = TaskState::of(vec![count(1, 0), count(2, 1)]);
+    let kept = KeptTask { state, ..KeptTask::default() };
+    bench.scheduler.restore_task(RUN, kept.task_row(TaskId(3)));
+    assert_eq!(bench.steps("recount"), "dispute 3 rotated");
+}
+
+#[test]
+fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
+    for (state, last) in [
+        (RunState::Complete, "2 say 3+1"),
+        (RunState::Contradicted, "2 say 3+1"),
+        (RunState::Disputed, "state"),
+    ] {
+        let mut bench = Bench::after(&[], &["count-all 1", last]);
+        bench.history.push(Change::State { run: RUN, state });
+        bench.restart();
+        assert_eq!(bench.run().state(), RunState::Running, "{state:?}");
+    }
+}
+
+#[test]
+fn the_wait_for_disputes_follows_from_their_costs() {
+    let mut bench = Bench::after(&["referee"], &DISPUTED);
+    let seconds = bench.plan.task_cost(TaskId(6)) as f64 / REFERENCE_SPEED;
+    assert_eq!(bench.scheduler.recount_seconds(0), seconds);
+    bench.steps("referee 4");
+    assert_eq!(bench.scheduler.recount_seconds(0), seconds / 4.0);
+}
+
+#[test]
+fn a_token_is_barred_with_three_of_its_machines_unless_they_are_few_or_it_is_the_only_one() {
+    for (honest, others, barred) in [(0, 1, true), (12, 1, true), (13, 1, false), (0, 0, false)] {
+        let mut bench = Bench::new(&["referee"]);
+        if others > 0 {
+            bench.steps("99 set token=other, 99 sync");
+            let task = bench.workers[&99].held[0].task.task;
+            bench.steps(&format!("99 say {task}, 99 drop, 99 names"));
+        }
+        let mut lies = Vec::new();
+        for id in 1..=3 + honest {
+            bench.steps(&format!("{id} set token=lab, {id} sync"));
+            let task = bench.workers[&id].held.last().unwrap().task.task;
+            let wrong = if id <= 3 { 8 } else { 0 };
+            bench.steps(&format!("{id} say {task}+{wrong}, {id} drop, {id} names"));
+            lies.extend((id <= 3).then_some(task));
+        }
+        for lie in lies {
+            bench.steps(&format!("50 say {lie}"));
+            while let Some(recount) = bench.assign(true) {
+                assert!(recount.is_dispute());
+                bench.settle(&recount, 0);
+            }
+        }
+        let is_barred = |bench: &mut Bench, id: u128| {
+            bench.steps(&format!("{id} set token=lab, {id} names")).contains("is barred")
+        };
+        assert_eq!(is_barred(&mut bench, 70), barred, "{honest} honest");
+        if others > 0 {
+            assert_eq!(bench.steps("99 names"), "the worker asked for nothing");
+        }
+        // This survives a restart; readmitting one of its machines readmits the token.
+        bench.steps("restart");
+        assert_eq!(is_barred(&mut bench, 70), barred);
+        bench.steps("trust 1");
+        assert!(!is_barred(&mut bench, 70));
+    }
+}
+
+#[test]
+fn a_run_that_is_not_there_has_no_commands_and_no_status() {
+    let mut scheduler = Bench::new(&[]).scheduler;
+    let none = RunId(99);
+    let error = scheduler.control(none, Command::Pause, Millis(0));
+    assert_eq!(error, Err(ControlError::NoSuchRun(none)));
+    assert_eq!(scheduler.status(none, Millis(0)), None);
+    assert_eq!(scheduler.solutions_so_far(none), None);
+    assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(0)));
+    assert_eq!(scheduler.recheck(none), None);
+    assert_eq!(scheduler.recheck(RUN), Some(Recheck::Millionths(0)));
+    assert_eq!(scheduler.task_map(none, 0..1, 1), None);
+    assert_eq!(scheduler.task_view(none, TaskId(0), Millis(0)), None);
+    assert!(scheduler.map_states(none).is_none());
+}
+
+#[test]
+fn a_run_that_is_forgotten_takes_no_other_with_it() {
+    let mut bench = Bench::new(&[]);
+    add(&mut bench, OTHER, 0, 0);
+    bench.steps("1 sync");
+    for _ in 0..30 {
+        bench.now += 1_000;
+        bench.finish(1);
+    }
+    let done = |run: &RunSummary| run.tasks.done == run.tasks.total;
+    assert!(bench.scheduler.runs().iter().all(done));
+    bench.scheduler.forget_run(RUN);
+    assert_eq!(bench.scheduler.poll_finished(), Some(OTHER));
+    assert_eq!(bench.scheduler.poll_finished(), None);
+    let left: Vec<_> = bench.scheduler.runs().iter().map(|run| run.manifest.run).collect();
+    assert_eq!(left, [OTHER]);
+    assert_eq!(bench.scheduler.status(RUN, Millis(0)), None);
+}
+
+#[test]
+fn a_run_waits_for_another_only_while_that_has_work() {
+    let mut bench = Bench::new(&[]);
+    add(&mut bench, OTHER, -1, 0);
+    let reason = |bench: &Bench| bench.scheduler.status(OTHER, Millis(bench.now)).unwrap().reason;
+    bench.steps("2 names");
+    assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
+    bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
+    bench.steps("1 set threads=1000, 1 sync, 1 sync");
+    assert_eq!(bench.status().tasks.pending, 0);
+    bench.scheduler.control(OTHER, Command::Resume, Millis(0)).unwrap();
+    assert_eq!(reason(&bench), "", "all of it is leased");
+    // A paused run may go on.
+    bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
+    bench.steps("drive 1");
+    let over = |bench: &mut Bench| bench.steps("2 names").contains("all runs finished");
+    assert!(!over(&mut bench));
+    bench.scheduler.control(OTHER, Command::Cancel, Millis(0)).unwrap();
+    assert!(over(&mut bench));
+}
+
+#[test]
+fn a_run_that_is_added_later_is_counted_from_then_on() {
+    let mut bench = Bench::new(&[]);
+    bench.scheduler = Scheduler::new(Config::default(), 1);
+    bench.scheduler.restored(Millis(0));
+    assert!(call(&mut bench, 1).reason.contains("there is no run"));
+    bench.steps("1 drains, wait 600");
+    add(&mut bench, RUN, 0, 0);
+    bench.steps("2 sync, wait 5, 2 finish");
+    assert!(bench.steps("record").ends_with("after 5000 ms"));
+}
+
+#[test]
+fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
+    let mut bench = Bench::new(&["workers 32"]);
+    for id in 0..32 {
+        bench.steps(&format!("{id} names, wait 1"));
+    }
+    let reply = call(&mut bench, 99);
+    assert_eq!(reply.reason, "32 workers are known already", "all are live");
+    assert_eq!((reply.next_sync_ms, reply.lease_ms), (15_000, 300_000));
+    bench.steps("wait 570");
+    assert_eq!(call(&mut bench, 99).reason, "");
+    let all = WorkersPart::ById { after: None, most: usize::MAX };
+    let known = bench.scheduler.workers(&all, Millis(bench.now)).workers;
+    let known: Vec<_> = known.iter().map(|worker| worker.info.id.0).collect();
+    // One in sixteen, and one more.
+    assert!(known.len() == 30 && known.iter().all(|id| *id > 2), "{known:?}");
+}
+
+#[test]
+fn a_status_shows_those_that_need_attention_and_counts_all() {
+    let mut bench = Bench::new(&[]);
+    let call_up_to = |bench: &mut Bench, most| {
+        for id in 1..=most {
+            bench.worker(id).wants = 0.0;
+            call(bench, id);
+        }
+    };
+    call_up_to(&mut bench, 1_000);
+    bench.now = 60_000;
+    call_up_to(&mut bench, 900);
+    let (status, now) = (bench.status(), Millis(bench.now));
+    let totals = status.worker_totals;
+    assert_eq!((totals.all().workers, totals.all().threads), (1_000, 1_000));
+    assert_eq!(totals.of(WorkerState::Unresponsive).workers, 100);
+    assert_eq!(totals.last_call_ms_ago, Some(0));
+    assert_eq!(status.workers.len(), STATUS_WORKERS);
+    let silent = |worker: &WorkerStatus| worker.state == WorkerState::Unresponsive;
+    assert!(status.workers[..100].iter().all(silent));
+    assert!(!status.workers[100..].iter().any(silent));
+    // Pages by identity show each worker once, independent of changes between two pages.
+    let (mut after, mut seen) = (None, Vec::new());
+    loop {
+        let page = bench.scheduler.workers(&WorkersPart::ById { after, most: 170 }, now);
+        assert_eq!(page.totals.all().workers, 1_000);
+        let Some(last) = page.workers.last() else { break };
+        after = Some(last.info.id);
+        seen.extend(page.workers.iter().map(|worker| worker.info.id.0));
+        call(&mut bench, 1);
+    }
+    assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");
+    let shown = bench.scheduler.workers(&WorkersPart::ByAttention(95..105), now).workers;
+    assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 5);
+    let none = bench.scheduler.workers(&WorkersPart::ByAttention(2_000..2_050), now);
+    assert_eq!(none.workers, []);
+}
+
+#[test]
+fn every_task_has_a_state_on_the_map_and_cells_add_them_up() {
+    let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync"];
+    let mut bench = Bench::after(&[], &steps);
+    let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.task.task).collect();
+    let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };
+    bench.steps(&format!("6 say {done} {confirmed} {disputed}, 7 say {confirmed} {disputed}+1"));
+    let (plan, map_states) = bench.scheduler.map_states(RUN).unwrap();
+    assert_eq!(plan.hash(), bench.plan.hash());
+    assert_eq!(map_states.len() as u64, plan.tasks());
+    let at = |task: u64| map_states[usize::try_from(task).unwrap()];
+    for (task, state) in [
+        (leased.0, MapState::Leased),
+        (done.0, MapState::Done),
+        (confirmed.0, MapState::Confirmed),
+        (disputed.0, MapState::Disputed),
+        (6, MapState::Parked),
+    ] {
+        assert_eq!(at(task), state);
+    }
+    let tasks = plan.tasks();
+    for (wanted, cells) in
+        [(0..tasks, tasks), (0..u64::MAX, 3), (2..7, 2), (2..7, 5), (3..4, 0), (tasks..u64::MAX, 4)]
+    {
+        let map = bench.scheduler.task_map(RUN, wanted.clone(), cells).unwrap();
+        assert_eq!(map.tasks, wanted.start..wanted.end.min(tasks));
+        assert!(map.cells.len() as u64 <= cells.max(1), "{map:?}");
+        let mut told = map.tasks.clone();
+        for cell in &map.cells {
+            let mut sum = MapCell::default();
+            for task in told.by_ref().take(usize::try_from(map.per_cell).unwrap()) {
+                sum.add(at(task));
+            }
+            assert_eq!(*cell, sum);
+        }
+        assert_eq!(told.next(), None, "all of them are in a cell");
+    }
+    let cells = bench.scheduler.task_map(RUN, 0..tasks, 1).unwrap().cells;
+    let [all] = cells[..] else { panic!("{cells:?}") };
+    assert_eq!((all.done, all.confirmed, all.parked, all.disputed), (1, 1, 1, 1));
+    assert_eq!(u64::from(all.pending + all.leased) + 4, tasks);
+    // The finest allowed resolution.
+    assert_eq!(bench.scheduler.task_map(RUN, 2..7, 2).unwrap().per_cell, 3);
+    let view = bench.scheduler.task_view(RUN, done, Millis(0)).unwrap();
+    assert_eq!(
+        (view.task, view.units, view.cost),
+        (done, plan.task_units(done), plan.task_cost(done))
+    );
+}
+
+#[test]
+fn the_states_of_workers_have_their_words() {
+    let words = ["working", "idle", "unresponsive", "paused", "draining", "stopped"];
+    let rare = ["reconnecting", "lost", "barred"];
+    assert!(WorkerState::ALL.map(WorkerState::name).into_iter().eq(words.into_iter().chain(rare)));
+}
+
+#[test]
+fn work_in_progress_is_part_of_the_done_fraction() {
+    let mut bench = Bench::after(&["long"], &["1 sync", "1 set wants=0"]);
+    let [counted, begun] = bench.workers[&1].held[..] else { panic!("two tasks") };
+    let all: u64 = bench.plan.task_costs().sum();
+    bench.steps(&format!("1 say {}", counted.task.task));
+    for (done, expected) in
+        [(1_000, cost(&bench, &[counted]) + 1_000), (u64::MAX, cost(&bench, &[counted, begun]))]
+    {
+        bench.steps(&format!("1 set started done={done}, 1 sync"));
+        let fraction = bench.status().fraction_done;
+        assert!((fraction - expected as f64 / all as f64).abs() < 1e-12, "{fraction}");
+    }
+}

@@ -1,0 +1,355 @@
+//! Trust in workers: what their counts and self-tests have shown, bars, and the counts of barred machines.
+
+use std::collections::BTreeSet;
+
+use common::{sync::SyncRequest, text::plural};
+
+use super::{
+    LeaseIx, RunIx, Scheduler, WorkerIx,
+    clock::MAX_STEP_MS,
+    run,
+    task_table::{Stage, WorkerCount, seconds},
+};
+use crate::ledger::{
+    AnyCount as _, Change, Confirmation, EntryKind, Record, RunState, Trust, TrustRecord,
+};
+
+/// First counts of a machine that are rechecked while the run affords it.
+const INITIAL_RECHECKS: u32 = 10;
+
+/// First counts of a machine that are rechecked in any case, or a machine that joins late would never be
+/// looked at.
+const GUARANTEED_RECHECKS: u32 = 2;
+
+/// This many barred machines bar their token, if they are at least one in [`BARRED_PART`] of those that
+/// counted; and from then on its new machines get work only as fast as they are checked.
+const BARRED_MACHINES: usize = 3;
+
+/// In a lab with twenty machines, three bad ones bar only themselves.
+const BARRED_PART: usize = 5;
+
+/// Reputation of a machine. It outlives the processes of the worker and of the coordinator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reputation {
+    /// Number of its counts with which another machine agreed.
+    agreed: u32,
+    /// Number of its first counts that were selected for a recheck.
+    pub(super) selected: u32,
+    pub(super) has_counted: bool,
+    /// Another token or the referee has agreed with it.
+    pub(super) is_checked: bool,
+    /// A count of it was wrong.
+    pub(super) is_barred: bool,
+}
+
+impl Reputation {
+    /// Returns whether its next count is rechecked if the run affords it.
+    pub(super) fn is_new(self) -> bool {
+        self.selected.max(self.agreed) < INITIAL_RECHECKS
+    }
+
+    /// Returns whether its next count is rechecked in any case.
+    pub(super) fn is_guaranteed_recheck(self) -> bool {
+        self.selected.max(self.agreed) < GUARANTEED_RECHECKS
+    }
+
+    /// Returns whether its first counts wait for a recheck and none was made yet.
+    pub(super) fn awaits_first_recheck(self) -> bool {
+        self.selected > 0 && self.agreed == 0
+    }
+
+    /// Notes that another count confirmed one of its own.
+    pub(super) fn confirm(&mut self, by: Confirmation) {
+        self.agreed = self.agreed.saturating_add(u32::from(by.elsewhere()));
+        self.is_checked |= by >= Confirmation::OtherToken;
+    }
+
+    /// Forgets the confirmations after a failed self-test.
+    pub(super) fn reset(&mut self) {
+        self.agreed = 0;
+        self.is_checked = false;
+    }
+}
+
+impl Scheduler {
+    /// Bars a machine that was found wrong. Its counts are void unless another token or a referee confirmed
+    /// them; with its token barred, those of the whole token. `except` is a task that is being settled.
+    pub(super) fn bar(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
+        if self.workers.is_barred(worker) {
+            return;
+        }
+        self.workers.bar(worker);
+        self.note_trust(worker, Trust::Barred, reason);
+        let mut culprits = BTreeSet::from([worker]);
+        let of_token: BTreeSet<_> = self.workers.of_same_token(worker).collect();
+        let has_counted = |one: &&WorkerIx| self.workers[**one].reputation.has_counted;
+        let counted = of_token.iter().filter(has_counted).count();
+        let barred = self.workers.barred_of_token(worker);
+        let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
+        if is_enough && self.workers.has_other_token(worker) {
+            self.workers.bar_token(worker);
+            let reason = format!("{barred} of {counted} machines with this token were wrong");
+            self.note_trust(worker, Trust::TokenBarred, &reason);
+            culprits = of_token;
+        }
+        for &culprit in &culprits {
+            self.release_all(culprit);
+        }
+        for run in 0..self.runs.len() {
+            if self.runs[run].state() != RunState::Cancelled {
+                self.void_in(run, &culprits, except);
+            }
+        }
+    }
+
+    /// Voids the counts of these workers in a run, except those of one task.
+    fn void_in(&mut self, run: RunIx, of: &BTreeSet<WorkerIx>, except: Option<LeaseIx>) {
+        for task in self.runs[run].all_tasks() {
+            if except != Some((run, task)) {
+                self.void_counts((run, task), of);
+            }
+        }
+        self.announce_if_done(run);
+    }
+
+    /// Voids the counts of a task by these workers, unless another token or a referee confirmed them. The
+    /// task then has the state that its other counts give it.
+    pub(super) fn void_counts(&mut self, key: LeaseIx, of: &BTreeSet<WorkerIx>) {
+        let (run, task) = key;
+        let done = self.runs[run].tasks().done(task);
+        if done.is_some_and(|done| done.confirmed >= Confirmation::OtherToken) {
+            return;
+        }
+        let counts = self.runs[run].task_state(task).counts();
+        let (mut void, left): (Vec<_>, Vec<_>) =
+            counts.into_iter().partition(|count| of.contains(&count.worker));
+        if void.is_empty() {
+            return;
+        }
+        // A done task remembers only two of its equal counts, so it stays disputed until the last one.
+        void.sort_by_key(|count| left.first().is_none_or(|left| left.count != count.count));
+        self.remove_all(run, task);
+        for count in void {
+            // The remaining counts may be final by now, and one entry voids all counts of a worker.
+            let state = self.runs[run].task_state(task);
+            if !state.is_final() && state.counts().iter().any(|other| other.same_worker(&count)) {
+                let record = self.record_of(key, &count);
+                self.journal(key, EntryKind::Voided, count, record);
+            }
+        }
+        match self.runs[run].tasks().stage(task) {
+            Stage::Done if !self.is_enough(key) => {
+                self.runs[run].add_recheck(task, self.clock.ticks());
+            }
+            Stage::Done | Stage::Disputed => {}
+            Stage::Pending | Stage::Leased | Stage::Parked => self.runs[run].note_reopened(task),
+        }
+        self.reopen_if_finished(run, true);
+    }
+
+    /// Creates a record of a count of which nothing else is known.
+    pub(super) fn record_of(&self, (run, task): LeaseIx, count: &WorkerCount) -> Record {
+        let in_run = &self.runs[run];
+        Record {
+            run: in_run.manifest.run,
+            task: run::id(task),
+            epoch: common::run::Epoch(in_run.tasks().epoch(task)),
+            count: count.count,
+            worker: self.workers[count.worker].id,
+            principal: self.workers[count.worker].principal.clone(),
+            version: String::new(),
+            kernel: count.variant.kernel,
+            orientation: count.variant.orientation,
+            duration_us: 0,
+            accepted_unix_ms: self.clock.wall(self.clock.ticks()).0,
+            elapsed_ms: in_run.elapsed_ms(),
+        }
+    }
+
+    /// Returns whether a worker on probation waits until another machine of its token was checked.
+    pub(super) fn is_held_back(&self, worker: WorkerIx) -> bool {
+        self.is_on_probation(worker)
+            && self.workers.of_same_token(worker).any(|other| {
+                let reputation = self.workers[other].reputation;
+                let known = self.workers.find(other);
+                let holds = known.is_some_and(|known| !known.leases.is_empty());
+                // Referees never look at the counts of finished runs.
+                let awaits_check = || {
+                    let mut runs = self.order.iter().filter(|&&run| self.is_checked_in(run));
+                    runs.any(|&run| self.runs[run].has_first_count(other))
+                };
+                !reputation.is_checked
+                    && !self.workers.is_barred(other)
+                    && (holds || awaits_check())
+            })
+    }
+
+    /// Returns whether a worker gets a single task, because many machines of its token were barred and no
+    /// referee has checked it. An operator trusts the referees.
+    pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
+        let is_flood = self.workers.barred_of_token(worker) >= BARRED_MACHINES;
+        let is_unchecked = !self.workers[worker].reputation.is_checked;
+        is_flood
+            && is_unchecked
+            && !self.workers.is_referee(worker)
+            && self.order.iter().any(|&run| self.is_checked_in(run))
+    }
+
+    /// Returns whether referees check machines by their counts in this run.
+    fn is_checked_in(&self, run: RunIx) -> bool {
+        self.runs[run].grants() && self.is_refereed(run)
+    }
+
+    /// Stores a change of the trust in a worker.
+    pub(super) fn note_trust(&mut self, worker: WorkerIx, trust: Trust, reason: &str) {
+        self.changes.push_back(Change::Trust(TrustRecord {
+            worker: self.workers[worker].id,
+            principal: self.workers[worker].principal.clone(),
+            name: self.workers.name(worker).to_owned(),
+            trust,
+            faults: u64::from(self.workers[worker].reputation.is_barred),
+            reason: reason.to_owned(),
+            since_unix_ms: self.clock.wall(self.clock.ticks()).0,
+        }));
+    }
+
+    /// Restores a change of the trust in a worker, in order; before its tasks.
+    pub fn restore_trust(&mut self, record: &TrustRecord) {
+        let worker = self.workers.pinned(record.worker);
+        self.workers.identify(worker, &record.principal);
+        let since = record.since_unix_ms;
+        match record.trust {
+            Trust::Suspect => self.suspect_windows.push((worker, 0..=since)),
+            Trust::Barred => {
+                self.workers.bar(worker);
+                self.referee.broken |= record.principal.is_referee();
+            }
+            Trust::TokenBarred => self.workers.bar_token(worker),
+            Trust::Trusted => {
+                // Earlier programs let counts stand that were made before.
+                if self.workers[worker].reputation.is_barred {
+                    self.suspect_windows.push((worker, 0..=since));
+                }
+                self.readmit(worker);
+            }
+            Trust::SelfTestFailed { from_unix_ms } => {
+                self.suspect_windows.push((worker, from_unix_ms..=since));
+            }
+            Trust::SelfTestPassed { passed } => {
+                self.workers.raise_stored_self_tests(worker, passed)
+            }
+        }
+    }
+
+    /// Readmits a machine and its token, or the coordinator's own referee.
+    pub(super) fn readmit(&mut self, worker: WorkerIx) {
+        self.workers.readmit(worker);
+        self.referee.broken &= !self.workers[worker].principal.is_referee();
+    }
+
+    /// Voids counts of barred machines that a crash or an earlier program left.
+    pub(super) fn void_of_barred(&mut self) {
+        let barred: BTreeSet<_> =
+            self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
+        for run in 0..self.runs.len() {
+            if !barred.is_empty() && self.runs[run].is_live() {
+                self.void_in(run, &barred, None);
+            }
+        }
+    }
+
+    /// Applies a worker's self-test report. If more threads than before have failed, its counts since the
+    /// last passed test are counted again.
+    pub(super) fn take_self_tests(&mut self, worker: WorkerIx, request: &SyncRequest) {
+        let report = request.self_test;
+        let is_full = request.partials.len() >= self.config.partials_per_sync;
+        let known = self.workers.get_mut(worker);
+        let is_news = report.failed_threads > known.failed_threads;
+        let is_suspect = is_news || known.has_more_suspect_results;
+        known.failed_threads = known.failed_threads.max(report.failed_threads);
+        known.has_more_suspect_results = is_suspect && is_full;
+        if is_suspect {
+            self.count_again_since(worker, report.suspect_window_ms);
+        }
+    }
+
+    fn count_again_since(&mut self, worker: WorkerIx, window_ms: u64) {
+        // Own time may be ahead of the worker's by one step.
+        let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
+        let now = self.clock.ticks();
+        let from_s = seconds(now.saturating_sub(reach_ms));
+        let from_unix_ms = self.clock.wall(now).0.saturating_sub(reach_ms);
+        self.workers.reputation_mut(worker).reset();
+        let threads = plural(self.workers.get(worker).failed_threads, "thread");
+        let what = match window_ms {
+            // A process whose first self-test fails does not know since when earlier ones were wrong.
+            u64::MAX => "all its counts".to_owned(),
+            _ => format!("its counts of the {} s before", window_ms / 1_000),
+        };
+        let reason = format!("{threads} failed the self-test: {what} are counted again");
+        self.note_trust(worker, Trust::SelfTestFailed { from_unix_ms }, &reason);
+        for run in 0..self.runs.len() {
+            if self.runs[run].state() != RunState::Cancelled {
+                self.count_again(run, |_, _, done| {
+                    let is_unconfirmed = done.worker == worker && !done.confirmed.elsewhere();
+                    is_unconfirmed && done.accepted_s >= from_s
+                });
+            }
+        }
+    }
+
+    /// Stores the number of a worker's passed self-tests, with its first accepted count.
+    pub(super) fn note_first_self_tests(&mut self, worker: WorkerIx) {
+        if self.workers[worker].stored_self_tests == 0 {
+            self.note_self_tests(worker);
+        }
+    }
+
+    /// Stores the numbers of passed self-tests of all workers that have counted, at the end of a run.
+    pub(super) fn note_all_self_tests(&mut self) {
+        let counted = self.workers.iter().filter(|(_, known)| known.tasks_done > 0);
+        for worker in counted.map(|(worker, _)| worker).collect::<Vec<_>>() {
+            self.note_self_tests(worker);
+        }
+    }
+
+    fn note_self_tests(&mut self, worker: WorkerIx) {
+        let passed = self.workers.get(worker).self_tests_passed;
+        if passed > self.workers[worker].stored_self_tests {
+            self.workers.raise_stored_self_tests(worker, passed);
+            let reason = "its threads passed their self-tests";
+            self.note_trust(worker, Trust::SelfTestPassed { passed }, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_first_counts_are_rechecked_and_two_of_them_in_any_case() {
+        let by_selection = |reputation: &mut Reputation| reputation.selected += 1;
+        let by_others = |reputation: &mut Reputation| reputation.confirm(Confirmation::SameToken);
+        for step in [by_selection, by_others] {
+            let mut reputation = Reputation::default();
+            for number in 0..20 {
+                assert_eq!(reputation.is_new(), number < INITIAL_RECHECKS);
+                assert_eq!(reputation.is_guaranteed_recheck(), number < GUARANTEED_RECHECKS);
+                step(&mut reputation);
+            }
+        }
+    }
+
+    #[test]
+    fn another_token_or_the_referee_checks_a_machine_until_a_self_test_fails() {
+        for by in Confirmation::ALL {
+            let mut reputation = Reputation::default();
+            reputation.confirm(by);
+            assert_eq!(reputation.agreed > 0, by.elsewhere());
+            assert_eq!(reputation.is_checked, by >= Confirmation::OtherToken);
+            reputation.reset();
+            assert_eq!(reputation, Reputation::default());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! One worker: its session, leases and speed.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use common::{run::SessionId, sync::WorkerInfo};
+
+use super::{LeaseIx, RunIx, clock::Ticks};
+
+/// Number of earlier sessions of a worker that are remembered.
+const SESSION_HISTORY: usize = 4;
+
+/// Number of runs of which a worker's declines are remembered.
+const MAX_DECLINED_RUNS: usize = 16;
+
+/// Weight of an older task against the next one in a worker's measured speed.
+const SPEED_DECAY: f64 = 0.8;
+
+/// Purpose of a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The first count of a task.
+    #[default]
+    Count,
+    /// A recheck of a done task.
+    Recheck,
+    /// A referee's count of a disputed task.
+    Recount,
+}
+
+/// A task leased to one worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Lease {
+    pub(super) epoch: u64,
+    pub(super) purpose: Purpose,
+    pub(super) is_rotated: bool,
+    /// The worker has named it, so it knows of it.
+    pub(super) seen: bool,
+    /// Number of replies that granted it before it was seen.
+    pub(super) grants: u8,
+    /// A thread has started it.
+    pub(super) started: bool,
+    pub(super) cost_done: u64,
+    pub(super) granted: Ticks,
+    /// Number of the worker's sync that last named it.
+    pub(super) round: u64,
+}
+
+impl Lease {
+    /// Creates a lease that its worker has not named yet.
+    pub(super) fn new(epoch: u64, purpose: Purpose, granted: Ticks) -> Self {
+        Self { epoch, purpose, granted, grants: 1, ..Self::default() }
+    }
+}
+
+/// A run whose tasks a worker declines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declined {
+    pub(super) run: RunIx,
+    pub(super) times: u32,
+    pub(super) until: Ticks,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    pub(super) info: WorkerInfo,
+    /// `None` if only its leases on disk are known.
+    pub(super) session: Option<SessionId>,
+    pub(super) past_sessions: VecDeque<SessionId>,
+    pub(super) draining: bool,
+    /// An operator drains this process.
+    pub(super) drain_requested: bool,
+    /// Reason of its pause; empty if it is not paused.
+    pub(super) paused: String,
+    /// It has drained and holds no lease.
+    pub(super) has_stopped: bool,
+    /// When it has to call again.
+    pub(super) due: Ticks,
+    pub(super) leases: BTreeSet<LeaseIx>,
+    pub(super) round: u64,
+    pub(super) seen: Ticks,
+    /// When it is lost unless it calls; `None` once it is.
+    pub(super) deadline: Option<Ticks>,
+    /// When the last of its leases on disk ended, in Unix milliseconds.
+    pub(super) leased_until_ms: u64,
+    /// When it is forgotten; `None` while it is connected.
+    pub(super) forget_at: Option<Ticks>,
+    /// Its part of [`Workers::live_threads`](super::workers::Workers::live_threads).
+    pub(super) live_threads: u64,
+    pub(super) tasks_done: u64,
+    pub(super) declined: Vec<Declined>,
+    /// Threads that failed their self-test.
+    pub(super) failed_threads: u32,
+    /// Tasks in progress in its last call.
+    pub(super) crews: u32,
+    /// Self-tests that threads of this process passed.
+    pub(super) self_tests_passed: u64,
+    /// The call that reported a failed self-test was full: the next one brings results of the same time.
+    pub(super) has_more_suspect_results: bool,
+    /// Its last reply said that all runs are finished.
+    pub(super) notified_finished: bool,
+    pub(super) speed: Speed,
+}
+
+/// Measured speed; older tasks weigh less.
+#[derive(Debug, Default)]
+pub(super) struct Speed {
+    cost: f64,
+    core_seconds: f64,
+}
+
+impl Speed {
+    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
+        self.cost = self.cost * SPEED_DECAY + cost as f64;
+        self.core_seconds = self.core_seconds * SPEED_DECAY + duration_us.max(1) as f64 / 1e6;
+    }
+
+    /// Returns the cost per second of one thread, once a task was finished.
+    pub(super) fn per_second(&self) -> Option<f64> {
+        (self.core_seconds > 0.0).then(|| self.cost / self.core_seconds)
+    }
+}
+
+/// Result of registering a worker's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionUpdate {
+    /// The session continues, or is the first.
+    Known,
+    /// The worker was restarted.
+    Restarted,
+    /// A later session of this worker has called.
+    Superseded,
+}
+
+impl Worker {
+    /// Registers the session of a call. `silent`: the present session has not called for so long that an
+    /// earlier one may replace it.
+    pub(super) fn register_session(&mut self, info: &WorkerInfo, silent: bool) -> SessionUpdate {
+        if self.past_sessions.contains(&info.session) {
+            if !silent {
+                return SessionUpdate::Superseded;
+            }
+            self.past_sessions.retain(|session| *session != info.session);
+        }
+        let session = match self.session {
+            Some(session) if session != info.session => {
+                self.past_sessions.push_back(session);
+                if self.past_sessions.len() > SESSION_HISTORY {
+                    self.past_sessions.pop_front();
+                }
+                // Another process has other threads.
+                self.failed_threads = 0;
+                // A restart ends the drain.
+                self.drain_requested = false;
+                SessionUpdate::Restarted
+            }
+            Some(_) | None => SessionUpdate::Known,
+        };
+        self.session = Some(info.session);
+        if self.info != *info {
+            if (self.info.kernel, &self.info.version) != (info.kernel, &info.version) {
+                self.speed = Speed::default();
+            }
+            self.info = info.clone();
+        }
+        session
+    }
+
+    /// Returns the runs of which it holds tasks.
+    pub(super) fn runs(&self) -> impl Iterator<Item = RunIx> + '_ {
+        let mut next = self.leases.first();
+        std::iter::from_fn(move || {
+            let &(run, _) = next?;
+            next = self.leases.range((run + 1, 0)..).next();
+            Some(run)
+        })
+    }
+
+    /// Returns its number of threads; 0 while it is paused.
+    pub(super) fn threads_at_work(&self) -> u64 {
+        match self.paused.is_empty() {
+            true => u64::from(self.info.threads),
+            false => 0,
+        }
+    }
+
+    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
+        self.speed.measure(cost, duration_us);
+    }
+
+    /// Returns the cost per second of all threads, once a task was finished.
+    pub(super) fn cost_per_second(&self) -> Option<f64> {
+        Some(self.speed.per_second()? * f64::from(self.info.threads.max(1)))
+    }
+
+    pub(super) fn declines(&self, run: RunIx, now: Ticks) -> bool {
+        let declined = self.declined.iter().find(|declined| declined.run == run);
+        declined.is_some_and(|declined| now < declined.until)
+    }
+
+    /// Notes that tasks of `run` were declined; the `most`-th time in a row counts for `pause`.
+    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
+        let known = self.declined.iter_mut().find(|declined| declined.run == run);
+        if let Some(declined) = known {
+            declined.times += 1;
+            if declined.times >= most {
+                declined.until = now + pause;
+            }
+            return;
+        }
+        if self.declined.len() == MAX_DECLINED_RUNS {
+            self.declined.remove(0);
+        }
+        self.declined.push(Declined {
+            run,
+            times: 1,
+            until: if most <= 1 { now + pause } else { now },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_sessions_are_known_to_be_over() {
+        let of = |session| WorkerInfo { session: SessionId(session), ..WorkerInfo::default() };
+        let mut worker = Worker::default();
+        for session in 1..=5 {
+            worker.register_session(&of(session), false);
+        }
+        for over in 1..=4 {
+            assert_eq!(worker.register_session(&of(over), false), SessionUpdate::Superseded);
+        }
+        assert_eq!(worker.register_session(&of(5), false), SessionUpdate::Known);
+        assert_eq!(worker.register_session(&of(6), false), SessionUpdate::Restarted);
+        assert_eq!(worker.past_sessions, [2, 3, 4, 5].map(SessionId));
+        // The present one is silent: an earlier one goes on, and the others are over as before.
+        assert_eq!(worker.register_session(&of(3), true), SessionUpdate::Restarted);
+        assert_eq!(worker.past_sessions, [2, 4, 5, 6].map(SessionId));
+    }
+
+    #[test]
+    fn a_speed_is_that_of_all_threads_and_of_one_program() {
+        let mut info = WorkerInfo { threads: 4, ..WorkerInfo::default() };
+        let mut worker = Worker { info: info.clone(), ..Worker::default() };
+        assert_eq!(worker.cost_per_second(), None);
+        worker.measure(1_000, 2_000_000);
+        assert_eq!(worker.cost_per_second(), Some(2_000.0));
+        info.threads = 2;
+        worker.register_session(&info, false);
+        assert_eq!(worker.cost_per_second(), Some(1_000.0));
+        info.version = "2".to_owned();
+        worker.register_session(&info, false);
+        assert_eq!(worker.cost_per_second(), None);
+    }
+
+    #[test]
+    fn a_run_that_was_declined_often_enough_is_declined_for_a_while() {
+        let mut worker = Worker::default();
+        for (run, now) in [(7, 1), (7, 2), (8, 3)] {
+            worker.decline(run, now, (3, 100));
+            assert!(!worker.declines(run, now));
+        }
+        worker.decline(7, 4, (3, 100));
+        assert!(worker.declines(7, 4) && worker.declines(7, 103));
+        assert!(!worker.declines(7, 104) && !worker.declines(8, 4));
+        for run in 100..100 + MAX_DECLINED_RUNS {
+            worker.decline(run, 5, (3, 100));
+        }
+        assert_eq!(worker.declined.len(), MAX_DECLINED_RUNS);
+        assert!(!worker.declines(7, 6), "the oldest is forgotten");
+    }
+}

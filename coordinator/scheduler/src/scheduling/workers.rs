@@ -1,0 +1,446 @@
+//! The fleet: all known workers, by index and by name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroU32,
+    ops::Index,
+    sync::Arc,
+};
+
+use common::{run::WorkerId, sync::WorkerInfo};
+
+use super::{WorkerIx, clock::Ticks, trust::Reputation, worker::Worker};
+use crate::ledger::{Caller, Confirmation, Principal};
+
+/// How long a stopped worker is still shown.
+const STOPPED_SHOWN_MS: Ticks = 600_000;
+
+/// How long a lost worker is still shown.
+const LOST_SHOWN_MS: Ticks = 3_600_000;
+
+/// A worker: its identity, which is kept for good, and its state while it is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) id: WorkerId,
+    /// `None` once the worker is forgotten and only its index is in use.
+    worker: Option<Box<Worker>>,
+    /// Tasks refer to the index: it can never name another worker.
+    pinned: bool,
+    /// The host that it names, once it has called.
+    host: Option<u64>,
+    /// Number of its passed self-tests on record.
+    pub(super) stored_self_tests: u64,
+    /// An operator trusts its token to referee.
+    trusted: bool,
+    /// Its machine and token, as in its records; both are unknown before its first call or count.
+    pub(super) principal: Principal,
+    is_identified: bool,
+    token: Token,
+    pub(super) reputation: Reputation,
+}
+
+/// The name of a token, if the worker has one.
+type Token = Option<Arc<str>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    slots: Vec<Slot>,
+    free: Vec<WorkerIx>,
+    by_id: HashMap<WorkerId, WorkerIx>,
+    barred_tokens: BTreeSet<Token>,
+    /// Numbers of barred machines by token.
+    barred_machines: BTreeMap<Token, usize>,
+    remembered: usize,
+    deadlines: BTreeSet<(Ticks, WorkerIx)>,
+    /// Lost and stopped workers by the time when they are forgotten.
+    gone: BTreeSet<(Ticks, WorkerIx)>,
+    /// Number of threads of all connected workers.
+    live_threads: u64,
+    /// Numbers of connected workers by token.
+    live_by_token: HashMap<Arc<str>, usize>,
+}
+
+impl Index<WorkerIx> for Workers {
+    type Output = Slot;
+
+    fn index(&self, worker: WorkerIx) -> &Slot {
+        &self.slots[worker as usize]
+    }
+}
+
+impl Workers {
+    /// Returns the index of a worker that tasks refer to.
+    pub(super) fn pinned(&mut self, id: WorkerId) -> WorkerIx {
+        let worker = self.number(id);
+        self.pin(worker);
+        worker
+    }
+
+    /// Reserves an index forever.
+    pub(super) fn pin(&mut self, worker: WorkerIx) {
+        self.slots[worker as usize].pinned = true;
+    }
+
+    fn number(&mut self, id: WorkerId) -> WorkerIx {
+        if let Some(&worker) = self.by_id.get(&id) {
+            return worker;
+        }
+        let slot = Slot { id, ..Slot::default() };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                WorkerIx::try_from(self.slots.len() - 1).expect("fewer workers than tasks")
+            }
+        };
+        self.by_id.insert(id, number);
+        number
+    }
+
+    /// Adds the worker unless it is known; `None` if `most` are known and none can be forgotten.
+    pub(super) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
+        let known = self.by_id.get(&info.id).copied();
+        if known.is_some_and(|worker| self.find(worker).is_some()) {
+            return known;
+        }
+        if self.remembered >= most {
+            self.forget_some(most / 16 + 1);
+        }
+        if self.remembered >= most {
+            return None;
+        }
+        let worker = self.number(info.id);
+        self.slots[worker as usize].worker =
+            Some(Box::new(Worker { info: info.clone(), ..Worker::default() }));
+        self.remembered += 1;
+        Some(worker)
+    }
+
+    /// Forgets the lost workers that were last seen longest ago.
+    fn forget_some(&mut self, number: usize) {
+        let mut lost: Vec<_> = self
+            .iter()
+            .filter(|(_, worker)| worker.deadline.is_none() && worker.leases.is_empty())
+            .map(|(number, worker)| (worker.seen, number))
+            .collect();
+        lost.sort_unstable();
+        for &(_, worker) in lost.iter().take(number) {
+            self.forget(worker);
+        }
+    }
+
+    fn forget(&mut self, worker: WorkerIx) {
+        let slot = &mut self.slots[worker as usize];
+        if let Some(at) = slot.worker.take().and_then(|known| known.forget_at) {
+            self.gone.remove(&(at, worker));
+        }
+        self.remembered -= 1;
+        if !slot.pinned {
+            self.by_id.remove(&slot.id);
+            self.free.push(worker);
+        }
+    }
+
+    /// Forgets workers that have been gone for long, except barred ones.
+    pub(super) fn forget_gone(&mut self, now: Ticks) {
+        while let Some(&(at, worker)) = self.gone.first()
+            && at <= now
+        {
+            self.gone.pop_first();
+            let known = self.get_mut(worker);
+            known.forget_at = None;
+            if known.leases.is_empty() && !self.is_barred(worker) {
+                self.forget(worker);
+            }
+        }
+    }
+
+    /// Marks a drained worker as stopped.
+    pub(super) fn stop(&mut self, worker: WorkerIx) {
+        let known = self.get_mut(worker);
+        known.has_stopped = true;
+        let forget_at = known.seen + STOPPED_SHOWN_MS;
+        self.disconnect(worker, forget_at);
+    }
+
+    /// Removes a worker from the connected ones, to be forgotten later.
+    fn disconnect(&mut self, worker: WorkerIx, forget_at: Ticks) {
+        let known = self.get_mut(worker);
+        known.forget_at = Some(forget_at);
+        let threads = std::mem::take(&mut known.live_threads);
+        if let Some(deadline) = known.deadline.take() {
+            self.deadlines.remove(&(deadline, worker));
+            self.live_threads -= threads;
+            self.count_live(worker, false);
+        }
+        self.gone.insert((forget_at, worker));
+    }
+
+    /// Returns the reputation of a worker, whose index is reserved by that.
+    pub(super) fn reputation_mut(&mut self, worker: WorkerIx) -> &mut Reputation {
+        let slot = &mut self.slots[worker as usize];
+        slot.pinned = true;
+        &mut slot.reputation
+    }
+
+    /// Fixes the machine and the token of a worker once they are known; returns whether it has these. The
+    /// coordinator derives both and the worker's ID from one secret.
+    pub(super) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
+        let is_live = self.is_live(worker);
+        let slot = &mut self.slots[worker as usize];
+        if slot.is_identified {
+            return slot.principal == *principal;
+        }
+        slot.is_identified = true;
+        slot.token = principal.token().map(Arc::from);
+        slot.principal = principal.clone();
+        if is_live {
+            self.count_live(worker, true);
+        }
+        true
+    }
+
+    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted.
+    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
+        let slot = &mut self.slots[worker as usize];
+        (slot.host, slot.trusted) = (Some(host), trusted);
+    }
+
+    /// Counts a worker among the connected ones of its token, or no longer.
+    fn count_live(&mut self, worker: WorkerIx, lives: bool) {
+        let Some(token) = &self.slots[worker as usize].token else {
+            return;
+        };
+        let live = self.live_by_token.entry(token.clone()).or_default();
+        *live = if lives { *live + 1 } else { *live - 1 };
+        if *live == 0 {
+            self.live_by_token.remove(token);
+        }
+    }
+
+    /// Returns the number of connected workers with this token.
+    pub(super) fn live_with(&self, token: &Arc<str>) -> usize {
+        self.live_by_token.get(token).copied().unwrap_or(0)
+    }
+
+    /// Returns whether a worker is one of them.
+    pub(super) fn is_live_with(&self, id: WorkerId, token: &Arc<str>) -> bool {
+        let worker = self.by_id.get(&id);
+        worker.is_some_and(|&worker| self.is_live(worker) && self.token(worker) == Some(token))
+    }
+
+    /// Returns whether a worker is connected.
+    fn is_live(&self, worker: WorkerIx) -> bool {
+        self.find(worker).is_some_and(|known| known.deadline.is_some())
+    }
+
+    /// Returns whether two workers may share hardware. Workers of unknown machines are treated as one, so that
+    /// omitting the identity proves nothing.
+    pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
+        let (a, b) = (&self[one], &self[other]);
+        let same_host = a.host.is_some() && a.host == b.host;
+        same_host || a.principal.same_machine(&b.principal)
+    }
+
+    /// Returns the workers with the token of this one, including itself: each is a machine.
+    pub(super) fn of_same_token(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
+        let token = &self[worker].token;
+        self.all().filter(move |&other| self[other].token == *token)
+    }
+
+    /// Returns whether a worker is connected or fewer than `most` machines with its token are connected or
+    /// barred.
+    pub(super) fn is_within(&self, worker: WorkerIx, most: NonZeroU32) -> bool {
+        let others = self.of_same_token(worker).filter(|&other| other != worker);
+        let used = || others.filter(|&other| self.is_live(other) || self.is_barred(other)).count();
+        self.is_live(worker) || used() < most.get() as usize
+    }
+
+    /// Returns every index in use.
+    pub(super) fn all(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+        let known = |slot: &Slot| slot.worker.is_some() || slot.pinned;
+        (0..).zip(&self.slots).filter(move |(_, slot)| known(slot)).map(|(number, _)| number)
+    }
+
+    /// Returns whether a machine that is not barred has counted with another token than this worker's. The
+    /// coordinator's own counts do not matter.
+    pub(super) fn has_other_token(&self, worker: WorkerIx) -> bool {
+        self.all().any(|other| {
+            let slot = &self[other];
+            let counts = slot.reputation.has_counted && !self.is_barred(other);
+            counts && slot.token != self[worker].token && !slot.principal.is_referee()
+        })
+    }
+
+    /// Returns whether a machine or its token is barred.
+    pub(super) fn is_barred(&self, worker: WorkerIx) -> bool {
+        let slot = &self[worker];
+        slot.reputation.is_barred || self.barred_tokens.contains(&slot.token)
+    }
+
+    /// Returns the number of barred machines with this worker's token.
+    pub(super) fn barred_of_token(&self, worker: WorkerIx) -> usize {
+        self.barred_machines.get(&self[worker].token).copied().unwrap_or(0)
+    }
+
+    pub(super) fn bar(&mut self, worker: WorkerIx) {
+        self.reputation_mut(worker).is_barred = true;
+        self.count_barred();
+    }
+
+    pub(super) fn bar_token(&mut self, worker: WorkerIx) {
+        self.barred_tokens.insert(self[worker].token.clone());
+    }
+
+    /// Readmits a machine and its token.
+    pub(super) fn readmit(&mut self, worker: WorkerIx) {
+        let slot = &mut self.slots[worker as usize];
+        slot.reputation.is_barred = false;
+        self.barred_tokens.remove(&slot.token);
+        self.count_barred();
+    }
+
+    /// Recomputes the numbers of barred machines.
+    fn count_barred(&mut self) {
+        self.barred_machines.clear();
+        for slot in self.slots.iter().filter(|slot| slot.reputation.is_barred) {
+            *self.barred_machines.entry(slot.token.clone()).or_default() += 1;
+        }
+    }
+
+    /// Returns whether it is the worker in the coordinator's own process.
+    pub(super) fn is_local(&self, worker: WorkerIx) -> bool {
+        self.token(worker) == Some(Caller::LOCAL)
+    }
+
+    /// Returns whether an operator trusts a worker to referee, and it is not barred.
+    pub(super) fn is_referee(&self, worker: WorkerIx) -> bool {
+        self[worker].trusted && !self.is_barred(worker)
+    }
+
+    pub(super) fn raise_stored_self_tests(&mut self, worker: WorkerIx, passed: u64) {
+        let stored = &mut self.slots[worker as usize].stored_self_tests;
+        *stored = passed.max(*stored);
+    }
+
+    pub(super) fn token(&self, worker: WorkerIx) -> Option<&str> {
+        self[worker].token.as_deref()
+    }
+
+    /// Returns how a count by `other` confirms an equal one by `first`.
+    pub(super) fn confirmed_by(&self, first: WorkerIx, other: WorkerIx) -> Confirmation {
+        if self.same_machine(first, other) {
+            return Confirmation::SameMachine;
+        }
+        self[first].principal.confirmed_by(&self[other].principal)
+    }
+
+    /// Returns a worker's display name; empty if it has none or was forgotten.
+    pub(super) fn name(&self, worker: WorkerIx) -> &str {
+        self.find(worker).map_or("", |known| &known.info.name)
+    }
+
+    /// Returns the connected workers on other machines that accept work.
+    pub(super) fn on_other_machine(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
+        self.live_ones().filter(move |&other| {
+            let known = self.get(other);
+            let idle = known.draining || self.is_barred(other);
+            !idle && known.session.is_some() && !self.same_machine(worker, other)
+        })
+    }
+
+    /// Returns a worker's display name with the start of its identity.
+    pub(super) fn shown(&self, worker: WorkerIx) -> String {
+        let id = self[worker].id.to_string();
+        let short = id.get(..8).unwrap_or(&id);
+        match self.name(worker) {
+            "" => format!("worker {short}"),
+            name => format!("{name} ({short})"),
+        }
+    }
+
+    /// # Panics
+    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    pub(super) fn get(&self, worker: WorkerIx) -> &Worker {
+        self.find(worker).expect("remembered")
+    }
+
+    /// # Panics
+    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
+        self.find_mut(worker).expect("remembered")
+    }
+
+    pub(super) fn find(&self, worker: WorkerIx) -> Option<&Worker> {
+        self[worker].worker.as_deref()
+    }
+
+    pub(super) fn find_mut(&mut self, worker: WorkerIx) -> Option<&mut Worker> {
+        self.slots[worker as usize].worker.as_deref_mut()
+    }
+
+    /// Returns a worker, if it is connected.
+    pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        let worker = *self.by_id.get(&id)?;
+        self.find_mut(worker).filter(|known| known.deadline.is_some() && known.session.is_some())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerIx, &Worker)> {
+        (0..).zip(&self.slots).filter_map(|(number, slot)| {
+            let worker = slot.worker.as_deref()?;
+            Some((number, worker))
+        })
+    }
+
+    /// Returns the number of connected workers: they called within the duration of a lease.
+    pub(super) fn live(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// Returns the connected workers, those with the oldest call first.
+    pub(super) fn live_ones(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+        self.deadlines.iter().map(|&(_, worker)| worker)
+    }
+
+    /// Returns the number of threads of the connected workers, at least 1.
+    pub(super) fn live_threads(&self) -> u64 {
+        self.live_threads.max(1)
+    }
+
+    pub(super) fn expect_by(&mut self, worker: WorkerIx, deadline: Ticks) {
+        let known = self.get_mut(worker);
+        let threads = known.threads_at_work();
+        let before = known.deadline.replace(deadline);
+        let threads_before = std::mem::replace(&mut known.live_threads, threads);
+        let forget_at = known.forget_at.take();
+        match before {
+            Some(before) => drop(self.deadlines.remove(&(before, worker))),
+            None => self.count_live(worker, true),
+        }
+        if let Some(at) = forget_at {
+            self.gone.remove(&(at, worker));
+        }
+        self.deadlines.insert((deadline, worker));
+        self.live_threads = self.live_threads - threads_before + threads;
+    }
+
+    /// Returns when the next worker is lost or forgotten.
+    pub(super) fn next_deadline(&self) -> Option<Ticks> {
+        let lost = self.deadlines.first();
+        let forgotten = self.gone.first();
+        lost.into_iter().chain(forgotten).map(|&(at, _)| at).min()
+    }
+
+    /// Removes and returns a worker whose deadline has passed: it is lost.
+    pub(super) fn pop_lost(&mut self, now: Ticks) -> Option<WorkerIx> {
+        let &(deadline, worker) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.disconnect(worker, deadline + LOST_SHOWN_MS);
+        Some(worker)
+    }
+}

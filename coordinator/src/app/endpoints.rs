@@ -1,0 +1,369 @@
+//! Listeners of a coordinator, its authentication, and the commands with which clients join it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    path,
+    sync::Arc,
+};
+
+use auth::{AuthMode, Authenticator, Pki, PkiFiles, Role, TokenAuth, TokenAuthError};
+use axum::http::uri::Authority;
+use cli::{exit::BadUsage, threads::host_name};
+use proto::connect::install_crypto;
+use store::{Clock, SecretStore};
+use tokio::net::{TcpListener, lookup_host};
+use view::text::eprint_line;
+
+use super::options::Options;
+use crate::{
+    grpc::{BindError, bind},
+    http::{Dashboard, Http},
+};
+
+const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
+const USUAL_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7172);
+
+/// The bound ports.
+pub(super) struct Listeners {
+    pub(super) grpc: TcpListener,
+    pub(super) http: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the ports of the command line.
+    pub(super) async fn bind(options: &Options) -> anyhow::Result<Self> {
+        let grpc = match &options.listen {
+            Some(given) => bind(resolve("--listen", given).await?)?,
+            // With --local no other program has to find the port.
+            None if options.local => bind_or_free(USUAL_ADDRESS)?,
+            None => bind(USUAL_ADDRESS)?,
+        };
+        let http = match &options.http {
+            Some(given) => Some(Http::bind(resolve("--http", given).await?)?),
+            None if options.no_http || options.local => None,
+            // Nothing requires it.
+            None => Http::bind(USUAL_HTTP_ADDRESS)
+                .inspect_err(|why| eprint_line(&format!("no dashboard: {why}")))
+                .ok(),
+        };
+        Ok(Self { grpc, http })
+    }
+}
+
+/// Binds an address, or another port if its own is in use.
+fn bind_or_free(address: SocketAddr) -> Result<TcpListener, BindError> {
+    match bind(address) {
+        Err(BindError::InUse { .. }) => bind(SocketAddr::new(address.ip(), 0)),
+        bound => bound,
+    }
+}
+
+/// Returns the first address of `HOST:PORT`.
+async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadUsage> {
+    let found = match given.contains(':') {
+        false => Err(format!("the port is missing: give {given}:PORT")),
+        true => match lookup_host(given).await {
+            Ok(mut addresses) => addresses.next().ok_or("the name has no address".to_owned()),
+            Err(why) => Err(why.to_string()),
+        },
+    };
+    found.map_err(|why| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}")))
+}
+
+/// Parses `--advertise`: HOST or HOST:PORT.
+pub(super) fn advertised(text: &str) -> Result<Authority, String> {
+    let host_and_port = |authority: &Authority| match authority.port_u16() {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    };
+    let parsed = text.parse().ok().filter(|authority: &Authority| {
+        // The parser also accepts users and invalid ports.
+        host_and_port(authority) == text
+            && !authority.host().is_empty()
+            && authority.port_u16() != Some(0)
+    });
+    parsed.ok_or_else(|| {
+        format!(
+            "'{text}' is not HOST or HOST:PORT: give a name or an address of this machine, such as \
+             node7, 10.0.0.7:7171 or [fe80::1]"
+        )
+    })
+}
+
+/// The address under which clients reach a listener.
+struct PublicAddress {
+    host: String,
+    port: u16,
+    /// Other machines reach it too.
+    is_remote: bool,
+}
+
+impl PublicAddress {
+    fn new(listener: SocketAddr, host: Option<&str>, port: Option<u16>) -> Self {
+        Self {
+            host: match host {
+                Some(host) => host.to_owned(),
+                None if listener.ip().is_unspecified() => own_host(),
+                None => bracketed(listener.ip()),
+            },
+            port: port.unwrap_or(listener.port()),
+            is_remote: host.is_some() || !listener.ip().is_loopback(),
+        }
+    }
+
+    fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Returns the command of a worker without a token.
+    fn worker_command(&self) -> String {
+        let insecure = if self.is_remote { " --insecure" } else { "" };
+        format!("worker --coordinator http://{}{insecure}", self.authority())
+    }
+}
+
+/// Returns the local address of the default route; the host name if there is none.
+fn own_host() -> String {
+    // Addresses for documentation. Connecting a UDP socket sends nothing: it only selects a route.
+    let probes: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    ];
+    let routed = probes.into_iter().find_map(|(any, far)| {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((far, 9)).ok()?;
+        let own = socket.local_addr().ok()?.ip();
+        (!own.is_unspecified() && !own.is_loopback()).then(|| bracketed(own))
+    });
+    routed.unwrap_or_else(|| match host_name().trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    })
+}
+
+/// Formats an address for a URL.
+fn bracketed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// Address and authentication of a coordinator.
+pub(super) struct Endpoints {
+    pub(super) authenticator: Authenticator,
+    /// For people; may be empty.
+    pub(super) join_commands: String,
+    pub(super) dashboard: Option<Dashboard>,
+    /// Host names under which browsers reach the dashboard.
+    pub(super) http_hosts: Vec<String>,
+}
+
+impl Endpoints {
+    pub(super) fn open(
+        options: &Options,
+        listeners: &Listeners,
+        (secrets, clock): (SecretStore, Clock),
+    ) -> anyhow::Result<Self> {
+        let advertise = options.advertise.as_ref();
+        let address = listeners.grpc.local_addr()?;
+        let port = advertise.and_then(Authority::port_u16);
+        let public = PublicAddress::new(address, advertise.map(Authority::host), port);
+        let authenticator = authenticator(options, (address, &public), (secrets, clock))?;
+        let join_commands = join_commands(options, &authenticator, &public)?;
+        let mut http_hosts = options.http_host.clone();
+        let mut dashboard = None;
+        if let Some(http) = &listeners.http {
+            let address = http.local_addr()?;
+            // The advertised name does not lead to loopback.
+            let host = advertise.filter(|_| !address.ip().is_loopback()).map(Authority::host);
+            let public = PublicAddress::new(address, host, None);
+            let scheme = match (&authenticator, public.is_remote) {
+                (Authenticator::Required(_), true) => "https",
+                (Authenticator::Required(_) | Authenticator::Open, _) => "http",
+            };
+            let url = format!("{scheme}://{}", public.authority());
+            dashboard = Some(Dashboard::new(url, !public.is_remote));
+            http_hosts.push(public.host);
+        }
+        Ok(Self { authenticator, join_commands, dashboard, http_hosts })
+    }
+
+    /// Returns the dashboard's URL, with a one-time login link if tokens are required.
+    pub(super) fn dashboard_text(&self) -> Result<Option<String>, TokenAuthError> {
+        let Some(Dashboard { url, sessions, .. }) = &self.dashboard else { return Ok(None) };
+        let operator = self
+            .authenticator
+            .tokens()
+            .map(|tokens| tokens.join(Role::Operator))
+            .transpose()?
+            .flatten();
+        let link = operator.and_then(|join| sessions.link(join.token().id()));
+        let link = link.map_or_else(String::new, |link| {
+            format!(
+                "\n  log in once, within 10 minutes, with\n    {url}/login/{link}\n  then: queensctl \
+                 dashboard"
+            )
+        });
+        Ok(Some(format!("  dashboard at {url}{link}")))
+    }
+}
+
+/// Opens the authentication of a coordinator that listens on `address`.
+fn authenticator(
+    options: &Options,
+    (address, public): (SocketAddr, &PublicAddress),
+    (secrets, clock): (SecretStore, Clock),
+) -> anyhow::Result<Authenticator> {
+    if options.insecure {
+        return Ok(Authenticator::Open);
+    }
+    install_crypto();
+    // The environment may hold the certificate and key of a worker: only --client-ca decides.
+    if let (Some(client_ca), Some(certificate), Some(key)) =
+        (&options.client_ca, &options.tls_cert, &options.tls_key)
+    {
+        let [client_ca, certificate, key] = [client_ca, certificate, key].map(Clone::clone);
+        let files = PkiFiles { certificate, key, client_ca };
+        return Ok(Authenticator::Required(AuthMode::MutualTls(Arc::new(Pki::open(files)?))));
+    }
+    // On its own machine the local address works, whatever is advertised.
+    let own = match address.ip().is_unspecified() {
+        true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        false => address,
+    };
+    let mut addresses = vec![public.authority(), own.to_string()];
+    addresses.dedup();
+    addresses.extend(options.peer.iter().cloned());
+    let keys = TokenAuth::open(secrets, addresses, clock)?;
+    if options.store.is_some()
+        && let Err(why) = keys.write_joins(&SecretStore::of_directory(&options.data_dir))
+    {
+        eprint_line(&format!("warning: programs on this machine need a join string: {why}"));
+    }
+    Ok(Authenticator::Required(AuthMode::Tokens(Arc::new(keys))))
+}
+
+/// Returns the commands with which clients join, one per role.
+fn join_commands(
+    options: &Options,
+    authenticator: &Authenticator,
+    public: &PublicAddress,
+) -> Result<String, TokenAuthError> {
+    let authority = public.authority();
+    if let Some(AuthMode::MutualTls(_)) = authenticator.mode() {
+        return Ok(format!(
+            "To start a worker on any machine that has a certificate:\n  worker --coordinator \
+             https://{authority} --tls-ca CA --tls-cert CERTIFICATE --tls-key KEY"
+        ));
+    }
+    let Some(keys) = authenticator.tokens() else {
+        return Ok(format!(
+            "WARNING: --insecure: anyone who can reach {authority} can submit results and cancel runs\n\
+             To start a worker:\n  {}",
+            public.worker_command()
+        ));
+    };
+    if !public.is_remote {
+        return Ok(match options.local {
+            true => String::new(),
+            false => format!(
+                "To start a worker on this machine:\n  worker --data-dir {}\nTo accept workers from \
+                 other machines, restart with `--listen 0.0.0.0:7171`.",
+                path::absolute(&options.data_dir).as_ref().unwrap_or(&options.data_dir).display()
+            ),
+        });
+    }
+    let mut lines = Vec::new();
+    for (what, role, program) in [
+        ("To start a worker on any machine", Role::Worker, "worker"),
+        ("To manage it from another machine", Role::Operator, "queensctl status"),
+    ] {
+        lines.push(match keys.join(role)? {
+            Some(join) => format!(
+                "{what} (contains a secret):\n  QUEENS_JOIN={} {program}\n  stored in {}",
+                join.expose(),
+                keys.join_path(role).display(),
+            ),
+            None => format!(
+                "{what}: the first join string was deleted; create another with `queensctl token \
+                 create --role {role}`"
+            ),
+        });
+    }
+    Ok(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::connect::CoordinatorEndpoint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:0", "[::1]:7171", "0.0.0.0:7171"] {
+            assert!(resolve("--listen", good).await.is_ok(), "{good}");
+        }
+        for bad in ["", "127.0.0.1", "127.0.0.1:70000", ":7171x"] {
+            let refused = resolve("--listen", bad).await.unwrap_err().to_string();
+            assert!(refused.contains("HOST:PORT"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_workers_command_names_the_public_address() {
+        let command = |listener: &str, advertise: Option<&str>| {
+            let advertise = advertise.map(|text| advertised(text).unwrap());
+            let host = advertise.as_ref().map(Authority::host);
+            let port = advertise.as_ref().and_then(Authority::port_u16);
+            PublicAddress::new(listener.parse().unwrap(), host, port).worker_command()
+        };
+        for (listener, advertise, expected) in [
+            ("127.0.0.1:7171", None, "http://127.0.0.1:7171"),
+            ("[::1]:9", None, "http://[::1]:9"),
+            ("10.0.0.7:7171", None, "http://10.0.0.7:7171 --insecure"),
+            ("[fd00::7]:7171", None, "http://[fd00::7]:7171 --insecure"),
+            ("0.0.0.0:7171", Some("node7"), "http://node7:7171 --insecure"),
+            ("127.0.0.1:7171", Some("tunnel.example:80"), "http://tunnel.example:80 --insecure"),
+            ("[::]:7171", Some("[fd00::7]:80"), "http://[fd00::7]:80 --insecure"),
+        ] {
+            let expected = format!("worker --coordinator {expected}");
+            assert_eq!(command(listener, advertise), expected);
+        }
+        // Any address of this machine.
+        for all in ["0.0.0.0:7171", "[::]:7171"] {
+            let command = command(all, None);
+            let url = command.split(' ').nth(2).unwrap();
+            assert!(url.ends_with(":7171") && !url.contains("0.0.0.0") && !url.contains("[::]"));
+            assert!(CoordinatorEndpoint::plain(url, true).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
+    fn only_a_host_and_a_port_are_advertised() {
+        for bad in [
+            "",
+            "http://node7",
+            "node7:",
+            "node7:0",
+            "node7:x",
+            "a b",
+            "a/b",
+            "me@node7",
+            "fe80::1",
+        ] {
+            assert!(advertised(bad).unwrap_err().contains("HOST"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_local_coordinator_takes_a_free_port_if_the_usual_one_is_in_use() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _within = runtime.enter();
+        let taken = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = taken.local_addr().unwrap();
+        assert!(matches!(bind(address), Err(BindError::InUse { .. })));
+        assert_ne!(bind_or_free(address).unwrap().local_addr().unwrap(), address);
+    }
+}

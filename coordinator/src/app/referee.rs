@@ -1,0 +1,345 @@
+//! The referee's threads: they recount disputed tasks and tasks selected at random.
+//!
+//! The scheduler selects the tasks. The threads run at the lowest priority, except for disputes that alone
+//! block the end of a run, and hold memory only while they count.
+
+use std::{
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use cli::{memory::MemorySize, priority};
+use common::{
+    count::{CountError, Counter, CounterConfig, ProgressSink, SetupError},
+    kernel::Kernel,
+    plan::{Plan, TaskId},
+    self_test,
+};
+use scheduler::Recount;
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::driver::{DriverHandle, Stopped};
+
+/// Minimum interval of asking for a task.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Maximum interval of asking for a task.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Interval of checking for disputes, which interrupt random recounts.
+const DISPUTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+const SELF_TEST_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Number of referee threads; 0 for off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefereeThreads(pub u16);
+
+impl FromStr for RefereeThreads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(threads @ 1..) => Ok(Self(threads)),
+            _ if text == "off" => Ok(Self(0)),
+            _ => Err(format!("invalid number of threads '{text}': expected off, or at least 1")),
+        }
+    }
+}
+
+/// Threads, memory and kernel of the referee.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RefereeBudget {
+    pub(super) threads: RefereeThreads,
+    /// For all threads together.
+    pub(super) memory: MemorySize,
+    pub(super) kernel: Kernel,
+}
+
+impl RefereeBudget {
+    pub(super) fn bytes_per_thread(&self) -> u64 {
+        self.memory.bytes() / u64::from(self.threads.0.max(1))
+    }
+}
+
+/// Runs the referee until the driver stops or a self-test fails.
+pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow::Result<()> {
+    let mut threads = JoinSet::new();
+    for _ in 0..budget.threads.0 {
+        let one = Thread { driver: driver.clone(), budget, tested: None, plan: None };
+        threads.spawn(one.serve());
+    }
+    while let Some(ended) = threads.join_next().await {
+        if let Err(Failure::Unfit(why)) = ended? {
+            threads.shutdown().await;
+            tracing::error!(
+                "the referee stops: {why}; this machine's memory or CPU is faulty, and disputed \
+                 tasks wait for a worker whose token is trusted"
+            );
+            let _ = driver.set_referee(0, 0).await;
+        }
+    }
+    // The coordinator continues without it.
+    std::future::pending().await
+}
+
+/// The reason why a thread did not count.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The machine failed a self-test, or cannot start a thread.
+    #[error("{0}")]
+    Unfit(String),
+    #[error("a dispute comes first")]
+    Interrupted(Recount),
+    #[error(transparent)]
+    Memory(#[from] SetupError),
+    #[error(transparent)]
+    Ended(#[from] CountError),
+}
+
+/// One of the referee's threads.
+struct Thread {
+    driver: DriverHandle,
+    budget: RefereeBudget,
+    /// Last passed self-test.
+    tested: Option<Instant>,
+    /// The plan of the last task: that of a large board takes seconds to make.
+    plan: Option<Plan>,
+}
+
+impl Thread {
+    async fn serve(mut self) -> Result<(), Failure> {
+        let mut changes = self.driver.changes();
+        // The first self-test takes a while: it runs before a task waits for it.
+        let mut next = match self.run_self_test(true, false).await {
+            Err(Failure::Interrupted(dispute)) => Some(dispute),
+            tested => tested.map(|()| None)?,
+        };
+        loop {
+            changes.borrow_and_update();
+            if next.is_none() {
+                next = self.driver.next_recount(false).await?;
+            }
+            while let Some(recount) = next {
+                next = self.recount(recount).await?;
+            }
+            if let Ok(Err(_)) = timeout(MAX_POLL_INTERVAL, changes.changed()).await {
+                return Ok(());
+            }
+            sleep(MIN_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Recounts a task; returns the next one, if known.
+    async fn recount(&mut self, recount: Recount) -> Result<Option<Recount>, Failure> {
+        let Some(plan) = self.plan_of(&recount).await? else {
+            self.driver.recount_abandoned(recount, false).await?;
+            return Ok(None);
+        };
+        let kernel = match recount.again {
+            true => another(self.budget.kernel),
+            false => self.budget.kernel,
+        };
+        let failure = match self.count(plan, &recount, kernel).await {
+            Ok((count, duration)) => {
+                let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+                self.driver.recounted(recount, count, kernel.name(), micros).await?;
+                return Ok(self.driver.next_recount(false).await?);
+            }
+            Err(failure) => failure,
+        };
+        let for_memory = matches!(failure, Failure::Memory(_));
+        self.driver.recount_abandoned(recount, for_memory).await?;
+        match failure {
+            Failure::Interrupted(dispute) => Ok(Some(dispute)),
+            Failure::Memory(_) | Failure::Ended(_) => {
+                tracing::warn!("run {}, {}: no recount: {failure}", recount.run, recount.task);
+                Ok(None)
+            }
+            Failure::Stopped(_) | Failure::Unfit(_) => Err(failure),
+        }
+    }
+
+    async fn plan_of(&mut self, recount: &Recount) -> Result<Option<Plan>, Stopped> {
+        if self.plan.as_ref().is_none_or(|plan| plan.hash() != recount.plan) {
+            self.plan = self.driver.plan(recount.run).await?;
+        }
+        Ok(self.plan.clone())
+    }
+
+    /// Counts a task after a self-test, if one is due. Returns the count and its duration.
+    async fn count(
+        &mut self,
+        plan: Plan,
+        recount: &Recount,
+        kernel: Kernel,
+    ) -> Result<(u64, Duration), Failure> {
+        let (yields, waited_for) = (!recount.is_dispute(), recount.blocks_end);
+        self.run_self_test(yields, waited_for).await?;
+        let setup = CounterConfig {
+            memory_bytes: self.budget.bytes_per_thread(),
+            orientation: recount.orientation,
+            kernel,
+            ..CounterConfig::best(0)
+        };
+        let task = recount.task;
+        self.run(yields, waited_for, move |stop| count(&plan, task, &setup, stop)).await?
+    }
+
+    /// Runs a self-test if it is due.
+    async fn run_self_test(&mut self, yields: bool, waited_for: bool) -> Result<(), Failure> {
+        if self.tested.is_some_and(|tested| tested.elapsed() < SELF_TEST_INTERVAL) {
+            return Ok(());
+        }
+        let kernel = self.budget.kernel;
+        let tested = self.run(yields, waited_for, move |_| self_test::run(kernel)).await?;
+        tested.map_err(|wrong| Failure::Unfit(wrong.to_string()))?;
+        self.tested = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Does `work` on a new thread. A dispute interrupts it if it `yields`; `waited_for` runs it at normal
+    /// priority.
+    async fn run<T: Send + 'static>(
+        &self,
+        yields: bool,
+        waited_for: bool,
+        work: impl FnOnce(&Stop) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let stop = Stop::default();
+        let (sender, mut outcome) = oneshot::channel();
+        let watched = stop.clone();
+        let started = thread::Builder::new().name("referee".to_owned()).spawn(move || {
+            // A lowered priority cannot be raised again, so every count has its own thread. On other systems
+            // than Linux it applies to the whole process.
+            if cfg!(target_os = "linux") && !waited_for {
+                for problem in priority::lower() {
+                    tracing::debug!("the referee's priority: {problem}");
+                }
+            }
+            if let Ok(done) = catch_unwind(AssertUnwindSafe(|| work(&watched))) {
+                // The receiver is gone if the coordinator exits.
+                let _ = sender.send(done);
+            }
+        });
+        started.map_err(|error| Failure::Unfit(format!("a thread cannot be started: {error}")))?;
+        loop {
+            tokio::select! {
+                done = &mut outcome => {
+                    return done.map_err(|_| Failure::Unfit("a counting thread panicked".to_owned()));
+                }
+                () = sleep(DISPUTE_POLL_INTERVAL), if yields => {
+                    if let Some(dispute) = self.driver.next_recount(true).await? {
+                        return Err(Failure::Interrupted(dispute));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns another kernel of this CPU; the same if there is none.
+fn another(kernel: Kernel) -> Kernel {
+    Kernel::available().into_iter().find(|other| *other != kernel).unwrap_or(kernel)
+}
+
+fn count(
+    plan: &Plan,
+    task: TaskId,
+    setup: &CounterConfig,
+    stop: &Stop,
+) -> Result<(u64, Duration), Failure> {
+    let begun = Instant::now();
+    let count = Counter::new(plan, setup)?.count(plan.task_units(task), stop)?;
+    Ok((count, begun.elapsed()))
+}
+
+/// Stops a count once one of its clones is dropped.
+#[derive(Clone, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl ProgressSink for Stop {
+    fn advance(&self, _cost_done: u64) -> ControlFlow<()> {
+        match self.0.load(Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{board::Board, method::Layout, plan::PlanSpec};
+    use scheduler::{Config, Scheduler};
+    use store::{Clock, MemoryStore};
+
+    use super::*;
+    use crate::driver::Driver;
+
+    #[test]
+    fn threads_are_a_number_or_off() {
+        assert_eq!("off".parse(), Ok(RefereeThreads(0)));
+        assert_eq!("3".parse(), Ok(RefereeThreads(3)));
+        for bad in ["", "0", "-1", "on", "100000"] {
+            assert!(bad.parse::<RefereeThreads>().unwrap_err().contains("off"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_count_whose_caller_is_dropped_stops_and_one_without_memory_says_so() {
+        let spec =
+            PlanSpec { task_cost: 1, ..PlanSpec::new(Board::new(12).unwrap(), Layout::Frames) };
+        let plan = Plan::new(spec).unwrap();
+        let stop = Stop::default();
+        let counted = |task, memory_bytes| {
+            let setup = CounterConfig::best(memory_bytes);
+            count(&plan, TaskId(task), &setup, &stop).map(|(count, _)| count)
+        };
+        let all: u64 = (0..plan.tasks()).map(|task| counted(task, 1 << 28).unwrap()).sum();
+        assert_eq!(all, 14_200);
+        assert!(matches!(counted(0, 1), Err(Failure::Memory(_))));
+        drop(stop.clone());
+        let stopped = counted(0, 1 << 28);
+        assert!(matches!(stopped, Err(Failure::Ended(CountError::Cancelled))), "{stopped:?}");
+    }
+
+    #[tokio::test]
+    async fn a_self_test_runs_before_the_first_count_and_then_when_it_is_due() {
+        let (scheduler, clock) = (Scheduler::new(Config::default(), 1), Clock::start());
+        let (driver, _end) = Driver::start(scheduler, Box::new(MemoryStore::new()), clock).unwrap();
+        let threads = RefereeThreads(1);
+        let memory = MemorySize::at_least(1 << 28);
+        let budget = RefereeBudget { threads, memory, kernel: Kernel::best() };
+        let mut thread = Thread { driver, budget, tested: None, plan: None };
+        thread.run_self_test(true, true).await.unwrap();
+        let first = thread.tested;
+        assert!(first.is_some(), "it ran a self-test");
+        thread.run_self_test(true, true).await.unwrap();
+        assert_eq!(thread.tested, first, "it was not due");
+        thread.tested = Instant::now().checked_sub(SELF_TEST_INTERVAL);
+        thread.run_self_test(true, true).await.unwrap();
+        assert!(thread.tested > first);
+        let panicked = thread.run(true, true, |_| panic!("a count that goes wrong")).await;
+        let panicked: Result<(), Failure> = panicked;
+        assert!(matches!(panicked, Err(Failure::Unfit(_))));
+    }
+}

@@ -1,0 +1,548 @@
+//! Waiting for runs: progress on stderr, results on stdout, the exit code, and the notice to workers that
+//! all runs are finished.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow};
+use cli::{
+    exit::Exit,
+    terminal::{StatusBar, eprint_info, print, print_json, with_status_line_hidden},
+};
+use common::{board::Board, method::Method, run::RunId};
+use proto::v1;
+use scheduler::{RunStatus, RunSummary, WorkerState, WorkerStatus, WorkersPart};
+use serde_json::{Value, json};
+use store::RunState;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use view::{
+    check_text, rechecks, result_json, result_lines,
+    text::{
+        cancelled, eprint_line, one_line, percent, plural, prose, span, stdout_width, thousands,
+    },
+};
+
+use crate::{
+    driver::{DriverHandle, Ended, LOCAL_WORKER, Outcome, StatusReport, Stopped},
+    message,
+};
+
+/// Refresh interval of the progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Interval of progress in the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Interval of checking for workers without the notice.
+const NOTICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time of waiting for them without a message to the user.
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
+
+/// Maximum time of waiting for them.
+const MAX_WAIT: Duration = Duration::from_secs(25);
+
+/// Printed after a result unless the coordinator exits.
+const STILL_SERVING: &str =
+    "Still serving; submit another run with `queensctl submit`, or press Ctrl-C to exit.";
+
+/// Waits for runs and prints their results.
+pub(super) struct RunWaiter {
+    pub(super) driver: DriverHandle,
+    /// The requested run; `None` for all runs.
+    pub(super) target: Option<RunId>,
+    pub(super) exit_when_done: bool,
+    pub(super) json: bool,
+    pub(super) verbose: bool,
+    /// Only this process counts (`--local`).
+    pub(super) is_alone: bool,
+    /// Runs whose results are not printed: they finished before this process.
+    pub(super) old: BTreeSet<RunId>,
+}
+
+impl RunWaiter {
+    /// Prints results as they come; returns once the requested runs are finished.
+    pub(super) async fn wait(&self) -> anyhow::Result<Exit> {
+        let mut outcomes = self.driver.outcomes();
+        let mut ends = self.driver.ends();
+        let mut progress = Progress::new();
+        let mut printed = BTreeMap::new();
+        let mut old = self.old.clone();
+        let mut poll = interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // The states first: an outcome read afterwards was not withdrawn before.
+            let runs = self.driver.runs().await?;
+            // The guard ends with the statement: it blocks the driver.
+            let all = outcomes.borrow_and_update().clone();
+            self.print_new(&all, &mut printed, &mut old).await?;
+            if self.exit_when_done
+                && let Some(exit) = self.exit(&runs, &all)?
+            {
+                return Ok(exit);
+            }
+            tokio::select! {
+                changed = outcomes.changed() => changed.context("the driver ended")?,
+                // `queensctl runs` lists missed ones.
+                Ok(ended) = ends.recv() => {
+                    // Before the line, which would draw the finished run's bar again.
+                    progress.show(None);
+                    eprint_line(&end_text(&ended));
+                    poll.reset_immediately();
+                }
+                _ = poll.tick() => {
+                    let report = match run_in_progress(&runs, self.target) {
+                        Some(run) => self.driver.status(Some(run)).await?,
+                        None => None,
+                    };
+                    progress.show(report.as_ref());
+                }
+            }
+        }
+    }
+
+    /// Prints new results, and again those that were withdrawn.
+    async fn print_new(
+        &self,
+        all: &BTreeMap<RunId, Outcome>,
+        printed: &mut BTreeMap<RunId, Outcome>,
+        old: &mut BTreeSet<RunId>,
+    ) -> anyhow::Result<()> {
+        for run in withdrawn(all, printed) {
+            let Some(report) = self.driver.status(Some(run)).await? else {
+                continue;
+            };
+            let spec = report.status.manifest.spec;
+            eprint_line(&format!(
+                "run {run} (N = {}): result withdrawn: a recheck contradicts the total printed \
+                 earlier; recomputing the affected tasks",
+                spec.board
+            ));
+        }
+        for outcome in all.values() {
+            // A user who requested one run gets one result.
+            let is_other = self.exit_when_done && self.target.is_some_and(|run| run != outcome.run);
+            if is_other || printed.get(&outcome.run) == Some(outcome) {
+                continue;
+            }
+            if !old.remove(&outcome.run)
+                && let Some(report) = Report::of(&self.driver, outcome, self.is_alone).await?
+            {
+                with_status_line_hidden(|| self.print(&report))?;
+                if !self.exit_when_done {
+                    eprint_info(STILL_SERVING);
+                }
+            }
+            printed.insert(outcome.run, outcome.clone());
+        }
+        Ok(())
+    }
+
+    fn print(&self, report: &Report) -> anyhow::Result<()> {
+        let printed = match self.json {
+            true => print_json(&report.json().to_string()),
+            false => print(&report.text(self.verbose)),
+        };
+        match result_printed(printed) {
+            // The result is stored, and other runs have to be served.
+            Err(error) if !self.exit_when_done => {
+                eprint_line(&format!("error: {}", one_line(&error)));
+                Ok(())
+            }
+            printed => printed,
+        }
+    }
+
+    /// Returns the exit code once all requested runs are finished.
+    fn exit(
+        &self,
+        runs: &[RunSummary],
+        outcomes: &BTreeMap<RunId, Outcome>,
+    ) -> anyhow::Result<Option<Exit>> {
+        let mut exit = Exit::Success;
+        let waited_for =
+            |run: &&RunSummary| self.target.is_none_or(|target| target == run.manifest.run);
+        for RunSummary { manifest, state, cancelled_by, .. } in runs.iter().filter(waited_for) {
+            match (state, outcomes.get(&manifest.run)) {
+                (
+                    RunState::Complete | RunState::Contradicted | RunState::Disputed,
+                    Some(outcome),
+                ) => {
+                    if outcome.state() != RunState::Complete {
+                        exit = Exit::Contradicted;
+                    }
+                }
+                (RunState::Cancelled, _) if self.target.is_some() => {
+                    return Err(anyhow!("{}", cancelled(manifest.run, cancelled_by.as_deref())));
+                }
+                (RunState::Cancelled, _) => {}
+                // An outcome of a running run is being withdrawn.
+                (RunState::Running | RunState::Paused, _)
+                | (RunState::Complete | RunState::Contradicted | RunState::Disputed, None) => {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(exit))
+    }
+}
+
+/// Returns the run whose progress is shown: the requested one if it is open, or else the one that is
+/// served first.
+fn run_in_progress(runs: &[RunSummary], target: Option<RunId>) -> Option<RunId> {
+    let open = || runs.iter().filter(|run| is_open(run));
+    let asked = open().find(|run| Some(run.manifest.run) == target);
+    let served = || open().find(|run| run.state == RunState::Running).or_else(|| open().next());
+    Some(asked.or_else(served)?.manifest.run)
+}
+
+/// Formats that an operator cancelled or deleted a run.
+fn end_text(Ended { run, deleted, by }: &Ended) -> String {
+    let RunSummary { manifest, tasks, .. } = run;
+    let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+    let what = match deleted {
+        true => format!("deleted{by}"),
+        false => format!(
+            "cancelled{by}; its results are kept: {} of {}",
+            thousands(tasks.done.into()),
+            plural(tasks.total, "task")
+        ),
+    };
+    format!("run {} (N = {}) was {what}", manifest.run, manifest.spec.board)
+}
+
+/// Removes and returns the runs whose printed total was withdrawn.
+fn withdrawn(all: &BTreeMap<RunId, Outcome>, printed: &mut BTreeMap<RunId, Outcome>) -> Vec<RunId> {
+    let gone: Vec<_> = printed.keys().filter(|run| !all.contains_key(run)).copied().collect();
+    for run in &gone {
+        printed.remove(run);
+    }
+    gone
+}
+
+/// The progress of a run: a bar on a terminal, or else a log line per [`LOG_INTERVAL`].
+struct Progress {
+    bar: Option<StatusBar>,
+    logged: Instant,
+    logged_done: u64,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { bar: None, logged: Instant::now(), logged_done: 0 }
+    }
+
+    fn show(&mut self, report: Option<&StatusReport>) {
+        let Some(report) = report else {
+            self.bar = None;
+            return;
+        };
+        let status = &report.status;
+        self.bar = self.bar.take().or_else(StatusBar::bar);
+        if let Some(bar) = &self.bar {
+            bar.show(status.fraction_done, progress_message(report));
+        } else if self.logged.elapsed() >= LOG_INTERVAL && status.tasks.done != self.logged_done {
+            self.logged = Instant::now();
+            self.logged_done = status.tasks.done;
+            tracing::info!("{}, {}", percent(status.fraction_done), progress_message(report));
+        }
+    }
+}
+
+fn progress_message(report: &StatusReport) -> String {
+    let status = &report.status;
+    if report.outcome.is_some() {
+        return "done".to_owned();
+    }
+    if let Some(part) = report.finishing {
+        return format!("all tasks done, counting the symmetric solutions: {:.1} %", part * 100.0);
+    }
+    // The most important part first: a terminal may cut the rest.
+    let done = thousands(status.tasks.done.into());
+    let mut parts = vec![format!("{done} of {}", plural(status.tasks.total, "task"))];
+    parts.extend(status.eta_seconds.map(|seconds| format!("{} left", span(seconds))));
+    if status.solutions_per_second > 0.0 {
+        parts.push(format!("{:.2e} solutions per second", status.solutions_per_second));
+    }
+    parts.push(plural(status.worker_totals.all().workers, "worker"));
+    parts.extend(
+        status
+            .estimate
+            .map(|estimate| format!("about {} solutions", thousands(estimate.solutions))),
+    );
+    parts.extend((!status.reason.is_empty()).then(|| status.reason.clone()));
+    parts.join(", ")
+}
+
+/// Waits, for at most `limit`, until all connected workers know that all runs are finished: a worker that
+/// only finds its coordinator gone waits for it to return. Returns immediately if a run is open.
+pub(super) async fn notify_workers(driver: &DriverHandle, limit: Duration) {
+    let (started, limit) = (Instant::now(), limit.min(MAX_WAIT));
+    let mut is_announced = false;
+    while started.elapsed() < limit {
+        let all = WorkersPart::ById { after: None, most: usize::MAX };
+        let (Ok(runs), Ok(page)) = (driver.runs().await, driver.workers(all).await) else {
+            return;
+        };
+        let waiting = page.workers.iter().filter(|worker| needs_notice(worker)).count();
+        if waiting == 0 || runs.iter().any(is_open) {
+            return;
+        }
+        if !is_announced && started.elapsed() > QUIET_PERIOD {
+            is_announced = true;
+            eprint_line(&format!(
+                "Notifying {} that all runs have finished (up to {} s; Ctrl-C exits now)",
+                plural(waiting, "worker"),
+                limit.as_secs()
+            ));
+        }
+        sleep(NOTICE_POLL_INTERVAL).await;
+    }
+}
+
+fn is_open(run: &RunSummary) -> bool {
+    matches!(run.state, RunState::Running | RunState::Paused)
+}
+
+fn needs_notice(worker: &WorkerStatus) -> bool {
+    let is_connected =
+        matches!(worker.state, WorkerState::Working | WorkerState::Idle | WorkerState::Paused);
+    is_connected && !worker.notified_finished && worker.info.id != LOCAL_WORKER
+}
+
+/// The result of a finished run.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) run: RunId,
+    pub(super) board: Board,
+    pub(super) state: RunState,
+    method: Method,
+    tasks: u64,
+    /// Tasks whose count was confirmed, and how many of them by the referee.
+    confirmed: [u64; 2],
+    /// Only this process counted (`--local`).
+    is_alone: bool,
+    result: v1::Result,
+}
+
+impl Report {
+    /// Creates the report of an outcome; `None` if the run was deleted.
+    pub(super) async fn of(
+        driver: &DriverHandle,
+        outcome: &Outcome,
+        is_alone: bool,
+    ) -> Result<Option<Self>, Stopped> {
+        let report = driver.status(Some(outcome.run)).await?;
+        Ok(report.map(|report| Self {
+            run: outcome.run,
+            board: report.status.manifest.spec.board,
+            state: outcome.state(),
+            method: report.status.manifest.spec.layout.method(),
+            tasks: report.status.tasks.total,
+            confirmed: [report.status.rechecks.confirmed, report.status.rechecks.recounted],
+            is_alone,
+            result: message::result(outcome),
+        }))
+    }
+
+    /// Formats the result in two lines, wrapped for a terminal, and all checks below if `verbose`.
+    pub(super) fn text(&self, verbose: bool) -> String {
+        let result = prose(&self.lines().join("\n"), stdout_width());
+        let checks = self.result.checks.iter().filter(|_| verbose).map(check_text);
+        std::iter::once(result).chain(checks).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Formats the result in one line.
+    pub(super) fn line(&self) -> String {
+        self.lines().join("; ")
+    }
+
+    fn lines(&self) -> [String; 2] {
+        let rechecks = match self.is_alone {
+            true => "not rechecked: one machine".to_owned(),
+            false => rechecks(self.confirmed[0], self.confirmed[1]),
+        };
+        result_lines(self.board.n().into(), &self.result, self.tasks, &rechecks)
+    }
+
+    /// Returns the JSON object of `--json`. That of a disputed run has no total.
+    pub(super) fn json(&self) -> Value {
+        let disputed = !self.result.disputed_tasks.is_empty();
+        let mut json = json!({
+            "run": self.run.to_string(),
+            "n": self.board.n(),
+            "method": self.method.name(),
+        });
+        if disputed {
+            json["solutions_so_far"] = json!(self.result.solutions);
+            json["complete"] = json!(false);
+        }
+        for (key, value) in result_json(&self.result).as_object().expect("a result is an object") {
+            if key == "seconds" {
+                json["tasks"] = json!(self.tasks);
+            }
+            let is_left_out = match key.as_str() {
+                "solutions" | "unique" | "classes" | "known" => disputed,
+                "disputed_tasks" => !disputed,
+                _ => false,
+            };
+            if !is_left_out {
+                json[key] = value.clone();
+            }
+        }
+        json
+    }
+}
+
+/// Returns the JSON object of an interrupted run, which cannot be taken for a result.
+pub(super) fn partial_json(status: &RunStatus) -> Value {
+    let spec = &status.manifest.spec;
+    json!({
+        "run": status.manifest.run.to_string(),
+        "n": spec.board.n(),
+        "method": spec.layout.method().name(),
+        "complete": false,
+        "solutions_so_far": status.solutions_so_far.to_string(),
+        "tasks": status.tasks.total,
+        "tasks_done": status.tasks.done,
+    })
+}
+
+/// Adds to an error of printing a result that the result is not lost.
+pub(super) fn result_printed(printed: io::Result<()>) -> anyhow::Result<()> {
+    printed.context(
+        "cannot write the result to standard output (it is stored: the same command prints it again)",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        board::Board,
+        method::Layout,
+        plan::{Plan, PlanSpec},
+        tally::Counts,
+    };
+    use scheduler::{Millis, TaskNumbers};
+
+    use super::*;
+    use crate::driver::{Known, new_manifest};
+
+    fn run(number: u64, state: RunState) -> RunSummary {
+        let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
+        let mut manifest = new_manifest(&Plan::new(spec).unwrap(), 0, Millis(number));
+        manifest.run = RunId(number);
+        RunSummary {
+            manifest,
+            state,
+            tasks: TaskNumbers { total: 401, done: 120, ..TaskNumbers::default() },
+            fraction_done: 0.0,
+            eta_seconds: None,
+            counting_seconds: 0.0,
+            solutions: None,
+            cancelled_by: None,
+        }
+    }
+
+    #[test]
+    fn the_progress_is_that_of_the_served_run() {
+        use RunState::{Cancelled, Complete, Paused, Running};
+        let first = Some(RunId(1));
+        for (states, target, expected) in [
+            (&[Running, Running][..], first, first),
+            (&[Paused, Running], first, first),
+            (&[Cancelled, Running], first, Some(RunId(2))),
+            (&[Complete, Paused, Running], first, Some(RunId(3))),
+            (&[Paused, Running], None, Some(RunId(2))),
+            (&[Paused, Complete], None, first),
+            (&[Cancelled, Complete], first, None),
+            (&[], None, None),
+        ] {
+            let runs: Vec<_> = (1..).zip(states).map(|(id, &state)| run(id, state)).collect();
+            assert_eq!(run_in_progress(&runs, target), expected, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_names_the_token() {
+        let end = |deleted, by: Option<&str>| {
+            let run = run(0xabc, RunState::Cancelled);
+            end_text(&Ended { run, deleted, by: by.map(Into::into) })
+        };
+        assert_eq!(
+            end(false, Some("anna")),
+            "run 0000000000000abc (N = 8) was cancelled by anna; its results are kept: 120 of \
+             401 tasks"
+        );
+        assert_eq!(end(true, None), "run 0000000000000abc (N = 8) was deleted");
+    }
+
+    fn report(solutions: u128, known: Known) -> Report {
+        let outcome = Outcome {
+            run: RunId(0xabc),
+            solutions,
+            counts: Counts::new(solutions, 3000, 64),
+            known,
+            seconds: 1.25,
+            waiting_seconds: 20.0,
+            checks: Vec::new(),
+            disputed: Vec::new(),
+        };
+        Report {
+            run: outcome.run,
+            board: Board::new(16).unwrap(),
+            state: outcome.state(),
+            method: Method::Rows,
+            tasks: 40,
+            confirmed: [3, 2],
+            is_alone: false,
+            result: message::result(&outcome),
+        }
+    }
+
+    #[test]
+    fn a_result_is_two_lines_and_one_object() {
+        let report = report(14_772_512, Known::Matches);
+        assert_eq!(
+            report.line(),
+            "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count; \
+             verified: 0 of 0 checks, 40 tasks, 1 rechecked, 2 recounted by the referee · 1.2 s counting, 20 s waiting"
+        );
+        assert_eq!(report.text(true), report.line().replace("; ", "\n"));
+        let expected = json!({
+            "run": "0000000000000abc",
+            "n": 16,
+            "method": "rows",
+            "solutions": "14772512",
+            "unique": "1846955",
+            "classes": { "asymmetric": "1846189", "half_turn": "734", "quarter_turn": "32" },
+            "known": "matches",
+            "checks": [],
+            "tasks": 40,
+            "seconds": 1.25,
+            "waiting_seconds": 20.0,
+        });
+        assert_eq!(report.json(), expected);
+    }
+
+    #[test]
+    fn a_contradicted_total_has_no_classes() {
+        let report = report(14_772_513, Known::Differs);
+        let line = report.line();
+        assert!(line.contains("contradicts the symmetric") && line.contains("DIFFERS"), "{line}");
+        assert_eq!(report.json()["unique"], Value::Null);
+    }
+
+    #[test]
+    fn a_disputed_run_has_no_total() {
+        let mut report = report(14_772_513, Known::Differs);
+        report.result.disputed_tasks.push(7);
+        let json = report.json();
+        assert_eq!(json["solutions"], Value::Null);
+        assert_eq!(json["solutions_so_far"], "14772513");
+        assert_eq!((&json["complete"], &json["disputed_tasks"]), (&json!(false), &json!([7])));
+    }
+}

@@ -1,0 +1,200 @@
+//! Selection of the run that the command line requests.
+
+use std::fs;
+
+use anyhow::{anyhow, bail};
+use common::{
+    choice::MethodChoice,
+    plan::{Plan, PlanSpec},
+};
+use scheduler::{Command, Millis};
+use store::{RunManifest, RunState, StoredRun};
+
+use super::Options;
+use crate::driver::{DriverHandle, Submission, new_manifest};
+
+/// Fails, before anything is written, if the program would exit at once: the data directory holds no run, and
+/// none is requested.
+pub(super) fn check_directory(options: &Options) -> anyhow::Result<()> {
+    let is_empty =
+        || !fs::read_dir(&options.data_dir).is_ok_and(|mut files| files.next().is_some());
+    let starts_none = options.n.is_none() && options.store.is_none();
+    match options.exits_when_done() && starts_none && is_empty() {
+        true => Err(no_run(options)),
+        false => Ok(()),
+    }
+}
+
+fn no_run(options: &Options) -> anyhow::Error {
+    anyhow!("{} holds no run; give --n to start one", options.storage_name())
+}
+
+/// The run to serve.
+#[derive(Debug)]
+pub(super) struct SelectedRun {
+    pub(super) manifest: RunManifest,
+    /// Its plan, if it is new.
+    new: Option<Plan>,
+}
+
+impl SelectedRun {
+    /// Selects the stored run that the command line requests, or a new one with `plan`; `None` to serve
+    /// all stored runs.
+    ///
+    /// Open runs take precedence, then newer ones.
+    pub(super) fn choose(
+        options: &Options,
+        plan: Option<Plan>,
+        stored: &[StoredRun],
+        now: Millis,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(plan) = plan else {
+            return match stored {
+                [] if options.exits_when_done() => Err(no_run(options)),
+                _ => Ok(None),
+            };
+        };
+        let found = |states: &[RunState]| {
+            let mut newest_first = stored.iter().rev().filter(|_| !options.new_run);
+            newest_first
+                .find(|run| is_requested(options, plan.spec(), run) && states.contains(&run.state))
+        };
+        let run = found(&[RunState::Running, RunState::Paused])
+            .or_else(|| found(&[RunState::Complete, RunState::Contradicted, RunState::Disputed]))
+            .or_else(|| found(&[RunState::Cancelled]));
+        match run {
+            None => Ok(Some(Self { manifest: new_manifest(&plan, 0, now), new: Some(plan) })),
+            Some(StoredRun { manifest, state: RunState::Cancelled, .. }) => {
+                let (dir, run, n) = (options.storage_name(), manifest.run, manifest.spec.board);
+                bail!(
+                    "{dir} holds run {run} of N = {n}, which was cancelled; --new-run starts a new one"
+                )
+            }
+            Some(run) => Ok(Some(Self { manifest: run.manifest.clone(), new: None })),
+        }
+    }
+
+    /// Starts the run if it is new; otherwise applies `--recheck`, if given.
+    pub(super) async fn begin(
+        self,
+        options: &Options,
+        driver: &DriverHandle,
+    ) -> anyhow::Result<()> {
+        if let Some(plan) = self.new {
+            let recheck = options.recheck.unwrap_or_default();
+            // Stored runs were considered above.
+            let force_new = true;
+            let submission = Submission { manifest: self.manifest, plan, force_new, recheck };
+            driver.submit(submission, None).await?;
+        } else if let Some(recheck) = options.recheck {
+            driver.control(self.manifest.run, Command::Recheck(recheck), None).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the command line, for which `spec` was made, describes a stored run.
+fn is_requested(options: &Options, spec: &PlanSpec, stored: &StoredRun) -> bool {
+    let PlanSpec { board, layout, task_cost } = stored.manifest.spec;
+    // An automatic layout depends on the free memory.
+    let is_automatic = options.method == MethodChoice::Auto && options.layout.is_none();
+    board == spec.board
+        && (is_automatic || layout == spec.layout)
+        && options.task_cost.is_none_or(|requested| requested.get() == task_cost)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use common::{board::Board, method::Layout};
+
+    use super::*;
+
+    fn stored(n: u8, layout: Layout, (created, state): (u64, RunState)) -> StoredRun {
+        let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).unwrap();
+        StoredRun {
+            manifest: new_manifest(&plan, 0, Millis(created)),
+            state,
+            recheck: None,
+            elapsed_ms: 0,
+        }
+    }
+
+    /// Returns the index in `runs` of the selected one; `None` for a new run.
+    fn chosen(arguments: &[&str], runs: &[StoredRun]) -> anyhow::Result<Option<usize>> {
+        let options = Options::parse_from([&["coordinator"], arguments].concat());
+        let plan = options.plan().unwrap();
+        let selected = SelectedRun::choose(&options, plan, runs, Millis(9))?;
+        let index = |selected: SelectedRun| {
+            runs.iter().position(|run| run.manifest.run == selected.manifest.run)
+        };
+        Ok(selected.and_then(index))
+    }
+
+    #[test]
+    fn a_board_without_a_run_gets_a_new_one() {
+        use RunState::{Complete, Running};
+        let runs =
+            [stored(8, Layout::Border, (1, Complete)), stored(9, Layout::Border, (2, Running))];
+        assert_eq!(chosen(&["--n", "10"], &runs).unwrap(), None);
+        assert_eq!(chosen(&["--n", "8"], &runs).unwrap(), Some(0));
+        assert_eq!(chosen(&["--n", "9"], &runs).unwrap(), Some(1));
+        assert_eq!(chosen(&["--n", "9", "--new-run"], &runs).unwrap(), None);
+        assert_eq!(chosen(&[], &runs).unwrap(), None);
+    }
+
+    #[test]
+    fn unspecified_parameters_match_any_run() {
+        let runs = [stored(10, Layout::Frames, (1, RunState::Running))];
+        for same in [&["--n", "10"][..], &["--n", "10", "--method", "frames"]] {
+            assert_eq!(chosen(same, &runs).unwrap(), Some(0), "{same:?}");
+        }
+        for other in [
+            &["--n", "10", "--method", "rows"][..],
+            &["--n", "10", "--layout", "border"],
+            &["--n", "10", "--task-cost", "77"],
+        ] {
+            assert_eq!(chosen(other, &runs).unwrap(), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_run_takes_precedence_over_a_newer_finished_one() {
+        use RunState::{Cancelled, Complete, Paused, Running};
+        let run = |created, state| stored(8, Layout::Border, (created, state));
+        let chosen = |states: &[RunState]| {
+            let runs: Vec<_> = (1..).zip(states).map(|(at, state)| run(at, *state)).collect();
+            chosen(&["--n", "8"], &runs)
+        };
+        assert_eq!(chosen(&[Running, Complete, Cancelled]).unwrap(), Some(0));
+        assert_eq!(chosen(&[Running, Paused, Complete]).unwrap(), Some(1));
+        assert_eq!(chosen(&[Complete, Complete, Cancelled]).unwrap(), Some(1));
+        let refused = chosen(&[Cancelled, Cancelled]).unwrap_err().to_string();
+        assert!(refused.contains("cancelled; --new-run"), "{refused}");
+    }
+
+    #[test]
+    fn a_program_that_would_exit_at_once_creates_no_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("new");
+        let checked = |arguments: &[&str]| {
+            let dir = ["coordinator", "--data-dir", new.to_str().unwrap()];
+            check_directory(&Options::parse_from([&dir, arguments].concat()))
+        };
+        let refused = checked(&["--exit-when-done"]).unwrap_err().to_string();
+        assert!(refused.contains("new holds no run; give --n"), "{refused}");
+        assert!(!new.exists());
+        assert!(checked(&[]).is_ok() && checked(&["--n", "8", "--exit-when-done"]).is_ok());
+        fs::create_dir(&new).unwrap();
+        assert!(checked(&["--exit-when-done"]).is_err(), "it is empty");
+        fs::write(new.join("format.json"), "").unwrap();
+        assert!(checked(&["--exit-when-done"]).is_ok(), "it may hold a run");
+    }
+
+    #[test]
+    fn waiting_without_a_run_is_rejected() {
+        let refused = chosen(&["--exit-when-done"], &[]).unwrap_err().to_string();
+        assert!(refused.contains("give --n"), "{refused}");
+        assert_eq!(chosen(&[], &[]).unwrap(), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! The event logs of the runs and of the cluster, for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::run::{RunId, WorkerId};
+use scheduler::{Command, REFEREE};
+use store::{Change, EntryKind, Event, EventLog, Note, RunState, StoreError, Trust};
+use view::text::thousands;
+
+use super::{Driver, handle::By};
+
+/// Events of one kind in a group of changes; further ones are summarized.
+const MAX_ALIKE: usize = 3;
+
+/// An event and its run; `None` for the cluster.
+pub type RunEvent = (Option<RunId>, Event);
+
+/// The event logs, and which of them are to be stored.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    logs: BTreeMap<Option<RunId>, EventLog>,
+    changed: BTreeSet<Option<RunId>>,
+    /// The highest sequence number.
+    last: u64,
+}
+
+impl Notes {
+    fn add(&mut self, run: Option<RunId>, event: Event) {
+        self.last += 1;
+        self.logs.entry(run).or_default().add(Event { sequence: self.last, ..event });
+        self.changed.insert(run);
+    }
+}
+
+impl Driver {
+    /// Reads the stored logs, and from them who cancelled a run.
+    pub(super) fn restore_notes(&mut self) -> Result<(), StoreError> {
+        let runs = self.scheduler.runs().into_iter().map(|run| Some(run.manifest.run));
+        for run in std::iter::once(None).chain(runs) {
+            let Some(text) = self.store.note(run, Note::Events)? else { continue };
+            let log = EventLog::decode(&text);
+            for event in log.events() {
+                self.notes.last = self.notes.last.max(event.sequence);
+            }
+            let last_cancel = log.events().rev().find(|event| event.kind == "cancelled");
+            if let (Some(run), Some(event)) = (run, last_cancel)
+                && !event.by.is_empty()
+            {
+                self.cancelled_by.insert(run, event.by.as_str().into());
+            }
+            self.notes.logs.insert(run, log);
+        }
+        Ok(())
+    }
+
+    /// Adds an event.
+    pub(super) fn note(&mut self, run: Option<RunId>, (kind, text): (&str, &str), by: &By) {
+        let event = Event::new(self.clock.now().0, kind, text).by(by.as_deref());
+        self.notes.add(run, event);
+        self.news = true;
+    }
+
+    /// Adds the event of an operator's command.
+    pub(super) fn note_command(&mut self, run: RunId, command: Command, by: &By) {
+        let (kind, text) = match command {
+            Command::Pause => ("paused", "paused".to_owned()),
+            Command::Resume => ("resumed", "resumed".to_owned()),
+            Command::Cancel => ("cancelled", "cancelled".to_owned()),
+            Command::Unpark => ("retried", "parked tasks are retried".to_owned()),
+            Command::Recheck(part) => ("recheck", format!("recheck set to {part}")),
+        };
+        self.note(Some(run), (kind, &text), by);
+    }
+
+    /// Adds the events of durable changes.
+    pub(super) fn note_changes(&mut self, kept: &[Change]) {
+        let mut found = BTreeMap::<(Option<RunId>, &str), Vec<String>>::new();
+        for change in kept {
+            if let Some((run, kind, text)) = self.event_of(change) {
+                found.entry((run, kind)).or_default().push(text);
+            }
+        }
+        for ((run, kind), texts) in found {
+            for text in texts.iter().take(MAX_ALIKE) {
+                self.note(run, (kind, text), &None);
+            }
+            if texts.len() > MAX_ALIKE {
+                let more =
+                    format!("{} more like these", thousands((texts.len() - MAX_ALIKE) as u128));
+                self.note(run, (kind, &more), &None);
+            }
+        }
+    }
+
+    /// Returns the event of a change, if it is one for people.
+    fn event_of(&self, change: &Change) -> Option<(Option<RunId>, &'static str, String)> {
+        match change {
+            Change::Recorded(entry) => {
+                let record = &entry.record;
+                let (task, count) = (record.task.0, thousands(record.count.into()));
+                let conflicts = || self.has_conflict(record.run, task);
+                let (kind, text) = match entry.kind {
+                    EntryKind::Disputed => {
+                        let name = self.name_of(record.worker);
+                        ("conflict", format!("task {task}: {name} counted {count}, which differs"))
+                    }
+                    EntryKind::Recounted if conflicts() => {
+                        ("referee", format!("task {task}: the referee counted {count}, not final"))
+                    }
+                    EntryKind::Settled if conflicts() => {
+                        ("referee", format!("task {task}: the referee settled the count {count}"))
+                    }
+                    EntryKind::Voided => {
+                        let name = self.name_of(record.worker);
+                        ("voided", format!("task {task}: the count of {name} is void"))
+                    }
+                    EntryKind::Accepted
+                    | EntryKind::Confirmed
+                    | EntryKind::Recounted
+                    | EntryKind::Settled => return None,
+                };
+                Some((Some(record.run), kind, text))
+            }
+            Change::Expired { run, task, worker, .. } => {
+                let text = format!("{} lost the lease of task {}", self.name_of(*worker), task.0);
+                Some((Some(*run), "worker_lost", text))
+            }
+            Change::Parked { run, task } => {
+                let text = format!("task {} parked after repeated failures", task.0);
+                Some((Some(*run), "parked", text))
+            }
+            Change::State { run, state } => {
+                let text = match state {
+                    RunState::Complete => "complete; every check holds",
+                    RunState::Contradicted => "contradicted: a check fails",
+                    RunState::Disputed => "disputed: counts conflict and there is no referee",
+                    RunState::Running => "reopened by a late conflict or a recheck",
+                    RunState::Paused | RunState::Cancelled => return None,
+                };
+                Some((Some(*run), state.name(), text.to_owned()))
+            }
+            Change::Trust(record) => {
+                let kind = match record.trust {
+                    Trust::Barred | Trust::TokenBarred => "barred",
+                    Trust::Trusted => "trusted",
+                    Trust::SelfTestFailed { .. } => "self_test",
+                    Trust::Suspect | Trust::SelfTestPassed { .. } => return None,
+                };
+                let text = match record.reason.as_str() {
+                    "" => record.name.clone(),
+                    reason => format!("{}: {reason}", record.name),
+                };
+                Some((None, kind, text))
+            }
+            Change::Leased { .. }
+            | Change::Released { .. }
+            | Change::Unparked { .. }
+            | Change::Recheck { .. } => None,
+        }
+    }
+
+    /// Returns whether a task had a conflict; its other recounts are no events.
+    fn has_conflict(&self, run: RunId, task: u64) -> bool {
+        let begins = format!("task {task}: ");
+        let is_it = |event: &Event| event.kind == "conflict" && event.text.starts_with(&begins);
+        self.notes.logs.get(&Some(run)).is_some_and(|log| log.events().any(is_it))
+    }
+
+    fn name_of(&self, worker: WorkerId) -> String {
+        if worker == REFEREE {
+            return "the referee".to_owned();
+        }
+        let known = self.known_workers().find(|(id, _)| *id == worker);
+        known.map_or_else(|| format!("worker {worker}"), |(_, name)| name)
+    }
+
+    /// Stores the changed logs; errors are only logged.
+    pub(super) fn keep_notes(&mut self) {
+        for run in std::mem::take(&mut self.notes.changed) {
+            let Some(log) = self.notes.logs.get(&run) else { continue };
+            if let Err(error) = self.store.keep_note(run, Note::Events, &log.encode()) {
+                tracing::warn!("cannot store an event: {error}");
+            }
+        }
+    }
+
+    /// Drops the log of a deleted run.
+    pub(super) fn forget_notes(&mut self, run: RunId) {
+        self.notes.logs.remove(&Some(run));
+        self.notes.changed.remove(&Some(run));
+    }
+
+    /// Returns the events after a sequence number, oldest first: of one run, or of all and the cluster.
+    pub(super) fn events(&self, run: Option<RunId>, after: u64) -> Vec<RunEvent> {
+        let wanted = |of: &Option<RunId>| run.is_none() || *of == run;
+        let logs = self.notes.logs.iter().filter(|(of, _)| wanted(of));
+        let events = logs.flat_map(|(of, log)| log.events().map(|event| (*of, event.clone())));
+        let mut events: Vec<_> = events.filter(|(_, event)| event.sequence > after).collect();
+        events.sort_by_key(|(_, event)| event.sequence);
+        events
+    }
+}

@@ -1,0 +1,305 @@
+//! Operators' commands on runs and workers, and queries about runs.
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+use common::{
+    plan::Plan,
+    run::{RunId, WorkerId},
+};
+use scheduler::{
+    Command, ControlError, REFEREE, RunStatus, RunSummary, WorkersPart,
+    ledger::{Change, Recheck},
+};
+use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError};
+use view::text::{method_name, plural};
+
+use super::{
+    Driver, DriverError, LOCAL_WORKER, Outcome, RequestError,
+    handle::{By, Ended, Serving},
+};
+
+/// A run to start.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub manifest: RunManifest,
+    /// Its plan, made by the caller, because that may take seconds.
+    pub plan: Plan,
+    /// Starts a new run even if one of this board and layout exists.
+    pub force_new: bool,
+    pub recheck: Recheck,
+}
+
+/// The status of a run.
+#[derive(Clone, Debug)]
+pub struct StatusReport {
+    pub status: RunStatus,
+    /// Set once the run is finished and checked.
+    pub outcome: Option<Outcome>,
+    /// Counted part of the symmetric solutions, 0 to 1, once all tasks are done.
+    pub finishing: Option<f64>,
+    pub cancelled_by: By,
+    pub serving: Option<Arc<Serving>>,
+}
+
+/// Consecutive journal lines of one run.
+#[derive(Clone, Debug)]
+pub struct JournalPage {
+    /// Sequence number, entry, and the line as stored.
+    pub lines: Vec<(u64, JournalEntry, String)>,
+    /// Start of the next page; `None` after the last.
+    pub next: Option<JournalCursor>,
+}
+
+/// Lines per page: one page blocks the driver for about a millisecond.
+const PAGE: usize = 1000;
+
+impl Driver {
+    /// Starts a run, or returns the one that a request with the same key started.
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        by: &By,
+    ) -> Result<RunSummary, RequestError> {
+        let Submission { manifest, plan, force_new, recheck } = submission;
+        let runs = self.scheduler.runs();
+        if let Some(key) = &manifest.key
+            && let Some(run) = runs.iter().find(|run| run.manifest.key.as_ref() == Some(key))
+        {
+            return match run.manifest.spec == manifest.spec {
+                true => Ok(run.clone()),
+                false => Err(RequestError::KeyUsed { key: key.clone(), run: run.manifest.run }),
+            };
+        }
+        let spec = manifest.spec;
+        let same = runs.iter().find(|run| {
+            let there = run.manifest.spec;
+            let counted = run.state != RunState::Cancelled;
+            counted && (there.board, there.layout) == (spec.board, spec.layout)
+        });
+        match same {
+            Some(run) if !force_new => Err(RequestError::RunExists {
+                run: run.manifest.run,
+                n: spec.board.n(),
+                method: method_name(spec.layout),
+                state: run.state,
+            }),
+            Some(_) | None => Ok(self.create(&manifest, plan, recheck, by)?),
+        }
+    }
+
+    pub(super) fn create(
+        &mut self,
+        manifest: &RunManifest,
+        plan: Plan,
+        recheck: Recheck,
+        by: &By,
+    ) -> Result<RunSummary, StoreError> {
+        self.store.create(manifest)?;
+        let run = manifest.run;
+        if recheck != Recheck::default()
+            && let Err(error) = self.store.apply(&[Change::Recheck { run, recheck }])
+        {
+            // Without its recheck setting the run must not exist.
+            return Err(match self.store.delete(run) {
+                Ok(()) => error.rolled_back(),
+                Err(_) => error,
+            });
+        }
+        self.scheduler.add_run(manifest, plan, RunState::Running);
+        self.scheduler.restore_recheck(run, recheck);
+        self.warn_of_referee(run);
+        let spec = manifest.spec;
+        let tasks = self.scheduler.plan(run).map_or(0, Plan::tasks);
+        let (n, method, tasks) = (spec.board, spec.layout.method().name(), plural(tasks, "task"));
+        let text = format!("N = {n}, method {method}, {tasks}, submitted");
+        self.note(Some(run), ("submitted", &text), by);
+        self.keep_notes();
+        Ok(self.summary(manifest.run).expect("created just now"))
+    }
+
+    /// Applies a command and makes it durable on its own: if the store cannot keep it, the command is
+    /// undone and only its caller gets the error. The outer error stops the driver.
+    pub(super) fn control(
+        &mut self,
+        run: RunId,
+        command: Command,
+        by: By,
+    ) -> Result<Result<RunSummary, RequestError>, DriverError> {
+        let Some(before) = self.summary(run) else {
+            return Ok(Err(ControlError::NoSuchRun(run).into()));
+        };
+        self.commit()?;
+        if let Err(error) = self.scheduler.control(run, command, self.clock.now()) {
+            return Ok(Err(error.into()));
+        }
+        self.collect_changes();
+        if let Err(error) = self.store.apply(&self.changes) {
+            if !error.kept_nothing() {
+                return Err(error.into());
+            }
+            self.changes.clear();
+            self.scheduler.take_back();
+            return Ok(Err(error.into()));
+        }
+        let kept = std::mem::take(&mut self.changes);
+        self.note_command(run, command, &by);
+        self.keep_notes();
+        self.announce(&kept);
+        let is_end = command == Command::Cancel && before.state != RunState::Cancelled;
+        if is_end && let Some(by) = &by {
+            self.cancelled_by.insert(run, by.clone());
+        }
+        let Some(after) = self.summary(run) else {
+            return Ok(Err(ControlError::NoSuchRun(run).into()));
+        };
+        if is_end {
+            // There may be no receiver.
+            let _ = self.ends.send(Ended { run: after.clone(), deleted: false, by });
+        }
+        Ok(Ok(after))
+    }
+
+    /// Readmits a worker, by its name or a prefix of its identity. Returns both.
+    pub(super) fn trust(&mut self, name: &str) -> Result<String, RequestError> {
+        if name == "referee" {
+            self.scheduler.trust(REFEREE);
+            return Ok("the coordinator's own referee".to_owned());
+        }
+        let kept = self.store.trust()?;
+        let kept = kept.into_iter().map(|record| (record.worker, record.name));
+        let (id, known) = named(name, kept.chain(self.known_workers()))?;
+        self.scheduler.trust(id);
+        Ok(format!("{known} ({id})"))
+    }
+
+    /// Drains a worker, by its name or a prefix of its identity. Returns both.
+    pub(super) fn drain(&mut self, name: &str) -> Result<String, RequestError> {
+        let (id, known) = named(name, self.known_workers())?;
+        let shown = format!("{known} ({id})");
+        if id == LOCAL_WORKER {
+            return Err(RequestError::LocalWorker);
+        }
+        match self.scheduler.drain(id) {
+            true => Ok(shown),
+            false => Err(RequestError::NotConnected(shown)),
+        }
+    }
+
+    /// Returns identities and names of the workers that have called.
+    pub(super) fn known_workers(&self) -> impl Iterator<Item = (WorkerId, String)> + use<> {
+        let all = WorkersPart::ById { after: None, most: usize::MAX };
+        let workers = self.scheduler.workers(&all, self.clock.now()).workers;
+        workers.into_iter().map(|worker| (worker.info.id, worker.info.name))
+    }
+
+    /// Deletes a finished run. The outer error stops the driver.
+    pub(super) fn delete(
+        &mut self,
+        run: RunId,
+        by: By,
+    ) -> Result<Result<RunSummary, RequestError>, DriverError> {
+        // Counts of the run in this group cannot be kept once it is gone.
+        self.commit()?;
+        Ok(self.delete_committed(run, by))
+    }
+
+    fn delete_committed(&mut self, run: RunId, by: By) -> Result<RunSummary, RequestError> {
+        let summary = self.summary(run).ok_or(ControlError::NoSuchRun(run))?;
+        match summary.state {
+            RunState::Running | RunState::Paused => return Err(ControlError::Live(run).into()),
+            RunState::Cancelled
+            | RunState::Complete
+            | RunState::Contradicted
+            | RunState::Disputed => {}
+        }
+        self.store.delete(run)?;
+        self.scheduler.forget_run(run);
+        self.forget_notes(run);
+        let text = format!("run {run} (N = {}) deleted", summary.manifest.spec.board);
+        self.note(None, ("deleted", &text), &by);
+        self.keep_notes();
+        self.concluded.retain(|outcome| outcome.run != run);
+        self.outcomes.send_if_modified(|outcomes| outcomes.remove(&run).is_some());
+        self.cancelled_by.remove(&run);
+        let _ = self.ends.send(Ended { run: summary.clone(), deleted: true, by });
+        Ok(summary)
+    }
+
+    pub(super) fn runs(&self) -> Vec<RunSummary> {
+        let mut runs = self.scheduler.runs();
+        let outcomes = self.outcomes.borrow();
+        for summary in &mut runs {
+            let run = summary.manifest.run;
+            summary.cancelled_by = self.cancelled_by.get(&run).cloned();
+            if let Some(outcome) = outcomes.get(&run) {
+                summary.counting_seconds = outcome.seconds;
+                let right = outcome.state() == RunState::Complete;
+                summary.solutions = right.then_some(outcome.solutions);
+            }
+        }
+        runs
+    }
+
+    pub(super) fn summary(&self, run: RunId) -> Option<RunSummary> {
+        self.runs().into_iter().find(|summary| summary.manifest.run == run)
+    }
+
+    pub(super) fn status(&self, run: Option<RunId>) -> Option<StatusReport> {
+        let run = match run {
+            Some(run) => run,
+            None => served_first(&self.scheduler.runs())?,
+        };
+        Some(StatusReport {
+            status: self.scheduler.status(run, self.clock.now())?,
+            outcome: self.outcomes.borrow().get(&run).cloned(),
+            finishing: self.finishing.get(&run).map(|count| count.part()),
+            cancelled_by: self.cancelled_by.get(&run).cloned(),
+            serving: None,
+        })
+    }
+
+    pub(super) fn journal_page(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+    ) -> Result<Option<JournalPage>, StoreError> {
+        if self.summary(run).is_none() {
+            return Ok(None);
+        }
+        let mut lines = Vec::new();
+        let mut full = false;
+        let next = self.store.journal(run, from, &mut |sequence, entry, line| {
+            lines.push((sequence, entry.clone(), line.to_owned()));
+            full = lines.len() == PAGE;
+            match full {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok(Some(JournalPage { lines, next: full.then_some(next) }))
+    }
+}
+
+/// Returns the first running run, or else the newest run.
+pub fn served_first(runs: &[RunSummary]) -> Option<RunId> {
+    let running = runs.iter().find(|run| run.state == RunState::Running);
+    let newest = || runs.iter().max_by_key(|run| run.manifest.created_unix_ms);
+    Some(running.or_else(newest)?.manifest.run)
+}
+
+/// Returns the only worker with this name or prefix of its identity.
+fn named(
+    name: &str,
+    workers: impl Iterator<Item = (WorkerId, String)>,
+) -> Result<(WorkerId, String), RequestError> {
+    let found: BTreeMap<_, _> =
+        workers.filter(|(id, known)| known == name || id.to_string().starts_with(name)).collect();
+    let mut found = found.into_iter();
+    match (found.next(), found.len()) {
+        (Some(worker), 0) => Ok(worker),
+        (None, _) => Err(RequestError::NoWorker(name.to_owned())),
+        (Some(_), more) => {
+            Err(RequestError::AmbiguousWorker { name: name.to_owned(), workers: more + 1 })
+        }
+    }
+}

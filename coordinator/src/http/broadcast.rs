@@ -1,0 +1,397 @@
+//! Live updates for open pages: one rendering per second of each watched run, shared by its pages.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex as BlockingMutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use common::run::RunId;
+use serde_json::{Value, json};
+use store::{Clock, Note, RunState};
+use tokio::{
+    sync::{Mutex, watch},
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
+use view::{History, RunView};
+
+use super::{
+    machines::Shares,
+    map::{self, Board, MAP_CELLS, Window, grid_json, map_json},
+};
+use crate::{
+    driver::{DriverHandle, Stopped},
+    message::StatusCache,
+};
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// Ticks between two points in the history of a run that no page shows.
+const UNWATCHED_TICKS: u64 = 10;
+
+const GRID_INTERVAL: Duration = Duration::from_secs(5);
+const BOARD_INTERVAL: Duration = Duration::from_secs(4);
+const SHARES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time between two writes of a history to the store.
+const HISTORY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Longest time that a page waits for shares, which come with an update otherwise.
+const SHARES_WAIT: Duration = Duration::from_millis(150);
+
+/// Runs with a history: those that are running, and those that pages show.
+const MAX_RUNS: usize = 50;
+
+/// Renderings of the runs, each cached for all that ask.
+pub(super) struct Broadcast {
+    driver: DriverHandle,
+    statuses: StatusCache,
+    clock: Clock,
+    runs: BlockingMutex<BTreeMap<RunId, CachedRun>>,
+}
+
+/// A value and the time when it was made.
+type Cached<T> = Option<(Instant, T)>;
+
+fn is_fresh<T>(cached: &Cached<T>, lifetime: Duration) -> bool {
+    cached.as_ref().is_some_and(|(made, _)| made.elapsed() < lifetime)
+}
+
+#[derive(Default)]
+struct CachedRun {
+    frames: watch::Sender<Bytes>,
+    ended: bool,
+    /// `None` before the stored history was read.
+    history: Option<History>,
+    /// When the history was stored last.
+    stored: Option<Instant>,
+    shares: Cached<Shares>,
+    /// Held while the journal is read.
+    reading: Arc<Mutex<()>>,
+    map: Cached<Value>,
+    grid: Cached<Value>,
+    /// Held while the grid is made: after a change all pages request it at once.
+    drawing: Arc<Mutex<()>>,
+    /// The number of parked tasks, the disputed tasks, and when these last changed: older maps do not show
+    /// what the alerts report.
+    troubles: (u64, Vec<u64>),
+    troubles_since: Option<Instant>,
+    board: Cached<Option<Arc<Board>>>,
+}
+
+impl CachedRun {
+    fn is_watched(&self) -> bool {
+        self.frames.receiver_count() > 0
+    }
+}
+
+impl Broadcast {
+    pub(super) fn new(driver: DriverHandle, statuses: StatusCache, clock: Clock) -> Self {
+        Self { driver, statuses, clock, runs: BlockingMutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, CachedRun>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a part of what is known of a run.
+    fn cached<T>(&self, run: RunId, pick: impl Fn(&CachedRun) -> T) -> Option<T> {
+        self.lock().get(&run).map(pick)
+    }
+
+    /// Changes what is known of a run, if something is.
+    fn update(&self, run: RunId, change: impl FnOnce(&mut CachedRun)) {
+        if let Some(cached) = self.lock().get_mut(&run) {
+            change(cached);
+        }
+    }
+
+    /// Sends updates until the driver stops.
+    pub(super) async fn run(self: Arc<Self>) -> Result<(), Stopped> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut number = 0u64;
+        loop {
+            ticks.tick().await;
+            let all = number.is_multiple_of(UNWATCHED_TICKS);
+            number += 1;
+            for run in self.due(all).await? {
+                let is_watched = self.cached(run, CachedRun::is_watched).unwrap_or_default();
+                if is_watched {
+                    self.refresh_shares(run, Duration::ZERO).await;
+                }
+                let Some(view) = self.view(run).await? else {
+                    self.lock().remove(&run);
+                    continue;
+                };
+                let stored = self.cached(run, |run| run.stored).flatten();
+                if stored.is_none_or(|stored| stored.elapsed() >= HISTORY_INTERVAL) {
+                    self.store_history(run).await;
+                }
+                let map = self.whole_map(run).await?.unwrap_or_default();
+                let board = if is_watched { self.next_board(run).await? } else { None };
+                let frame = frame(&view, &map, board.as_deref());
+                self.update(run, |cached| drop(cached.frames.send_replace(frame)));
+            }
+        }
+    }
+
+    /// Returns the runs to render in this tick.
+    async fn due(&self, all: bool) -> Result<Vec<RunId>, Stopped> {
+        if all {
+            let runs = self.driver.runs().await?;
+            let running = runs.iter().filter(|run| run.state == RunState::Running);
+            let mut known = self.lock();
+            for run in running {
+                if known.len() < MAX_RUNS {
+                    known.entry(run.manifest.run).or_default();
+                }
+            }
+            return Ok(known.keys().copied().collect());
+        }
+        let known = self.lock();
+        let watched = known.iter().filter(|(_, run)| run.is_watched());
+        Ok(watched.map(|(run, _)| *run).collect())
+    }
+
+    /// Returns what pages show of a run now, which becomes a point of its history; `None` if there is no
+    /// such run.
+    pub(super) async fn view(&self, run: RunId) -> Result<Option<RunView>, Stopped> {
+        let Some(status) = self.statuses.get(run).await? else {
+            return Ok(None);
+        };
+        let now = self.clock.now().0;
+        let is_read = self.cached(run, |run| run.history.is_some()).unwrap_or_default();
+        let stored = if is_read { None } else { self.stored_history(run).await };
+        let mut runs = self.lock();
+        if runs.len() >= MAX_RUNS && !runs.contains_key(&run) {
+            let unused = runs.iter().find(|(_, run)| run.ended && !run.is_watched());
+            let unused = unused.map(|(run, _)| *run);
+            unused.and_then(|run| runs.remove(&run));
+        }
+        let is_full = runs.len() >= MAX_RUNS;
+        let cached = match runs.get_mut(&run) {
+            Some(cached) => cached,
+            None if is_full => &mut CachedRun::default(),
+            None => runs.entry(run).or_default(),
+        };
+        cached.ended = status.result.is_some();
+        let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
+        let troubles = (status.tasks_parked, disputed);
+        if cached.troubles != troubles {
+            (cached.troubles, cached.troubles_since) = (troubles, Some(Instant::now()));
+        }
+        let history = cached.history.get_or_insert_with(|| stored.unwrap_or_default());
+        if status.result.is_none() {
+            history.see(&status, now);
+        }
+        let mut view = RunView::new(&status, history, now);
+        let none = Shares::default();
+        let shares = cached.shares.as_ref().map_or(&none, |(_, shares)| shares);
+        shares.complete(&mut view, &history.names);
+        Ok(Some(view))
+    }
+
+    /// Returns the same for a new page, with the shares of the machines if they are read in time.
+    pub(super) async fn view_with_shares(
+        self: &Arc<Self>,
+        run: RunId,
+    ) -> Result<Option<RunView>, Stopped> {
+        if self.view(run).await?.is_some() {
+            self.refresh_shares(run, SHARES_WAIT).await;
+        }
+        self.view(run).await
+    }
+
+    /// Reads new lines of a run's journal unless that was done lately, and waits for it up to `wait`.
+    async fn refresh_shares(self: &Arc<Self>, run: RunId, wait: Duration) {
+        let state = self.cached(run, |cached| {
+            (is_fresh(&cached.shares, SHARES_INTERVAL), cached.reading.clone())
+        });
+        let Some((false, reading)) = state else { return };
+        let this = self.clone();
+        let read = tokio::spawn(async move {
+            // Another page reads at the moment.
+            let Ok(_guard) = reading.try_lock() else { return };
+            let known = this.cached(run, |cached| cached.shares.clone()).flatten();
+            let mut shares = known.map(|(_, shares)| shares).unwrap_or_default();
+            // A run that was deleted meanwhile has no shares.
+            if shares.read(&this.driver, run).await.is_ok() {
+                this.update(run, |cached| cached.shares = Some((Instant::now(), shares)));
+            }
+        });
+        let _ = timeout(wait, read).await;
+    }
+
+    /// Returns all tasks of a run as they were at most half a tick ago; `None` if there is no such run.
+    pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+        let make = async {
+            let map = self.driver.task_map(run, 0..u64::MAX, MAP_CELLS).await?;
+            Ok(map.map(|map| map_json(&map)))
+        };
+        self.cached_map(run, TICK / 2, |cached| &mut cached.map, make).await
+    }
+
+    /// Returns all tasks of a run, grouped by frame or prefix, as they were some seconds ago, but not before
+    /// the last change of parked and disputed tasks that [`Self::view`] has seen; `None` if there is no such
+    /// run.
+    pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Value>, Stopped> {
+        let drawing = self.cached(run, |cached| cached.drawing.clone()).unwrap_or_default();
+        let _guard = drawing.lock().await;
+        let make = self.grid(run, Window::default());
+        self.cached_map(run, GRID_INTERVAL, |cached| &mut cached.grid, make).await
+    }
+
+    /// Returns the cached map, or makes a new one if that is too old.
+    async fn cached_map(
+        &self,
+        run: RunId,
+        lifetime: Duration,
+        place: fn(&mut CachedRun) -> &mut Cached<Value>,
+        make: impl Future<Output = Result<Option<Value>, Stopped>>,
+    ) -> Result<Option<Value>, Stopped> {
+        if let Some(cached) = self.lock().get_mut(&run) {
+            let since = cached.troubles_since;
+            if let Some((made, map)) = place(cached)
+                && made.elapsed() < lifetime
+                && since.is_none_or(|since| *made >= since)
+            {
+                return Ok(Some(map.clone()));
+            }
+        }
+        // Taken before the driver is asked, so that later changes count as newer.
+        let made = Instant::now();
+        let map = make.await?;
+        if let Some(map) = &map {
+            self.update(run, |cached| *place(cached) = Some((made, map.clone())));
+        }
+        Ok(map)
+    }
+
+    /// Returns a part of the grouped tasks. The driver only copies their states; the rest runs on
+    /// another thread.
+    pub(super) async fn grid(&self, run: RunId, window: Window) -> Result<Option<Value>, Stopped> {
+        let Some((plan, map_states)) = self.driver.map_states(run).await? else {
+            return Ok(None);
+        };
+        let drawn = spawn_blocking(move || grid_json(&plan, &map_states, &window)).await;
+        Ok(drawn.ok().flatten())
+    }
+
+    /// Returns a solution from a task of a run; `None` if none was found quickly.
+    pub(super) async fn board(&self, run: RunId) -> Result<Option<Arc<Board>>, Stopped> {
+        match self.cached(run, |run| run.board.clone()).flatten() {
+            Some((_, board)) => Ok(board),
+            None => self.next_board(run).await,
+        }
+    }
+
+    /// Returns another solution if it is time for it.
+    async fn next_board(&self, run: RunId) -> Result<Option<Arc<Board>>, Stopped> {
+        let known = self.cached(run, |run| run.board.clone()).flatten();
+        if known.as_ref().is_some_and(|(since, _)| since.elapsed() < BOARD_INTERVAL) {
+            return Ok(None);
+        }
+        let next = map::find_board(&self.driver, run).await?.map(Arc::new);
+        let shown = next.clone().or_else(|| known?.1);
+        self.update(run, |cached| cached.board = Some((Instant::now(), shown)));
+        Ok(next)
+    }
+
+    /// Returns a run's history; empty if there is none.
+    pub(super) fn history(&self, run: RunId) -> History {
+        self.cached(run, |run| run.history.clone()).flatten().unwrap_or_default()
+    }
+
+    async fn stored_history(&self, run: RunId) -> Option<History> {
+        let stored = self.driver.note(run, Note::History).await;
+        Some(History::decode(&stored.ok()??))
+    }
+
+    /// Stores the history of a run. A failure only costs the charts.
+    async fn store_history(&self, run: RunId) {
+        let text = self.history(run).encode();
+        self.update(run, |cached| cached.stored = Some(Instant::now()));
+        if let Err(error) = self.driver.keep_note(run, Note::History, text).await {
+            tracing::warn!("run {run}: cannot store its history: {error}");
+        }
+    }
+
+    /// Stores every history and ends every stream.
+    pub(super) async fn close(&self) {
+        let runs: Vec<_> = self.lock().keys().copied().collect();
+        for run in runs {
+            self.store_history(run).await;
+        }
+        self.lock().clear();
+    }
+
+    /// Returns server-sent events about a run, until the server closes.
+    pub(super) fn follow(
+        &self,
+        run: RunId,
+    ) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
+        let frames = self.lock().entry(run).or_default().frames.subscribe();
+        let frames = WatchStream::from_changes(frames).map(Ok);
+        // The browser's delay before it reconnects.
+        tokio_stream::once(Ok(Bytes::from_static(b"retry: 2000\n\n"))).chain(frames)
+    }
+}
+
+/// Encodes one event; JSON has no line ends.
+fn frame(view: &RunView, map: &Value, board: Option<&Board>) -> Bytes {
+    let update = json!({ "view": view, "map": map, "board": board });
+    Bytes::from(format!("data: {update}\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        method::Layout,
+        run::{Partial, WorkerId},
+    };
+    use kit::FakeWorker;
+    use scheduler::{
+        Config, Scheduler,
+        ledger::{Caller, Recheck},
+    };
+    use store::MemoryStore;
+
+    use super::*;
+    use crate::driver::{Driver, Submission, new_manifest};
+
+    #[tokio::test]
+    async fn the_maps_show_every_dispute_that_an_alert_names() {
+        let (scheduler, clock) = (Scheduler::new(Config::default(), 1), Clock::start());
+        let (driver, _) = Driver::start(scheduler, Box::new(MemoryStore::new()), clock).unwrap();
+        let plan = kit::plan(8, Layout::FirstRows, 1);
+        let manifest = new_manifest(&plan, 0, clock.now());
+        let run = manifest.run;
+        let recheck = Recheck::default();
+        let submission = Submission { manifest, plan, force_new: false, recheck };
+        driver.submit(submission, None).await.unwrap();
+        let sync = async |id: u64, partials: Vec<Partial>| {
+            let worker = FakeWorker { seconds_wanted: 1000.0, ..FakeWorker::new(id) };
+            let caller = Caller::new(WorkerId(u128::from(id) << 64), None);
+            driver.sync(caller, worker.report(partials)).await.unwrap()
+        };
+        let broadcast = Broadcast::new(driver.clone(), StatusCache::new(driver.clone()), clock);
+        let seen = async || {
+            let view = broadcast.view(run).await.unwrap().unwrap();
+            let grid = broadcast.whole_grid(run).await.unwrap().unwrap();
+            let map = broadcast.whole_map(run).await.unwrap().unwrap();
+            let cells = [&grid["sheets"][0]["cells"], &map["cells"]];
+            let on_maps = cells.map(|cells| cells.as_str().unwrap().contains('x'));
+            (view.alerts.iter().any(|alert| alert.kind == "task_disputed"), on_maps)
+        };
+        let right = kit::count(&sync(1, Vec::new()).await.grants[0]);
+        sync(1, vec![right]).await;
+        assert_eq!(seen().await, (false, [false; 2]));
+        sync(2, vec![Partial { count: right.count + 1, ..right }]).await;
+        assert_eq!(seen().await, (true, [true; 2]));
+    }
+}

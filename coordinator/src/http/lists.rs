@@ -1,0 +1,245 @@
+//! The lists of runs and of events: the newest on the page of each run, all on pages of their own.
+
+use axum::{
+    Json,
+    extract::{Query, Request, State},
+    response::{IntoResponse as _, Response},
+};
+use common::{board::Board, run::RunId};
+use maud::{Markup, html};
+use proto::v1;
+use scheduler::RunSummary;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use view::{
+    RUN_COLUMNS, event_json, event_subject, event_text, listed, run_row, state,
+    text::{minute, plural},
+};
+
+use super::{
+    App, api,
+    guard::Refusal,
+    page::{self, Command, Reader, buttons},
+};
+use crate::{driver::RunEvent, message};
+
+/// Runs, and events, on the page of a run.
+const MAX_NEWEST_RUNS: usize = 8;
+const MAX_NEWEST_EVENTS: usize = 6;
+
+/// Runs, or events, on the page of all.
+const MAX_LISTED: usize = 500;
+
+const COMMANDS: [Command; 3] = [
+    Command { name: "pause", states: &["running"], verb: "Pause", question: None },
+    Command { name: "resume", states: &["paused"], verb: "Resume", question: None },
+    Command {
+        name: "cancel",
+        states: &["running", "paused"],
+        verb: "Cancel",
+        question: Some(["Its results are kept, but it cannot be continued.", "Keep counting"]),
+    },
+];
+
+/// Selects runs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// A text in one of the run's cells.
+    #[serde(default)]
+    text: String,
+    /// Includes cancelled runs.
+    all: Option<String>,
+}
+
+/// Answers with the page of all runs.
+pub(super) async fn runs(
+    State(app): State<App>,
+    Query(filter): Query<Filter>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let operator = Reader::of(&app, &request).operator;
+    let runs = app.driver.runs().await?.iter().map(message::run).collect();
+    let mut runs = listed(runs, filter.all.is_some());
+    let wanted = filter.text.to_lowercase();
+    runs.retain(|run| run_row(run, true).iter().any(|cell| cell.to_lowercase().contains(&wanted)));
+    let found = runs.len();
+    runs.truncate(MAX_LISTED);
+    let body = html! {
+        body {
+            header { div.title { h1 { "Runs" } a href="/" { "Back to the dashboard" } } }
+            main id="main" {
+                section.runs aria-labelledby="runs-h" {
+                    div.head {
+                        h2 id="runs-h" { (found) " listed" }
+                        form id="filter" method="get" action="/runs" role="search" {
+                            label { "Filter " input type="search" name="text" value=(filter.text); }
+                            label { input type="checkbox" name="all" checked[filter.all.is_some()]; " cancelled runs" }
+                            button type="submit" { "Apply" }
+                        }
+                    }
+                    (table(&runs, None, operator))
+                    p id="said" role="status" {}
+                }
+                @if operator { (submit(true)) }
+            }
+            (page::dialog())
+        }
+    };
+    Ok(page::page("queens: runs", &body).into_response())
+}
+
+/// Returns the section of a run's page that lists the newest runs.
+pub(super) fn newest_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> Markup {
+    let mut runs = listed(runs.iter().map(message::run).collect(), false);
+    let all = runs.len();
+    runs.truncate(MAX_NEWEST_RUNS);
+    html! {
+        section.runs aria-labelledby="runs-h" {
+            div.head {
+                h2 id="runs-h" { "Runs" }
+                a href="/runs" { "View all runs" @if all > MAX_NEWEST_RUNS { " (" (all) ")" } }
+            }
+            div.run-list { (table(&runs, Some(shown), operator)) }
+            p id="said" role="status" {}
+        }
+    }
+}
+
+fn table(runs: &[v1::Run], shown: Option<RunId>, operator: bool) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Table of runs" {
+            table.stacked {
+                thead { tr {
+                    @for column in RUN_COLUMNS { th scope="col" { (column.head) } }
+                    @if operator { th.scripted scope="col" { "Commands" } }
+                } }
+                tbody { @for run in runs {
+                    @let (id, is) = (RunId(run.run), state(run.state()));
+                    tr data-run-of-list=(id) {
+                        @for (place, (column, cell)) in RUN_COLUMNS.iter().zip(run_row(run, false)).enumerate() {
+                            td data-head=(column.head) data-cell=[(place == 3).then_some("state")] {
+                                @if place == 0 {
+                                    a href=(format!("/runs/{id}")) aria-current=[(Some(id) == shown).then_some("page")] { (cell) }
+                                } @else if place == 5 { time data-ms=(run.created_unix_ms) { (cell) " UTC" } }
+                                @else { (cell) }
+                            }
+                        }
+                        @if operator {
+                            td.scripted { @if Some(id) != shown {
+                                (commands(id, &format!("N = {}", run.spec.unwrap_or_default().n), is))
+                            } }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+/// Returns an operator's buttons for a run in this state.
+pub(super) fn commands(run: RunId, what: &str, state: &str) -> Markup {
+    buttons(&COMMANDS, &format!("/api/v1/runs/{run}"), &format!("run {what}"), state)
+}
+
+/// Returns the form that starts a run.
+pub(super) fn submit(open: bool) -> Markup {
+    html! {
+        section aria-labelledby="submit-h" { details open[open] {
+            summary { h2 id="submit-h" { "Start a run" } }
+            p { "On a command line: " code { "queensctl submit --n 16" } }
+            form.scripted id="submit" {
+                label { "N = " input type="number" name="n" value="16" min="1" max=(Board::MAX) required; }
+                label { "Method " select name="method" {
+                    @for method in ["auto", "frames", "rows"] { option { (method) } }
+                } }
+                label { "Recheck " select name="recheck" {
+                    @for (value, text) in [("auto", "auto"), ("0.1", "10 %"), ("all", "all")] {
+                        option value=(value) { (text) }
+                    }
+                } }
+                label { "Priority " input type="number" name="priority" value="0" required; }
+                label { input type="checkbox" name="force_new"; " even if the board has a run" }
+                button type="submit" { "Start run" }
+                span id="submitted" role="status" {}
+            }
+        } }
+    }
+}
+
+/// Selects events.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventQuery {
+    run: Option<String>,
+    #[serde(default)]
+    after: u64,
+}
+
+impl EventQuery {
+    async fn find(self, app: &App) -> Result<Vec<RunEvent>, Refusal> {
+        let run = match self.run {
+            Some(name) => Some(api::find(app, &name).await?),
+            None => None,
+        };
+        Ok(app.driver.events(run, self.after).await?)
+    }
+}
+
+/// Answers with events as JSON, oldest first.
+pub(super) async fn events_json(
+    State(app): State<App>,
+    Query(query): Query<EventQuery>,
+) -> Result<Json<Value>, Refusal> {
+    let events = query.find(&app).await?;
+    let events: Vec<_> = events.iter().map(|event| event_json(&message::event(event))).collect();
+    Ok(Json(json!({ "events": events })))
+}
+
+/// Answers with the page of all events, newest first.
+pub(super) async fn events(
+    State(app): State<App>,
+    Query(query): Query<EventQuery>,
+) -> Result<Response, Refusal> {
+    let events = query.find(&app).await?;
+    let body = html! {
+        body {
+            header { div.title { h1 { "Events" } a href="/" { "Back to the dashboard" } } }
+            main id="main" {
+                section aria-labelledby="events-h" {
+                    h2 id="events-h" { (plural(events.len(), "event")) }
+                    (event_list(events.iter().rev().take(MAX_LISTED)))
+                }
+            }
+        }
+    };
+    Ok(page::page("queens: events", &body).into_response())
+}
+
+/// Returns the section of a run's page that lists its newest events and the cluster's.
+pub(super) async fn newest_events(app: &App, run: RunId) -> Result<Markup, Refusal> {
+    let events = app.driver.events(None, 0).await?;
+    let about = |event: &&RunEvent| event.0.is_none_or(|of| of == run);
+    Ok(html! {
+        section.events aria-labelledby="events-h" {
+            div.head { h2 id="events-h" { "Events" } a href="/events" { "View all events" } }
+            div id="events" { (event_list(events.iter().rev().filter(about).take(MAX_NEWEST_EVENTS))) }
+        }
+    })
+}
+
+fn event_list<'a>(events: impl Iterator<Item = &'a RunEvent>) -> Markup {
+    html! {
+        ul.log { @for event in events {
+            @let event = message::event(event);
+            li data-kind=(event.kind) {
+                time data-ms=(event.unix_ms) { (minute(event.unix_ms, true)) " UTC" } " "
+                @match event.run {
+                    Some(run) => a href=(format!("/runs/{}", RunId(run))) { (event_subject(&event)) },
+                    None => span { (event_subject(&event)) },
+                }
+                " " (event_text(&event))
+            }
+        } }
+    }
+}

@@ -1,0 +1,257 @@
+//! The machines of a run: the connected workers with their shares of the run, and those that counted
+//! before. Shares come from the journal, so that they survive restarts.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::{Query, Request, State},
+    response::{IntoResponse as _, Response},
+};
+use common::run::{RunId, WorkerId};
+use maud::{Markup, html};
+use scheduler::{REFEREE, WorkersPart};
+use serde::Deserialize;
+use store::{EntryKind, JournalCursor};
+use view::{
+    RunView, SHOWN_WORKERS, SPEED_LEGEND, WORKER_COLUMNS, WorkerRow,
+    text::{brief, percent, plural, thousands},
+    worker_rows,
+};
+
+use super::{
+    App,
+    guard::Refusal,
+    page::{self, Command, Reader, buttons},
+};
+use crate::{
+    driver::{DriverHandle, RequestError},
+    message,
+};
+
+/// Machines that are no longer connected, listed by name; the others are summed up.
+const MAX_LISTED_GONE: usize = 20;
+
+/// The state of a machine that counted and is no longer connected.
+const GONE: &str = "disconnected";
+
+/// Headings of the columns that the journal fills.
+const SHARE_HEADS: [&str; 3] = ["Share", "Core time", "Rechecks"];
+
+/// The place of the column "Tasks" among a row's cells.
+const TASKS: usize = 6;
+
+const COMMANDS: [Command; 2] = [
+    Command {
+        name: "drain",
+        states: &["working", "idle", "paused", "unresponsive", "reconnecting"],
+        verb: "Drain",
+        question: Some([
+            "It will submit its results, release the rest and exit. Restart it to resume counting.",
+            LEAVE,
+        ]),
+    },
+    Command {
+        name: "trust",
+        states: &["barred"],
+        verb: "Re-admit",
+        question: Some([
+            "It will get tasks again, and its counts will be accepted. Repair the machine first.",
+            LEAVE,
+        ]),
+    },
+];
+const LEAVE: &str = "Leave as is";
+
+/// Counts per machine, up to a line of the run's journal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    /// The page of the last line that was read, and its number.
+    cursor: JournalCursor,
+    sequence: u64,
+    counted: BTreeMap<WorkerId, Counted>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    tasks: u64,
+    /// Of these, second counts.
+    rechecks: u64,
+    /// Microseconds of one core.
+    core_us: u64,
+}
+
+impl Counted {
+    fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.rechecks += other.rechecks;
+        self.core_us = self.core_us.saturating_add(other.core_us);
+    }
+
+    /// Returns the cells of [`SHARE_HEADS`].
+    fn cells(self, whole_us: u64) -> [String; 3] {
+        let share = percent(self.core_us as f64 / whole_us.max(1) as f64);
+        [share, brief(self.core_us as f64 / 1e6), thousands(self.rechecks.into())]
+    }
+}
+
+impl Shares {
+    /// Reads the lines that were added to the journal of `run`.
+    pub(super) async fn read(
+        &mut self,
+        driver: &DriverHandle,
+        run: RunId,
+    ) -> Result<(), RequestError> {
+        while let Some(page) = driver.journal(run, self.cursor).await? {
+            for (sequence, entry, _) in page.lines {
+                let record = &entry.record;
+                let is_count = matches!(entry.kind, EntryKind::Accepted | EntryKind::Confirmed);
+                if sequence > self.sequence && is_count && record.worker != REFEREE {
+                    self.counted.entry(record.worker).or_default().add(Counted {
+                        tasks: 1,
+                        rechecks: u64::from(entry.kind == EntryKind::Confirmed),
+                        core_us: record.duration_us,
+                    });
+                }
+                self.sequence = self.sequence.max(sequence);
+            }
+            match page.next {
+                Some(next) => self.cursor = next,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the shares to the rows of connected workers, and rows for the others that counted; `names`
+    /// has their last names by identity. An ended run keeps only the machines that counted, the largest
+    /// share first.
+    pub(super) fn complete(&self, view: &mut RunView, names: &BTreeMap<String, String>) {
+        let whole_us = self.counted.values().map(|counted| counted.core_us).sum();
+        let mut gone: BTreeMap<_, _> =
+            self.counted.iter().map(|(id, counted)| (id.to_string(), *counted)).collect();
+        let mut rows: Vec<_> = std::mem::take(&mut view.workers)
+            .into_iter()
+            .map(|mut row| {
+                let counted = gone.remove(&row.id).unwrap_or_default();
+                row.cells[TASKS] = thousands(counted.tasks.into());
+                (row, counted)
+            })
+            .collect();
+        let mut gone: Vec<_> = gone.into_iter().collect();
+        gone.sort_by_key(|(_, counted)| std::cmp::Reverse(counted.core_us));
+        let rest = gone.split_off(gone.len().min(MAX_LISTED_GONE));
+        rows.extend(gone.into_iter().map(|(id, counted)| {
+            let name = names.get(&id).cloned().unwrap_or_else(|| format!("worker {}", &id[..8]));
+            (gone_row(id, name, counted), counted)
+        }));
+        if view.ended {
+            rows.retain(|(_, counted)| counted.tasks > 0);
+            rows.sort_by_key(|(_, counted)| std::cmp::Reverse(counted.core_us));
+        }
+        if !rest.is_empty() {
+            let mut sum = Counted::default();
+            rest.iter().for_each(|(_, counted)| sum.add(*counted));
+            rows.push((gone_row(String::new(), plural(rest.len(), "other machine"), sum), sum));
+        }
+        view.workers = rows
+            .into_iter()
+            .map(|(mut row, counted)| {
+                row.cells.extend(counted.cells(whole_us));
+                row
+            })
+            .collect();
+    }
+}
+
+fn gone_row(id: String, name: String, counted: Counted) -> WorkerRow {
+    let mut cells = vec!["–".to_owned(); WORKER_COLUMNS.len()];
+    cells[0] = name;
+    cells[1] = GONE.to_owned();
+    cells[TASKS] = thousands(counted.tasks.into());
+    WorkerRow { id, state: GONE.to_owned(), cells }
+}
+
+/// Returns the section of a run's page that lists its machines.
+pub(super) fn section(view: &RunView, operator: bool) -> Markup {
+    html! {
+        section.machines aria-labelledby="machines-h" {
+            div.head {
+                h2 id="machines-h" { "Machines" }
+                p data-figure="machines" data-full { (view.full("machines")) }
+                a href="/workers" { "View all workers" }
+            }
+            (table(&view.workers, &SHARE_HEADS, operator))
+        }
+    }
+}
+
+fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
+    let heads = || WORKER_COLUMNS.iter().map(|column| column.head).chain(more.iter().copied());
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Table of machines" {
+            table.stacked.sortable id="workers" {
+                thead { tr {
+                    @for head in heads() {
+                        th scope="col" title=[(head == "Speed").then_some(SPEED_LEGEND)] { (head) }
+                    }
+                    @if operator { th.scripted scope="col" { "Commands" } }
+                } }
+                tbody { @for row in rows { tr data-id=(row.id) data-state=(row.state) {
+                    @for (head, cell) in heads().zip(&row.cells) {
+                        td data-head=(head) data-none[cell == "–"] { (cell) }
+                    }
+                    @if operator { td.scripted {} }
+                } } }
+            }
+        }
+        @if operator {
+            // The script copies them into each row, so that the texts are sent once.
+            div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", "")) }
+        }
+    }
+}
+
+/// Selects a page of workers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FromWorker {
+    /// Workers before the first one of the page.
+    #[serde(default)]
+    from: usize,
+}
+
+/// Answers with a page of workers: those that need attention first, then the fastest.
+pub(super) async fn workers(
+    State(app): State<App>,
+    Query(FromWorker { from }): Query<FromWorker>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let operator = Reader::of(&app, &request).operator;
+    let part = WorkersPart::ByAttention(from..from.saturating_add(SHOWN_WORKERS));
+    let page_of = app.driver.workers(part).await?;
+    let workers: Vec<_> = page_of.workers.iter().map(message::worker).collect();
+    let (rows, all) = (worker_rows(&workers), page_of.totals.all().workers);
+    let end = from.saturating_add(rows.len());
+    let body = html! {
+        body {
+            header { div.title { h1 { "Workers" } a href="/" { "Back to the run" } } }
+            main id="main" {
+                section.machines aria-labelledby="these" {
+                    h2 id="these" {
+                        @if rows.is_empty() { "None" } @else { (from + 1) " to " (end) " of " (all) }
+                    }
+                    (table(&rows, &[], operator))
+                    p {
+                        @if from > 0 {
+                            a href=(format!("/workers?from={}", from.saturating_sub(SHOWN_WORKERS))) { "Previous" } " "
+                        }
+                        @if (end as u64) < all { a href=(format!("/workers?from={end}")) { "Next" } }
+                    }
+                    p id="said" role="status" {}
+                }
+            }
+            (page::dialog())
+        }
+    };
+    Ok(page::page("queens: workers", &body).into_response())
+}

@@ -1,0 +1,298 @@
+//! Messages of the driver's answers, and a cache of the runs' statuses for all readers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex as BlockingMutex, OnceLock},
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use common::{
+    run::RunId,
+    sample::{CONFIDENCE, Estimate},
+    tally::{Classes, Counts},
+};
+use proto::v1;
+use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkerTotals, checks::Check};
+use store::{ArchiveLag, JournalEntry, RunManifest, RunState};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
+
+use crate::driver::{
+    DiskSpaceMonitor, DriverHandle, Outcome, RunEvent, Serving, StatusReport, Stopped,
+};
+
+pub(crate) fn run(summary: &RunSummary) -> v1::Run {
+    v1::Run {
+        fraction_done: summary.fraction_done,
+        eta_seconds: summary.eta_seconds,
+        counting_seconds: summary.counting_seconds,
+        solutions: summary.solutions.map(|solutions| solutions.to_string()).unwrap_or_default(),
+        cancelled_by: summary.cancelled_by.as_deref().unwrap_or_default().to_owned(),
+        ..manifest(&summary.manifest, summary.state)
+    }
+}
+
+fn manifest(manifest: &RunManifest, state: RunState) -> v1::Run {
+    v1::Run {
+        run: manifest.run.0,
+        spec: Some(manifest.spec.into()),
+        plan_hash: manifest.plan.as_bytes().to_vec(),
+        state: run_state(state).into(),
+        priority: manifest.priority,
+        created_unix_ms: manifest.created_unix_ms,
+        ..v1::Run::default()
+    }
+}
+
+pub(crate) fn run_state(state: RunState) -> v1::RunState {
+    match state {
+        RunState::Running => v1::RunState::Running,
+        RunState::Paused => v1::RunState::Paused,
+        RunState::Cancelled => v1::RunState::Cancelled,
+        RunState::Complete => v1::RunState::Complete,
+        RunState::Contradicted => v1::RunState::Contradicted,
+        RunState::Disputed => v1::RunState::Disputed,
+    }
+}
+
+pub(crate) fn status(report: &StatusReport) -> v1::Status {
+    let StatusReport { status, outcome, finishing, cancelled_by, serving } = report;
+    let rechecks = &status.rechecks;
+    let reason = match finishing {
+        Some(part) => {
+            format!("{}counting the symmetric solutions: {:.0} %", view::FINISHING, part * 100.0)
+        }
+        None => status.reason.clone(),
+    };
+    let (counting_seconds, waiting_seconds) = match outcome {
+        Some(outcome) => (outcome.seconds, outcome.waiting_seconds),
+        None => (status.counting_seconds, status.waiting_seconds),
+    };
+    let right = outcome.as_ref().filter(|outcome| outcome.state() == RunState::Complete);
+    let solutions = right.map(|outcome| outcome.solutions);
+    v1::Status {
+        run: Some(v1::Run {
+            fraction_done: status.fraction_done,
+            eta_seconds: status.eta_seconds,
+            counting_seconds,
+            solutions: solutions.map(|solutions| solutions.to_string()).unwrap_or_default(),
+            cancelled_by: cancelled_by.as_deref().unwrap_or_default().to_owned(),
+            ..manifest(&status.manifest, status.state)
+        }),
+        tasks_total: status.tasks.total,
+        tasks_done: status.tasks.done,
+        tasks_leased: status.tasks.leased,
+        tasks_pending: status.tasks.pending,
+        tasks_parked: status.tasks.parked,
+        solutions_so_far: status.solutions_so_far.to_string(),
+        estimate: status.estimate.map(estimate),
+        eta_seconds: status.eta_seconds,
+        solutions_per_second: status.solutions_per_second,
+        fraction_done: status.fraction_done,
+        workers: status.workers.iter().map(worker).collect(),
+        rechecks: Some(v1::Rechecks {
+            agreed: rechecks.agreed,
+            conflicts: rechecks.conflicts,
+            disputed_tasks: rechecks.disputed.iter().map(|task| task.0).collect(),
+        }),
+        result: outcome.as_ref().map(result),
+        reason,
+        tasks_confirmed: rechecks.confirmed,
+        tasks_recounted: rechecks.recounted,
+        coordinator: serving.as_deref().map(coordinator),
+        worker_totals: Some(worker_totals(&status.worker_totals)),
+        counting_seconds,
+        waiting_seconds,
+        referee: Some(v1::Referee {
+            threads: status.referee.threads,
+            counting: status.referee.counting,
+            broken: status.referee.broken,
+            disputed: status.tasks.disputed,
+        }),
+    }
+}
+
+fn coordinator(serving: &Serving) -> v1::Coordinator {
+    let behind = serving.archive_lag.as_ref().map(ArchiveLag::behind);
+    let space = serving.disk.as_ref().and_then(DiskSpaceMonitor::get);
+    v1::Coordinator {
+        name: serving.leader.name.clone(),
+        since_unix_ms: serving.leader.since_unix_ms,
+        term: serving.leader.term,
+        archive_behind_ms: behind
+            .map(|behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        disk_free_bytes: space.map(|space| space.free),
+    }
+}
+
+fn estimate(estimate: Estimate) -> v1::Estimate {
+    v1::Estimate {
+        solutions: estimate.solutions.to_string(),
+        low: estimate.low.to_string(),
+        high: estimate.high.to_string(),
+        confidence: CONFIDENCE,
+    }
+}
+
+/// Converts a result. Contradicting counts have no classes: those fields stay empty.
+pub(crate) fn result(outcome: &Outcome) -> v1::Result {
+    let counts = outcome.counts.as_ref().ok();
+    let class = |pick: fn(Classes) -> u128| {
+        counts.map_or_else(String::new, |counts| pick(counts.classes()).to_string())
+    };
+    v1::Result {
+        solutions: outcome.solutions.to_string(),
+        unique: counts.map(Counts::unique).map_or_else(String::new, |unique| unique.to_string()),
+        asymmetric: class(|classes| classes.asymmetric),
+        half_turn: class(|classes| classes.half_turn),
+        quarter_turn: class(|classes| classes.quarter_turn),
+        known: outcome.known.name().to_owned(),
+        seconds: outcome.seconds,
+        waiting_seconds: outcome.waiting_seconds,
+        checks: outcome.checks.iter().map(check).collect(),
+        disputed_tasks: outcome.disputed.iter().map(|task| task.0).collect(),
+    }
+}
+
+fn check(check: &Check) -> v1::Check {
+    v1::Check {
+        name: check.name.to_owned(),
+        outcome: check.outcome.name().to_owned(),
+        reason: check.reason.clone(),
+    }
+}
+
+pub(crate) fn worker_totals(totals: &WorkerTotals) -> v1::WorkerTotals {
+    let number = |state| totals.of(state).workers;
+    let all = totals.all();
+    v1::WorkerTotals {
+        workers: all.workers,
+        threads: all.threads,
+        unresponsive: number(WorkerState::Unresponsive) + number(WorkerState::Lost),
+        reconnecting: number(WorkerState::Reconnecting),
+        barred: number(WorkerState::Barred),
+        failing: totals.failing,
+    }
+}
+
+pub(crate) fn worker(worker: &WorkerStatus) -> v1::Worker {
+    let info = &worker.info;
+    v1::Worker {
+        id: info.id.0.to_be_bytes().to_vec(),
+        name: info.name.clone(),
+        version: info.version.clone(),
+        kernel: v1::Kernel::from(info.kernel).into(),
+        threads: info.threads,
+        state: worker.state.name().to_owned(),
+        leases: worker.leases,
+        tasks_done: worker.tasks_done,
+        last_seen_ms_ago: worker.last_seen_ms_ago,
+        cost_per_second: worker.cost_per_second,
+        failed_threads: worker.failed_threads,
+        crews: worker.crews,
+        paused: worker.paused.clone(),
+        current_task: worker.current_task.map(|(task, _)| task.0),
+        current_task_ms: worker.current_task.map_or(0, |(_, ms)| ms),
+    }
+}
+
+pub(crate) fn event((run, event): &RunEvent) -> v1::Event {
+    v1::Event {
+        sequence: event.sequence,
+        unix_ms: event.unix_ms,
+        run: run.map(|run| run.0),
+        kind: event.kind.clone(),
+        text: event.text.clone(),
+        by: event.by.clone(),
+    }
+}
+
+pub(crate) fn record(sequence: u64, entry: &JournalEntry, line: String) -> v1::Record {
+    let record = &entry.record;
+    v1::Record {
+        sequence,
+        task: record.task.0,
+        count: record.count,
+        worker: record.worker.0.to_be_bytes().to_vec(),
+        kernel: v1::Kernel::from(record.kernel).into(),
+        orientation: v1::Orientation::from(record.orientation).into(),
+        duration_us: record.duration_us,
+        accepted_unix_ms: record.accepted_unix_ms,
+        line,
+    }
+}
+
+/// Minimum interval of requests to the driver for one run, whatever the number of readers.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The latest status of every run with readers.
+#[derive(Clone)]
+pub(crate) struct StatusCache {
+    pub(crate) driver: DriverHandle,
+    runs: Arc<BlockingMutex<BTreeMap<RunId, CachedRun>>>,
+}
+
+/// Locked while one reader requests the status for all; `None` before the first.
+type CachedRun = Arc<Mutex<Option<Latest>>>;
+
+#[derive(Clone)]
+struct Latest {
+    /// The driver's number of changes before the request.
+    version: u64,
+    requested: Instant,
+    status: Arc<v1::Status>,
+    /// See [`StatusCache::get_framed`].
+    framed: Arc<OnceLock<Bytes>>,
+}
+
+impl StatusCache {
+    pub(crate) fn new(driver: DriverHandle) -> Self {
+        Self { driver, runs: Arc::default() }
+    }
+
+    /// Returns the status of a run, no older than this call; `None` if there is no such run.
+    pub(crate) async fn get(&self, run: RunId) -> Result<Option<Arc<v1::Status>>, Stopped> {
+        Ok(self.latest(run).await?.map(|latest| latest.status))
+    }
+
+    /// Returns the status also as a gRPC frame, which is encoded once for all readers.
+    pub(crate) async fn get_framed(
+        &self,
+        run: RunId,
+    ) -> Result<Option<(Arc<v1::Status>, Bytes)>, Stopped> {
+        Ok(self.latest(run).await?.map(|Latest { status, framed, .. }| {
+            let bytes = framed.get_or_init(|| proto::framed(&*status)).clone();
+            (status, bytes)
+        }))
+    }
+
+    async fn latest(&self, run: RunId) -> Result<Option<Latest>, Stopped> {
+        let changes = self.driver.changes();
+        let wanted = *changes.borrow();
+        let of_run = {
+            let mut runs = self.runs.lock().expect("nothing panics here");
+            Arc::clone(runs.entry(run).or_default())
+        };
+        // Held while one reader requests it for all.
+        let mut latest = of_run.lock().await;
+        if let Some(latest) = &*latest {
+            if latest.version >= wanted {
+                return Ok(Some(latest.clone()));
+            }
+            sleep_until(latest.requested + REFRESH_INTERVAL).await;
+        }
+        let version = *changes.borrow();
+        let requested = Instant::now();
+        let Some(report) = self.driver.status(Some(run)).await? else {
+            self.runs.lock().expect("nothing panics here").remove(&run);
+            return Ok(None);
+        };
+        let status = Arc::new(status(&report));
+        let new = Latest { version, requested, status, framed: Arc::default() };
+        *latest = Some(new.clone());
+        Ok(Some(new))
+    }
+}

@@ -1,0 +1,171 @@
+//! Addresses of stores other than data directories. They are secrets, since they may contain a password.
+
+use std::{convert::Infallible, fmt, fs, str::FromStr};
+
+/// The value of `--store`: the URL of a PostgreSQL database, or `@FILE` with one.
+///
+/// `Display` and `Debug` omit the password. Parsing never fails, so that no parser repeats the password
+/// in an error.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(String);
+
+/// An invalid store address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadStoreUrl {
+    #[error(
+        "cannot read the store's address in {file}: {why}; check the path, and who may read it"
+    )]
+    File { file: String, why: String },
+    #[error(
+        "the store's address begins with '{0}': give postgres://USER@HOST/DATABASE, or @FILE with it"
+    )]
+    Scheme(String),
+    /// A password on the command line, which all users of the machine can read.
+    #[error(
+        "a password on the command line can be read by everybody on this machine: give the store's \
+         address in QUEENS_STORE, or in a file as @FILE"
+    )]
+    Shown,
+    #[error(
+        "this program was built without PostgreSQL: build it with --features postgres, or keep the \
+         runs in a directory"
+    )]
+    NotBuilt,
+}
+
+/// The value of `--archive` in a build without archives, which has no values.
+#[cfg(not(feature = "archive"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchivePlace {}
+
+#[cfg(not(feature = "archive"))]
+impl FromStr for ArchivePlace {
+    type Err = &'static str;
+
+    fn from_str(_: &str) -> Result<Self, Self::Err> {
+        Err("this program was built without archives: build it with --features archive")
+    }
+}
+
+/// Prefixes of database URLs.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+impl StoreUrl {
+    /// Returns whether a text is a database URL instead of a directory.
+    pub fn is_meant(text: &str) -> bool {
+        SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+    }
+
+    /// Returns the URL, a secret, from the file of `@FILE` if given. Fails if the process's `arguments`
+    /// contain its password.
+    pub fn reveal(
+        &self,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<String, BadStoreUrl> {
+        let text = match self.0.strip_prefix('@') {
+            None => self.0.clone(),
+            Some(file) => fs::read_to_string(file)
+                .map_err(|why| BadStoreUrl::File { file: file.to_owned(), why: why.to_string() })?
+                .trim()
+                .to_owned(),
+        };
+        if !Self::is_meant(&text) {
+            let start = text.split(':').next().unwrap_or_default();
+            let start = start.chars().take(12).collect();
+            return Err(BadStoreUrl::Scheme(start));
+        }
+        let url = Self(text);
+        if url.has_password() && arguments.into_iter().any(|shown| shown.contains(&url.0)) {
+            return Err(BadStoreUrl::Shown);
+        }
+        Ok(url.0)
+    }
+
+    fn has_password(&self) -> bool {
+        let (user, _, query) = self.parts();
+        user.is_some_and(|user| user.contains(':')) || query.contains("password=")
+    }
+
+    /// Returns the user part before the `@`, host and database, and the query after the `?`.
+    fn parts(&self) -> (Option<&str>, &str, &str) {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        match rest.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place, query),
+            None => (None, rest, query),
+        }
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Formats user, host and database without the password.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = self.0.strip_prefix('@') {
+            return write!(f, "the database that {file} names");
+        }
+        let (user, place, query) = self.parts();
+        let user = user.and_then(|user| user.split(':').next());
+        let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+        // The query contains the host of a connection by socket.
+        let host = query.split('&').find(|pair| pair.starts_with("host="));
+        let host = host.map(|host| format!("?{host}")).unwrap_or_default();
+        write!(f, "postgres://{user}{place}{host}")
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> StoreUrl {
+        text.parse().unwrap_or_else(|never| match never {})
+    }
+
+    #[test]
+    fn nothing_shows_a_password() {
+        for (given, shown) in [
+            ("postgres://lab:hush@db/queens", "postgres://lab@db/queens"),
+            ("postgres://lab:hu@sh@db/q?sslmode=require", "postgres://lab@db/q"),
+            ("postgres://db/q?user=lab&password=hush", "postgres://db/q"),
+            ("postgres:///q?host=/run/db&password=hush", "postgres:///q?host=/run/db"),
+            ("postgres://lab@db/q", "postgres://lab@db/q"),
+        ] {
+            let url = url(given);
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(format!("{url:?}"), format!("StoreUrl({shown})"));
+            assert_eq!(url.reveal([]).as_deref(), Ok(given));
+            let typed = ["coordinator".to_owned(), format!("--store={given}")];
+            let refused = url.reveal(typed).err();
+            let expected = given.contains("hu").then_some(BadStoreUrl::Shown);
+            assert_eq!(refused, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn it_may_stand_in_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "postgres://lab:hush@db/queens\n").unwrap();
+        let given = url(&format!("@{}", file.path().display()));
+        let typed = [format!("--store={}", given.0)];
+        assert_eq!(given.reveal(typed).unwrap(), "postgres://lab:hush@db/queens");
+        assert!(!given.to_string().contains("hush"));
+        let missing = url("@/no/such/file").reveal([]).unwrap_err();
+        assert!(missing.to_string().contains("/no/such/file"), "{missing}");
+        let other = url("mysql://lab:hush@db/q").reveal([]).unwrap_err();
+        assert_eq!(other, BadStoreUrl::Scheme("mysql".to_owned()));
+    }
+}

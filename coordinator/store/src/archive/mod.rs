@@ -1,0 +1,313 @@
+//! A replica of a data directory elsewhere. Restored after the loss of the disk, it lacks only the
+//! writes since the last pass.
+//!
+//! Sealed segments are copied once. The growing segment is copied whole in every pass that finds it
+//! longer, under the number of its future seal, so that an interrupted pass leaves no duplicates. Small
+//! files are read first and written last, so that they never refer to lines that the replica lacks.
+//! Only growing segments that were replaced by their sealed ones are removed.
+
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use futures_util::TryStreamExt as _;
+use object_store::{Error, ObjectStore, ObjectStoreExt as _, path::Path as Name};
+use tokio::runtime::{self, Runtime};
+
+pub use self::place::ArchivePlace;
+
+use crate::{
+    ArchiveLag, StoreError,
+    directory::files::{self, DataFiles},
+};
+
+/// The interval between two passes. The loss of a disk costs the writes of this interval, and of the
+/// last pass.
+const PASS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The growing segment of a journal.
+const ACTIVE: &str = "journal.jsonl";
+
+/// The file that differs between any two data directories.
+const OWNER: &str = "secret";
+
+/// A replica.
+struct Archive {
+    objects: Arc<dyn ObjectStore>,
+    runtime: Runtime,
+    /// For errors.
+    place: PathBuf,
+    /// The objects in it, and their lengths.
+    there: BTreeMap<String, u64>,
+    /// The small files as they were written.
+    small: BTreeMap<String, Vec<u8>>,
+}
+
+impl Archive {
+    fn open(place: &ArchivePlace) -> Result<Self, StoreError> {
+        let objects = place.open()?;
+        let place = place.path();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(files::failed("open", &place))?;
+        let mut archive =
+            Self { objects, runtime, place, there: BTreeMap::new(), small: BTreeMap::new() };
+        archive.there = archive.list()?;
+        Ok(archive)
+    }
+
+    fn list(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let all = self.objects.list(None);
+        let all = all.map_ok(|object| (object.location.to_string(), object.size));
+        let listed = self.runtime.block_on(all.try_collect());
+        listed.map_err(|error| cannot("list", &self.place, &error))
+    }
+
+    fn put(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let length = bytes.len() as u64;
+        let done = self
+            .runtime
+            .block_on(async { self.objects.put(&Name::from(name), bytes.into()).await });
+        done.map_err(|error| cannot("write", &self.place.join(name), &error))?;
+        self.there.insert(name.to_owned(), length);
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.runtime.block_on(async {
+            let found = self.objects.get(&Name::from(name)).await?;
+            found.bytes().await
+        });
+        let bytes = bytes.map_err(|error| cannot("read", &self.place.join(name), &error))?;
+        Ok(bytes.to_vec())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), StoreError> {
+        let gone = self.runtime.block_on(async { self.objects.delete(&Name::from(name)).await });
+        gone.map_err(|error| cannot("remove", &self.place.join(name), &error))?;
+        self.there.remove(name);
+        Ok(())
+    }
+
+    /// Brings the replica up to date.
+    fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
+        let small = small_files(&data_files.dir)?;
+        for run in files::entries(&data_files.runs())? {
+            if run.is_dir() && !files::is_deleted(&run) {
+                self.journal(&run, &data_files.dir)?;
+            }
+        }
+        for (name, bytes) in small {
+            if self.small.get(&name) != Some(&bytes) {
+                self.put(&name, bytes.clone())?;
+                self.small.insert(name, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self, run: &Path, dir: &Path) -> Result<(), StoreError> {
+        let active = run.join(ACTIVE);
+        // Read again if it was sealed meanwhile.
+        let (sealed, text) = loop {
+            let before = sealed_segments(run)?;
+            let text = files::read_bytes(&active)?;
+            if sealed_segments(run)?.len() == before.len() {
+                break (before, text);
+            }
+        };
+        for segment in &sealed {
+            let name = name_of(segment, dir);
+            if !self.there.contains_key(&name)
+                && let Some(bytes) = files::read_bytes(segment)?
+            {
+                self.put(&name, bytes)?;
+            }
+        }
+        let name = growing(&name_of(run, dir), sealed.len() + 1);
+        if let Some(bytes) = text
+            && self.there.get(&name) != Some(&(bytes.len() as u64))
+        {
+            self.put(&name, bytes)?;
+        }
+        let replaced = growing(&name_of(run, dir), sealed.len());
+        match self.there.contains_key(&replaced) {
+            true => self.remove(&replaced),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns the name of the growing segment.
+fn growing(run: &str, number: usize) -> String {
+    format!("{run}/growing.{number:06}.jsonl")
+}
+
+fn name_of(path: &Path, dir: &Path) -> String {
+    let name = path.strip_prefix(dir).unwrap_or(path);
+    name.to_string_lossy().into_owned()
+}
+
+fn sealed_segments(run: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let is_sealed = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name.strip_prefix("journal.").and_then(|name| name.strip_suffix(".jsonl"));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let mut found: Vec<_> = files::entries(run)?.into_iter().filter(is_sealed).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Reads all files but the journals, the index and the lock.
+fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in files::entries(&folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let passed_over = name == "lock"
+                || name.starts_with("db")
+                || name.contains("torn-")
+                || [".tmp", ".new", ".next", ".deleted"].iter().any(|end| name.ends_with(end))
+                || (name.starts_with("journal.") && name.ends_with(".jsonl"));
+            if passed_over {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some(bytes) = files::read_bytes(&path)? {
+                found.push((name_of(&path, dir), bytes));
+            }
+        }
+    }
+    // A manifest creates its run, and the marker the directory, so they come last.
+    found.sort_by_key(|(name, _)| (name.ends_with("manifest.json"), name == "format.json"));
+    Ok(found)
+}
+
+fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
+    files::failed(action, path)(std::io::Error::other(error.to_string()))
+}
+
+/// Replicates a data directory until it is dropped.
+pub struct Archiver {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    copied: ArchiveLag,
+}
+
+impl Archiver {
+    /// Replicates `dir`, which a coordinator has open, to `place`. The first pass is complete on
+    /// return. An archive of another data directory is an error.
+    pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
+        let data_files = DataFiles::new(dir);
+        place.make()?;
+        place.beside(dir)?;
+        let mut archive = Archive::open(place)?;
+        if archive.there.contains_key(OWNER)
+            && Some(archive.get(OWNER)?) != files::read_bytes(&dir.join(OWNER))?
+        {
+            let what = format!("it is not the archive of {}", dir.display());
+            let advice = "restore it with `queensctl restore`, or give an empty or a new one";
+            return Err(place.unfit(what, advice));
+        }
+        let copied = ArchiveLag::up_to(Instant::now());
+        archive.pass(&data_files)?;
+        let (stop, stopped) = mpsc::channel();
+        let moves = copied.clone();
+        let thread = thread::Builder::new()
+            .name("archive".to_owned())
+            .spawn(move || follow(&mut archive, &data_files, &stopped, &moves))
+            .map_err(files::failed("follow", dir))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread), copied })
+    }
+
+    /// Returns the lag of the replica.
+    pub fn copied(&self) -> ArchiveLag {
+        self.copied.clone()
+    }
+}
+
+fn follow(
+    archive: &mut Archive,
+    data_files: &DataFiles,
+    stopped: &mpsc::Receiver<()>,
+    copied: &ArchiveLag,
+) {
+    loop {
+        let last = stopped.recv_timeout(PASS_INTERVAL) != Err(RecvTimeoutError::Timeout);
+        let began = Instant::now();
+        match archive.pass(data_files) {
+            Ok(()) => copied.advance(began),
+            Err(error) => {
+                tracing::warn!("the archive is {} s behind: {error}", copied.behind().as_secs())
+            }
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+impl Drop for Archiver {
+    /// Makes a last pass.
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::warn!("the last pass of the archive failed");
+        }
+    }
+}
+
+/// Restores a data directory from an archive, into an empty or new directory.
+pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
+    let archive = Archive::open(place)?;
+    if !archive.there.contains_key("format.json") {
+        let what = "not a complete archive of a coordinator: it has no format.json";
+        return Err(place.unfit(what.to_owned(), "check the path"));
+    }
+    fs::create_dir_all(dir).map_err(files::failed("create", dir))?;
+    if !files::entries(dir)?.is_empty() {
+        return Err(StoreError::Server {
+            place: dir.display().to_string(),
+            what: "it is not empty".to_owned(),
+            advice: "give an empty or a new directory",
+        });
+    }
+    // The marker comes last: it makes the directory usable.
+    let mut names: Vec<_> = archive.there.keys().collect();
+    names.sort_by_key(|name| *name == "format.json");
+    for name in names {
+        if let Some(path) = restored(name, dir, &archive.there) {
+            files::write_private(&path, &archive.get(name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path of an object; `None` for a growing segment that was sealed.
+fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
+    let Some((run, number)) = name.split_once("/growing.") else {
+        return Some(dir.join(name));
+    };
+    match there.contains_key(&format!("{run}/journal.{number}")) {
+        true => None,
+        false => Some(dir.join(run).join(ACTIVE)),
+    }
+}

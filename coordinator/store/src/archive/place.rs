@@ -1,0 +1,111 @@
+//! The place of an archive: a directory, or a bucket of an S3 object store.
+
+use std::{
+    convert::Infallible,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+
+use object_store::{
+    ClientConfigKey, ObjectStore, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    local::LocalFileSystem,
+    prefix::PrefixStore,
+};
+use proto::connect::install_crypto;
+
+use crate::{StoreError, directory::files};
+
+const SCHEME: &str = "s3://";
+
+/// The value of `--archive`: a directory, or `s3://BUCKET/PREFIX`.
+///
+/// The environment configures a bucket: at least `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+/// `AWS_REGION`; `AWS_ENDPOINT` for other providers than Amazon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivePlace(String);
+
+impl FromStr for ArchivePlace {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ArchivePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ArchivePlace {
+    /// Returns its name in errors.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(&self.0)
+    }
+
+    /// Makes an error about this place.
+    pub(super) fn unfit(&self, what: String, advice: &'static str) -> StoreError {
+        StoreError::Server { place: self.0.clone(), what, advice }
+    }
+
+    /// Creates a missing directory.
+    pub(super) fn make(&self) -> Result<(), StoreError> {
+        if self.0.starts_with(SCHEME) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.0).map_err(files::failed("create", &self.path()))
+    }
+
+    /// Fails if a directory and this place contain one another: copies would be copied.
+    pub(super) fn beside(&self, dir: &Path) -> Result<(), StoreError> {
+        let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
+            // A bucket.
+            return Ok(());
+        };
+        if place.starts_with(&dir) || dir.starts_with(&place) {
+            let what = format!("it and {} contain one another", dir.display());
+            return Err(self.unfit(what, "give a directory on another disk"));
+        }
+        Ok(())
+    }
+
+    /// Opens the object store without reading.
+    pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        let failed = |error| super::cannot("open", &self.path(), &error);
+        let Some(bucket) = self.0.strip_prefix(SCHEME) else {
+            let path = self.path();
+            let objects = LocalFileSystem::new_with_prefix(&path).map_err(failed)?;
+            return Ok(Arc::new(objects.with_fsync(true)));
+        };
+        let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
+        if bucket.is_empty() {
+            let what = "no bucket is named".to_owned();
+            return Err(self.unfit(what, "give s3://BUCKET/PREFIX"));
+        }
+        install_crypto();
+        let client = |key, value: &str| (AmazonS3ConfigKey::Client(key), value.to_owned());
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            // A failed pass is repeated, and the last pass must not take longer.
+            .with_retry(RetryConfig {
+                max_retries: 3,
+                retry_timeout: std::time::Duration::from_secs(30),
+                ..RetryConfig::default()
+            });
+        for (key, value) in [
+            client(ClientConfigKey::ConnectTimeout, "5 seconds"),
+            client(ClientConfigKey::Timeout, "60 seconds"),
+        ] {
+            builder = builder.with_config(key, value);
+        }
+        let objects = builder.build().map_err(failed)?;
+        Ok(match prefix.trim_end_matches('/') {
+            "" => Arc::new(objects),
+            prefix => Arc::new(PrefixStore::new(objects, prefix)),
+        })
+    }
+}

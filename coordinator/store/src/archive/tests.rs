@@ -1,0 +1,94 @@
+use std::io::Write as _;
+
+use super::*;
+use crate::{
+    DiskStore, Store as _,
+    conformance::{accepted, lines, manifest},
+    verify,
+};
+
+fn follows_and_restores(place: &ArchivePlace) {
+    let all = tempfile::tempdir().unwrap();
+    let [data, other] = ["data", "other"].map(|name| all.path().join(name));
+    let mut store = DiskStore::open(&data).unwrap();
+    store.create(&manifest(1)).unwrap();
+    let data_files = DataFiles::new(&data);
+    place.make().unwrap();
+    let mut archive = Archive::open(place).unwrap();
+    let mut kept = 0_usize;
+    for losses in 0..8 {
+        for task in 0..3 {
+            // A segment for every line or two.
+            store.set_segment_bytes(700);
+            store.apply(&[accepted(losses * 4 + task)]).unwrap();
+            kept += 1;
+        }
+        archive.pass(&data_files).unwrap();
+        store.apply(&[accepted(losses * 4 + 3)]).unwrap();
+        let to = all.path().join(format!("restored-{losses}"));
+        restore(place, &to).unwrap();
+        assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64);
+        let restored = DiskStore::open(&to).unwrap();
+        assert_eq!(lines(&restored, 1)[..], lines(&store, 1)[..kept]);
+        assert_eq!(restored.secret(), store.secret());
+        kept += 1;
+    }
+    // Other directories are neither archived there nor overwritten.
+    drop(DiskStore::open(&other).unwrap());
+    let refused = Archiver::start(&other, place).err().unwrap().to_string();
+    assert!(refused.contains("it is not the archive of"), "{refused}");
+    assert!(restore(place, &other).is_err());
+    // Dropping it makes a last pass.
+    let archiver = Archiver::start(&data, place).unwrap();
+    store.apply(&[accepted(35)]).unwrap();
+    drop(archiver);
+    let to = all.path().join("restored");
+    restore(place, &to).unwrap();
+    assert_eq!(verify(&to).unwrap().runs[0].lines, kept as u64 + 1);
+    assert_eq!(verify(&data).unwrap().runs[0].lines, kept as u64 + 1);
+}
+
+fn place(text: &str) -> ArchivePlace {
+    let Ok(place) = text.parse();
+    place
+}
+
+#[test]
+fn a_lost_disk_costs_the_writes_since_the_last_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    follows_and_restores(&place(archive.to_str().unwrap()));
+}
+
+/// With a store and keys from the environment: `tests/s3/with` starts one.
+#[test]
+fn a_bucket_replaces_a_directory() {
+    let Ok(bucket) = std::env::var("QUEENS_TEST_S3") else {
+        let loud = "SKIPPED: archives in a bucket: run this under tests/s3/with, which starts one";
+        writeln!(std::io::stderr(), "{loud}").unwrap();
+        return;
+    };
+    follows_and_restores(&place(&format!("{bucket}/{:016x}", rand::random::<u64>())));
+}
+
+#[test]
+fn invalid_places_are_refused() {
+    let said = restore(&place("s3:///there"), Path::new("x")).unwrap_err();
+    assert!(said.to_string().contains("no bucket is named"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let data = dir.path().join("data");
+    drop(DiskStore::open(&data).unwrap());
+    for lies_in in [dir.path(), &data.join("archive")] {
+        let said = Archiver::start(&data, &place(lies_in.to_str().unwrap()));
+        let said = said.err().unwrap().to_string();
+        assert!(said.contains("contain one another"), "{said}");
+    }
+    let within = file.join("archive");
+    let within = place(within.to_str().unwrap());
+    let said = Archiver::start(&data, &within).err().unwrap().to_string();
+    assert!(said.contains("create"), "{said}");
+    let said = restore(&within, Path::new("x")).unwrap_err().to_string();
+    assert!(said.contains("cannot open"), "{said}");
+}

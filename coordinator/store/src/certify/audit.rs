@@ -1,0 +1,318 @@
+//! Audits of certificates, without a coordinator.
+
+use std::{
+    num::NonZeroU16,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use common::{
+    board::Board,
+    count::{Counter, CounterConfig, NoProgress, Orientation},
+    kernel::Kernel,
+    method::Method,
+    plan::Plan,
+    published::published_counts,
+    tally::{self, Counts},
+    text::{plural, thousands},
+};
+use rand::{SeedableRng as _, rngs::StdRng, seq::index};
+use scheduler::checks::{Check, CheckOutcome, max_wrong_counts};
+
+use crate::certify::{
+    certificate::{BadCertificate, Certificate, Levels, Recounts},
+    leaves::{self, BadCounts, Leaf},
+};
+
+#[derive(Clone, Debug)]
+pub struct AuditOptions {
+    /// Tasks to recount; all if there are fewer.
+    pub tasks: u64,
+    /// The seed of their selection.
+    pub seed: u64,
+    /// The key that the coordinator printed, if it is known.
+    pub key: Option<String>,
+    pub kernel: Kernel,
+    pub threads: NonZeroU16,
+    /// The memory budget of counting.
+    pub memory_bytes: u64,
+}
+
+/// A certificate that cannot be audited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    #[error(transparent)]
+    Certificate(#[from] BadCertificate),
+    #[error("the counts: {0}")]
+    Counts(#[from] BadCounts),
+}
+
+/// The text of a check that passed, or of one that failed.
+type Checked = Result<String, String>;
+
+fn finding(name: &'static str, checked: Checked) -> Check {
+    match checked {
+        Ok(reason) => Check { name, outcome: CheckOutcome::Passed, reason },
+        Err(reason) => Check { name, outcome: CheckOutcome::Failed, reason },
+    }
+}
+
+fn not_possible(name: &'static str, reason: String) -> Check {
+    Check { name, outcome: CheckOutcome::NotPossible, reason }
+}
+
+/// A progress report of an audit.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// The certificate, once its signature is verified, and whether the expected key was given:
+    /// otherwise anyone may have signed it.
+    Signed(&'a Certificate, bool),
+    Found(&'a Check),
+}
+
+/// Checks the signature and the tree, and recounts random tasks. Reports each part to `report`.
+pub fn audit(
+    (text, counts): (&str, &[u8]),
+    options: &AuditOptions,
+    report: &mut dyn FnMut(Part<'_>),
+) -> Result<CheckOutcome, AuditError> {
+    let certificate = Certificate::read(text)?;
+    let leaves = leaves::decode(counts)?;
+    report(Part::Signed(&certificate, options.key.is_some()));
+    let mut worst = CheckOutcome::Passed;
+    let mut tell = |found: Check| {
+        worst = worst.max(found.outcome);
+        report(Part::Found(&found));
+    };
+    tell(finding("signature", signature(&certificate, options)));
+    let spec = certificate.spec()?;
+    let root = certificate.root()?;
+    let signed = root == leaves::root(&leaves, &spec, certificate.plan_version)
+        && leaves.len() as u64 == certificate.counts;
+    let counts = plural(certificate.counts, "count");
+    tell(finding(
+        "tree",
+        match signed {
+            true => Ok(format!("{counts}: they are the ones that were signed")),
+            false => Err("the counts are not the ones that were signed".to_owned()),
+        },
+    ));
+    tell(finding("sum", sum(&certificate, &leaves)));
+    if certificate.format > 1 {
+        tell(finding("confirmed", confirmed(&certificate, &leaves)));
+    }
+    tell(finding("classes", classes(&certificate)));
+    tell(finding("published", published(&certificate, spec.board)));
+    match Plan::new(spec) {
+        Ok(plan) if plan.hash() == certificate.plan()? => {
+            // Units beyond the plan cannot be counted.
+            if let Some(gap) = leaves::gap(&leaves, &plan) {
+                tell(finding("cover", Err(gap)));
+            } else {
+                let units = plural(plan.units(), "unit");
+                let covered = format!("the counts are of all {units} of the plan, each once");
+                tell(finding("cover", Ok(covered)));
+                tell(recount(&plan, &leaves, options));
+            }
+        }
+        Ok(plan) if certificate.plan_version == spec.version() => {
+            let Certificate { plan_hash, n, layout, task_cost, .. } = &certificate;
+            let other = format!(
+                "the certificate names plan {plan_hash}, but N = {n}, layout {layout} and task cost \
+                 {task_cost} give plan {}",
+                plan.hash()
+            );
+            tell(finding("plan", Err(other)));
+        }
+        Err(bad) if certificate.plan_version == spec.version() => {
+            tell(finding("plan", Err(bad.to_string())));
+        }
+        Ok(_) | Err(_) => {
+            let other = format!(
+                "the plan is of version {} of its rules, this program makes version {}: take the \
+                 program that made the certificate, {}",
+                certificate.plan_version,
+                spec.version(),
+                certificate.program
+            );
+            tell(not_possible("recount", other));
+        }
+    }
+    Ok(worst)
+}
+
+fn signature(certificate: &Certificate, options: &AuditOptions) -> Checked {
+    let key = &certificate.public_key;
+    match &options.key {
+        Some(expected) if expected == key => Ok(format!("good, by the key given, {key}")),
+        Some(expected) => Err(format!("by key {key}, not by {expected}")),
+        None => Ok(format!(
+            "good, by key {key}; compare it with the key that the coordinator printed (--key)"
+        )),
+    }
+}
+
+fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
+    let total = tally::total(leaves.iter().map(|leaf| leaf.count));
+    let total = total.map_err(|error| error.to_string())?;
+    match &certificate.solutions {
+        certified if total.to_string() == *certified => {
+            Ok(format!("{} solutions, as certified", thousands(total)))
+        }
+        certified => Err(format!("the counts add up to {total}, not to {certified}")),
+    }
+}
+
+/// Recomputes the confirmations of the counts, and the bound of wrong ones.
+fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
+    let levels = Levels::of(leaves);
+    if certificate.confirmed != Some(levels) {
+        return Err(format!("by their signed counters the counts are confirmed as {levels:?}"));
+    }
+    let counts = leaves.len() as u64;
+    let bound = |recounts: &Recounts| {
+        let Recounts { random, wrong, .. } = *recounts;
+        let possible = wrong <= random && random <= levels.referee;
+        let open = counts - levels.referee;
+        possible.then(|| max_wrong_counts(counts, random, wrong).min(open))
+    };
+    // Counts that replaced voided ones are added to the bound, and are not in the certificate.
+    let follows =
+        |recounts: &Recounts| bound(recounts).is_some_and(|least| least <= recounts.at_most_wrong);
+    match &certificate.recounts {
+        Some(recounts) if !follows(recounts) => {
+            Err(format!("the bound does not follow from {recounts:?}"))
+        }
+        Some(recounts) => Ok(format!(
+            "as claimed; {} bound the wrong ones to {}, if the signer selected them at random",
+            plural(recounts.random, "recount"),
+            thousands(recounts.at_most_wrong.into())
+        )),
+        None => Ok("as claimed; no bound is claimed".to_owned()),
+    }
+}
+
+/// Recomputes the fundamental solutions from the total and the symmetric solutions.
+fn classes(certificate: &Certificate) -> Checked {
+    let Certificate { solutions, unique, half_turn, quarter_turn, .. } = certificate;
+    let (unique, half_turn, quarter_turn) = match (unique, half_turn, quarter_turn) {
+        (Some(unique), Some(half_turn), Some(quarter_turn)) => (unique, half_turn, quarter_turn),
+        (None, None, None) => return Ok("none are claimed".to_owned()),
+        _ => return Err("some symmetric solutions are claimed, others not".to_owned()),
+    };
+    let (Ok(all), Ok(half), Ok(quarter)) =
+        (solutions.parse(), half_turn.parse(), quarter_turn.parse())
+    else {
+        return Err("the counts are not decimal numbers".to_owned());
+    };
+    let counts = Counts::new(all, half, quarter).map_err(|bad| bad.to_string())?;
+    match counts.unique() {
+        follow if follow.to_string() == *unique => {
+            Ok(format!("{} fundamental solutions follow", thousands(follow)))
+        }
+        follow => Err(format!(
+            "{follow} fundamental solutions follow from the total, {unique} are claimed"
+        )),
+    }
+}
+
+/// Compares the total with the published count of the board, if there is one.
+fn published(certificate: &Certificate, board: Board) -> Checked {
+    let solutions = &certificate.solutions;
+    match published_counts(board).map(|known| known.all()) {
+        Some(known) if known.to_string() == *solutions => {
+            Ok(format!("the total is the published one for N = {board}"))
+        }
+        Some(known) => {
+            Err(format!("the published count for N = {board} is {known}, not {solutions}"))
+        }
+        None => Ok(format!("none to compare with for N = {board}")),
+    }
+}
+
+/// Recounts random tasks, rotated if the original count was not.
+fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
+    let wanted = usize::try_from(options.tasks).unwrap_or(usize::MAX);
+    let mut rng = StdRng::seed_from_u64(options.seed);
+    let selected = index::sample(&mut rng, leaves.len(), wanted.min(leaves.len())).into_vec();
+    let (all, again) = (leaves.len() as u64, selected.len() as u64);
+    let wrong = match wrong_counts(plan, (leaves, selected), options) {
+        Ok(wrong) => wrong,
+        Err(why) => return not_possible("recount", why),
+    };
+    let what = format!(
+        "{} of {}, selected with --seed {} and recounted in the other orientation on {}",
+        thousands(again.into()),
+        plural(all, "count"),
+        options.seed,
+        options.kernel
+    );
+    let checked = match wrong.first() {
+        None => Ok(format!(
+            "{what}: all agree; with 95 % confidence at most {} of the other {} are wrong",
+            thousands(max_wrong_counts(all, again, 0).into()),
+            thousands((all - again).into())
+        )),
+        Some((at, count)) => Err(format!(
+            "{what}: {} wrong, the first of units {:?}: {} certified, {count} here",
+            wrong.len(),
+            leaves[*at].units,
+            leaves[*at].count
+        )),
+    };
+    finding("recount", checked)
+}
+
+/// Recounts the selected leaves in the other orientation; returns those that differ, with their counts
+/// here.
+fn wrong_counts(
+    plan: &Plan,
+    (leaves, mut selected): (&[Leaf], Vec<usize>),
+    options: &AuditOptions,
+) -> Result<Vec<(usize, u64)>, String> {
+    // Frames are counted by all threads together, one after the other, in one memory; prefixes by
+    // each thread on its own.
+    let (lanes, crew) = match plan.spec().layout.method() {
+        Method::Rows => (options.threads.get(), NonZeroU16::MIN),
+        Method::Frames => (1, options.threads),
+    };
+    // Those of one orientation together: a counter is made for one.
+    selected.sort_by_key(|&at| (leaves[at].first.orientation == Orientation::Rotated, at));
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    let lane = || -> Result<(), String> {
+        let mut made: Option<(Orientation, Counter)> = None;
+        while let Some(&at) = selected.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Leaf { units, first, .. } = &leaves[at];
+            let orientation = first.orientation.rotated();
+            if made.as_ref().is_none_or(|(of, _)| *of != orientation) {
+                drop(made.take());
+                let config = CounterConfig {
+                    kernel: options.kernel,
+                    threads: crew,
+                    memory_bytes: options.memory_bytes / u64::from(lanes),
+                    orientation,
+                };
+                let counter = Counter::new(plan, &config).map_err(|error| error.to_string())?;
+                made = Some((orientation, counter));
+            }
+            let (_, counter) = made.as_mut().expect("made above");
+            let count = counter.count(units.clone(), &NoProgress);
+            let count = count.map_err(|error| format!("units {units:?}: {error}"))?;
+            if count != leaves[at].count {
+                wrong.lock().expect("no lane panics").push((at, count));
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().try_for_each(|lane| lane.join().expect("counting does not panic"))
+    })?;
+    let mut wrong = wrong.into_inner().expect("no lane panics");
+    wrong.sort_unstable();
+    Ok(wrong)
+}

@@ -1,0 +1,156 @@
+//! Certification of a complete run.
+
+use std::{collections::BTreeMap, path::Path};
+
+use common::{
+    hex,
+    plan::{Plan, TaskId},
+    run::{RunId, WorkerId},
+    tally::Counts,
+};
+use scheduler::ledger::{
+    Confirmation, EntryKind, JournalEntry, SymmetricCounts, TaskCount, TaskState, fold::KeptTask,
+};
+
+use crate::certify::{
+    certificate::{Certificate, Check, Levels, Recounts, Share},
+    leaves::{self, Leaf, Origin},
+};
+use crate::{Checks, VerifyError};
+
+/// A certificate with the counts that it is of.
+#[derive(Clone, Debug)]
+pub struct Certified {
+    /// The signed text.
+    pub text: String,
+    /// The content of the file of counts.
+    pub counts: Vec<u8>,
+    pub certificate: Certificate,
+}
+
+/// A run that cannot be certified.
+#[derive(Debug, thiserror::Error)]
+pub enum CertifyError {
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    #[error(
+        "run {run} has {done} of {total} tasks: only complete runs are certified; finish it \
+         first"
+    )]
+    Partial { run: RunId, done: u64, total: u64 },
+}
+
+/// Certifies a complete run of a data directory after verifying every line.
+pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
+    let mut shares = Shares::new();
+    let (mut report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
+    let partial =
+        || CertifyError::Partial { run, done: report.tasks_done, total: report.tasks_total };
+    let checked = report.checks.ok_or_else(partial)?;
+    let kept = crate::kept_symmetric(dir, run).map_err(VerifyError::from)?;
+    let counts = checked.counts.or_else(|| {
+        let SymmetricCounts { half_turn, quarter_turn } = kept?;
+        Counts::new(report.solutions, half_turn, quarter_turn).ok()
+    });
+    report.checks = Some(Checks { counts, ..checked });
+    let manifest = &report.manifest;
+    let plan = Plan::new(manifest.spec).expect("it was verified");
+    let leaves: Vec<_> = fold.rows().filter_map(|(task, row)| leaf(&plan, task, row)).collect();
+    for Leaf { first, .. } in &leaves {
+        if let Some((share, _)) = shares.get_mut(&(first.worker, first.principal.clone())) {
+            share.counts += 1;
+        }
+    }
+    let checks = report.proofs().into_iter().map(|proof| Check {
+        name: proof.name.to_owned(),
+        outcome: proof.outcome.name().to_owned(),
+        reason: proof.reason,
+    });
+    let certificate = Certificate {
+        format: Certificate::FORMAT,
+        n: manifest.spec.board.n(),
+        run: run.to_string(),
+        created_unix_ms: manifest.created_unix_ms,
+        layout: manifest.spec.layout.name().to_owned(),
+        task_cost: manifest.spec.task_cost,
+        plan_version: manifest.plan_version,
+        plan_hash: manifest.plan.to_string(),
+        solutions: report.solutions.to_string(),
+        unique: counts.map(|counts| counts.unique().to_string()),
+        half_turn: counts.map(|counts| counts.half_turn().to_string()),
+        quarter_turn: counts.map(|counts| counts.quarter_turn().to_string()),
+        seconds: report.elapsed_ms as f64 / 1000.0,
+        checks: checks.collect(),
+        confirmed: Some(Levels::of(&leaves)),
+        recounts: report.evidence.at_most_wrong().map(|at_most_wrong| Recounts {
+            random: report.evidence.recounts,
+            wrong: report.evidence.wrong,
+            at_most_wrong,
+        }),
+        workers: shares
+            .into_values()
+            .map(|(share, duration_us)| Share { core_seconds: duration_us / 1_000_000, ..share })
+            .collect(),
+        counts: leaves.len() as u64,
+        merkle_root: hex::encode(&leaves::root(&leaves, &manifest.spec, manifest.plan_version)),
+        program: concat!("queensctl ", env!("CARGO_PKG_VERSION")).to_owned(),
+        public_key: String::new(),
+    };
+    let secret = crate::signing_key(dir).map_err(VerifyError::from)?;
+    let text = certificate.sign(&secret);
+    let certificate = Certificate::read(&text).expect("it was signed just now");
+    Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
+}
+
+/// Returns the leaf of a counted task.
+fn leaf(plan: &Plan, task: TaskId, row: &KeptTask) -> Option<Leaf> {
+    let TaskState::Done { first, second, confirmed } = &row.state else {
+        return None;
+    };
+    // The referee's count is the second, or the only one.
+    let by_referee = *confirmed == Confirmation::Referee;
+    Some(Leaf {
+        units: plan.task_units(task),
+        count: first.count,
+        first: how(first, by_referee && second.is_none()),
+        second: second.as_deref().map(|second| how(second, by_referee)),
+    })
+}
+
+/// The contributions of workers, and their core time in microseconds.
+type Shares = BTreeMap<(WorkerId, String), (Share, u64)>;
+
+/// Adds the next line of the journal.
+fn add(shares: &mut Shares, JournalEntry { kind, record }: &JournalEntry) {
+    let principal = record.principal.to_string();
+    let key = (record.worker, principal.clone());
+    let (share, duration_us) = shares.entry(key).or_insert_with(|| {
+        (Share { worker: record.worker.to_string(), principal, ..Share::default() }, 0)
+    });
+    add_text(&mut share.kernels, record.kernel.as_str());
+    if !record.version.is_empty() {
+        add_text(&mut share.versions, &record.version);
+    }
+    match kind {
+        EntryKind::Accepted => *duration_us = duration_us.saturating_add(record.duration_us),
+        EntryKind::Confirmed | EntryKind::Settled => share.confirmed += 1,
+        EntryKind::Disputed | EntryKind::Recounted | EntryKind::Voided => {}
+    }
+}
+
+/// Inserts a text into a sorted list unless it is already there.
+fn add_text(sorted: &mut Vec<String>, text: &str) {
+    if let Err(place) = sorted.binary_search_by(|known| known.as_str().cmp(text)) {
+        sorted.insert(place, text.to_owned());
+    }
+}
+
+fn how(of: &TaskCount, referee: bool) -> Origin {
+    Origin {
+        worker: of.worker,
+        principal: of.principal.to_string(),
+        kernel: of.kernel,
+        orientation: of.orientation,
+        referee,
+    }
+}

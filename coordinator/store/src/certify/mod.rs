@@ -1,0 +1,15 @@
+//! Certificates: the signed counts of a complete run, which can be checked without a coordinator, and
+//! by later versions.
+//!
+//! [`certify()`] makes one from a data directory after verifying every line; [`audit()`] checks the
+//! signature, the tree over the counts and their sum, and recounts some of them.
+
+mod audit;
+mod certificate;
+pub(crate) mod leaves;
+mod make;
+
+pub use audit::{AuditError, AuditOptions, Part, audit};
+pub use certificate::{BadCertificate, Certificate, Check, Levels, Recounts, Share, public_key};
+pub use leaves::BadCounts;
+pub use make::{Certified, CertifyError, certify};

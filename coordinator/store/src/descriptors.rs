@@ -1,0 +1,93 @@
+//! The file descriptors of this process, some of which are reserved for files.
+//!
+//! A coordinator without descriptors could not store a result, so connections get only the rest.
+
+use std::{
+    fs::{self, File},
+    io,
+    sync::Mutex,
+};
+
+/// Descriptors reserved for files that the store opens at times, for listening, and for libraries.
+const KEPT_FOR_FILES: u64 = 64;
+
+/// The part of them that is held open, so that other code cannot use them. Writing one file needs two at
+/// a time, and another thread may take the first one that is released.
+const SPARE: usize = 8;
+
+/// Minimum number of connections, even with a low limit.
+const FEWEST_CONNECTIONS: u64 = 4;
+
+static SPARES: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Raises this process's limit of open files as far as the system permits, and reserves the spare
+/// descriptors.
+pub fn prepare() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
+    take_spares();
+}
+
+/// Returns the maximum number of connections, given the descriptors in use.
+pub fn left_for_connections() -> usize {
+    let limit = of_this_process().unwrap_or(u64::MAX);
+    let taken = open_now() + KEPT_FOR_FILES.min(limit / 4);
+    let left = limit.saturating_sub(taken).max(FEWEST_CONNECTIONS);
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+/// Formats the limit of open files.
+pub fn limit() -> String {
+    of_this_process().map_or_else(|| "unknown".to_owned(), |limit| limit.to_string())
+}
+
+/// Returns the limit of open files and sockets; `None` if there is none or it is unknown.
+fn of_this_process() -> Option<u64> {
+    #[cfg(unix)]
+    return rlimit::Resource::NOFILE.get_soft().ok();
+    #[cfg(not(unix))]
+    None
+}
+
+/// Opens a file, with a reserved descriptor if no other is left.
+pub fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    take_spares();
+    loop {
+        match open() {
+            Err(error) if exhausted(&error) => {
+                let spare = SPARES.lock().expect("nothing panics here").pop();
+                match spare {
+                    Some(spare) => drop(spare),
+                    None => return Err(error),
+                }
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Returns whether an error means that the process or the system has too many open files.
+pub fn exhausted(error: &io::Error) -> bool {
+    /// ENFILE and EMFILE, the same on Linux, macOS and the BSDs.
+    const NO_DESCRIPTOR: [i32; 2] = [23, 24];
+    cfg!(unix) && error.raw_os_error().is_some_and(|code| NO_DESCRIPTOR.contains(&code))
+}
+
+fn take_spares() {
+    let mut spares = SPARES.lock().expect("nothing panics here");
+    while spares.len() < SPARE {
+        // Without a free descriptor, a later call tries again.
+        let Ok(spare) = File::open("/dev/null") else {
+            return;
+        };
+        spares.push(spare);
+    }
+}
+
+/// Returns the number of descriptors in use; a guess if it is unknown.
+fn open_now() -> u64 {
+    const GUESS: u64 = 32;
+    let listed = ["/proc/self/fd", "/dev/fd"].into_iter().find_map(|dir| fs::read_dir(dir).ok());
+    listed.map_or(GUESS, |entries| entries.count() as u64)
+}

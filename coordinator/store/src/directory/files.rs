@@ -1,0 +1,490 @@
+//! The data directory: its owner, its lock, and atomic writes of its files.
+//!
+//! ```text
+//! DIR/format.json                 the marker, with the version of the directory's format
+//! DIR/lock                        locked by the process that writes; holds its process id
+//! DIR/runs/<run>/manifest.json    the run's manifest; written last, so it creates the run
+//! DIR/runs/<run>/state.json       paused, complete, …, and the end of the journal then
+//! DIR/runs/<run>/journal.jsonl    the last records
+//! DIR/runs/<run>/journal.000001.jsonl, …   earlier records, in sealed segments
+//! DIR/runs/<run>/journal.000001.seal, …    the end of the journal when each was sealed
+//! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they are counted
+//! DIR/runs/<run>/events.jsonl     its events
+//! DIR/runs/<run>/history.json     its charts and its workers' shares
+//! DIR/runs/<run>.deleted          a run that is being removed
+//! DIR/runs/<run>/recheck.json     the share of it to be rechecked, if one was set
+//! DIR/term.json                   the coordinator's term: one more at every start
+//! DIR/trust.jsonl                 the trust in workers
+//! DIR/trust.seal                  the number of its lines, and the hash of the last
+//! DIR/events.jsonl                the events of the cluster
+//! DIR/secret                      32 random bytes, private
+//! DIR/signing-key                 the key that signs certificates, private
+//! DIR/db/                         sled; can be rebuilt from the rest
+//! ```
+
+use std::{
+    fmt::Display,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind, Read, Seek, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use common::{hex, run::RunId};
+
+use crate::{
+    StoreError, descriptors,
+    journal::{manifest, text::format_of},
+};
+
+const MARKER: &str = "format.json";
+const LOCK: &str = "lock";
+const DELETED: &str = "deleted";
+
+/// The paths of a data directory.
+#[derive(Clone, Debug)]
+pub(crate) struct DataFiles {
+    pub(crate) dir: PathBuf,
+}
+
+/// The paths of one run's folder.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFiles {
+    pub(crate) dir: PathBuf,
+}
+
+impl DataFiles {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.dir.join("db")
+    }
+
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+
+    pub(crate) fn run(&self, run: RunId) -> RunFiles {
+        RunFiles { dir: self.runs().join(run.to_string()) }
+    }
+
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.dir.join("trust.jsonl")
+    }
+
+    pub(crate) fn term(&self) -> PathBuf {
+        self.dir.join("term.json")
+    }
+
+    fn secret(&self) -> PathBuf {
+        self.dir.join("secret")
+    }
+
+    /// Begins a new term, higher than all before.
+    pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
+        let term = self.kept_term()? + 1;
+        write_durably(&self.term(), &manifest::encode_term(term))?;
+        Ok(term)
+    }
+
+    /// Reads the last term; 0 if there was none.
+    pub(crate) fn kept_term(&self) -> Result<u64, StoreError> {
+        Ok(read_decoded(&self.term(), manifest::decode_term)?.unwrap_or(0))
+    }
+
+    /// Reads the directory's secret; creates it if there is none.
+    pub(crate) fn keep_secret(&self) -> Result<Secret, StoreError> {
+        secret_at(&self.secret())
+    }
+
+    /// Reads the key that signs certificates; creates it if there is none.
+    pub(crate) fn keep_signing_key(&self) -> Result<Secret, StoreError> {
+        secret_at(&self.dir.join("signing-key"))
+    }
+
+    /// Reads the directory's secret, if it has one.
+    pub(crate) fn kept_secret(&self) -> Result<Option<Secret>, StoreError> {
+        read_decoded(&self.secret(), Secret::decode)
+    }
+
+    fn marker(&self) -> PathBuf {
+        self.dir.join(MARKER)
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.dir.join(LOCK)
+    }
+
+    /// Marks the directory if it is empty; fails if it belongs to another program or version.
+    fn claim(&self) -> Result<(), StoreError> {
+        let found = self.check()?;
+        if found == Some(manifest::FORMAT) {
+            return Ok(());
+        }
+        if let Some(older) = found {
+            tracing::info!(
+                "{} has format {older}: what it holds stays as it is, what is added has format {}, and \
+                 programs that know only {older} will refuse it from now on",
+                self.dir.display(),
+                manifest::FORMAT
+            );
+        }
+        let runs = self.runs();
+        fs::create_dir_all(&runs).map_err(failed("create", &runs))?;
+        write_durably(&self.marker(), &manifest::marker())
+    }
+
+    /// Returns the format of a marked directory; fails if it is neither marked nor empty.
+    fn check(&self) -> Result<Option<u32>, StoreError> {
+        let marker = self.marker();
+        match fs::read_to_string(&marker) {
+            Ok(text) => match (manifest::check_marker(text.trim_end()), format_of(&text)) {
+                (Ok(format), _) => Ok(Some(format)),
+                (Err(_), Some(found)) if found != manifest::FORMAT => {
+                    let (dir, ours) = (self.dir.clone(), manifest::FORMAT);
+                    Err(StoreError::FormatVersion { dir, found, ours })
+                }
+                (Err(what), _) => Err(StoreError::damaged(&marker, None, what)),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.foreign_entry().map_or(Ok(None), |found| {
+                    Err(StoreError::ForeignDirectory {
+                        dir: self.dir.clone(),
+                        found: found.to_string_lossy().into_owned(),
+                    })
+                })
+            }
+            Err(error) => Err(failed("read", &marker)(error)),
+        }
+    }
+
+    /// Finds an entry of an unmarked directory that a crash of this program cannot have left.
+    fn foreign_entry(&self) -> Option<std::ffi::OsString> {
+        let entries = fs::read_dir(&self.dir).ok()?;
+        entries.flatten().find_map(|entry| {
+            let name = entry.file_name();
+            let temporary = temporary(&self.marker());
+            let ours = name == LOCK
+                || Some(name.as_os_str()) == temporary.file_name()
+                || (name == "runs"
+                    && fs::read_dir(entry.path()).is_ok_and(|mut d| d.next().is_none()));
+            (!ours).then_some(name)
+        })
+    }
+}
+
+impl RunFiles {
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.dir.join("manifest.json")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.join("state.json")
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.dir.join("journal.jsonl")
+    }
+
+    /// Returns the path to which a deleted run is renamed first.
+    pub(crate) fn deleted(&self) -> PathBuf {
+        self.dir.with_extension(DELETED)
+    }
+}
+
+/// The way in which a directory is read.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// Not written while the lock is held.
+    Alone(#[expect(dead_code, reason = "held for as long as the directory is read")] Option<Lock>),
+    /// Open in a coordinator: journals grow, and a last line may be half written.
+    WhileWritten,
+}
+
+/// Holds the data directory for one process; released when dropped or when the process dies.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    exclusive: bool,
+}
+
+impl Lock {
+    /// Creates the directory if necessary, checks that it is marked or empty, and locks it.
+    pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
+        fs::create_dir_all(&data_files.dir).map_err(failed("create", &data_files.dir))?;
+        data_files.check()?;
+        let path = data_files.lock();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(in_use(data_files, &mut file)),
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
+        }
+        let pid = std::process::id();
+        file.set_len(0).and_then(|()| writeln!(file, "{pid}")).map_err(failed("write", &path))?;
+        let lock = Self { file, exclusive: true };
+        data_files.claim()?;
+        Ok(lock)
+    }
+
+    /// Locks out coordinators while a directory is read, unless one has it open. A copy on read-only
+    /// storage may lack the lock file, and needs none.
+    pub(crate) fn shared(data_files: &DataFiles) -> Result<Reading, StoreError> {
+        let path = data_files.lock();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Reading::Alone(None)),
+            Err(error) => return Err(failed("open", &path)(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Reading::Alone(Some(Self { file, exclusive: false }))),
+            Err(TryLockError::WouldBlock) => Ok(Reading::WhileWritten),
+            Err(TryLockError::Error(error)) => Err(failed("lock", &path)(error)),
+        }
+    }
+
+    /// Returns whether the directory is marked.
+    pub(crate) fn marked(data_files: &DataFiles) -> Result<bool, StoreError> {
+        fs::read_dir(&data_files.dir).map_err(failed("read", &data_files.dir))?;
+        Ok(data_files.check()?.is_some())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.exclusive {
+            // The process ID is only a hint for people.
+            let _ = self.file.set_len(0);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+fn in_use(data_files: &DataFiles, file: &mut File) -> StoreError {
+    let mut pid = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut pid));
+    let holder = match pid.trim() {
+        "" => String::new(),
+        pid => format!(" (process {pid})"),
+    };
+    StoreError::InUse { dir: data_files.dir.clone(), holder }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    path.with_extension("tmp")
+}
+
+/// Reads a file of text, if there is one.
+pub(crate) fn read_text(path: &Path) -> Result<Option<String>, StoreError> {
+    found(path, descriptors::open(|| fs::read_to_string(path)))
+}
+
+/// Reads and decodes a small file, if there is one.
+pub(crate) fn read_decoded<T, E: Display>(
+    path: &Path,
+    decode: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<Option<T>, StoreError> {
+    let text = read_text(path)?;
+    let decoded = text.map(|text| decode(text.trim_end())).transpose();
+    decoded.map_err(|what| StoreError::damaged(path, None, what))
+}
+
+/// Reads a file of any bytes, if there is one.
+pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    found(path, descriptors::open(|| fs::read(path)))
+}
+
+fn found<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", path)(error)),
+    }
+}
+
+/// Replaces a file so that after a crash it holds either the old or the new text, whole.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), StoreError> {
+    Replacement::prepare(path, text)?.put_in_place()
+}
+
+/// Replaces a file that only this user may read, byte for byte, and creates its folder.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    create_private_folder(folder)?;
+    Replacement::write(path, &[bytes], true)?.put_in_place()
+}
+
+fn create_private_folder(folder: &Path) -> Result<(), StoreError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(failed("create", folder))
+}
+
+/// Creates a folder that only this user can read, or makes it so.
+pub(crate) fn claim_private_folder(folder: &Path) -> Result<(), StoreError> {
+    create_private_folder(folder)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        let metadata = fs::metadata(folder).map_err(failed("read", folder))?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(StoreError::NotOwn { folder: folder.to_owned() });
+        }
+        if metadata.mode() & 0o077 != 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+                .map_err(failed("protect", folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// The new content of a file, on disk beside it.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Replacement {
+    /// Writes the new text and a line end. After an error the file is unchanged.
+    pub(crate) fn prepare(path: &Path, text: &str) -> Result<Self, StoreError> {
+        Self::write(path, &[text.as_bytes(), b"\n"], false)
+    }
+
+    fn write(path: &Path, parts: &[&[u8]], private: bool) -> Result<Self, StoreError> {
+        let temporary = temporary(path);
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).truncate(true);
+        if private {
+            // A file that a crash left, or that another user put there, keeps its owner and mode.
+            if fs::symlink_metadata(&temporary).is_ok_and(|it| it.is_file() || it.is_symlink()) {
+                let _ = fs::remove_file(&temporary);
+            }
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        let write = || {
+            let mut file = descriptors::open(|| options.open(&temporary))?;
+            parts.iter().try_for_each(|part| file.write_all(part))?;
+            file.sync_all()
+        };
+        write().map_err(|error| {
+            // It may hold on to the last free blocks.
+            let _ = fs::remove_file(&temporary);
+            failed("write", path)(error)
+        })?;
+        Ok(Self { path: path.to_owned(), temporary })
+    }
+
+    /// Renames it into place. After an error the file holds either content.
+    pub(crate) fn put_in_place(self) -> Result<(), StoreError> {
+        fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
+        sync_parent(&self.path)
+    }
+}
+
+/// Bytes that must not appear in logs and errors.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret(pub(crate) [u8; 32]);
+
+impl Secret {
+    /// Encodes 64 hexadecimal digits and their CRC-32: a changed digit would make another secret.
+    pub(crate) fn encode(&self) -> String {
+        hex::encode(&self.0) + &hex::encode(&crc32fast::hash(&self.0).to_be_bytes())
+    }
+
+    /// Decodes 64 or 72 digits; earlier versions wrote no CRC.
+    pub(crate) fn decode(text: &str) -> Result<Self, &'static str> {
+        let text = text.to_ascii_lowercase();
+        let (digits, check) = text.split_at_checked(64).unwrap_or_default();
+        let check = Some(check).filter(|check| !check.is_empty()).map(hex::decode);
+        let (Some(bytes), None | Some(Some(_))) = (hex::decode(digits), check) else {
+            return Err("it is not 64 or 72 hexadecimal digits");
+        };
+        match check.flatten().is_some_and(|check| check != crc32fast::hash(&bytes).to_be_bytes()) {
+            true => Err("its check sum is wrong"),
+            false => Ok(Self(bytes)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Reads the 32 random bytes of a private file; creates them if there is none.
+pub(crate) fn secret_at(path: &Path) -> Result<Secret, StoreError> {
+    if let Some(secret) = read_decoded(path, Secret::decode)? {
+        return Ok(secret);
+    }
+    let secret = Secret(rand::random());
+    write_private(path, (secret.encode() + "\n").as_bytes())?;
+    Ok(secret)
+}
+
+/// Makes the entry of `path` in its directory durable.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    if cfg!(not(unix)) {
+        // Elsewhere folders cannot be opened as files.
+        return Ok(());
+    }
+    descriptors::open(|| File::open(dir))
+        .and_then(|dir| dir.sync_all())
+        .map_err(failed("sync", dir))
+}
+
+/// Returns whether `path` is a run whose deletion was interrupted.
+pub(crate) fn is_deleted(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == DELETED)
+}
+
+/// Adds the file to an error of the operating system.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { action, path, source }
+}
+
+/// Returns an unused name beside `path`: `path.SUFFIX-MILLISECONDS`.
+pub(crate) fn backup_path(path: &Path, suffix: &str) -> PathBuf {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let first = since.map_or(0, |since| since.as_millis());
+    (first..)
+        .map(|number| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{suffix}-{number}"));
+            PathBuf::from(name)
+        })
+        .find(|path| !path.exists())
+        .expect("some name is free")
+}
+
+/// Lists the files named by [`backup_path`] for this path and suffix.
+pub(crate) fn existing_backups(path: &Path, suffix: &str) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!("{name}.{suffix}-");
+    let entries = entries(path.parent().unwrap_or(Path::new("."))).unwrap_or_default();
+    let is_backup = |path: &PathBuf| {
+        path.file_name().unwrap_or_default().to_string_lossy().starts_with(&prefix)
+    };
+    entries.into_iter().filter(is_backup).collect()
+}
+
+/// Lists the paths in a directory.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    fs::read_dir(dir)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .map_err(failed("read", dir))
+}

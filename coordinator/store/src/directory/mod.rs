@@ -1,0 +1,235 @@
+//! The medium on disk: journals are the truth, sled's rows restore leases and attempts.
+
+pub(crate) mod files;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use common::{plan::TaskId, run::RunId};
+use scheduler::ledger::fold::{self, KeptTask};
+
+use crate::{
+    RunManifest, StoreError, SyncTimes,
+    directory::files::{DataFiles, Lock, Replacement, RunFiles},
+    journal::{End, Journal, manifest, segments, trust::TrustChain},
+    journal_store::{Group, JournalStore, Medium, Text, recover, rows::Rows},
+};
+
+/// All runs of one data directory, locked until the store is dropped.
+///
+/// Use it from one thread that may block: it writes and syncs files in every call that changes it.
+pub type DiskStore = JournalStore<Directory>;
+
+/// The suffix of a database that was set aside.
+const BAD: &str = "bad";
+
+/// Rows in one batch of sled, which is held in memory.
+const BATCH_ROWS: usize = 1024;
+
+/// A data directory that a coordinator has open.
+#[derive(Debug)]
+pub struct Directory {
+    files: DataFiles,
+    /// `None` until the database could be opened.
+    rows: Option<Rows>,
+    journals: HashMap<RunId, Journal>,
+    /// Released after everything else is closed.
+    _lock: Lock,
+}
+
+impl DiskStore {
+    /// Opens a data directory, or creates one in an empty or missing directory.
+    ///
+    /// Reads every journal whole. Cuts a torn tail (and keeps a copy of it), brings sled's rows up to
+    /// the journals, and rebuilds rows that are missing, unreadable or contradict the journals.
+    /// Damage within a journal is an error.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let files = DataFiles::new(dir);
+        let lock = Lock::exclusive(&files)?;
+        for path in files::entries(&files.runs())? {
+            if files::is_deleted(&path) {
+                fs::remove_dir_all(&path).map_err(files::failed("remove", &path))?;
+            }
+        }
+        let found = recover::find_runs(&files)?;
+        for run in &found {
+            segments::exists(&run.files.journal(), true)?;
+            fold::plan_of(&run.manifest)?;
+        }
+        let mut medium =
+            Directory { files: files.clone(), rows: None, journals: HashMap::new(), _lock: lock };
+        let index = recover::load(&mut medium, &found)?;
+        for (run, end) in index.ends() {
+            let journal = Journal::open(&files.run(run).journal(), run, end)?;
+            medium.journals.insert(run, journal);
+        }
+        let trust = TrustChain::read(&files.trust(), true)?;
+        Ok(Self::on(medium, index, trust, files.keep_secret()?, files.next_term()?))
+    }
+
+    /// Seals segments of so many bytes in the runs so far.
+    #[cfg(test)]
+    pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
+        for journal in self.medium.journals.values_mut() {
+            journal.set_segment_bytes(bytes);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_file(&mut self, run: RunId, file: Box<dyn crate::journal::AppendFile>) {
+        self.medium.journals.get_mut(&run).unwrap().replace_file(file);
+    }
+}
+
+impl Directory {
+    fn database(&mut self) -> Result<&Rows, StoreError> {
+        if self.rows.is_none() {
+            self.rows = Some(Rows::open(&self.files.database())?);
+        }
+        Ok(self.rows.as_ref().expect("just opened"))
+    }
+
+    /// Creates the files of a run. The manifest comes last: it creates the run.
+    fn create_files(&self, manifest: &RunManifest, end: End) -> Result<Journal, StoreError> {
+        let files = self.files.run(manifest.run);
+        fs::create_dir_all(&files.dir).map_err(files::failed("create", &files.dir))?;
+        files::sync_parent(&files.dir)?;
+        let journal = Journal::create(&files.journal(), manifest.run, end)?;
+        files::write_durably(&files.manifest(), &manifest::encode(manifest))?;
+        Ok(journal)
+    }
+}
+
+impl Medium for Directory {
+    type Journal = RunFiles;
+
+    fn journal(&self, run: RunId) -> RunFiles {
+        self.files.run(run)
+    }
+
+    fn name(&self, text: Text) -> PathBuf {
+        self.files.dir.join(text.path())
+    }
+
+    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError> {
+        match self.create_files(manifest, end) {
+            Ok(journal) => {
+                self.journals.insert(manifest.run, journal);
+                Ok(())
+            }
+            Err(error) => match fs::remove_dir_all(self.files.run(manifest.run).dir) {
+                Err(left) if left.kind() != ErrorKind::NotFound => Err(error),
+                _ => Err(error.rolled_back()),
+            },
+        }
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        let files = self.files.run(run);
+        let gone = files.deleted();
+        fs::rename(&files.dir, &gone)
+            .map_err(files::failed("remove", &files.dir))
+            .map_err(StoreError::rolled_back)?;
+        self.journals.remove(&run);
+        // The run is gone; the next start removes what cannot be removed now.
+        if let Err(error) = files::sync_parent(&gone) {
+            tracing::warn!("run {run} may reappear after a power cut: {error}");
+        }
+        if let Err(error) = self.database().and_then(|rows| rows.remove(run)) {
+            tracing::warn!("rows of run {run} remain until the next start: {error}");
+        }
+        if let Err(error) = fs::remove_dir_all(&gone) {
+            tracing::warn!("{} remains until the next start: {error}", gone.display());
+        }
+        Ok(())
+    }
+
+    /// Keeps bars first, since a journal drops the wrong counts that they follow from; then journals,
+    /// durably; then texts, which name the journal's end; then rows, which may be lost.
+    fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {
+        if let Some((chain, lines)) = &group.trust {
+            chain.append(&self.files.trust(), lines)?;
+        }
+        for (run, new) in &group.journals {
+            let journal = self.journals.get_mut(run).ok_or(StoreError::NoSuchRun(*run))?;
+            times.observe(journal.append(&new.text, new.end)?);
+        }
+        let mut untouched = group.journals.is_empty() && group.trust.is_none();
+        for (text, content) in &group.texts {
+            let new = Replacement::prepare(&self.name(*text), content);
+            let new = new.map_err(|error| if untouched { error.rolled_back() } else { error })?;
+            untouched = false;
+            new.put_in_place()?;
+        }
+        let rows = group.rows.iter().map(|((run, task), row)| (*run, *task, row));
+        let seen = group.journals.iter().map(|(run, new)| (*run, new.end.lines));
+        // Flushing is cheap, since it does not sync; so a killed process loses no leases, and sled's
+        // memory does not grow.
+        let kept = self.database()?;
+        kept.put(rows, seen)?;
+        kept.flush()
+    }
+
+    fn read(&self, text: Text) -> Result<Option<String>, StoreError> {
+        // Bytes that are not text are changed bytes, too.
+        let bytes = files::read_bytes(&self.name(text))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn write(&mut self, text: Text, content: &str) -> Result<(), StoreError> {
+        // These texts are replaced whole, and no total depends on them.
+        files::write_durably(&self.name(text), content).map_err(StoreError::rolled_back)
+    }
+
+    fn rows(
+        &mut self,
+        run: RunId,
+        visit: &mut dyn FnMut(TaskId, KeptTask),
+    ) -> Result<u64, StoreError> {
+        self.database()?.scan(run, visit)
+    }
+
+    fn put_rows(
+        &mut self,
+        run: RunId,
+        rows: &[(TaskId, &KeptTask)],
+        seen: u64,
+    ) -> Result<(), StoreError> {
+        let kept = self.database()?;
+        for rows in rows.chunks(BATCH_ROWS) {
+            kept.put(rows.iter().map(|(task, row)| (run, *task, *row)), [])?;
+            kept.flush()?;
+        }
+        kept.put([], [(run, seen)])?;
+        kept.flush()
+    }
+
+    fn retain_rows(&mut self, known: &dyn Fn(RunId) -> bool) -> Result<(), StoreError> {
+        let kept = self.database()?;
+        kept.retain(known)?;
+        kept.flush()
+    }
+
+    /// Only the newest copy is kept, for an examination.
+    fn reset_rows(&mut self, keep_copy: bool) -> Result<(), StoreError> {
+        self.rows = None;
+        let path = self.files.database();
+        let remove = |path: &Path| fs::remove_dir_all(path).map_err(files::failed("remove", path));
+        for old in files::existing_backups(&path, BAD) {
+            remove(&old)?;
+        }
+        match keep_copy {
+            true => {
+                let backup = files::backup_path(&path, BAD);
+                fs::rename(&path, backup).map_err(files::failed("set aside", &path))
+            }
+            false => remove(&path),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The owner, the format and the secret of a directory.
+
+use super::*;
+
+#[test]
+fn a_directory_has_one_writer() {
+    let mut disk = OnDisk::closed(&[]);
+    disk.reopen();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    let pid = format!("(process {})", std::process::id());
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains(&pid), "{error}");
+    disk.close();
+    disk.reopen();
+}
+
+#[test]
+fn other_directories_are_refused_and_unchanged() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "years of work").unwrap();
+    let error = DiskStore::open(dir.path()).unwrap_err();
+    assert!(matches!(error, StoreError::ForeignDirectory { .. }), "{error}");
+    assert!(error.to_string().contains("thesis.tex"), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+    let file = dir.path().join("thesis.tex");
+    let error = DiskStore::open(&file).unwrap_err();
+    assert!(error.to_string().contains("path of a directory"), "{error}");
+
+    // The leftovers of a crash during the first start are accepted.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lock"), "1\n").unwrap();
+    fs::write(dir.path().join("format.tmp"), "{").unwrap();
+    fs::create_dir(dir.path().join("runs")).unwrap();
+    DiskStore::open(dir.path()).unwrap();
+}
+
+/// No user can create directories there.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_directory_is_named_with_advice() {
+    let dir = Path::new("/sys/queens-data");
+    let error = DiskStore::open(dir).unwrap_err().to_string();
+    assert!(error.contains("cannot create /sys/queens-data"), "{error}");
+    assert!(error.contains("writable for this user"), "{error}");
+}
+
+#[test]
+fn another_format_or_plan_is_refused_with_both() {
+    let mut disk = OnDisk::closed(&[]);
+    let marker = disk.dir().join("format.json");
+    let ours = fs::read_to_string(&marker).unwrap();
+    fs::write(&marker, ours.replace(r#""format":3"#, r#""format":4"#)).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    let found = matches!(error, StoreError::FormatVersion { found: 4, ours: 3, .. });
+    assert!(found, "{error}");
+    fs::write(&marker, ours).unwrap();
+
+    let mut other = manifest(1);
+    other.plan_version += 1;
+    other.spec.task_cost += 1;
+    let path = disk.journal().with_file_name("manifest.json");
+    fs::write(&path, format::encode(&other)).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Plan(_)), "{error}");
+    let plan = scheduler::ledger::fold::plan_of(&manifest(1)).unwrap().hash().to_string();
+    assert!(error.to_string().contains(&plan), "{error}");
+
+    fs::write(&path, format::encode(&manifest(2))).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    fs::write(&path, format::encode(&manifest(1))).unwrap();
+    disk.reopen();
+}
+
+#[test]
+fn a_run_without_a_manifest_was_never_created() {
+    let mut disk = OnDisk::closed(&[]);
+    let dir = disk.dir().join("runs").join(RunId(7).to_string());
+    fs::create_dir(&dir).unwrap();
+    File::create(dir.join("journal.jsonl")).unwrap();
+    disk.reopen();
+    assert_eq!(disk.store().runs().unwrap().len(), 1);
+    disk.store().create(&manifest(7)).unwrap();
+    disk.store().apply(&[EntryKind::Accepted.change(record(7, 0, 1, 1))]).unwrap();
+    disk.close();
+    fs::remove_file(dir.join("manifest.json")).unwrap();
+    let error = DiskStore::open(disk.dir()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+}
+
+/// Returns a copy of a directory that this program wrote in an earlier format. Format 1: a complete
+/// run of N = 8, and 20 of the 36 tasks of one of N = 10. Format 2: 12 tasks of N = 24.
+fn earlier(format: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format);
+    copy(&from, dir.path());
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Counts the first task of a run that has no count.
+fn count_next(store: &mut DiskStore, run: RunId) {
+    let fold = store.refold(run).unwrap();
+    let counted: Vec<_> = fold.rows().map(|(task, _)| task.0).collect();
+    let next = (0..).find(|task| !counted.contains(task)).unwrap();
+    let new = Record { run, ..record(1, next, 9, 0) };
+    store.apply(&[EntryKind::Accepted.change(new)]).unwrap();
+}
+
+#[test]
+fn a_directory_of_format_1_is_read_and_continued() {
+    let dir = earlier("format-1");
+    let [eight, ten] = [RunId(0x6493eb41a8639ddb), RunId(0x87f08c38ffde93ed)];
+    let verified = crate::verify(dir.path()).unwrap();
+    assert_eq!(verified.runs.len(), 2);
+    for _ in 0..2 {
+        let mut store = DiskStore::open(dir.path()).unwrap();
+        let runs = store.runs().unwrap();
+        let of = |run| runs.iter().find(|stored| stored.manifest.run == run).unwrap();
+        assert_eq!(of(eight).state, RunState::Complete);
+        assert_eq!(of(ten).state, RunState::Running);
+        assert!(of(ten).elapsed_ms > 0 && of(ten).elapsed_ms < 60_000);
+        assert_eq!(store.refold(eight).unwrap().total(), Ok(92));
+        // New lines have the new format, in the same chain.
+        count_next(&mut store, ten);
+    }
+    let verified = crate::verify(dir.path()).unwrap();
+    let lines: Vec<_> = verified.runs.iter().map(|run| run.lines).collect();
+    assert!(lines.contains(&22), "{lines:?}");
+    let marker = fs::read_to_string(dir.path().join("format.json")).unwrap();
+    assert!(marker.contains(r#""format":3"#), "{marker}");
+}
+
+#[test]
+fn a_directory_of_format_2_is_read_and_continued() {
+    let dir = earlier("format-2");
+    let run = RunId(0x2188f0f67ab8096d);
+    let path = dir.path().join("runs").join(run.to_string()).join("journal.jsonl");
+    let before = fs::read_to_string(&path).unwrap();
+    assert_eq!(crate::verify(dir.path()).unwrap().runs[0].lines, 12);
+    for _ in 0..2 {
+        let mut store = DiskStore::open(dir.path()).unwrap();
+        assert!(store.term() > 3);
+        assert_eq!(store.trust().unwrap().len(), 3);
+        assert_eq!(store.refold(run).unwrap().total(), Ok(537_458_759_122));
+        count_next(&mut store, run);
+    }
+    assert!(fs::read_to_string(&path).unwrap().starts_with(&before));
+    assert_eq!(crate::verify(dir.path()).unwrap().runs[0].lines, 14);
+}
+
+/// The sample was written before the rules of the three stores were merged.
+#[test]
+fn a_directory_of_format_3_is_read() {
+    let dir = earlier("format-3");
+    let run = RunId(0x2d9dcf340740ff9e);
+    for _ in 0..2 {
+        let verified = crate::verify(dir.path()).unwrap();
+        assert_eq!((verified.runs.len(), verified.runs[0].lines), (1, 18));
+        let store = DiskStore::open(dir.path()).unwrap();
+        assert!(store.term() > 1);
+        assert_eq!(store.trust().unwrap().len(), 1);
+        assert_eq!(store.runs().unwrap()[0].state, RunState::Complete);
+        assert_eq!(store.refold(run).unwrap().total(), Ok(352));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn the_secret_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let disk = OnDisk::closed(&[]);
+    let mode = fs::metadata(disk.dir().join("secret")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let secret = fs::read_to_string(disk.dir().join("secret")).unwrap();
+    assert_eq!(secret.trim_end().len(), 72);
+}
+
+#[test]
+fn a_secret_with_a_changed_digit_is_refused() {
+    let mut disk = OnDisk::closed(&[]);
+    let path = disk.dir().join("secret");
+    let text = fs::read_to_string(&path).unwrap();
+    for at in 0..72 {
+        let mut changed = text.clone().into_bytes();
+        changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+        fs::write(&path, changed).unwrap();
+        let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
+        assert!(error.contains("its check sum is wrong"), "{error}");
+    }
+    // The format of earlier versions, without a checksum.
+    fs::write(&path, &text[..64]).unwrap();
+    disk.reopen();
+}

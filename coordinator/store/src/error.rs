@@ -1,0 +1,151 @@
+//! Failures to read or keep durable state.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use common::{run::RunId, text::Shown};
+use scheduler::ledger::{PlanMismatch, Refusal};
+
+/// A failure to read or keep durable state.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("run {0} exists already")]
+    RunExists(RunId),
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
+    /// A change breaks the rules of the journal. Nothing of its group was kept.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The plan of a manifest differs from the one that this version makes of its spec.
+    #[error(transparent)]
+    Plan(#[from] PlanMismatch),
+    #[error(
+        "{dir} is not a data directory of this program: it holds '{found}'; give an empty or a new \
+         directory"
+    )]
+    ForeignDirectory { dir: PathBuf, found: String },
+    #[error(
+        "{folder} belongs to another user, who can read the keys and tokens in it: give another \
+         --data-dir, or make the folder your own (chown)", folder = folder.display()
+    )]
+    NotOwn { folder: PathBuf },
+    #[error(
+        "{dir} has format {found}, this version supports format {ours}: use the program that made \
+         it, or another data directory"
+    )]
+    FormatVersion { dir: PathBuf, found: u32, ours: u32 },
+    #[error("{dir} is in use by another process{holder}: stop it first, or use another directory")]
+    InUse {
+        dir: PathBuf,
+        /// A remark on the holder, or nothing.
+        holder: String,
+    },
+    #[error("cannot {action} {path}: {source}{}", advice(source))]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A file does not hold what was written to it.
+    #[error(
+        "{path}{} is damaged: {}; {remedy}",
+        line.map(|l| format!(", line {l},")).unwrap_or_default(),
+        Shown(what)
+    )]
+    Damaged {
+        path: PathBuf,
+        /// The line, counted from 1, in a file of lines.
+        line: Option<u64>,
+        what: String,
+        remedy: String,
+    },
+    /// The rows of tasks cannot be used.
+    #[error(
+        "the database of tasks failed: {0}; it will be rebuilt from the journals on the next start"
+    )]
+    Database(String),
+    /// A database server or an archive failed, or holds the data of another program or version.
+    #[error("{place}: {what}; {advice}")]
+    Server {
+        /// Without a password.
+        place: String,
+        what: String,
+        advice: &'static str,
+    },
+    /// Another coordinator leads.
+    #[error("this coordinator lost leadership: {by}; nothing was written since")]
+    LostLeadership { by: String },
+    /// A write failed, and everything is as it was before.
+    #[error("{0}; nothing was changed")]
+    RolledBack(Box<StoreError>),
+    /// A write failed before, and may have changed something.
+    #[error(
+        "the store stopped accepting writes after an I/O error ({0}); fix the cause and restart"
+    )]
+    Poisoned(String),
+}
+
+impl StoreError {
+    /// Returns whether the failed write changed nothing, so that the store remains usable.
+    pub fn kept_nothing(&self) -> bool {
+        match self {
+            Self::RolledBack(_) | Self::Refused(_) | Self::NoSuchRun(_) | Self::RunExists(_) => {
+                true
+            }
+            Self::Plan(_)
+            | Self::ForeignDirectory { .. }
+            | Self::NotOwn { .. }
+            | Self::FormatVersion { .. }
+            | Self::InUse { .. }
+            | Self::Io { .. }
+            | Self::Damaged { .. }
+            | Self::Database(_)
+            | Self::Server { .. }
+            | Self::LostLeadership { .. }
+            | Self::Poisoned(_) => false,
+        }
+    }
+
+    /// Marks an error before which nothing was changed.
+    pub fn rolled_back(self) -> Self {
+        Self::RolledBack(Box::new(self))
+    }
+
+    /// Reports a damaged file that only a copy can replace.
+    pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl ToString) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            line,
+            what: what.to_string(),
+            remedy: "restore it from a copy".to_owned(),
+        }
+    }
+}
+
+/// The same on every Unix.
+const EIO: i32 = 5;
+
+/// Advises on an error of the operating system.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; make it readable and writable for this user, or use another data directory"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free space on its file system and start again; `queensctl verify` writes nothing, and \
+             shows meanwhile what is counted"
+        }
+        // All texts of this program are UTF-8.
+        io::ErrorKind::InvalidData => "; bytes of it have changed: restore it from a copy",
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; give the path of a directory"
+        }
+        _ if crate::descriptors::exhausted(error) => {
+            "; raise the limit of open files (ulimit -n, or LimitNOFILE of the service) and start \
+             again"
+        }
+        _ if error.raw_os_error() == Some(EIO) => {
+            "; the disk fails: check the system's log, copy the directory to another disk and start \
+             again there"
+        }
+        _ => "; fix the cause and start again",
+    }
+}

@@ -1,0 +1,337 @@
+//! The small files: a run's manifest and state, the data directory's marker. Pure. Their bytes are
+//! frozen by a test; a change raises [`FORMAT`].
+
+use common::{
+    board::Board,
+    method::Layout,
+    plan::{PlanHash, PlanSpec},
+    run::{RunId, SubmitKey},
+};
+use scheduler::ledger::Recheck;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    RunManifest, RunState, SymmetricCounts,
+    journal::text::{Damage, FILE_FORMAT, Link, as_text, seal, unseal, unseal_of},
+};
+
+/// The version of the data directory: of everything in it together.
+pub(crate) const FORMAT: u32 = 3;
+
+/// Directories of this version are read too: their journal lines have fewer fields.
+pub(crate) const OLDEST_FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    format: u32,
+    #[serde(with = "as_text")]
+    run: RunId,
+    n: u8,
+    #[serde(with = "as_text")]
+    layout: Layout,
+    task_cost: u64,
+    #[serde(with = "as_text")]
+    plan: PlanHash,
+    plan_version: u16,
+    priority: i32,
+    created_unix_ms: u64,
+    // Absent in older manifests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+/// Encodes a manifest, without a line end.
+pub(crate) fn encode(manifest: &RunManifest) -> String {
+    seal(&Fields {
+        format: FILE_FORMAT,
+        run: manifest.run,
+        n: manifest.spec.board.n(),
+        layout: manifest.spec.layout,
+        task_cost: manifest.spec.task_cost,
+        plan: manifest.plan,
+        plan_version: manifest.plan_version,
+        priority: manifest.priority,
+        created_unix_ms: manifest.created_unix_ms,
+        key: manifest.key.as_ref().map(SubmitKey::to_string),
+    })
+}
+
+/// Decodes a manifest without its line end.
+pub(crate) fn decode(text: &str) -> Result<RunManifest, Damage> {
+    let fields: Fields = unseal(text)?;
+    Ok(RunManifest {
+        run: fields.run,
+        spec: PlanSpec {
+            board: Board::new(fields.n).map_err(Damage::new)?,
+            layout: fields.layout,
+            task_cost: fields.task_cost,
+        },
+        plan: fields.plan,
+        plan_version: fields.plan_version,
+        priority: fields.priority,
+        created_unix_ms: fields.created_unix_ms,
+        key: fields.key.map(|key| key.parse()).transpose().map_err(Damage::new)?,
+    })
+}
+
+impl Link {
+    /// Returns the link that the first line of a run's journal names.
+    pub(crate) fn first(manifest: &RunManifest) -> Self {
+        Self::after(encode(manifest).as_bytes())
+    }
+}
+
+fn check_run(run: RunId, found: RunId) -> Result<(), Damage> {
+    match found == run {
+        true => Ok(()),
+        false => Err(Damage(format!("it belongs to run {found}, not {run}"))),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateFields {
+    format: u32,
+    #[serde(with = "as_text")]
+    run: RunId,
+    state: RunState,
+    lines: u64,
+    #[serde(with = "as_text")]
+    head: Link,
+}
+
+/// A run's state, and the end of its journal then: a shorter journal has lost records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SavedState {
+    pub(crate) state: RunState,
+    /// Lines of the journal.
+    pub(crate) lines: u64,
+    /// The link that the next line names.
+    pub(crate) head: Link,
+}
+
+/// Encodes a state file, without a line end.
+pub(crate) fn encode_state(run: RunId, saved: &SavedState) -> String {
+    let SavedState { state, lines, head } = *saved;
+    seal(&StateFields { format: FILE_FORMAT, run, state, lines, head })
+}
+
+/// Decodes a state file of `run`.
+pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, Damage> {
+    let fields: StateFields = unseal(text)?;
+    check_run(run, fields.run)?;
+    Ok(SavedState { state: fields.state, lines: fields.lines, head: fields.head })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SymmetricFields {
+    format: u32,
+    #[serde(with = "as_text")]
+    run: RunId,
+    #[serde(with = "as_text")]
+    half_turn: u64,
+    #[serde(with = "as_text")]
+    quarter_turn: u64,
+}
+
+/// Encodes a run's symmetric solutions, without a line end.
+pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
+    let SymmetricCounts { half_turn, quarter_turn } = counts;
+    seal(&SymmetricFields { format: FILE_FORMAT, run, half_turn, quarter_turn })
+}
+
+/// Decodes the symmetric solutions of `run`.
+pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, Damage> {
+    let SymmetricFields { run: found, half_turn, quarter_turn, .. } = unseal(text)?;
+    check_run(run, found)?;
+    Ok(SymmetricCounts { half_turn, quarter_turn })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecheckFields {
+    format: u32,
+    #[serde(with = "as_text")]
+    run: RunId,
+    /// `auto`, `all`, or millionths of the tasks.
+    recheck: String,
+}
+
+/// Encodes the share of a run to be rechecked, without a line end.
+pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
+    let recheck = match recheck {
+        Recheck::Auto => "auto".to_owned(),
+        Recheck::All => "all".to_owned(),
+        Recheck::Millionths(millionths) => millionths.to_string(),
+    };
+    seal(&RecheckFields { format: FILE_FORMAT, run, recheck })
+}
+
+/// Decodes the share of `run` to be rechecked.
+pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, Damage> {
+    let fields: RecheckFields = unseal(text)?;
+    check_run(run, fields.run)?;
+    match fields.recheck.as_str() {
+        "auto" => Ok(Recheck::Auto),
+        "all" => Ok(Recheck::All),
+        millionths => millionths
+            .parse()
+            .ok()
+            .filter(|millionths| *millionths <= 1_000_000)
+            .map(Recheck::Millionths)
+            .ok_or_else(|| Damage(format!("invalid recheck '{millionths}'"))),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TermFields {
+    format: u32,
+    term: u64,
+}
+
+/// Encodes the coordinator's term, without a line end.
+pub(crate) fn encode_term(term: u64) -> String {
+    seal(&TermFields { format: FILE_FORMAT, term })
+}
+
+/// Decodes the coordinator's term.
+pub(crate) fn decode_term(text: &str) -> Result<u64, Damage> {
+    unseal(text).map(|fields: TermFields| fields.term)
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MarkerFields {
+    format: u32,
+    program: String,
+}
+
+const PROGRAM: &str = "queens coordinator";
+
+/// Encodes the marker of a data directory.
+pub(crate) fn marker() -> String {
+    seal(&MarkerFields { format: FORMAT, program: PROGRAM.to_owned() })
+}
+
+/// Returns the format that a marker states.
+pub(crate) fn check_marker(text: &str) -> Result<u32, Damage> {
+    let fields: MarkerFields = unseal_of(text, OLDEST_FORMAT..=FORMAT)?;
+    match fields.program == PROGRAM {
+        true => Ok(fields.format),
+        false => Err(Damage(format!("it is of program '{}'", fields.program))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::text::format_of;
+
+    fn manifest() -> RunManifest {
+        RunManifest {
+            run: RunId(0xab),
+            spec: PlanSpec {
+                board: Board::new(27).unwrap(),
+                layout: Layout::Border,
+                task_cost: 60_000_000,
+            },
+            plan: "0123456789abcdef".repeat(4).parse().unwrap(),
+            plan_version: 4,
+            priority: -2,
+            created_unix_ms: 1_700_000_000_000,
+            key: None,
+        }
+    }
+
+    const SYMMETRIC: SymmetricCounts = SymmetricCounts { half_turn: 3000, quarter_turn: 64 };
+
+    #[test]
+    fn the_texts_are_frozen() {
+        let saved = SavedState { state: RunState::Complete, lines: 3, head: Link::after(b"line") };
+        let texts = [
+            encode(&manifest()),
+            encode_state(RunId(0xab), &saved),
+            marker(),
+            encode_symmetric(RunId(0xab), SYMMETRIC),
+        ];
+        let expected = [
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","n":27,"layout":"border","#,
+                r#""task_cost":60000000,"plan":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
+                r#""plan_version":4,"priority":-2,"created_unix_ms":1700000000000,"#,
+                r#""check":"cd2cb152634287d3d106944b6991efa3271ab8f469ec329b934b01fb9fc8f101"}"#,
+            ),
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","state":"complete","lines":3,"head":"38a9c1e721584da284b90ceea4ed7eb8","#,
+                r#""check":"0c2c3d4426714acdffcb08c37604bc036d6dbbe2acb8f2457d904172566f0d02"}"#,
+            ),
+            concat!(
+                r#"{"format":3,"program":"queens coordinator","#,
+                r#""check":"ab5f942f6e5ce7f31647b2de8386b4d947c99ed4bbf2906f09ca1b69e32bbafa"}"#,
+            ),
+            concat!(
+                r#"{"format":1,"run":"00000000000000ab","half_turn":"3000","quarter_turn":"64","#,
+                r#""check":"686e85266630ccb3f7c4c4c15a997a87d18352bef08703330dbe1821e6a33a1b"}"#,
+            ),
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn texts_round_trip() {
+        assert_eq!(decode(&encode(&manifest())), Ok(manifest()));
+        let keyed = RunManifest { key: Some("nightly-1".parse().unwrap()), ..manifest() };
+        let text = encode(&keyed);
+        assert!(text.contains(r#""created_unix_ms":1700000000000,"key":"nightly-1","check":"#));
+        assert_eq!(decode(&text), Ok(keyed));
+        for state in [
+            RunState::Running,
+            RunState::Paused,
+            RunState::Cancelled,
+            RunState::Complete,
+            RunState::Contradicted,
+            RunState::Disputed,
+        ] {
+            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{}\"", state.name()));
+            let saved = SavedState { state, lines: 9, head: Link::after(b"line") };
+            let text = encode_state(RunId(1), &saved);
+            assert_eq!(decode_state(RunId(1), &text), Ok(saved));
+            assert!(decode_state(RunId(2), &text).is_err());
+        }
+        let text = encode_symmetric(RunId(1), SYMMETRIC);
+        assert_eq!(decode_symmetric(RunId(1), &text), Ok(SYMMETRIC));
+        assert!(decode_symmetric(RunId(2), &text).is_err());
+        for recheck in [Recheck::Auto, Recheck::All, Recheck::Millionths(20_000)] {
+            let text = encode_recheck(RunId(1), recheck);
+            assert_eq!(decode_recheck(RunId(1), &text), Ok(recheck));
+            assert!(decode_recheck(RunId(2), &text).is_err());
+        }
+        let too_much = encode_recheck(RunId(1), Recheck::Millionths(1_000_001));
+        assert!(decode_recheck(RunId(1), &too_much).is_err());
+        assert_eq!(decode_term(&encode_term(u64::MAX)), Ok(u64::MAX));
+        assert_eq!(check_marker(&marker()), Ok(FORMAT));
+    }
+
+    #[test]
+    fn a_changed_byte_is_found_in_any_text() {
+        let text = encode(&manifest());
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] ^= 1;
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(decode(&changed).is_err(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let error = decode(&encode(&manifest()).replace(r#""format":1"#, r#""format":12"#));
+        let error = error.unwrap_err();
+        assert!(error.0.starts_with("unsupported format 12"), "{error}");
+        assert_eq!(format_of("{\"format\":7,\"new\":[]}"), Some(7));
+        assert_eq!(format_of("no JSON"), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! A journal's segments. Lines go to `journal.jsonl` until it holds [`SEGMENT_BYTES`]; then it becomes
+//! `journal.000001.jsonl`, which is not written any more, and a new file begins. A seal,
+//! `journal.000001.seal`, states the number of lines up to its end and the hash after the last: it
+//! reveals lost lines, even lost files. To its readers a journal is one text.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    io::{self, BufRead, BufReader, ErrorKind, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use common::run::RunId;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    StoreError, descriptors,
+    directory::{files, files::RunFiles},
+    journal::{
+        Chain, End, Reader, Source,
+        text::{self, Damage, FILE_FORMAT, Link, as_text},
+    },
+};
+
+/// About 40,000 lines.
+pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SealFields {
+    format: u32,
+    #[serde(with = "as_text")]
+    run: RunId,
+    segment: u64,
+    lines: u64,
+    bytes: u64,
+    #[serde(with = "as_text")]
+    head: Link,
+}
+
+/// The end of a journal when one of its segments was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    /// The segment, counted from 1.
+    pub(crate) segment: u64,
+    /// Lines of the journal up to the segment's end.
+    pub(crate) lines: u64,
+    /// The link that the next line names.
+    pub(crate) head: Link,
+}
+
+/// A segment that is not written any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealed {
+    path: PathBuf,
+    bytes: u64,
+}
+
+fn segment_path(active: &Path, number: u64, extension: &str) -> PathBuf {
+    active.with_extension(format!("{number:06}.{extension}"))
+}
+
+/// Returns the path of the next segment before it begins.
+fn next_path(active: &Path) -> PathBuf {
+    active.with_extension("next")
+}
+
+/// Lists the sealed segments of the journal whose last lines are in `active`, in order.
+pub(crate) fn sealed(active: &Path) -> io::Result<Vec<Sealed>> {
+    let mut found = Vec::new();
+    for number in 1.. {
+        let path = segment_path(active, number, "jsonl");
+        match fs::metadata(&path) {
+            Ok(data) => found.push(Sealed { bytes: data.len(), path }),
+            Err(error) if error.kind() == ErrorKind::NotFound => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the size of sealed segments.
+pub(crate) fn bytes(sealed: &[Sealed]) -> u64 {
+    sealed.iter().map(|segment| segment.bytes).sum()
+}
+
+/// Reads every seal of a run's journal. An invalid one is ignored: the lines are chained anyway.
+pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> {
+    let mut found = Vec::new();
+    for segment in 1.. {
+        let path = segment_path(active, segment, "seal");
+        let Some(text) = files::read_bytes(&path)? else { break };
+        match decode(run, segment, &String::from_utf8_lossy(&text)) {
+            Ok(seal) => found.push(seal),
+            Err(what) => {
+                tracing::warn!(path = %path.display(), "ignoring an invalid seal file: {what}");
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, Damage> {
+    let fields: SealFields = text::unseal(given.trim_end())?;
+    if fields.run != run || fields.segment != segment {
+        let what = format!("it belongs to segment {} of run {}", fields.segment, fields.run);
+        return Err(Damage(what));
+    }
+    Ok(Seal { segment, lines: fields.lines, head: fields.head })
+}
+
+/// Seals `active` as segment `segment` of a journal that ends at `end`, and begins a new file. After
+/// an error everything is unchanged.
+pub(crate) fn seal(
+    active: &Path,
+    run: RunId,
+    segment: u64,
+    &End { lines, bytes, head, .. }: &End,
+) -> Result<(), StoreError> {
+    let fields = SealFields { format: FILE_FORMAT, run, segment, lines, bytes, head };
+    files::write_durably(&segment_path(active, segment, "seal"), &text::seal(&fields))?;
+    let next = next_path(active);
+    create_empty(&next)?;
+    let path = segment_path(active, segment, "jsonl");
+    fs::rename(active, &path).map_err(files::failed("seal", active))?;
+    if let Err(error) = fs::rename(&next, active) {
+        // No other file has the name.
+        let _ = fs::rename(&path, active);
+        return Err(files::failed("begin", active)(error));
+    }
+    if let Err(error) = files::sync_parent(active) {
+        tracing::warn!("the names of the journal's segments are not yet durable: {error}");
+    }
+    Ok(())
+}
+
+fn create_empty(path: &Path) -> Result<(), StoreError> {
+    descriptors::open(|| File::create(path))
+        .and_then(|file| file.sync_all())
+        .map_err(files::failed("create", path))
+}
+
+/// Returns whether there is a journal. If `write`, begins the new segment of one that a crash kept
+/// from doing so.
+pub(crate) fn exists(active: &Path, write: bool) -> Result<bool, StoreError> {
+    if active.exists() {
+        return Ok(true);
+    }
+    let sealed = sealed(active).map_err(files::failed("read", active))?;
+    if sealed.is_empty() {
+        return Ok(false);
+    }
+    if write {
+        create_empty(active)?;
+        files::sync_parent(active)?;
+    }
+    Ok(true)
+}
+
+impl Source for RunFiles {
+    fn name(&self) -> PathBuf {
+        self.journal()
+    }
+
+    fn open(&self, end: &End) -> Result<Reader, StoreError> {
+        let path = self.journal();
+        let input = read_from(&path, end.bytes).map_err(files::failed("read", &path))?;
+        Ok(Reader::new(input, end.bytes))
+    }
+
+    fn state_name(&self) -> PathBuf {
+        self.state()
+    }
+
+    fn length(&self) -> Result<u64, StoreError> {
+        let active = self.journal();
+        let length = || {
+            let last = match fs::metadata(&active) {
+                Ok(data) => data.len(),
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+            Ok(bytes(&sealed(&active)?) + last)
+        };
+        length().map_err(files::failed("read", &active))
+    }
+
+    fn position(&self, bytes: u64, _: u64) -> u64 {
+        bytes
+    }
+}
+
+/// Reads all segments as one text, from byte `offset` on.
+fn read_from(active: &Path, offset: u64) -> io::Result<impl BufRead + use<>> {
+    // The growing file comes first: if it is sealed meanwhile, it is found again below.
+    let mut growing = match descriptors::open(|| File::open(active)) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let mut sealed: VecDeque<_> = sealed(active)?.into();
+    if let (Some(file), Some(last)) = (&growing, sealed.back())
+        && same_file(file, &last.path)?
+    {
+        sealed.pop_back();
+    }
+    if growing.is_none() && sealed.is_empty() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let mut skip = offset;
+    while let Some(first) = sealed.front()
+        && skip >= first.bytes
+    {
+        skip -= first.bytes;
+        sealed.pop_front();
+    }
+    Ok(Chain::new(move || {
+        let next = match sealed.pop_front() {
+            Some(segment) => Some(descriptors::open(|| File::open(&segment.path))?),
+            None => growing.take(),
+        };
+        let Some(mut file) = next else { return Ok(None) };
+        file.seek(SeekFrom::Start(std::mem::take(&mut skip)))?;
+        Ok(Some(Box::new(BufReader::with_capacity(1 << 16, file)) as Box<dyn BufRead>))
+    }))
+}
+
+#[cfg(unix)]
+fn same_file(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let (one, other) = (file.metadata()?, fs::metadata(path)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+#[cfg(not(unix))]
+fn same_file(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(false)
+}

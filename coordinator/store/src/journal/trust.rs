@@ -1,0 +1,297 @@
+//! The log of trust in workers: one sealed JSON object per line, each naming the hash of the line
+//! before. It belongs to the data directory, since a faulty machine is faulty in every run.
+//! `trust.seal` beside it states the number of lines and the hash of the last: otherwise lines lost
+//! at the end would forgive.
+
+use std::{fs::OpenOptions, io::Write as _, path::Path};
+
+use common::run::WorkerId;
+use scheduler::ledger::Principal;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    StoreError, Trust, TrustRecord, descriptors,
+    directory::files,
+    journal::text::{self, Damage, FILE_FORMAT, Link, as_text},
+};
+
+/// The fields of a line, in their order, without the check hash at its end.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    format: u32,
+    seq: u64,
+    trust: String,
+    #[serde(with = "as_text")]
+    worker: WorkerId,
+    principal: String,
+    name: String,
+    faults: u64,
+    reason: String,
+    since_unix_ms: u64,
+    /// Of [`Trust::Unproven`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from_unix_ms: Option<u64>,
+    /// Of [`Trust::Proven`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proofs: Option<u64>,
+    #[serde(with = "as_text")]
+    prev: Link,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SealFields {
+    format: u32,
+    lines: u64,
+    #[serde(with = "as_text")]
+    head: Link,
+}
+
+/// The records so far, and the link that the next line names.
+#[derive(Clone, Debug)]
+pub(crate) struct TrustChain {
+    pub(crate) records: Vec<TrustRecord>,
+    head: Link,
+}
+
+impl TrustChain {
+    pub(crate) fn new() -> Self {
+        Self { records: Vec::new(), head: Link::after(b"") }
+    }
+
+    /// Reads and checks a file; if `repair`, cuts a last line that was not finished.
+    pub(crate) fn read(path: &Path, repair: bool) -> Result<Self, StoreError> {
+        let damaged = |line, what: String| StoreError::Damaged {
+            path: path.to_owned(),
+            line,
+            what,
+            remedy:
+                "restore it and trust.seal from a copy, or remove both: every worker is trusted \
+                     then"
+                    .to_owned(),
+        };
+        // Before the lines: a coordinator may append some meanwhile.
+        let sealed = read_seal(path)?;
+        let text = files::read_text(path)?.unwrap_or_default();
+        let mut chain = Self::new();
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for (number, line) in (1..).zip(text[..whole].lines()) {
+            chain.take(line).map_err(|what| damaged(Some(number), what.0))?;
+            if sealed.as_ref().is_some_and(|seal| seal.lines == number && seal.head != chain.head) {
+                let what = "its hash is not the one that trust.seal names".to_owned();
+                return Err(damaged(Some(number), what));
+            }
+        }
+        let (has, had) = (chain.records.len(), sealed.map_or(0, |seal| seal.lines));
+        if had > has as u64 {
+            let what = format!("it has {has} whole lines, and had {had} by trust.seal");
+            return Err(damaged(None, what));
+        }
+        if repair && whole < text.len() {
+            tracing::warn!(path = %path.display(), "truncated its torn last line");
+            descriptors::open(|| OpenOptions::new().write(true).open(path))
+                .and_then(|file| file.set_len(whole as u64).and_then(|()| file.sync_all()))
+                .map_err(files::failed("cut", path))?;
+        }
+        Ok(chain)
+    }
+
+    /// Returns the chain with more records, and their lines, without line ends.
+    pub(crate) fn with(&self, records: &[TrustRecord]) -> (Self, Vec<String>) {
+        let mut longer = self.clone();
+        let mut lines = Vec::new();
+        for record in records {
+            let line = encode(longer.records.len() as u64 + 1, record, longer.head);
+            longer.head = Link::after(line.as_bytes());
+            longer.records.push(record.clone());
+            lines.push(line);
+        }
+        (longer, lines)
+    }
+
+    /// Takes the next line.
+    pub(crate) fn take(&mut self, line: &str) -> Result<(), Damage> {
+        let (seq, prev, record) = decode(line)?;
+        let expected = self.records.len() as u64 + 1;
+        if seq != expected {
+            return Err(Damage(format!("its sequence number is {seq}, not {expected}")));
+        }
+        if prev != self.head {
+            let what = format!("it names {prev} as the hash before it, which is {}", self.head);
+            return Err(Damage(what));
+        }
+        self.head = Link::after(line.as_bytes());
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Appends lines to a file, durably; after that it holds this chain.
+    pub(crate) fn append(&self, path: &Path, lines: &[String]) -> Result<(), StoreError> {
+        let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        let new = !path.exists();
+        descriptors::open(|| OpenOptions::new().create(true).append(true).open(path))
+            .and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_data()
+            })
+            .map_err(files::failed("write", path))?;
+        if new {
+            files::sync_parent(path)?;
+        }
+        let lines = self.records.len() as u64;
+        let seal = text::seal(&SealFields { format: FILE_FORMAT, lines, head: self.head });
+        // The lines count without the seal too, so a seal that cannot be written stays one behind.
+        if let Err(error) = files::write_durably(&path.with_extension("seal"), &seal) {
+            tracing::warn!("{error}");
+        }
+        Ok(())
+    }
+}
+
+/// Reads the seal beside the file. An invalid one is ignored: the lines are chained anyway.
+fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
+    let path = path.with_extension("seal");
+    let Some(text) = files::read_bytes(&path)? else { return Ok(None) };
+    match text::unseal(String::from_utf8_lossy(&text).trim_end()) {
+        Ok(seal) => Ok(Some(seal)),
+        Err(what) => {
+            tracing::warn!(path = %path.display(), "ignoring an invalid seal file: {what}");
+            Ok(None)
+        }
+    }
+}
+
+pub(crate) fn encode(seq: u64, record: &TrustRecord, prev: Link) -> String {
+    let (from_unix_ms, proofs) = match record.trust {
+        Trust::Suspect | Trust::Barred | Trust::Trusted | Trust::TokenBarred => (None, None),
+        Trust::SelfTestFailed { from_unix_ms } => (Some(from_unix_ms), None),
+        Trust::SelfTestPassed { passed } => (None, Some(passed)),
+    };
+    text::seal(&Fields {
+        format: FILE_FORMAT,
+        seq,
+        trust: record.trust.stored().to_owned(),
+        worker: record.worker,
+        principal: record.principal.to_string(),
+        name: record.name.clone(),
+        faults: record.faults,
+        reason: record.reason.clone(),
+        since_unix_ms: record.since_unix_ms,
+        from_unix_ms,
+        proofs,
+        prev,
+    })
+}
+
+pub(crate) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), Damage> {
+    let fields: Fields = text::unseal(line)?;
+    let all = [
+        Some(Trust::Suspect),
+        Some(Trust::Barred),
+        Some(Trust::Trusted),
+        Some(Trust::TokenBarred),
+        fields.from_unix_ms.map(|from_unix_ms| Trust::SelfTestFailed { from_unix_ms }),
+        fields.proofs.map(|passed| Trust::SelfTestPassed { passed }),
+    ];
+    let trust = all.into_iter().flatten().find(|trust| trust.stored() == fields.trust);
+    let record = TrustRecord {
+        worker: fields.worker,
+        principal: Principal::kept(&fields.principal),
+        name: fields.name,
+        trust: trust.ok_or_else(|| Damage(format!("invalid trust '{}'", fields.trust)))?,
+        faults: fields.faults,
+        reason: fields.reason,
+        since_unix_ms: fields.since_unix_ms,
+    };
+    Ok((fields.seq, fields.prev, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn record(trust: Trust, faults: u64) -> TrustRecord {
+        TrustRecord {
+            worker: WorkerId(0xcd),
+            principal: Principal::kept("lab"),
+            name: "a \"name\",\nof 王后".to_owned(),
+            trust,
+            faults,
+            reason: "task 7 of run 1".to_owned(),
+            since_unix_ms: 1_700_000_000_000,
+        }
+    }
+
+    #[test]
+    fn records_are_durable_and_damage_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trust.jsonl");
+        let all = [
+            record(Trust::Suspect, 1),
+            record(Trust::Barred, 3),
+            record(Trust::TokenBarred, 3),
+            record(Trust::SelfTestPassed { passed: 16 }, 3),
+            record(Trust::SelfTestFailed { from_unix_ms: 5 }, 3),
+        ];
+        let open = || TrustChain::read(&path, true);
+        let append = |records: &[TrustRecord]| {
+            let (chain, lines) = open().unwrap().with(records);
+            chain.append(&path, &lines).unwrap();
+        };
+        append(&all[..2]);
+        append(&all[2..]);
+        assert_eq!(open().unwrap().records, all);
+        let text = fs::read_to_string(&path).unwrap();
+        // A lost last line is found by the seal; a torn one is cut, and the next one follows.
+        let last = text[..text.len() - 1].rfind('\n').unwrap() + 1;
+        let seal = path.with_extension("seal");
+        let whole = fs::read_to_string(&seal).unwrap();
+        for cut in [0, last, last + 30] {
+            fs::write(&path, &text[..cut]).unwrap();
+            let error = open().unwrap_err().to_string();
+            assert!(error.contains("had 5 by trust.seal"), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(open().is_err());
+        fs::remove_file(&seal).unwrap();
+        append(&all[..4]);
+        fs::write(&path, &text[..last + 30]).unwrap();
+        assert_eq!(open().unwrap().records, all[..4]);
+        append(&all[4..]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_to_string(&seal).unwrap(), whole);
+        fs::write(&seal, "nonsense").unwrap();
+        assert_eq!(open().unwrap().records, all);
+        // A line less, or a changed byte, is damage.
+        for bad in [text[last..].to_owned(), text.replacen("lab", "bad", 1)] {
+            fs::write(&path, bad).unwrap();
+            let error = open().unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { line: Some(1), .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_frozen() {
+        let mut plain = record(Trust::Barred, 3);
+        "lab-7".clone_into(&mut plain.name);
+        let text = encode(2, &plain, Link::after(b""));
+        let body = concat!(
+            r#"{"format":1,"seq":2,"trust":"barred","worker":"000000000000000000000000000000cd","#,
+            r#""principal":"lab","name":"lab-7","faults":3,"reason":"task 7 of run 1","#,
+            r#""since_unix_ms":1700000000000,"prev":"e3b0c44298fc1c149afbf4c8996fb924","#,
+            r#""check":""#,
+        );
+        assert!(text.starts_with(body), "{text}");
+        // The later fields come before `prev`.
+        for (trust, said) in [
+            (Trust::SelfTestPassed { passed: 16 }, r#","proofs":16,"prev""#),
+            (Trust::SelfTestFailed { from_unix_ms: 5 }, r#","from_unix_ms":5,"prev""#),
+        ] {
+            let text = encode(2, &record(trust, 0), Link::after(b""));
+            assert!(text.contains(said), "{text}");
+        }
+    }
+}

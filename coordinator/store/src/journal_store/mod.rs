@@ -1,0 +1,340 @@
+//! The store's rules, once, over a medium that makes things durable: a data directory, a database,
+//! or memory.
+
+pub(crate) mod index;
+pub(crate) mod memory;
+pub(crate) mod recover;
+pub(crate) mod rows;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::ControlFlow,
+    path::PathBuf,
+};
+
+use common::{plan::TaskId, run::RunId};
+use scheduler::ledger::fold::KeptTask;
+
+use crate::{
+    Change, Fold, JournalCursor, JournalEntry, Note, RunManifest, Store, StoreError, StoredRun,
+    SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
+    directory::files::{self, Secret},
+    journal::{
+        End, Next, Reader, Source,
+        manifest::{self, SavedState},
+        trust::TrustChain,
+    },
+};
+
+use self::{
+    index::{Index, IndexedRun, ValidatedBatch},
+    recover::FoundRun,
+};
+
+/// A small text of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Text {
+    State(RunId),
+    Recheck(RunId),
+    Symmetric(RunId),
+    Note(Option<RunId>, Note),
+}
+
+impl Text {
+    /// Returns the texts of a run.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn all(run: RunId) -> [Self; 5] {
+        let [events, history] = Note::ALL.map(|note| Self::Note(Some(run), note));
+        [Self::State(run), Self::Recheck(run), Self::Symmetric(run), events, history]
+    }
+
+    /// Returns its path in a data directory.
+    pub(crate) fn path(self) -> String {
+        match self {
+            Self::State(run) => format!("runs/{run}/state.json"),
+            Self::Recheck(run) => format!("runs/{run}/recheck.json"),
+            Self::Symmetric(run) => format!("runs/{run}/symmetric.json"),
+            Self::Note(Some(run), note) => format!("runs/{run}/{}", note.file()),
+            Self::Note(None, note) => note.file().to_owned(),
+        }
+    }
+}
+
+/// Whole lines that a journal gets, and its end after them.
+#[derive(Debug)]
+pub(crate) struct NewLines {
+    pub(crate) text: Vec<u8>,
+    pub(crate) end: End,
+}
+
+/// A group of changes in the form in which media keep it, in this order.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) journals: BTreeMap<RunId, NewLines>,
+    /// The longer chain and its new lines.
+    pub(crate) trust: Option<(TrustChain, Vec<String>)>,
+    pub(crate) texts: Vec<(Text, String)>,
+    pub(crate) rows: &'a HashMap<(RunId, TaskId), KeptTask>,
+}
+
+/// A place where a store's data is durable. Its errors say whether anything may have changed
+/// ([`StoreError::kept_nothing`]).
+pub(crate) trait Medium: Send {
+    type Journal: Source;
+
+    fn journal(&self, run: RunId) -> Self::Journal;
+
+    /// Returns a text's name in messages.
+    fn name(&self, text: Text) -> PathBuf;
+
+    /// Creates a run with an empty journal, durably.
+    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError>;
+
+    /// Removes a run and everything about it.
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
+
+    /// Keeps a group: all journal lines are durable on return, rows may be lost.
+    fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError>;
+
+    fn read(&self, text: Text) -> Result<Option<String>, StoreError>;
+
+    fn write(&mut self, text: Text, content: &str) -> Result<(), StoreError>;
+
+    /// Shows a run's rows; returns how many lines of its journal they have seen.
+    fn rows(
+        &mut self,
+        run: RunId,
+        visit: &mut dyn FnMut(TaskId, KeptTask),
+    ) -> Result<u64, StoreError>;
+
+    /// Keeps rows that have seen so many lines of the run's journal.
+    fn put_rows(
+        &mut self,
+        run: RunId,
+        rows: &[(TaskId, &KeptTask)],
+        seen: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Opens the rows, if they are a database of their own, and removes those of unknown runs.
+    fn retain_rows(&mut self, _known: &dyn Fn(RunId) -> bool) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Removes the rows of a run; returns false if only all rows can be removed.
+    fn remove_rows(&mut self, _: RunId) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Removes all rows; sets a copy of them aside, if `keep_copy`.
+    fn reset_rows(&mut self, _keep_copy: bool) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A [`Store`] on a medium.
+#[derive(Clone, Debug)]
+pub struct JournalStore<M> {
+    pub(crate) medium: M,
+    index: Index,
+    pub(crate) trust: TrustChain,
+    secret: Secret,
+    pub(crate) term: u64,
+    sync_times: SyncTimes,
+    /// The first write error: the contents of the medium are unknown since, so nothing more is kept.
+    poison: Option<String>,
+}
+
+#[expect(private_bounds, reason = "other crates name the stores, not their media")]
+impl<M: Medium> JournalStore<M> {
+    pub(crate) fn on(
+        medium: M,
+        index: Index,
+        trust: TrustChain,
+        secret: Secret,
+        term: u64,
+    ) -> Self {
+        Self { medium, index, trust, secret, term, sync_times: SyncTimes::default(), poison: None }
+    }
+
+    fn healthy(&self) -> Result<(), StoreError> {
+        match &self.poison {
+            None => Ok(()),
+            Some(first) => Err(StoreError::Poisoned(first.clone())),
+        }
+    }
+
+    /// Runs a write, and refuses all others after an error that may have changed something.
+    fn write<T>(
+        &mut self,
+        write: impl FnOnce(&mut M, &SyncTimes) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.healthy()?;
+        let written = write(&mut self.medium, &self.sync_times);
+        if let Err(error) = &written
+            && !error.kept_nothing()
+        {
+            self.poison = Some(error.to_string());
+        }
+        written
+    }
+
+    fn group<'a>(&self, batch: &'a ValidatedBatch) -> Result<Group<'a>, StoreError> {
+        let mut journals = BTreeMap::new();
+        for (run, entries) in &batch.entries {
+            let IndexedRun { plan, end, .. } = self.index.run(*run)?;
+            let mut new = NewLines { text: Vec::new(), end: *end };
+            for entry in entries {
+                new.end.append(&mut new.text, plan, entry, self.term);
+            }
+            journals.insert(*run, new);
+        }
+        let mut texts = Vec::new();
+        for (run, recheck) in &batch.rechecks {
+            texts.push((Text::Recheck(*run), manifest::encode_recheck(*run, *recheck)));
+        }
+        for (run, state) in &batch.states {
+            let before = self.index.run(*run)?.end;
+            let end = journals.get(run).map_or(before, |new| new.end);
+            let saved = SavedState { state: *state, lines: end.lines, head: end.head };
+            texts.push((Text::State(*run), manifest::encode_state(*run, &saved)));
+        }
+        let trust = (!batch.trust.is_empty()).then(|| self.trust.with(&batch.trust));
+        Ok(Group { journals, trust, texts, rows: &batch.rows })
+    }
+
+    /// Forgets everything that is not journalled.
+    #[cfg(test)]
+    pub(crate) fn lose_rows(&mut self) {
+        let folds: BTreeMap<_, _> =
+            self.index.ends().map(|(run, _)| (run, self.refold(run).unwrap())).collect();
+        for run in self.index.runs_mut() {
+            let fold = &folds[&run.stored.manifest.run];
+            run.rows = fold.rows().map(|(task, row)| (task, row.clone())).collect();
+        }
+    }
+}
+
+impl<M: Medium> Store for JournalStore<M> {
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
+        Ok(self.index.runs())
+    }
+
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
+        let run = self.index.new_run(manifest)?;
+        self.write(|medium, _| medium.create(manifest, run.end))?;
+        self.index.insert(run);
+        Ok(())
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.index.run(run)?;
+        self.write(|medium, _| medium.delete(run))?;
+        self.index.remove(run);
+        Ok(())
+    }
+
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+        self.index.run(run)?;
+        let text = Text::Symmetric(run);
+        let Some(content) = self.medium.read(text)? else { return Ok(None) };
+        let decoded = manifest::decode_symmetric(run, content.trim_end());
+        Ok(decoded
+            .inspect_err(|what| {
+                let name = self.medium.name(text);
+                tracing::warn!("{} is counted again: {what}", name.display());
+            })
+            .ok())
+    }
+
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
+        Ok(self.trust.records.clone())
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.secret.0
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+
+    fn sync_times(&self) -> SyncTimes {
+        self.sync_times.clone()
+    }
+
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
+        self.index.run(run)?;
+        let content = manifest::encode_symmetric(run, counts);
+        self.write(|medium, _| medium.write(Text::Symmetric(run), &content))
+    }
+
+    fn keep_note(&mut self, run: Option<RunId>, note: Note, text: &str) -> Result<(), StoreError> {
+        self.write(|medium, _| medium.write(Text::Note(run, note), text))
+    }
+
+    fn note(&self, run: Option<RunId>, note: Note) -> Result<Option<String>, StoreError> {
+        self.medium.read(Text::Note(run, note))
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.healthy()?;
+        let batch = self.index.validate(changes)?;
+        let group = self.group(&batch)?;
+        self.write(|medium, times| medium.commit(&group, times))?;
+        let Group { journals, trust, .. } = group;
+        if let Some((chain, _)) = trust {
+            self.trust = chain;
+        }
+        self.index.commit(batch, journals.into_iter().map(|(run, new)| (run, new.end)));
+        Ok(())
+    }
+
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
+        let IndexedRun { stored, plan, end, .. } = self.index.run(run)?;
+        let files = self.medium.journal(run);
+        let found =
+            FoundRun { files, manifest: stored.manifest.clone(), saved: None, seals: Vec::new() };
+        let (read, fold) = found.survey(plan)?;
+        if read == *end {
+            return Ok(fold);
+        }
+        let what = format!(
+            "{} lines of {} bytes were written to it, and it holds {} of {}",
+            end.lines, end.bytes, read.lines, read.bytes
+        );
+        Err(StoreError::damaged(&found.files.name(), None, what))
+    }
+
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
+        let rows = &self.index.run(run)?.rows;
+        rows.iter().for_each(|(task, row)| visit(row.clone().task_row(*task)));
+        Ok(())
+    }
+
+    fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError> {
+        let end = self.index.run(run)?.end;
+        let journal = self.medium.journal(run);
+        let JournalCursor { bytes, mut lines } = from;
+        let mut reader: Reader = journal.open(&End { bytes, lines, ..end })?;
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue() && lines < end.lines {
+            let name = journal.name();
+            lines += 1;
+            let what = match reader.next().map_err(files::failed("read", &name))? {
+                Next::Line(line, text) => {
+                    flow = visit(line.sequence, &line.entry, text);
+                    continue;
+                }
+                Next::Bad(bad) => bad.to_string(),
+                Next::Torn | Next::End => format!("it ends before line {}", end.lines),
+            };
+            return Err(StoreError::damaged(&name, Some(lines), what));
+        }
+        Ok(JournalCursor { bytes: reader.offset(), lines })
+    }
+}

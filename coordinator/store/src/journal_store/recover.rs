@@ -1,0 +1,383 @@
+//! Opening a store: find its runs, read every journal whole, check it, and bring the rows up to it.
+
+use std::{fs, io::ErrorKind, path::Path};
+
+use common::{plan::Plan, run::RunId};
+use scheduler::ledger::fold::{self, Fold};
+
+use crate::{
+    RunManifest, RunState, StoreError, StoredRun,
+    directory::files::{self, DataFiles, RunFiles},
+    journal::{
+        End, Next, Source,
+        line::JournalLine,
+        manifest::{self, SavedState},
+        segments::{self, Seal},
+        text::{Damage, Link},
+    },
+};
+
+use super::{
+    Medium, Text,
+    index::{Index, IndexedRun, TaskRows},
+};
+
+/// A run as its small files describe it.
+#[derive(Debug)]
+pub(crate) struct FoundRun<S = RunFiles> {
+    /// The source of its journal.
+    pub(crate) files: S,
+    pub(crate) manifest: RunManifest,
+    /// `None` while its state never changed.
+    pub(crate) saved: Option<SavedState>,
+    pub(crate) seals: Vec<Seal>,
+}
+
+/// Finds every run of a data directory, in order of creation.
+pub(crate) fn find_runs(data_files: &DataFiles) -> Result<Vec<FoundRun>, StoreError> {
+    let mut found = Vec::new();
+    for path in files::entries(&data_files.runs())? {
+        if files::is_deleted(&path) {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match name.parse::<RunId>() {
+            Ok(run) => found.extend(find_run(data_files, run)?),
+            Err(_) => {
+                tracing::warn!(path = %path.display(), "ignoring an unrecognized entry");
+            }
+        }
+    }
+    found.sort_by_key(|run| run.manifest.age());
+    Ok(found)
+}
+
+pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<FoundRun>, StoreError> {
+    let files = data_files.run(run);
+    let path = files.manifest();
+    let Some(manifest) = files::read_decoded(&path, manifest::decode)? else {
+        // The manifest is written last: without it the run was never created.
+        let journal = files.journal();
+        return match fs::metadata(&journal) {
+            Ok(data) if data.len() > 0 => {
+                let what = format!("it is missing, yet {} has records", journal.display());
+                Err(StoreError::damaged(&path, None, what))
+            }
+            _ => Ok(None),
+        };
+    };
+    if manifest.run != run {
+        let what = format!("it belongs to run {}", manifest.run);
+        return Err(StoreError::damaged(&path, None, what));
+    }
+    let journal = files.journal();
+    if !segments::exists(&journal, false)? {
+        return Err(StoreError::damaged(&journal, None, "it is missing"));
+    }
+    let saved = files::read_decoded(&files.state(), |text| manifest::decode_state(run, text))?;
+    let seals = segments::seals(&journal, run)?;
+    Ok(Some(FoundRun { files, manifest, saved, seals }))
+}
+
+/// A walk over a journal: its end so far, and what it must agree with.
+pub(crate) struct Walk<'a, S> {
+    found: &'a FoundRun<S>,
+    plan: &'a Plan,
+    pub(crate) end: End,
+    pub(crate) fold: Fold,
+    /// The link after as many lines as the saved state names.
+    saved_head: Option<Link>,
+}
+
+impl<'a, S: Source> Walk<'a, S> {
+    pub(crate) fn new(found: &'a FoundRun<S>, plan: &'a Plan) -> Self {
+        let end = End::empty(&found.manifest);
+        let fold = Fold::new(&found.manifest, plan);
+        let mut walk = Self { found, plan, end, fold, saved_head: None };
+        walk.note_saved_head();
+        walk
+    }
+
+    /// Takes the next line and returns everything that is wrong with it.
+    pub(crate) fn take(&mut self, line: &JournalLine, text: &str, offset: u64) -> Vec<Damage> {
+        let place = self.check_place(line);
+        let fold = self
+            .fold
+            .take(self.plan, &line.entry, line.sequence)
+            .map_err(Damage::new)
+            .and_then(|()| self.check_units(line));
+        self.end = End {
+            bytes: offset,
+            lines: line.sequence,
+            head: Link::after(text.as_bytes()),
+            fence: line.stamp.as_ref().map_or(self.end.fence, |stamp| stamp.fence),
+        };
+        self.note_saved_head();
+        [place, fold, self.check_seal()].into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Continues before a line whose predecessor is unreadable.
+    pub(crate) fn skip_to(&mut self, line: &JournalLine) {
+        self.end.lines = line.sequence.saturating_sub(1);
+        self.end.head = line.prev;
+    }
+
+    fn note_saved_head(&mut self) {
+        if let Some(saved) = &self.found.saved
+            && saved.lines == self.end.lines
+        {
+            self.saved_head.get_or_insert(self.end.head);
+        }
+    }
+
+    fn check_place(&self, line: &JournalLine) -> Result<(), Damage> {
+        let (record, end, ours) = (&line.entry.record, &self.end, &self.found.manifest);
+        let fence = line.stamp.as_ref().map(|stamp| stamp.fence);
+        let what = if line.sequence != end.lines + 1 {
+            format!("its sequence number is {}, not {}", line.sequence, end.lines + 1)
+        } else if record.run != ours.run {
+            format!("it belongs to run {}", record.run)
+        } else if line.plan != ours.plan {
+            format!("it belongs to plan {}, the run's is {}", line.plan, ours.plan)
+        } else if let Some(fence) = fence.filter(|fence| *fence < end.fence) {
+            let before = end.fence;
+            format!(
+                "it is of term {fence}, the line before of term {before}: two coordinators wrote it"
+            )
+        } else if fence.is_none() && end.fence > 0 {
+            "it has format 1 and follows a line of a later one".to_owned()
+        } else if line.prev != end.head {
+            let (named, head) = (line.prev, end.head);
+            format!(
+                "it names {named} as the hash before it, which is {head}: it or what precedes it \
+                 was altered"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Damage(what))
+    }
+
+    /// A line that names the units of its task must name those of the plan.
+    fn check_units(&self, line: &JournalLine) -> Result<(), Damage> {
+        let task = line.entry.record.task;
+        let ours = self.plan.task_units(task);
+        match &line.stamp {
+            Some(stamp) if stamp.units != ours => Err(Damage(format!(
+                "it says that task {task} has the units {:?}, its plan says {ours:?}",
+                stamp.units
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_seal(&self) -> Result<(), Damage> {
+        match self.found.seals.iter().find(|seal| seal.lines == self.end.lines) {
+            Some(seal) if seal.head != self.end.head => {
+                let segment = seal.segment;
+                let what = format!("it is not the line with which segment {segment} was sealed");
+                Err(Damage(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the journal, which ends here, has all lines that were sealed.
+    pub(crate) fn check_all_seals(&self) -> Result<(), Damage> {
+        let lines = self.end.lines;
+        match self.found.seals.iter().find(|seal| seal.lines > lines) {
+            Some(Seal { segment, lines: sealed, .. }) => Err(Damage(format!(
+                "it has {lines} whole lines, but had {sealed} when segment {segment} was sealed"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the journal, which ends here, is the one that the state was saved with.
+    pub(crate) fn check_saved(&self) -> Result<(), Damage> {
+        let Some(saved) = &self.found.saved else {
+            return Ok(());
+        };
+        let state = saved.state.name();
+        let what = if saved.lines > self.end.lines {
+            format!(
+                "it has {} whole lines, but had {} when the run became {state}",
+                self.end.lines, saved.lines
+            )
+        } else if self.saved_head != Some(saved.head) {
+            format!(
+                "its first {} lines are not those that it had when the run became {state}",
+                saved.lines
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Damage(what))
+    }
+}
+
+impl<S: Source> FoundRun<S> {
+    /// Reads and checks the whole journal; returns where its whole lines end, and their fold.
+    ///
+    /// A tail without any whole line is what a torn write leaves: the end is before it. Anything else
+    /// is damage.
+    pub(crate) fn survey(&self, plan: &Plan) -> Result<(End, Fold), StoreError> {
+        let path = self.files.name();
+        let mut walk = Walk::new(self, plan);
+        let mut reader = self.files.open(&walk.end)?;
+        let mut bad = None;
+        loop {
+            let line = walk.end.lines + 1;
+            let offset = reader.offset();
+            match reader.next().map_err(files::failed("read", &path))? {
+                Next::End | Next::Torn => break,
+                Next::Bad(damage) => {
+                    let damage = bad.get_or_insert(damage);
+                    if reader.hides_a_line() {
+                        return Err(damaged_line(&path, line, damage));
+                    }
+                }
+                Next::Line(next, text) => {
+                    if let Some(damage) = &bad {
+                        return Err(damaged_line(&path, line, damage));
+                    }
+                    let offset = offset + text.len() as u64 + 1;
+                    if let Some(damage) = walk.take(&next, text, offset).first() {
+                        return Err(damaged_line(&path, line, damage));
+                    }
+                }
+            }
+        }
+        walk.check_all_seals().map_err(|what| StoreError::damaged(&path, None, what))?;
+        walk.check_saved().map_err(|what| StoreError::Damaged {
+            path,
+            line: None,
+            what: what.0,
+            remedy: format!(
+                "restore it from a copy, or remove {} to count the missing tasks again",
+                self.files.state_name().display()
+            ),
+        })?;
+        Ok((walk.end, walk.fold))
+    }
+}
+
+fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
+    StoreError::Damaged {
+        path: path.to_owned(),
+        line: Some(line),
+        what: what.to_string(),
+        remedy:
+            "restore the file from a copy, or cut it before this line: the tasks from there on \
+                 are counted again"
+                .to_owned(),
+    }
+}
+
+/// Reads and checks all runs, and rebuilds rows that contradict their journal: those of the run
+/// concerned, or of all runs if the medium cannot remove the rows of a single run.
+pub(crate) fn load<M: Medium>(
+    medium: &mut M,
+    found: &[FoundRun<M::Journal>],
+) -> Result<Index, StoreError> {
+    let reason = match try_load(medium, found) {
+        Err(StoreError::Database(reason)) => reason,
+        other => return other,
+    };
+    tracing::warn!(reason, "rebuilding the rows of tasks from the journals");
+    medium.reset_rows(true)?;
+    match try_load(medium, found) {
+        Err(StoreError::Io { source, .. })
+            if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+        {
+            // The copy and the new rows do not fit on the disk together.
+            medium.reset_rows(false)?;
+            try_load(medium, found)
+        }
+        other => other,
+    }
+}
+
+fn try_load<M: Medium>(
+    medium: &mut M,
+    found: &[FoundRun<M::Journal>],
+) -> Result<Index, StoreError> {
+    medium.retain_rows(&|run| found.iter().any(|found| found.manifest.run == run))?;
+    let mut index = Index::default();
+    for found in found {
+        let run = found.manifest.run;
+        let plan = fold::plan_of(&found.manifest)?;
+        let (end, fold) = found.survey(&plan)?;
+        let rows = match rows(medium, run, &plan, &end, &fold) {
+            Err(StoreError::Database(reason)) if medium.remove_rows(run)? => {
+                tracing::warn!(reason, "rebuilding the rows of run {run} from its journal");
+                rows(medium, run, &plan, &end, &fold)?
+            }
+            other => other?,
+        };
+        let text = Text::Recheck(run);
+        let recheck = medium
+            .read(text)?
+            .map(|content| manifest::decode_recheck(run, content.trim_end()))
+            .transpose()
+            .map_err(|what| StoreError::damaged(&medium.name(text), None, what))?;
+        let stored = StoredRun {
+            manifest: found.manifest.clone(),
+            state: found.saved.map_or(RunState::Running, |saved| saved.state),
+            recheck,
+            elapsed_ms: fold.elapsed_ms(),
+        };
+        index.insert(IndexedRun { stored, plan, end, rows });
+    }
+    Ok(index)
+}
+
+/// Returns the rows of a run: those that are kept, brought up to its journal. An error of the rows
+/// ([`StoreError::Database`]) means that they contradict the journal and have to be rebuilt.
+fn rows<M: Medium>(
+    medium: &mut M,
+    run: RunId,
+    plan: &Plan,
+    end: &End,
+    fold: &Fold,
+) -> Result<TaskRows, StoreError> {
+    let mut rows = TaskRows::new();
+    let seen = medium.rows(run, &mut |task, row| drop(rows.insert(task, row)))?;
+    let wrong = |what| Err(StoreError::Database(format!("run {run}: {what}")));
+    if seen > end.lines {
+        return wrong(format!(
+            "the rows have seen {seen} lines of a journal of {}: acknowledged results are lost, \
+             their tasks are counted again",
+            end.lines
+        ));
+    }
+    for (task, row) in &rows {
+        match fold.row(*task) {
+            // Brought up below.
+            Some(folded) if folded.sequence > seen => {}
+            Some(folded) if row.agrees_with(folded) => {}
+            None if row.sequence == 0 && row.is_open() && plan.contains(*task) => {}
+            folded => {
+                return wrong(format!("task {task}: the row says {row:?}, the journal {folded:?}"));
+            }
+        }
+    }
+    let mut new = Vec::new();
+    for (task, folded) in fold.rows() {
+        match rows.get_mut(&task) {
+            Some(row) if row.agrees_with(folded) => {}
+            _ if folded.sequence <= seen => return wrong(format!("task {task} has no row")),
+            kept => {
+                let mut row = folded.clone();
+                row.epoch = row.epoch.max(kept.map_or(row.epoch, |kept| kept.epoch));
+                new.push(task);
+                rows.insert(task, row);
+            }
+        }
+    }
+    if seen < end.lines || !new.is_empty() {
+        let new = new.into_iter().map(|task| (task, &rows[&task]));
+        medium.put_rows(run, &new.collect::<Vec<_>>(), end.lines)?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,130 @@
+//! Durable state behind one trait, in the terms of [`scheduler::ledger`].
+//!
+//! The journal of accepted records is the truth about results; everything else (leases, attempts,
+//! parked tasks) may be lost without changing a total.
+
+mod address;
+#[cfg(feature = "archive")]
+mod archive;
+pub mod certify;
+mod clock;
+#[cfg(test)]
+mod conformance;
+pub mod descriptors;
+mod directory;
+mod error;
+#[doc(hidden)]
+pub mod fuzz_targets;
+mod journal;
+mod journal_store;
+mod monitoring;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod secrets;
+mod verify;
+
+use std::ops::ControlFlow;
+
+use common::run::RunId;
+
+#[cfg(not(feature = "archive"))]
+pub use address::ArchivePlace;
+pub use address::{BadStoreUrl, StoreUrl};
+#[cfg(feature = "archive")]
+pub use archive::{ArchivePlace, Archiver, restore};
+pub use clock::Clock;
+pub use directory::DiskStore;
+pub use error::StoreError;
+pub use journal::notes::{Event, EventLog, Note};
+pub use journal_store::memory::MemoryStore;
+pub use monitoring::{ArchiveLag, Leader, SyncTimes};
+#[cfg(feature = "postgres")]
+pub use postgres::{PgStore, copy_to_database, copy_to_directory, verify_database};
+pub use scheduler::ledger::{
+    Change, Confirmation, EntryKind, Fold, JournalEntry, PlanMismatch, Principal, Recheck, Record,
+    Refusal, RunManifest, RunState, StoredRun, SymmetricCounts, TaskCount, TaskRow, TaskState,
+    Trust, TrustRecord,
+};
+pub use secrets::SecretStore;
+pub use verify::{
+    Checks, Examined, Flaw, RunReport, VerifyError, VerifyReport, kept_symmetric, runs_in,
+    signing_key, verify, verify_run, verify_watched,
+};
+
+/// Durable state of all runs of one coordinator. One owner, one thread.
+pub trait Store: Send {
+    /// Returns every run, in order of creation time, then of name.
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
+
+    /// Creates a run, durably. A run of the same name is an error.
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
+
+    /// Removes a run and everything about it.
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
+
+    /// Returns the symmetric solutions of a run's board, if they are kept.
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError>;
+
+    /// Returns the trust log: all records since the store was created.
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError>;
+
+    /// Returns the store's secret, from which unpredictable values are derived.
+    fn secret(&self) -> [u8; 32];
+
+    /// Returns the coordinator's term: higher at every start.
+    fn term(&self) -> u64;
+
+    /// Returns how long groups took to become durable; empty for a store without a disk.
+    fn sync_times(&self) -> SyncTimes {
+        SyncTimes::default()
+    }
+
+    /// Keeps the symmetric solutions of a run's board.
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError>;
+
+    /// Replaces a note of a run or of the cluster.
+    fn keep_note(&mut self, _: Option<RunId>, _: Note, _text: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns a note, if it was kept.
+    fn note(&self, _: Option<RunId>, _: Note) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    /// Keeps changes, in this order; nothing of them after an error that
+    /// [kept nothing](StoreError::kept_nothing). On return every journalled change is on disk (one
+    /// `fdatasync` for all of them); leases and attempts may reach the disk later.
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Folds the journal of `run` as it is on the disk now, checking every line.
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
+
+    /// Shows each task of `run` that has a row, in order of the tasks.
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
+
+    /// Shows the journal lines of `run` after `from`, without line ends, with their sequence numbers
+    /// (1, 2, …), until `visit` breaks or the journal ends. Returns the place after the last line.
+    fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError>;
+}
+
+/// A place between two lines of a run's journal in one store; by default the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCursor {
+    bytes: u64,
+    lines: u64,
+}
+
+/// Runs `work`, which starts an async runtime, on a thread of its own, and waits for it.
+#[cfg(any(feature = "archive", feature = "postgres"))]
+pub fn run_off_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(work).join();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

@@ -1,0 +1,68 @@
+//! Readings for monitoring: a store's leader, the time that writes take to become durable, and the lag
+//! of its archive.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use prometheus_client::metrics::histogram::Histogram;
+
+/// The coordinator that may write to a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// The machine and the process.
+    pub name: String,
+    pub term: u64,
+    /// Start of the term in milliseconds since 1970, by the database's clock where there is one.
+    pub since_unix_ms: u64,
+}
+
+/// Upper bounds of the buckets in seconds: from a disk with a power-loss-protected cache to one that
+/// delays every worker.
+const BUCKETS: [f64; 14] =
+    [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Times that groups of counts took to become durable: `fdatasync` of a journal, or the commit of a
+/// database transaction. Clones share their observations.
+#[derive(Clone, Debug)]
+pub struct SyncTimes(Histogram);
+
+impl Default for SyncTimes {
+    fn default() -> Self {
+        Self(Histogram::new(BUCKETS))
+    }
+}
+
+impl SyncTimes {
+    pub(crate) fn observe(&self, took: Duration) {
+        self.0.observe(took.as_secs_f64());
+    }
+
+    /// Returns the distribution, in seconds.
+    pub fn histogram(&self) -> &Histogram {
+        &self.0
+    }
+}
+
+/// The replication lag of an archive, shared between the archiver and its readers.
+#[derive(Clone, Debug)]
+pub struct ArchiveLag(Arc<Mutex<Instant>>);
+
+impl ArchiveLag {
+    /// Creates the lag of an archive that holds everything written before `when`.
+    pub fn up_to(when: Instant) -> Self {
+        Self(Arc::new(Mutex::new(when)))
+    }
+
+    /// Returns the age of the oldest change that the archive may lack.
+    pub fn behind(&self) -> Duration {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// Records that the archive holds everything written before `when`.
+    #[cfg(feature = "archive")]
+    pub(crate) fn advance(&self, when: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = when;
+    }
+}

@@ -1,0 +1,169 @@
+//! Leader election: one coordinator at a time writes. A standby takes over when the leader's heartbeat
+//! stops, by incrementing the term, which fences all transactions of the old leader.
+//!
+//! No two clocks are compared: the leader increments a number every second, and a standby takes over
+//! once the number has not changed for [`LEADER_TIMEOUT`] by its own clock. A slow leader loses its
+//! leadership, but no data.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    Leader, StoreError,
+    postgres::{
+        link::{Link, Server},
+        tables::unsigned,
+    },
+};
+
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time without a heartbeat after which a leader is replaced.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// How long dropping a heartbeat waits for its thread.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The interval at which a standby polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A new term.
+pub(super) struct Begun {
+    pub(super) leader: Leader,
+    /// Commits of all earlier terms.
+    pub(super) commits: i64,
+}
+
+const LOOK_SQL: &str = "SELECT term, name, since_unix_ms, leads, \
+     (SELECT beats FROM queens.beat) FROM queens.leader";
+
+/// Succeeds if no other standby has taken over and there was no heartbeat.
+const TAKE_SQL: &str = "UPDATE queens.leader SET term = term + 1, name = $1, leads = true, \
+     since_unix_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint \
+     WHERE term = $2 AND (NOT leads OR (SELECT beats FROM queens.beat) = $3) \
+     RETURNING term, commits, since_unix_ms";
+
+const BEAT_SQL: &str = "UPDATE queens.beat SET beats = beats + 1 \
+     WHERE (SELECT term FROM queens.leader) = $1 RETURNING beats";
+
+const NAME_SQL: &str = "SELECT name, term FROM queens.leader";
+
+const LEAVE_SQL: &str = "UPDATE queens.leader SET leads = false WHERE term = $1";
+
+/// Waits until there is no leader, or its heartbeat stops, and takes over. Reports each other leader to
+/// `waits`.
+pub(super) fn lead(
+    link: &mut Link,
+    name: &str,
+    waits: &mut dyn FnMut(&Leader),
+) -> Result<Begun, StoreError> {
+    let mut seen: Option<((i64, i64), Instant)> = None;
+    let mut reported = None;
+    loop {
+        let row = link.query(LOOK_SQL, &[])?.pop();
+        let row = row.ok_or_else(|| {
+            link.server
+                .failed("its table queens.leader is empty".to_owned(), "restore it from a backup")
+        })?;
+        let (term, beats): (i64, i64) = (row.get(0), row.get(4));
+        let leads: bool = row.get(3);
+        let still = match seen {
+            Some((before, since)) if before == (term, beats) => since,
+            _ => Instant::now(),
+        };
+        seen = Some(((term, beats), still));
+        if !leads || still.elapsed() >= LEADER_TIMEOUT {
+            let taken = link.query(TAKE_SQL, &[&name, &term, &beats])?.pop();
+            // If an answer was lost, this looks like another leader's term without a heartbeat.
+            if let Some(row) = taken {
+                let leader = Leader {
+                    name: name.to_owned(),
+                    term: unsigned(row.get(0)),
+                    since_unix_ms: unsigned(row.get(2)),
+                };
+                return Ok(Begun { leader, commits: row.get(1) });
+            }
+            seen = None;
+        } else if reported != Some(term) {
+            reported = Some(term);
+            waits(&Leader {
+                name: row.get(1),
+                term: unsigned(term),
+                since_unix_ms: unsigned(row.get(2)),
+            });
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// The heartbeat, on a connection of its own. When it is dropped, it gives up the leadership.
+pub(super) struct Heartbeat {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    /// The next leader, once there is one.
+    pub(super) replaced: watch::Receiver<Option<Arc<str>>>,
+}
+
+impl Heartbeat {
+    pub(super) fn start(server: &Server, term: i64) -> Result<Self, StoreError> {
+        // It retries forever: the store's connection decides when to give up.
+        let mut link = Link::new(server.clone(), Duration::MAX)?;
+        link.quiet = true;
+        let (stop, stopped) = mpsc::channel();
+        let (report, replaced) = watch::channel(None);
+        let thread = thread::Builder::new()
+            .name("heartbeat".to_owned())
+            .spawn(move || {
+                while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(HEARTBEAT_INTERVAL)
+                {
+                    match beat(&mut link, term) {
+                        Ok(None) => {}
+                        Ok(Some(by)) => {
+                            report.send_replace(Some(by.into()));
+                            return;
+                        }
+                        Err(error) => tracing::warn!("heartbeat failed: {error}"),
+                    }
+                }
+                // It does not wait for an unavailable database: the standby's timeout does.
+                link.retry_timeout = Duration::ZERO;
+                let _ = link.query(LEAVE_SQL, &[&term]);
+            })
+            .map_err(|error| {
+                server.failed(error.to_string(), "raise the limit of threads and start again")
+            })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread), replaced })
+    }
+}
+
+/// Returns the next leader, if there is one.
+fn beat(link: &mut Link, term: i64) -> Result<Option<String>, StoreError> {
+    if !link.query(BEAT_SQL, &[&term])?.is_empty() {
+        return Ok(None);
+    }
+    let leads = link.query(NAME_SQL, &[])?.pop();
+    Ok(leads
+        .filter(|row| row.get::<_, i64>(1) != term)
+        .map(|row| format!("{} leads in term {}", row.get::<_, String>(0), row.get::<_, i64>(1))))
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It may be waiting for an unavailable database.
+            let began = Instant::now();
+            while !thread.is_finished() && began.elapsed() < EXIT_TIMEOUT {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! A connection to the database that reconnects: every call has a time limit, is retried after
+//! temporary failures, and logs in one line why it waits.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fs, io,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    pin,
+    runtime::{self, Runtime},
+    time::{sleep, timeout},
+};
+use tokio_postgres::{
+    Client, Config, Error, NoTls, Row, Statement,
+    config::{Host, SslMode},
+    error::SqlState,
+    types::ToSql,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+use crate::{StoreError, StoreUrl};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A call that takes longer is retried on another connection.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The duration after which a call is logged as slow.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// The pause between two attempts, first and longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
+
+/// How long a serving coordinator waits for its database; then it exits, to be restarted by its
+/// service manager.
+pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long a starting coordinator waits: its address may be wrong.
+pub(super) const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// SQL state: another coordinator leads.
+const REPLACED: &str = "QN001";
+/// SQL state: an attempt whose answer was lost has committed.
+const KEPT_BEFORE: &str = "QN002";
+
+/// The address of a database and how to connect to it.
+#[derive(Clone)]
+pub(super) struct Server {
+    /// For messages: without the password.
+    pub(super) place: String,
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+/// One statement of a transaction.
+pub(super) struct Step {
+    sql: &'static str,
+    values: Vec<Box<dyn ToSql + Sync>>,
+}
+
+impl Step {
+    pub(super) fn new(sql: &'static str, values: Vec<Box<dyn ToSql + Sync>>) -> Self {
+        Self { sql, values }
+    }
+}
+
+/// A connection for a thread that may block and is not part of an async runtime.
+pub(super) struct Link {
+    pub(super) server: Server,
+    /// `None` while it is dropped.
+    runtime: Option<Runtime>,
+    session: Option<Session>,
+    pub(super) retry_timeout: Duration,
+    /// Does not log waiting, which another connection does.
+    pub(super) quiet: bool,
+}
+
+/// One connection, until it fails.
+pub(super) struct Session {
+    pub(super) client: Client,
+    prepared: RefCell<HashMap<&'static str, Statement>>,
+}
+
+impl Session {
+    async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
+        if let Some(statement) = self.prepared.borrow().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.prepared.borrow_mut().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.prepared(sql).await?;
+        self.client.query(&statement, values).await
+    }
+
+    /// Commits all steps or none, in one round trip: a process that stops in the middle has sent all of
+    /// it, or leaves a transaction that the database soon ends.
+    pub(super) async fn transact(&self, steps: &[Step]) -> Result<Vec<u64>, Error> {
+        let mut statements = Vec::new();
+        for step in steps {
+            statements.push(self.prepared(step.sql).await?);
+        }
+        let values: Vec<Vec<&(dyn ToSql + Sync)>> =
+            steps.iter().map(|step| step.values.iter().map(|value| &**value).collect()).collect();
+        let work = statements
+            .iter()
+            .zip(&values)
+            .map(|(statement, values)| self.client.execute(statement, values));
+        // Each is sent at its first poll, in this order.
+        let all = async { join_all(work).await.into_iter().collect::<Result<_, _>>() };
+        let (begun, done, ended) = tokio::join!(
+            biased;
+            self.client.batch_execute("BEGIN"),
+            all,
+            // Also ends a transaction that failed.
+            self.client.batch_execute("COMMIT"),
+        );
+        begun?;
+        let done = done?;
+        ended?;
+        Ok(done)
+    }
+}
+
+/// The reaction to an error.
+enum Verdict {
+    /// Wait and retry.
+    Retry(String),
+    /// The work is done.
+    Done,
+    /// Another coordinator leads.
+    Replaced(String),
+    /// Report it to the operator.
+    Fail(String),
+}
+
+impl Server {
+    /// Parses a URL, which is a secret. Beyond loopback the database must use TLS, with a certificate
+    /// of this name by an authority that the system (or `sslrootcert`) trusts.
+    pub(super) fn of(url: &str) -> Result<Self, StoreError> {
+        let Ok(place) = url.parse::<StoreUrl>();
+        let place = place.to_string();
+        let bad = |what: String| StoreError::Server {
+            place: place.clone(),
+            what,
+            advice: "check the store's address",
+        };
+        let (url, mode, roots) = split_tls_options(url);
+        let mut config: Config = url.parse().map_err(|error| bad(said(&error)))?;
+        config
+            .application_name("queens coordinator")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .keepalives_idle(Duration::from_secs(10))
+            .tcp_user_timeout(Duration::from_secs(20));
+        let near = config.get_hosts().iter().all(is_near);
+        let plain = match mode.as_deref() {
+            None => near,
+            Some("disable") => true,
+            Some("prefer" | "allow") if near => true,
+            // An attacker could turn off TLS that is only preferred.
+            Some("prefer" | "allow" | "require" | "verify-ca" | "verify-full") => false,
+            Some(other) => return Err(bad(format!("there is no sslmode '{other}'"))),
+        };
+        if plain && !near {
+            tracing::warn!("{place}: sslmode=disable: the connection is not encrypted");
+        }
+        if plain {
+            config.ssl_mode(SslMode::Disable);
+            return Ok(Self { place, config, tls: None });
+        }
+        config.ssl_mode(SslMode::Require);
+        let tls = MakeRustlsConnect::new(tls(roots.as_deref()).map_err(bad)?);
+        Ok(Self { place, config, tls: Some(tls) })
+    }
+
+    async fn connect(&self) -> Result<Client, Error> {
+        match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+        }
+    }
+
+    async fn session(&self) -> Result<Session, Error> {
+        let client = self.connect().await?;
+        // A commit must survive a power cut, whatever the user's default is; and a transaction left by
+        // a stopped process must not block the next process.
+        client
+            .batch_execute(
+                "SET synchronous_commit = on; SET idle_in_transaction_session_timeout = 3000; \
+                 SET client_min_messages = error",
+            )
+            .await?;
+        Ok(Session { client, prepared: RefCell::default() })
+    }
+
+    pub(super) fn failed(&self, what: String, advice: &'static str) -> StoreError {
+        StoreError::Server { place: self.place.clone(), what, advice }
+    }
+}
+
+/// Returns the URL without its TLS options, `sslmode` and `sslrootcert`.
+fn split_tls_options(url: &str) -> (String, Option<String>, Option<String>) {
+    let (start, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut mode, mut roots, mut others) = (None, None, Vec::new());
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sslmode", value)) => mode = Some(value.to_owned()),
+            Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
+            Some(_) | None => others.push(pair),
+        }
+    }
+    let url = match others.is_empty() {
+        true => start.to_owned(),
+        false => format!("{start}?{}", others.join("&")),
+    };
+    (url, mode, roots)
+}
+
+fn is_near(host: &Host) -> bool {
+    match host {
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        }
+    }
+}
+
+fn tls(roots: Option<&str>) -> Result<ClientConfig, String> {
+    proto::connect::install_crypto();
+    let mut store = RootCertStore::empty();
+    match roots {
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            store.add_parsable_certificates(found.certs);
+            if store.is_empty() {
+                return Err(
+                    "this system trusts no authority: name one with sslrootcert=FILE".into()
+                );
+            }
+        }
+        Some(file) => {
+            read_roots(&mut store, file).map_err(|error| format!("sslrootcert {file}: {error}"))?
+        }
+    }
+    Ok(ClientConfig::builder().with_root_certificates(store).with_no_client_auth())
+}
+
+fn read_roots(store: &mut RootCertStore, file: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let pem = fs::read(file)?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        store.add(certificate?)?;
+    }
+    match store.is_empty() {
+        true => Err("it holds no certificate".into()),
+        false => Ok(()),
+    }
+}
+
+impl Link {
+    pub(super) fn new(server: Server, retry_timeout: Duration) -> Result<Self, StoreError> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| server.failed(error.to_string(), "fix the cause and start again"))?;
+        Ok(Self { server, runtime: Some(runtime), session: None, retry_timeout, quiet: false })
+    }
+
+    /// Runs idempotent work; retries while the database is unavailable. `None`: it was done before.
+    pub(super) fn call<T>(
+        &mut self,
+        work: impl AsyncFn(&Session) -> Result<T, Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let started = Instant::now();
+        let mut pause = PAUSES[0];
+        let mut logged = String::new();
+        loop {
+            let why = match self.attempt(&work) {
+                Ok(done) => {
+                    if !logged.is_empty() {
+                        tracing::info!("{}: the database answers again", self.server.place);
+                    }
+                    return Ok(Some(done));
+                }
+                Err(Verdict::Done) => return Ok(None),
+                Err(Verdict::Replaced(by)) => return Err(StoreError::LostLeadership { by }),
+                Err(Verdict::Fail(what)) => {
+                    let advice = "fix the cause and start again: nothing is lost";
+                    return Err(self.server.failed(what, advice));
+                }
+                Err(Verdict::Retry(why)) => why,
+            };
+            if started.elapsed() > self.retry_timeout {
+                let advice = "fix the cause and start again: nothing is lost";
+                return Err(self.server.failed(why, advice));
+            }
+            if why != logged && !self.quiet {
+                tracing::warn!(
+                    "{}: {why}; retrying, results wait in their workers",
+                    self.server.place
+                );
+            }
+            logged = why;
+            self.runtime().block_on(async { sleep(pause).await });
+            pause = PAUSES[1].min(pause * 2);
+        }
+    }
+
+    pub(super) fn query(
+        &mut self,
+        sql: &'static str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        Ok(self.call(async |session| session.query(sql, values).await)?.unwrap_or_default())
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("present until it is dropped")
+    }
+
+    fn attempt<T>(
+        &mut self,
+        work: &impl AsyncFn(&Session) -> Result<T, Error>,
+    ) -> Result<T, Verdict> {
+        let place = &self.server.place;
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            // A dropped session closes its connection.
+            self.session = None;
+            let server = &self.server;
+            let made =
+                self.runtime().block_on(async { timeout(CONNECT_TIMEOUT, server.session()).await });
+            let made =
+                made.map_err(|_| Verdict::Retry("the database does not answer".to_owned()))?;
+            self.session = Some(made.map_err(|error| verdict(&error))?);
+        }
+        let session = self.session.as_ref().expect("it was just made");
+        let quiet = self.quiet;
+        let done = self.runtime().block_on(async {
+            let work = work(session);
+            pin!(work);
+            match timeout(SLOW, &mut work).await {
+                Ok(done) => Some(done),
+                Err(_) => {
+                    if !quiet {
+                        tracing::warn!(
+                            "{place}: the database is slow: no answer for {} s",
+                            SLOW.as_secs()
+                        );
+                    }
+                    timeout(CALL_TIMEOUT, work).await.ok()
+                }
+            }
+        });
+        match done {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) => Err(verdict(&error)),
+            None => {
+                // It may be done nevertheless; the next attempt finds out.
+                self.session = None;
+                Err(Verdict::Retry("the database does not answer".to_owned()))
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    /// Also in async tasks, which may not wait for a runtime's end.
+    fn drop(&mut self) {
+        self.session = None;
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Formats an error without its chain of types.
+fn said(error: &Error) -> String {
+    if let Some(error) = error.as_db_error() {
+        return error.message().to_owned();
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+fn verdict(error: &Error) -> Verdict {
+    let said = said(error);
+    let Some(code) = error.code() else {
+        let io =
+            std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+        // An untrusted certificate stays so; other network errors are temporary.
+        return match io.map(io::Error::kind) {
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
+                Verdict::Fail(format!("no TLS with the database: {said}"))
+            }
+            _ if error.is_closed() || io.is_some() => {
+                Verdict::Retry(format!("the database cannot be reached ({said})"))
+            }
+            _ if said.contains("error performing TLS handshake") => {
+                Verdict::Fail(format!("no TLS with the database: {said}"))
+            }
+            _ if said.contains("connecting to server") || said.contains("communicating") => {
+                Verdict::Retry(format!("the database cannot be reached ({said})"))
+            }
+            _ => Verdict::Fail(said),
+        };
+    };
+    let class = &code.code()[..2];
+    match (code.code(), class) {
+        (REPLACED, _) => Verdict::Replaced(said),
+        (KEPT_BEFORE, _) => Verdict::Done,
+        ("57P01" | "57P02" | "57P03", _) | (_, "08") => {
+            Verdict::Retry(format!("the database is being started or stopped ({said})"))
+        }
+        (_, _) if *code == SqlState::DISK_FULL => {
+            Verdict::Retry(format!("the database's disk is full ({said}): free space there"))
+        }
+        (_, _) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Verdict::Retry(format!(
+            "the database is read-only ({said}): name the one that may be written"
+        )),
+        (_, "53" | "58" | "40" | "55") | ("57014" | "25P03", _) => {
+            Verdict::Retry(format!("the database cannot do it now ({said})"))
+        }
+        (_, "28") => Verdict::Fail(format!("the database refuses the login ({said})")),
+        ("3D000", _) => Verdict::Fail(format!("{said}: create it first (createdb)")),
+        ("42501", _) => {
+            Verdict::Fail(format!("{said}: the user must own the schema 'queens' or may create it"))
+        }
+        (_, _) => Verdict::Fail(format!("{said} ({})", code.code())),
+    }
+}

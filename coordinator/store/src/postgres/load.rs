@@ -1,0 +1,90 @@
+//! The runs and the trust log of a database, read from its tables and checked.
+
+use scheduler::ledger::RecheckSampler;
+
+use crate::{
+    StoreError,
+    directory::files::Secret,
+    journal::{manifest, segments::Seal, text::Damage, trust::TrustChain},
+    journal_store::recover::FoundRun,
+    postgres::{
+        link::{Link, STARTUP_TIMEOUT, Server},
+        schema,
+        tables::{Shared, Table, unsigned},
+    },
+    verify::{Examined, Overall, VerifyError, VerifyReport, verify_all},
+};
+
+/// Finds every run of a database, in order of creation.
+pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreError> {
+    let rows = link.query("SELECT run, manifest, state, lines, head FROM queens.runs", &[])?;
+    let mut all = Vec::new();
+    for row in &rows {
+        let name: String = row.get(0);
+        let found = || -> Result<FoundRun<Table>, Damage> {
+            let manifest = manifest::decode(row.get(1))?;
+            let run = manifest.run;
+            if run.to_string() != name {
+                return Err(Damage(format!("its manifest belongs to run {run}")));
+            }
+            let state: Option<&str> = row.get(2);
+            let saved = state.map(|text| manifest::decode_state(run, text)).transpose()?;
+            // The end that the last transaction left: a shorter journal has lost lines.
+            let head = row.get::<_, &str>(4).parse()?;
+            let end = Seal { segment: 0, lines: unsigned(row.get(3)), head };
+            let files = Table { link: link.clone(), run };
+            Ok(FoundRun { files, manifest, saved, seals: vec![end] })
+        };
+        all.push(found().map_err(|what| {
+            let place = format!("{}, table queens.runs, run {name}", link.place());
+            StoreError::damaged(place.as_ref(), None, what)
+        })?);
+    }
+    all.sort_by_key(|found| found.manifest.age());
+    Ok(all)
+}
+
+pub(super) fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
+    let rows = link.query("SELECT line FROM queens.trust ORDER BY seq", &[])?;
+    let mut chain = TrustChain::new();
+    for (number, row) in (1..).zip(&rows) {
+        chain.take(row.get(0)).map_err(|what| {
+            let place = format!("{}, table queens.trust", link.place());
+            StoreError::damaged(place.as_ref(), Some(number), what)
+        })?;
+    }
+    Ok(chain)
+}
+
+/// Verifies every line of every journal in a database, as [`crate::verify_watched()`] does in a
+/// directory. Reads only, also while a coordinator writes.
+pub fn verify_database(
+    url: &str,
+    watch: &mut dyn FnMut(Examined),
+) -> Result<VerifyReport, VerifyError> {
+    const SQL: &str = "SELECT leads, (SELECT version FROM queens.schema_version), \
+         (SELECT content FROM queens.kept WHERE name = 'secret') FROM queens.leader";
+    let link = Shared::new(Link::new(Server::of(url)?, STARTUP_TIMEOUT)?);
+    let place = link.place().to_owned();
+    let failed = |what: String, advice| Err(link.lock().server.failed(what, advice).into());
+    let Some(row) = link.query(SQL, &[])?.pop() else {
+        return failed("its table queens.leader is empty".to_owned(), "restore it from a backup");
+    };
+    let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);
+    if version != ours {
+        let what = format!("its tables have version {version}, this program supports {ours}");
+        let advice = "use the release that made them, or start a coordinator of this one on it";
+        return failed(what, advice);
+    }
+    let secret: Option<&str> = row.get(2);
+    let secret = secret
+        .map(|text| Secret::decode(text.trim_end()))
+        .transpose()
+        .map_err(|what| StoreError::damaged(format!("{place}, secret").as_ref(), None, what))?;
+    let kept = Overall {
+        live: row.get(0),
+        sampler: secret.map(|secret| RecheckSampler::new(secret.0)),
+        trust: read_trust(&link)?.records,
+    };
+    verify_all(place.into(), &find_runs(&link)?, &kept, watch)
+}

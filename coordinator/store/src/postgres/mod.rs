@@ -1,0 +1,242 @@
+//! The medium in a PostgreSQL database: the same journal lines in a table, one transaction per group.
+//!
+//! Every transaction that writes begins with the fence (`queens.fence`): it passes only in the
+//! coordinator's own term, and counts the commits, so that a transaction whose answer was lost can be
+//! sent again and is kept once. Reads need no fence: only the leader writes, and a former leader
+//! cannot use what it reads.
+
+mod copy;
+mod leader_election;
+mod link;
+mod load;
+mod schema;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
+
+use common::{plan::TaskId, run::RunId};
+use scheduler::ledger::fold::KeptTask;
+use tokio::sync::watch;
+
+pub(crate) use self::tables::Texts;
+pub use self::{
+    copy::{copy_to_database, copy_to_directory},
+    load::verify_database,
+};
+
+use self::{
+    leader_election::{Begun, Heartbeat},
+    link::{Link, RETRY_TIMEOUT, STARTUP_TIMEOUT, Server, Step},
+    load::{find_runs, read_trust},
+    schema::migrate,
+    tables::{
+        PAGE, Shared, Table, of_run, put_lines, put_rows, put_text, put_trust, set_end, unsigned,
+    },
+};
+use crate::{
+    Leader, RunManifest, SecretStore, StoreError, SyncTimes,
+    journal::{End, Source as _, manifest},
+    journal_store::{Group, JournalStore, Medium, Text, recover, rows},
+};
+
+const FENCE: &str = "SELECT queens.fence($1, $2)";
+
+/// All runs of one database, for the coordinator that leads.
+///
+/// Use it from one thread that may block and runs no async tasks.
+pub type PgStore = JournalStore<Database>;
+
+/// The database of a coordinator that leads.
+pub struct Database {
+    link: Shared,
+    heartbeat: Heartbeat,
+    leader: Leader,
+    term: i64,
+    /// The number of the last commit.
+    commits: i64,
+    /// Runs whose rows were removed, to be rebuilt.
+    without_rows: HashSet<RunId>,
+}
+
+impl PgStore {
+    /// Opens the database of a URL, which is a secret: migrates its tables, waits until no other
+    /// coordinator leads (and reports the leader to `waits`), and reads and checks everything.
+    pub fn open(url: &str, name: &str, waits: &mut dyn FnMut(&Leader)) -> Result<Self, StoreError> {
+        let server = Server::of(url)?;
+        let mut link = Link::new(server.clone(), STARTUP_TIMEOUT)?;
+        migrate(&mut link, &schema::MIGRATIONS[..1], None)?;
+        link.retry_timeout = RETRY_TIMEOUT;
+        let Begun { leader, commits } = leader_election::lead(&mut link, name, waits)?;
+        let term = i64::try_from(leader.term).expect("a term came from there");
+        let heartbeat = Heartbeat::start(&server, term)?;
+        migrate(&mut link, &schema::MIGRATIONS, Some(term))?;
+        let link = Shared::new(link);
+        let secret = Texts { link: link.clone(), term }.secret("secret")?;
+        let mut medium =
+            Database { link, heartbeat, leader, term, commits, without_rows: HashSet::new() };
+        let trust = read_trust(&medium.link)?;
+        let found = find_runs(&medium.link)?;
+        let index = recover::load(&mut medium, &found)?;
+        let term = medium.leader.term;
+        Ok(Self::on(medium, index, trust, secret, term))
+    }
+
+    /// Returns the leader: this process, by its name.
+    pub fn leader(&self) -> &Leader {
+        &self.medium.leader
+    }
+
+    /// Returns the next leader, as soon as there is one.
+    pub fn replaced(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.medium.heartbeat.replaced.clone()
+    }
+
+    /// Returns the secrets of the coordinator, on a connection of their own.
+    pub fn secrets(&self) -> Result<SecretStore, StoreError> {
+        let server = self.medium.link.lock().server.clone();
+        let link = Shared::new(Link::new(server, STARTUP_TIMEOUT)?);
+        Ok(SecretStore::of_database(Texts { link, term: self.medium.term }))
+    }
+
+    /// Returns the key that signs certificates; creates it if there is none.
+    pub fn signing_key(&self) -> Result<[u8; 32], StoreError> {
+        self.medium.texts().secret("signing-key").map(|key| key.0)
+    }
+}
+
+impl Database {
+    fn texts(&self) -> Texts {
+        Texts { link: self.link.clone(), term: self.term }
+    }
+
+    /// Commits all steps or none, as the coordinator that leads.
+    fn transact(&mut self, steps: Vec<Step>) -> Result<(), StoreError> {
+        let commit = self.commits + 1;
+        let mut all = vec![Step::new(FENCE, vec![Box::new(self.term), Box::new(Some(commit))])];
+        all.extend(steps);
+        self.link.lock().call(async |session| session.transact(&all).await)?;
+        self.commits = commit;
+        Ok(())
+    }
+}
+
+impl Medium for Database {
+    type Journal = Table;
+
+    fn journal(&self, run: RunId) -> Table {
+        Table { link: self.link.clone(), run }
+    }
+
+    fn name(&self, text: Text) -> PathBuf {
+        self.texts().place(&text.path()).into()
+    }
+
+    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError> {
+        let head = end.head.to_string();
+        self.transact(vec![Step::new(
+            "INSERT INTO queens.runs (run, manifest, lines, head) VALUES ($1, $2, 0, $3)",
+            vec![
+                Box::new(manifest.run.to_string()),
+                Box::new(manifest::encode(manifest)),
+                Box::new(head),
+            ],
+        )])
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.transact(vec![
+            of_run("DELETE FROM queens.runs WHERE run = $1", run),
+            of_run("DELETE FROM queens.lines WHERE run = $1", run),
+            of_run("DELETE FROM queens.rows WHERE run = $1", run),
+            of_run("DELETE FROM queens.kept WHERE name LIKE 'runs/' || $1 || '/%'", run),
+        ])
+    }
+
+    fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {
+        let mut steps = Vec::new();
+        for (run, new) in &group.journals {
+            let text = std::str::from_utf8(&new.text).expect("JSON is UTF-8");
+            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            let first = new.end.lines + 1 - lines.len() as u64;
+            steps.push(put_lines(*run, first, lines));
+            steps.push(set_end(*run, &new.end));
+        }
+        if !group.rows.is_empty() {
+            let rows = group.rows.iter();
+            steps.push(put_rows(rows.map(|((run, task), row)| (*run, *task, row))));
+        }
+        if let Some((chain, lines)) = &group.trust {
+            let first = (chain.records.len() + 1 - lines.len()) as u64;
+            steps.push(put_trust(first, lines.clone()));
+        }
+        steps.extend(group.texts.iter().map(|(text, content)| put_text(*text, content)));
+        let began = Instant::now();
+        self.transact(steps)?;
+        times.observe(began.elapsed());
+        Ok(())
+    }
+
+    fn read(&self, text: Text) -> Result<Option<String>, StoreError> {
+        match tables::select(text) {
+            None => self.texts().read(&text.path()),
+            Some((run, sql)) => {
+                let rows = self.link.query(sql, &[&run.to_string()])?;
+                Ok(rows.first().and_then(|row| row.get(0)))
+            }
+        }
+    }
+
+    fn write(&mut self, text: Text, content: &str) -> Result<(), StoreError> {
+        self.transact(vec![put_text(text, content)])
+    }
+
+    /// Rows and lines are committed together, so rows have seen all lines.
+    fn rows(
+        &mut self,
+        run: RunId,
+        visit: &mut dyn FnMut(TaskId, KeptTask),
+    ) -> Result<u64, StoreError> {
+        const SQL: &str = "SELECT task, content FROM queens.rows \
+             WHERE run = $1 AND task > $2 ORDER BY task LIMIT $3";
+        if self.without_rows.contains(&run) {
+            return Ok(0);
+        }
+        let name = run.to_string();
+        let mut after = -1_i64;
+        loop {
+            let page = self.link.query(SQL, &[&name, &after, &PAGE])?;
+            for found in &page {
+                after = found.get(0);
+                let task = TaskId(unsigned(after));
+                let row = rows::decode(found.get(1)).ok_or_else(|| {
+                    StoreError::Database(format!("run {run}: the row of task {task} is malformed"))
+                })?;
+                visit(task, row);
+            }
+            if page.is_empty() {
+                return self.journal(run).length();
+            }
+        }
+    }
+
+    fn put_rows(
+        &mut self,
+        run: RunId,
+        rows: &[(TaskId, &KeptTask)],
+        _: u64,
+    ) -> Result<(), StoreError> {
+        let page = usize::try_from(PAGE).expect("it is small");
+        rows.chunks(page).try_for_each(|rows| {
+            let rows = rows.iter().map(|(task, row)| (run, *task, *row));
+            self.transact(vec![put_rows(rows)])
+        })
+    }
+
+    fn remove_rows(&mut self, run: RunId) -> Result<bool, StoreError> {
+        self.without_rows.insert(run);
+        self.transact(vec![of_run("DELETE FROM queens.rows WHERE run = $1", run)])?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,297 @@
+//! The suite of all stores, and properties of a database alone: the fence, damage, migrations and
+//! outages.
+
+use std::{cell::Cell, fs};
+
+use common::run::RunId;
+use kit::postgres::Postgres;
+
+use crate::{
+    Change, Store, StoreError,
+    conformance::{self, Bench, accepted, lines, manifest, rows},
+    postgres::{PgStore, schema},
+};
+
+/// A store in a database of its own.
+struct InDatabase {
+    url: String,
+    store: Option<PgStore>,
+}
+
+impl InDatabase {
+    fn new(url: String) -> Self {
+        Self { store: Some(open(&url)), url }
+    }
+}
+
+fn open(url: &str) -> PgStore {
+    PgStore::open(url, "test", &mut |_| {}).unwrap()
+}
+
+impl Bench for InDatabase {
+    type Store = PgStore;
+
+    fn store(&mut self) -> &mut PgStore {
+        self.store.as_mut().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(open(&self.url));
+    }
+}
+
+#[test]
+fn a_database_is_a_store() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let made = Cell::new(0);
+    conformance::suite(|| {
+        made.set(made.get() + 1);
+        InDatabase::new(server.database(&format!("queens{}", made.get())))
+    });
+}
+
+#[test]
+fn a_former_leader_cannot_write() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let mut old = open(&url);
+    old.create(&manifest(1)).unwrap();
+    old.apply(&[accepted(0)]).unwrap();
+    let secrets = old.secrets().unwrap();
+    secrets.write("tokens.json", "[]").unwrap();
+    let mut waited = Vec::new();
+    // As if it had been silent.
+    server.ask("queens", "UPDATE queens.leader SET leads = false");
+    let mut new = PgStore::open(&url, "other", &mut |leader| waited.push(leader.clone())).unwrap();
+    assert_eq!(waited, []);
+    assert!(new.term() > old.term());
+    for tried in
+        [old.apply(&[accepted(1)]), old.create(&manifest(2)), secrets.write("tokens.json", "[1]")]
+    {
+        let error = tried.unwrap_err();
+        let own = matches!(&error, StoreError::LostLeadership { by } if by.contains("other leads"));
+        assert!(own || matches!(error, StoreError::Poisoned(_)), "{error}");
+    }
+    new.apply(&[accepted(2)]).unwrap();
+    assert_eq!(lines(&new, 1).len(), 2);
+    assert_eq!(new.secrets().unwrap().read("tokens.json").unwrap().unwrap(), "[]");
+    drop((old, new));
+    assert_eq!(rows(&open(&url), 1).len(), 2);
+}
+
+#[test]
+fn a_standby_waits_for_the_leaders_heartbeat_to_stop() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let first = open(&url);
+    let leader = first.leader().clone();
+    // Silent from now on, as if its machine were gone.
+    server.ask("queens", "ALTER TABLE queens.beat RENAME TO gone; CREATE TABLE queens.beat AS SELECT * FROM queens.gone; REVOKE ALL ON queens.gone FROM queens");
+    server.ask(
+        "queens",
+        "CREATE RULE silent AS ON UPDATE TO queens.beat DO INSTEAD SELECT 1::bigint AS beats",
+    );
+    let mut waited = Vec::new();
+    let second = PgStore::open(&url, "second", &mut |leader| waited.push(leader.clone())).unwrap();
+    assert_eq!(waited, [leader]);
+    assert_eq!(second.leader().term, first.leader().term + 1);
+}
+
+#[test]
+fn damage_is_found_and_rows_are_rebuilt() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let damages = [
+        (
+            "UPDATE queens.lines SET line = replace(line, '\"count\":\"3\"', '\"count\":\"4\"')",
+            "check sum",
+        ),
+        ("DELETE FROM queens.lines WHERE seq = 2", "sequence number"),
+        ("DELETE FROM queens.lines WHERE seq = 3", "3 when"),
+        (
+            "UPDATE queens.runs SET manifest = replace(manifest, '\"n\":10', '\"n\":11')",
+            "check hash",
+        ),
+    ];
+    for (number, (damage, said)) in (0..).zip(damages) {
+        let name = format!("queens{number}");
+        let url = server.database(&name);
+        let mut store = open(&url);
+        store.create(&manifest(1)).unwrap();
+        store.apply(&[accepted(0), accepted(1), accepted(2)]).unwrap();
+        drop(store);
+        server.ask(&name, damage);
+        let error = PgStore::open(&url, "test", &mut |_| {}).err().expect("damage");
+        let text = error.to_string();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{text}");
+        assert!(text.contains(said), "{damage}: {text}");
+    }
+    // Rows are rebuilt, and those of other runs stay with their leases.
+    let url = server.database("rows");
+    let mut store = open(&url);
+    for run in [1, 2] {
+        store.create(&manifest(run)).unwrap();
+    }
+    let mut lease = conformance::leased(0, 1);
+    if let Change::Leased { run, .. } = &mut lease {
+        *run = RunId(2);
+    }
+    store.apply(&[accepted(0), accepted(1), lease]).unwrap();
+    let before = [1, 2].map(|run| rows(&store, run));
+    drop(store);
+    for damage in [
+        "DELETE FROM queens.rows WHERE task = 1",
+        "UPDATE queens.rows SET content = 'x' WHERE task = 1",
+    ] {
+        server.ask("rows", damage);
+        let store = open(&url);
+        assert_eq!([1, 2].map(|run| rows(&store, run)), before);
+    }
+}
+
+#[test]
+fn older_tables_are_migrated_and_newer_ones_refused() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    let url = server.database("older");
+    let older = format!(
+        "{} {} UPDATE queens.schema_version SET version = 1",
+        schema::BEGIN_SCHEMA,
+        schema::MIGRATIONS[0]
+    );
+    server.ask("older", &older);
+    let mut store = open(&url);
+    store.create(&manifest(1)).unwrap();
+    let version = "SELECT version FROM queens.schema_version";
+    assert_eq!(server.ask("older", version), schema::MIGRATIONS.len().to_string());
+    drop(store);
+    assert_eq!(open(&url).runs().unwrap().len(), 1);
+    server.ask("older", "UPDATE queens.schema_version SET version = 99");
+    let error = PgStore::open(&url, "test", &mut |_| {}).err().expect("newer");
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let before = server.ask("older", "SELECT term FROM queens.leader");
+    assert_eq!(before, "2", "one that cannot read it does not lead");
+}
+
+#[test]
+fn a_group_is_committed_once_through_every_outage() {
+    let Some(mut server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let mut store = open(&url);
+    store.create(&manifest(1)).unwrap();
+    store.apply(&[accepted(0)]).unwrap();
+    server.kill();
+    server.restart();
+    store.apply(&[accepted(1)]).unwrap();
+    // The answer is lost: the same commit again is none.
+    store.medium.commits -= 1;
+    store.medium.link.lock().quiet = true;
+    store.apply(&[Change::State { run: RunId(1), state: crate::RunState::Paused }]).unwrap();
+    assert_eq!(store.runs().unwrap()[0].state, crate::RunState::Paused);
+    server.ask("queens", "ALTER DATABASE queens SET default_transaction_read_only = on");
+    server.kill();
+    server.restart();
+    store.medium.link.lock().retry_timeout = std::time::Duration::from_secs(2);
+    let error = store.apply(&[accepted(2)]).unwrap_err().to_string();
+    assert!(error.contains("read-only"), "{error}");
+    drop(store);
+    server.ask("postgres", "ALTER DATABASE queens RESET default_transaction_read_only");
+    let mut store = open(&url);
+    assert_eq!(lines(&store, 1).len(), 2);
+    store.apply(&[accepted(2)]).unwrap();
+    assert_eq!(lines(&store, 1).len(), 3);
+}
+
+#[test]
+fn permanent_errors_are_one_line() {
+    let Some(server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    server.database("queens");
+    let port = server.port();
+    let good = server.tcp_url("queens", port);
+    for (url, said) in [
+        (good.replace("hush-hush", "wrong"), "password authentication failed"),
+        (server.tcp_url("nowhere", port), "create it first"),
+        (format!("{good}?sslmode=require"), "TLS"),
+        (format!("{good}?sslmode=maybe"), "sslmode 'maybe'"),
+        (format!("{good}?nonsense=1"), "nonsense"),
+    ] {
+        let error = PgStore::open(&url, "test", &mut |_| {}).err().expect(said).to_string();
+        assert!(error.contains(said), "{error}");
+        assert!(!error.contains("hush") && !error.contains("wrong@"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    drop(open(&good));
+}
+
+/// An authority, and what a server shows that is called `name`: certificate and key.
+fn certified(name: &str) -> (String, String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(params, key);
+    let own_key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    let own = params.signed_by(&own_key, &issuer).unwrap();
+    (authority, own.pem(), own_key.serialize_pem())
+}
+
+#[test]
+fn a_server_is_trusted_by_its_certificate_only() {
+    let Some(mut server) = Postgres::start(&["fsync=off"]) else {
+        return;
+    };
+    server.database("queens");
+    let files = tempfile::tempdir().unwrap();
+    let at = |name: &str| files.path().join(name);
+    let (authority, certificate, key) = certified("localhost");
+    for (name, text) in [("server.crt", &certificate), ("server.key", &key)] {
+        crate::directory::files::write_private(&at(name), text.as_bytes()).unwrap();
+    }
+    fs::write(at("authority.pem"), authority).unwrap();
+    fs::write(at("other.pem"), certified("localhost").0).unwrap();
+    server.own(files.path());
+    for (setting, value) in [
+        ("ssl_cert_file", at("server.crt").display().to_string()),
+        ("ssl_key_file", at("server.key").display().to_string()),
+        ("ssl", "on".to_owned()),
+    ] {
+        let done = format!("ALTER SYSTEM SET {setting} = '{value}'");
+        server.ask("postgres", &done);
+    }
+    server.kill();
+    server.restart();
+    let url = |host: &str, roots: &str| {
+        let plain = server.tcp_url("queens", server.port());
+        let roots = at(roots);
+        let named = plain.replace("127.0.0.1", host);
+        format!("{named}?sslmode=require&sslrootcert={}", roots.display())
+    };
+    let mut store = open(&url("localhost", "authority.pem"));
+    store.create(&manifest(1)).unwrap();
+    store.apply(&[accepted(1)]).unwrap();
+    let how = "SELECT DISTINCT ssl, version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+         WHERE application_name = 'queens coordinator'";
+    assert_eq!(server.ask("queens", how), "t|TLSv1.3");
+    drop(store);
+    // Another authority's, and another name than the certificate's.
+    for (host, roots) in [("localhost", "other.pem"), ("127.0.0.1", "authority.pem")] {
+        let opened = PgStore::open(&url(host, roots), "test", &mut |_| {});
+        let said = opened.err().unwrap().to_string();
+        assert!(said.contains("certificate"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

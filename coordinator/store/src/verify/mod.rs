@@ -1,0 +1,505 @@
+//! Verification of a data directory from its manifests and journals alone. Writes nothing, and ignores
+//! sled.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use common::{
+    board::Board,
+    plan::TaskId,
+    published::published_counts,
+    run::RunId,
+    symmetric::{self, HalfTurn},
+    tally::Counts,
+    text::{Shown, method_name, plural},
+};
+use scheduler::{
+    checks::{self, Check, Evidence},
+    ledger::{
+        RecheckSampler,
+        fold::{self, Fold},
+    },
+};
+
+use crate::{
+    JournalEntry, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
+    directory::files::{self, DataFiles, Lock, Reading},
+    journal::{Next, Source, manifest, trust::TrustChain},
+    journal_store::{
+        Text,
+        recover::{self, FoundRun, Walk},
+    },
+};
+
+/// The maximum number of flaws listed per run.
+const MAX_FLAWS: usize = 20;
+
+/// The contents of a data directory that passed all checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyReport {
+    pub dir: PathBuf,
+    /// In order of creation.
+    pub runs: Vec<RunReport>,
+}
+
+/// The evidence of one run's journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    pub manifest: RunManifest,
+    /// By its state file.
+    pub state: RunState,
+    pub tasks_total: u64,
+    /// Tasks with an accepted count.
+    pub tasks_done: u64,
+    /// The sum of the accepted counts.
+    pub solutions: u128,
+    /// Whole lines of the journal.
+    pub lines: u64,
+    /// Records that confirm an accepted count.
+    pub confirmed: u64,
+    pub disputed: Vec<TaskId>,
+    /// How long its tasks were being counted.
+    pub elapsed_ms: u64,
+    /// Bytes of an unfinished last line.
+    pub torn_bytes: u64,
+    /// A coordinator had the directory open: the report describes the moment of reading.
+    pub live: bool,
+    /// The checks of the total, once every task is done.
+    pub checks: Option<Checks>,
+    /// The evidence of rechecks and recounts.
+    pub evidence: Evidence,
+    /// The check of the workers' self-tests.
+    pub self_tests: Check,
+}
+
+impl RunReport {
+    /// Returns all checks of the run's result.
+    pub fn proofs(&self) -> Vec<Check> {
+        let mut all = checks::of_counts(&self.evidence);
+        all.extend(checks::of_journal(self.lines, self.tasks_done));
+        if let Some(passed) = &self.checks {
+            let symmetric = passed.counts.map(Ok);
+            let published = passed.published.then_some(true);
+            let board = self.manifest.spec.board;
+            all.extend(checks::of_total(board, symmetric.as_ref(), published));
+        }
+        all.push(self.self_tests.clone());
+        all.push(checks::of_independence());
+        all
+    }
+}
+
+/// A data directory that cannot be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error(transparent)]
+    Unreadable(#[from] StoreError),
+    #[error("{0} is not a data directory of this program: it has no format.json")]
+    NotOurs(PathBuf),
+    #[error("{}", list(.0))]
+    Flawed(Vec<Flaw>),
+}
+
+/// A failed check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    pub path: PathBuf,
+    /// Counted from 1.
+    pub line: Option<u64>,
+    pub what: String,
+}
+
+/// Verifies every line of every journal in `dir`, recomputes the totals and checks complete ones.
+///
+/// Reads only, also while a coordinator writes the directory: then it verifies what was written so
+/// far, and a half-written last line is not a flaw.
+pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
+    verify_watched(dir, &mut |_| {})
+}
+
+/// Verifies as [`verify`], and reports progress to `watch`.
+pub fn verify_watched(
+    dir: &Path,
+    watch: &mut dyn FnMut(Examined),
+) -> Result<VerifyReport, VerifyError> {
+    let data_files = marked(dir)?;
+    let (kept, _reading) = Overall::of(&data_files)?;
+    verify_all(dir.to_owned(), &recover::find_runs(&data_files)?, &kept, watch)
+}
+
+fn marked(dir: &Path) -> Result<DataFiles, VerifyError> {
+    let data_files = DataFiles::new(dir);
+    match Lock::marked(&data_files)? {
+        true => Ok(data_files),
+        false => Err(VerifyError::NotOurs(dir.to_owned())),
+    }
+}
+
+/// The data of all runs together, and whether they are being written.
+pub(crate) struct Overall {
+    pub(crate) live: bool,
+    pub(crate) sampler: Option<RecheckSampler>,
+    pub(crate) trust: Vec<TrustRecord>,
+}
+
+impl Overall {
+    /// Reads a data directory, and locks it until the second value is dropped.
+    fn of(data_files: &DataFiles) -> Result<(Self, Reading), StoreError> {
+        let reading = Lock::shared(data_files)?;
+        let overall = Self {
+            live: matches!(reading, Reading::WhileWritten),
+            sampler: data_files.kept_secret()?.map(|secret| RecheckSampler::new(secret.0)),
+            trust: TrustChain::read(&data_files.trust(), false)?.records,
+        };
+        Ok((overall, reading))
+    }
+}
+
+pub(crate) fn verify_all<S: Source>(
+    dir: PathBuf,
+    found: &[FoundRun<S>],
+    kept: &Overall,
+    watch: &mut dyn FnMut(Examined),
+) -> Result<VerifyReport, VerifyError> {
+    let lengths = found.iter().map(|found| found.files.length());
+    let lengths = lengths.collect::<Result<Vec<_>, _>>()?;
+    let mut meter = Meter::new(lengths.iter().sum(), watch);
+    let mut runs = Vec::new();
+    let mut flaws = Vec::new();
+    for (found, length) in found.iter().zip(lengths) {
+        match audit(found, kept, &mut |_| {}, &mut meter) {
+            Ok((report, _)) => runs.push(report),
+            Err(VerifyError::Flawed(of_run)) => flaws.extend(of_run),
+            Err(other) => return Err(other),
+        }
+        meter.journal(length);
+    }
+    match flaws.is_empty() {
+        true => Ok(VerifyReport { dir, runs }),
+        false => Err(VerifyError::Flawed(flaws)),
+    }
+}
+
+/// Lists every run of a data directory, with the time of its creation in milliseconds since 1970.
+pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
+    let found = recover::find_runs(&marked(dir)?)?;
+    let named = |run: FoundRun| (run.manifest.created_unix_ms, run.manifest.run);
+    Ok(found.into_iter().map(named).collect())
+}
+
+/// Verifies one run, and returns the fold of its journal, too. Shows every line to `visit`, before it
+/// is known whether all of them are valid.
+pub fn verify_run(
+    dir: &Path,
+    run: RunId,
+    visit: &mut dyn FnMut(&JournalEntry),
+) -> Result<(RunReport, Fold), VerifyError> {
+    let data_files = marked(dir)?;
+    let (kept, _reading) = Overall::of(&data_files)?;
+    let found = recover::find_run(&data_files, run)?.ok_or(StoreError::NoSuchRun(run))?;
+    audit(&found, &kept, visit, &mut Meter::new(0, &mut |_| {}))
+}
+
+/// Reads the symmetric solutions that are kept with a run. Invalid ones can be counted again.
+pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+    let path = dir.join(Text::Symmetric(run).path());
+    let bytes = files::read_bytes(&path)?.unwrap_or_default();
+    Ok(manifest::decode_symmetric(run, String::from_utf8_lossy(&bytes).trim_end()).ok())
+}
+
+/// Returns the key that signs for a data directory; creates it if there is none.
+pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
+    DataFiles::new(dir).keep_signing_key().map(|key| key.0)
+}
+
+/// Reads one run and reports it, unless it has flaws.
+fn audit<S: Source>(
+    found: &FoundRun<S>,
+    kept: &Overall,
+    visit: &mut dyn FnMut(&JournalEntry),
+    meter: &mut Meter<'_>,
+) -> Result<(RunReport, Fold), VerifyError> {
+    let plan = fold::plan_of(&found.manifest).map_err(StoreError::from)?;
+    let path = found.files.name();
+    let mut flaws = Vec::new();
+    let mut flaw = |line, what: String| {
+        if flaws.len() < MAX_FLAWS {
+            flaws.push(Flaw { path: path.clone(), line, what });
+        }
+    };
+    let mut walk = Walk::new(found, &plan);
+    let mut reader = found.files.open(&walk.end)?;
+    // The line before was bad, so the next one's place cannot be checked.
+    let mut lost = false;
+    let mut sound = true;
+    let mut torn_bytes = 0;
+    for number in 1.. {
+        let start = reader.offset();
+        match reader.next().map_err(files::failed("read", &path))? {
+            Next::End => break,
+            Next::Torn => torn_bytes = reader.offset() - start,
+            Next::Bad(bad) => {
+                flaw(Some(number), bad.0);
+                (lost, sound) = (true, false);
+            }
+            Next::Line(line, text) => {
+                if std::mem::take(&mut lost) {
+                    walk.skip_to(&line);
+                }
+                for what in walk.take(&line, text, start + text.len() as u64 + 1) {
+                    flaw(Some(number), what.0);
+                    sound = false;
+                }
+                visit(&line.entry);
+            }
+        }
+        meter.line(found.files.position(reader.offset(), number));
+    }
+    if sound {
+        for checked in [walk.check_all_seals(), walk.check_saved()] {
+            if let Err(what) = checked {
+                flaw(None, what.0);
+                sound = false;
+            }
+        }
+    }
+    let Walk { end, fold, .. } = walk;
+    let (tasks, tasks_done) = (plan.tasks(), fold.tasks_done());
+    let solutions = fold.total().unwrap_or_else(|error| {
+        flaw(None, error.to_string());
+        sound = false;
+        0
+    });
+    let state = found.saved.map_or(RunState::Running, |saved| saved.state);
+    let complete = tasks_done == tasks;
+    if state == RunState::Complete && !complete && sound {
+        let what = format!("its state is complete, with {tasks_done} of {tasks} tasks");
+        flaw(None, what);
+    }
+    let checks = (complete && sound).then(|| Checks::of(found.manifest.spec.board, solutions));
+    let checks = checks.transpose().unwrap_or_else(|what| {
+        flaw(None, what);
+        None
+    });
+    if !flaws.is_empty() {
+        return Err(VerifyError::Flawed(flaws));
+    }
+    let report = RunReport {
+        manifest: found.manifest.clone(),
+        state,
+        tasks_total: tasks,
+        tasks_done,
+        solutions,
+        lines: end.lines,
+        confirmed: fold.confirmed(),
+        disputed: fold.disputed(),
+        elapsed_ms: fold.elapsed_ms(),
+        torn_bytes,
+        live: kept.live,
+        checks,
+        self_tests: checks::of_self_tests(&fold, &kept.trust),
+        evidence: Evidence::of(&fold, |task| {
+            Some(kept.sampler.as_ref()?.rank(found.manifest.run, task))
+        }),
+    };
+    Ok((report, fold))
+}
+
+/// The largest board whose symmetric solutions are enumerated (about a second); above it the
+/// published numbers are used.
+const ENUMERATED_N: u8 = 20;
+
+/// The checks that a complete run's total passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The total and the symmetric solutions, consistent by Burnside's formula; `None` if their number
+    /// is neither published nor quickly enumerated.
+    pub counts: Option<Counts>,
+    /// Whether the symmetric solutions were enumerated.
+    pub enumerated: bool,
+    /// Whether the total is the published one; false if none is published.
+    pub published: bool,
+}
+
+impl Checks {
+    /// Checks the total of a complete run; returns what contradicts it otherwise.
+    fn of(board: Board, solutions: u128) -> Result<Self, String> {
+        let known = published_counts(board);
+        let enumerated = board.n() <= ENUMERATED_N;
+        let symmetric = if enumerated {
+            let half = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
+            let half = half.map_err(|error| error.to_string())?;
+            Some((half, symmetric::quarter_turn(board)))
+        } else {
+            known.map(|known| (known.half_turn(), known.quarter_turn()))
+        };
+        let counts =
+            symmetric.map(|(half, quarter)| Counts::new(solutions, half, quarter)).transpose();
+        let counts = counts.map_err(|error| error.to_string())?;
+        if let Some(known) = known.filter(|known| known.all() != solutions) {
+            let published = known.all();
+            return Err(format!(
+                "the total {solutions} is not the published {published} for N = {board}"
+            ));
+        }
+        Ok(Self { counts, enumerated, published: known.is_some() })
+    }
+
+    /// Describes the total and its checks.
+    fn describe(&self, f: &mut fmt::Formatter<'_>, solutions: u128) -> fmt::Result {
+        write!(f, "  solutions  {solutions}")?;
+        if let Some(counts) = &self.counts {
+            let source = if self.enumerated { "enumerated" } else { "as published" };
+            write!(
+                f,
+                ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
+                 agree by Burnside's formula",
+                counts.unique(),
+                counts.half_turn(),
+                counts.quarter_turn()
+            )?;
+        }
+        let published = if self.published {
+            "the total is the published one"
+        } else {
+            "no total is published for this board"
+        };
+        write!(f, "\n             {published}")
+    }
+}
+
+/// Lines between two reports.
+const REPORT_LINES: u64 = 1_000;
+
+/// The progress of a verification.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Examined {
+    /// Lines of all runs so far.
+    pub lines: u64,
+    /// The fraction of everything, from 0 to 1.
+    pub part: f64,
+}
+
+/// Reports progress.
+struct Meter<'a> {
+    /// The length of all journals, in the unit of their source.
+    all: u64,
+    /// The length of the journals before this one.
+    before: u64,
+    lines: u64,
+    watch: &'a mut dyn FnMut(Examined),
+}
+
+impl<'a> Meter<'a> {
+    fn new(all: u64, watch: &'a mut dyn FnMut(Examined)) -> Self {
+        Self { all, before: 0, lines: 0, watch }
+    }
+
+    /// Reports a line that ends at this position of its journal.
+    fn line(&mut self, place: u64) {
+        self.lines += 1;
+        if self.lines.is_multiple_of(REPORT_LINES) {
+            self.report(self.before.saturating_add(place));
+        }
+    }
+
+    /// Reports the end of a journal of this length.
+    fn journal(&mut self, length: u64) {
+        self.before = self.before.saturating_add(length);
+        self.report(self.before);
+    }
+
+    fn report(&mut self, place: u64) {
+        // A journal that is being written grows meanwhile.
+        let all = self.all.max(place).max(1);
+        let part = place as f64 / all as f64;
+        (self.watch)(Examined { lines: self.lines, part });
+    }
+}
+
+fn list(flaws: &[Flaw]) -> String {
+    let lines: Vec<_> = flaws.iter().map(Flaw::to_string).collect();
+    lines.join("\n")
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", Shown(&self.what))
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return write!(f, "{}: no runs", self.dir.display());
+        }
+        for (number, run) in self.runs.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{run}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = &self.manifest.spec;
+        writeln!(
+            f,
+            "run {}: N = {}, method {}, plan {}, {}",
+            self.manifest.run,
+            spec.board,
+            method_name(spec.layout),
+            self.manifest.plan.short(),
+            self.state.name()
+        )?;
+        writeln!(
+            f,
+            "  journal    {}; every check sum, link, task and limit is right",
+            plural(self.lines, "line")
+        )?;
+        if self.live {
+            writeln!(
+                f,
+                "             a coordinator has the directory open: this is how far it was\n             \
+                 when it was read"
+            )?;
+        } else if self.torn_bytes > 0 {
+            writeln!(
+                f,
+                "             {} bytes of an unfinished last line: the next start cuts them",
+                self.torn_bytes
+            )?;
+        }
+        writeln!(
+            f,
+            "  tasks      {} of {} done, {} confirmed by rechecks, {} disputed",
+            self.tasks_done,
+            self.tasks_total,
+            self.confirmed,
+            self.disputed.len()
+        )?;
+        match &self.checks {
+            Some(checks) => checks.describe(f, self.solutions)?,
+            None => write!(f, "  solutions  {} so far", self.solutions)?,
+        }
+        if self.checks.is_some() || self.state == RunState::Disputed {
+            for check in self.proofs() {
+                write!(f, "\n{}", checks::shown(&check))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Flaws that verification finds, and states that it accepts.
+
+use std::fs;
+
+use common::{
+    count::{Counter, CounterConfig, NoProgress, Orientation},
+    kernel::Kernel,
+    plan::{Plan, TaskId},
+    run::RunId,
+};
+
+use crate::{
+    Change, EntryKind, Record, RunState, VerifyError, VerifyReport,
+    conformance::{Bench, OnDisk, manifest, record, resealed, spec},
+    verify,
+};
+
+use super::{Examined, Meter};
+
+/// Counts every task of the test plan.
+fn counted() -> Vec<Record> {
+    let plan = Plan::new(spec()).unwrap();
+    let setup = CounterConfig {
+        kernel: Kernel::SCALAR,
+        threads: std::num::NonZeroU16::MIN,
+        memory_bytes: 1 << 20,
+        orientation: Orientation::Upright,
+    };
+    let mut counter = Counter::new(&plan, &setup).unwrap();
+    plan.lease_order()
+        .map(|TaskId(task)| {
+            let units = plan.task_units(TaskId(task));
+            record(1, task, 1, counter.count(units, &NoProgress).unwrap())
+        })
+        .collect()
+}
+
+fn complete() -> Vec<Change> {
+    let mut changes: Vec<_> =
+        counted().into_iter().map(|record| EntryKind::Accepted.change(record)).collect();
+    changes.push(Change::State { run: RunId(1), state: RunState::Complete });
+    changes
+}
+
+fn report(disk: &OnDisk) -> VerifyReport {
+    verify(disk.dir()).unwrap()
+}
+
+/// The lines named in the flaws that are found.
+fn flawed_lines(disk: &OnDisk) -> Vec<Option<u64>> {
+    match verify(disk.dir()) {
+        Err(VerifyError::Flawed(flaws)) => flaws.iter().map(|flaw| flaw.line).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn complaint(disk: &OnDisk) -> String {
+    verify(disk.dir()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_complete_run_is_verified_and_unchanged() {
+    let disk = OnDisk::closed(&[&complete()]);
+    let before = fs::read(disk.journal()).unwrap();
+    let report = report(&disk);
+    let run = &report.runs[0];
+    assert_eq!((run.solutions, run.tasks_done), (724, run.tasks_total));
+    let checks = run.checks.unwrap();
+    assert_eq!(checks.counts.unwrap().unique(), 92);
+    assert!(checks.published && checks.enumerated);
+    let text = report.to_string();
+    assert!(text.contains("724, unique 92"), "{text}");
+    assert_eq!(fs::read(disk.journal()).unwrap(), before);
+    assert!(
+        !disk.dir().join("lock").exists() || fs::read(disk.dir().join("lock")).unwrap().is_empty()
+    );
+}
+
+#[test]
+fn a_running_run_is_reported() {
+    let changes = [
+        EntryKind::Accepted.change(record(1, 0, 1, 40)),
+        EntryKind::Accepted.change(record(1, 1, 1, 8)),
+        EntryKind::Confirmed.change(record(1, 1, 2, 8)),
+        EntryKind::Disputed.change(record(1, 0, 2, 42)),
+        EntryKind::Accepted.change(record(1, 2, 1, 6)),
+        EntryKind::Disputed.change(record(1, 2, 2, 4)),
+        EntryKind::Accepted.change(record(1, 2, 3, 4)),
+    ];
+    let disk = OnDisk::closed(&[&changes]);
+    let run = report(&disk).runs.remove(0);
+    assert_eq!((run.solutions, run.tasks_done, run.confirmed), (12, 2, 1));
+    assert_eq!((run.disputed, run.checks), (vec![TaskId(0)], None));
+}
+
+/// Replaces the lines of run 1's journal.
+fn write_lines(disk: &OnDisk, lines: &[String]) {
+    fs::write(disk.journal(), lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn a_changed_digit_and_an_altered_line_are_found() {
+    let disk = OnDisk::closed(&[&complete()]);
+    let whole = fs::read_to_string(disk.journal()).unwrap();
+    let whole: Vec<_> = whole.lines().map(str::to_owned).collect();
+    for line in [0, 4, whole.len() - 1] {
+        let number = line as u64 + 1;
+        let mut changed = whole.clone();
+        changed[line] = changed[line].replace(r#""count":""#, r#""count":"1"#);
+        write_lines(&disk, &changed);
+        assert_eq!(flawed_lines(&disk), [Some(number)]);
+        let words = complaint(&disk);
+        assert!(words.contains(&format!("journal.jsonl, line {number}: ")), "{words}");
+        // With the right checksum, the next line's link names it; after the last line the state
+        // file's does.
+        changed[line] = resealed(&whole[line].replace("1.2.3", "1.2.4"));
+        write_lines(&disk, &changed);
+        assert_eq!(flawed_lines(&disk), [(line + 1 < whole.len()).then_some(number + 1)]);
+    }
+    let [mut missing, mut doubled] = [whole.clone(), whole.clone()];
+    missing.remove(3);
+    doubled.insert(3, whole[2].clone());
+    for lines in [missing, doubled] {
+        write_lines(&disk, &lines);
+        assert_eq!(flawed_lines(&disk)[0], Some(4));
+    }
+    write_lines(&disk, &whole[..whole.len() - 1]);
+    let words = complaint(&disk);
+    assert!(words.contains("when the run became complete"), "{words}");
+}
+
+#[test]
+fn an_unfinished_last_line_is_only_mentioned() {
+    let disk = OnDisk::closed(&[&[EntryKind::Accepted.change(record(1, 0, 1, 40))]]);
+    let whole = fs::read_to_string(disk.journal()).unwrap();
+    fs::write(disk.journal(), format!("{whole}{}", &whole[..50])).unwrap();
+    let run = report(&disk).runs.remove(0);
+    assert_eq!((run.torn_bytes, run.lines), (50, 1));
+}
+
+#[test]
+fn a_total_that_contradicts_the_checks_is_found() {
+    for difference in [1, 8] {
+        let mut changes = complete();
+        let Change::Recorded(first) = &mut changes[0] else {
+            panic!("the first change is a record");
+        };
+        first.record.count += difference;
+        let words = complaint(&OnDisk::closed(&[&changes]));
+        let expected = if difference == 8 { "732 is not the published 724" } else { "Burnside" };
+        assert!(words.contains(expected), "{words}");
+    }
+}
+
+#[test]
+fn a_complete_run_has_all_tasks() {
+    let mut changes = complete();
+    changes.remove(0);
+    let words = complaint(&OnDisk::closed(&[&changes]));
+    assert!(words.contains("its state is complete"), "{words}");
+}
+
+#[test]
+fn an_altered_manifest_is_found() {
+    let disk = OnDisk::closed(&[&complete()]);
+    let path = disk.journal().with_file_name("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(r#""n":10"#, r#""n":11"#)).unwrap();
+    let words = complaint(&disk);
+    assert!(words.contains("manifest.json"), "{words}");
+    // Even where its own check hash is right, the journal's first link is of another manifest.
+    let mut other = manifest(1);
+    other.priority += 1;
+    fs::write(&path, crate::journal::manifest::encode(&other)).unwrap();
+    assert_eq!(flawed_lines(&disk)[0], Some(1));
+}
+
+#[test]
+fn a_directory_in_use_is_readable() {
+    let mut disk = OnDisk::closed(&[&complete()[..5]]);
+    disk.reopen();
+    let path = disk.journal();
+    let whole = fs::read(&path).unwrap();
+    // A line that is being written.
+    fs::write(&path, [whole.as_slice(), &whole[..50]].concat()).unwrap();
+    let report = report(&disk);
+    let run = &report.runs[0];
+    assert!(run.live);
+    assert_eq!((run.lines, run.torn_bytes), (5, 50));
+    assert!(report.to_string().contains("a coordinator has"), "{report}");
+}
+
+#[test]
+fn other_directories_are_refused() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = verify(empty.path()).unwrap_err();
+    assert!(matches!(error, VerifyError::NotOurs(_)), "{error}");
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
+    let error = verify(&empty.path().join("nowhere")).unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn parts_grow_over_all_journals_to_the_whole() {
+    let mut told = Vec::new();
+    let mut watch = |examined: Examined| told.push((examined.lines, examined.part));
+    // Two journals of 20 bytes a line, of which the second has grown by 500 lines meanwhile.
+    let mut meter = Meter::new(20 * 4_000, &mut watch);
+    for lines in [2_000, 2_500] {
+        for line in 1..=lines {
+            meter.line(20 * line);
+        }
+        meter.journal(20 * lines);
+    }
+    let parts =
+        [(1_000, 0.25), (2_000, 0.5), (2_000, 0.5), (3_000, 0.75), (4_000, 1.0), (4_500, 1.0)];
+    assert_eq!(told, parts);
+}

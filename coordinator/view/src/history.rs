@@ -1,0 +1,274 @@
+//! The history of a run, in few enough points for a chart.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proto::v1;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Maximum number of points; beyond it every other one is dropped.
+const MOST: usize = 360;
+
+/// Interval of the points of the last hour, independent of the length of the run.
+const RECENT_APART_MS: u64 = 20_000;
+const RECENT_MS: u64 = 60 * 60 * 1_000;
+
+/// The state of a run at one time. Doubles suffice, because the numbers are only drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Completed fraction of the run's cost, 0 to 1.
+    pub fraction: f64,
+    /// Solutions per second.
+    pub per_second: f64,
+    /// Lower end, middle and upper end of the estimate, if any.
+    pub estimate: Option<[f64; 3]>,
+    /// Connected workers.
+    pub workers: u64,
+    /// Solutions per second of each machine of `machines`, as far as they were known then.
+    pub by_machine: Vec<f64>,
+}
+
+impl Point {
+    /// Creates the point of a status.
+    pub fn of(status: &v1::Status, unix_ms: u64) -> Self {
+        let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+        Self {
+            unix_ms,
+            fraction: status.fraction_done,
+            per_second: status.solutions_per_second,
+            estimate: status.estimate.as_ref().map(|estimate| {
+                [&estimate.low, &estimate.solutions, &estimate.high].map(|text| number(text))
+            }),
+            workers: status.worker_totals.unwrap_or_default().workers,
+            by_machine: Vec::new(),
+        }
+    }
+}
+
+/// Points in the order of time, evenly thinned out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct History {
+    points: VecDeque<Point>,
+    /// The last hour.
+    recent: VecDeque<Point>,
+    /// Minimum interval between points.
+    apart_ms: u64,
+    /// Machines with their own rate; the last entry stands for all others.
+    machines: Vec<String>,
+    /// The last known names of workers by identity.
+    pub names: BTreeMap<String, String>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            points: VecDeque::new(),
+            recent: VecDeque::new(),
+            apart_ms: 1_000,
+            machines: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+}
+
+/// Maximum number of machines with their own rate.
+const MOST_MACHINES: usize = 7;
+
+/// Maximum number of stored worker names.
+const MOST_NAMES: usize = 5_000;
+
+impl History {
+    /// Parses a stored history; an empty one if it is damaged.
+    pub fn decode(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// Formats the history for the store.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Adds the point of a status, with the rate of each machine.
+    pub fn see(&mut self, status: &v1::Status, unix_ms: u64) {
+        let mut point = Point::of(status, unix_ms);
+        let all: f64 = status.workers.iter().map(|worker| worker.cost_per_second).sum();
+        for worker in &status.workers {
+            let rate = point.per_second * worker.cost_per_second / all.max(1.0);
+            if rate > 0.0 {
+                let place = self.machine(&worker.name);
+                point.by_machine.resize(point.by_machine.len().max(place + 1), 0.0);
+                point.by_machine[place] += drawn(rate);
+            }
+            let id = common::hex::encode(&worker.id);
+            if self.names.len() < MOST_NAMES {
+                self.names.insert(id, worker.name.clone());
+            }
+        }
+        self.add(point);
+    }
+
+    fn machine(&mut self, name: &str) -> usize {
+        if let Some(place) = self.machines.iter().position(|known| known == name) {
+            return place;
+        }
+        if self.machines.len() < MOST_MACHINES {
+            self.machines.push(name.to_owned());
+        } else if self.machines.len() == MOST_MACHINES {
+            self.machines.push("others".to_owned());
+        }
+        self.machines.len() - 1
+    }
+
+    /// Adds a point, unless the last one is too recent.
+    pub fn add(&mut self, point: Point) {
+        let last = self.recent.back();
+        if last.is_none_or(|last| point.unix_ms >= last.unix_ms + RECENT_APART_MS) {
+            self.recent.push_back(point.clone());
+            let gone = |first: &Point| first.unix_ms + RECENT_MS < point.unix_ms;
+            while self.recent.pop_front_if(|first| gone(first)).is_some() {}
+        }
+        let last = self.points.back();
+        if last.is_some_and(|last| point.unix_ms < last.unix_ms + self.apart_ms) {
+            return;
+        }
+        self.points.push_back(point);
+        if self.points.len() > MOST {
+            let mut place = 0;
+            self.points.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.apart_ms *= 2;
+        }
+    }
+
+    /// Returns the points in the order of time.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        // The last hour has finer points of its own if the others are further apart.
+        let recent = if self.apart_ms > RECENT_APART_MS { Some(&self.recent) } else { None };
+        let first = recent.and_then(VecDeque::front).map_or(u64::MAX, |point| point.unix_ms);
+        let before = self.points.iter().take_while(move |point| point.unix_ms < first);
+        before.chain(recent.into_iter().flatten())
+    }
+
+    /// Returns the shortest and the longest remaining time in seconds: the remaining work divided by the
+    /// speed over the last `1/n` of the history, for several n.
+    pub fn left(&self) -> Option<(f64, f64)> {
+        let last = self.points.back()?;
+        let mut range = None::<(f64, f64)>;
+        for part in [1, 2, 4, 8] {
+            let Some(first) = self.points.get(self.points.len() - self.points.len() / part) else {
+                continue;
+            };
+            let first = if part == 1 { self.points.front()? } else { first };
+            let moved = last.fraction - first.fraction;
+            let seconds = last.unix_ms.saturating_sub(first.unix_ms) as f64 / 1e3;
+            if moved > 0.0 && seconds > 0.0 {
+                let left = (1.0 - last.fraction) * seconds / moved;
+                let (low, high) = range.unwrap_or((left, left));
+                range = Some((low.min(left), high.max(left)));
+            }
+        }
+        range
+    }
+
+    /// Returns the points as columns for charts.
+    pub fn json(&self) -> Value {
+        let column = |pick: &dyn Fn(&Point) -> Value| self.points().map(pick).collect();
+        let part = |at: usize| -> Vec<Value> {
+            column(&|point| point.estimate.map_or(Value::Null, |parts| json!(drawn(parts[at]))))
+        };
+        let seconds: Vec<Value> = column(&|point| json!(point.unix_ms / 1000));
+        let fraction: Vec<Value> = column(&|point| json!(drawn(point.fraction)));
+        let per_second: Vec<Value> = column(&|point| json!(drawn(point.per_second)));
+        let machines = self.machines.iter().enumerate().map(|(place, name)| {
+            let rates: Vec<Value> =
+                column(&|point| json!(point.by_machine.get(place).copied().unwrap_or(0.0)));
+            json!({ "name": name, "solutions_per_second": rates })
+        });
+        let machines: Vec<_> = machines.collect();
+        let workers: Vec<Value> = column(&|point| json!(point.workers));
+        json!({
+            "unix_seconds": seconds,
+            "workers": workers,
+            "machines": machines,
+            "fraction_done": fraction,
+            "solutions_per_second": per_second,
+            "estimate_low": part(0),
+            "estimate": part(1),
+            "estimate_high": part(2),
+        })
+    }
+}
+
+/// Rounds a number to the digits that a chart shows.
+fn drawn(number: f64) -> f64 {
+    format!("{number:.4e}").parse().unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, fraction: f64) -> Point {
+        Point { unix_ms: seconds * 1000, fraction, per_second: 1.0, ..Point::default() }
+    }
+
+    #[test]
+    fn weeks_fit_into_few_points_and_keep_their_ends() {
+        let mut history = History::default();
+        for seconds in 0..1_000_000 {
+            history.add(at(seconds, 0.0));
+        }
+        assert!((MOST / 2..=MOST).contains(&history.points.len()));
+        assert_eq!(history.points[0].unix_ms, 0);
+        let last = history.points.back().unwrap();
+        assert!(last.unix_ms + history.apart_ms >= 999_999_000);
+        // The last hour has finer points.
+        let points: Vec<_> = history.points().collect();
+        assert!(points.is_sorted_by(|a, b| a.unix_ms < b.unix_ms));
+        let last_hour = points.iter().filter(|point| point.unix_ms >= 999_999_000 - RECENT_MS);
+        assert!(last_hour.count() >= 180);
+    }
+
+    #[test]
+    fn machines_have_rates_that_add_up_and_are_kept() {
+        let worker = |number: u8| v1::Worker {
+            id: vec![number; 16],
+            name: format!("m{number}"),
+            cost_per_second: 2e6,
+            ..v1::Worker::default()
+        };
+        let status = v1::Status {
+            solutions_per_second: 1e9,
+            workers: (0..10).map(worker).collect(),
+            ..v1::Status::default()
+        };
+        let mut history = History::default();
+        history.see(&status, 1_000);
+        let kept = History::decode(&history.encode());
+        assert_eq!(kept.json(), history.json());
+        let machines = kept.json()["machines"].clone();
+        assert_eq!(machines[7]["name"], "others");
+        assert_eq!(machines[7]["solutions_per_second"][0], 3e8);
+        assert_eq!(kept.names.len(), 10);
+        assert_eq!(History::decode("damaged").points().count(), 0);
+    }
+
+    #[test]
+    fn the_remaining_time_lies_between_the_fastest_and_the_slowest_part() {
+        let mut history = History::default();
+        assert_eq!(history.left(), None);
+        for seconds in 0..=100u64 {
+            // Twice as fast in the second half.
+            let fraction = seconds as f64 * 0.002 + seconds.saturating_sub(50) as f64 * 0.002;
+            history.add(at(seconds, fraction));
+        }
+        let (low, high) = history.left().unwrap();
+        // 0.3 is done; at 0.004 per second the rest takes 175 s, at 0.003 on average 233 s.
+        assert!((low - 175.0).abs() < 1.0 && (high - 233.3).abs() < 1.0, "{low} {high}");
+    }
+}

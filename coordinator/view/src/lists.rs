@@ -1,0 +1,556 @@
+//! Runs, events and workers as lines, rows, tables and JSON, and run selectors.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use anyhow::anyhow;
+use common::run::RunId;
+use proto::v1;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Run, kernel, run_of, state};
+use crate::text::{
+    Column, abbreviated, age, brief, method_name, minute, percent, plural, prose, table, thousands,
+};
+
+/// The columns of a table of runs.
+pub const RUN_COLUMNS: [Column; 9] = [
+    Column::words("Run"),
+    Column::numbers("N"),
+    Column::words("Method"),
+    Column::words("State"),
+    Column::numbers("Done"),
+    Column::words("Started"),
+    Column::numbers("Counting"),
+    Column::numbers("Result"),
+    Column::words("Verification").optional(),
+];
+
+/// Width from which a table shows whole ids and every digit of a result.
+const WIDE: usize = 128;
+
+/// Returns a run in a line.
+pub fn run_text(run: &v1::Run) -> String {
+    match run_of(run) {
+        Ok(Run { run: id, board, layout, state_text, .. }) => format!(
+            "run {id}: N = {board}, method {}, {state_text}, priority {}",
+            method_name(layout),
+            run.priority
+        ),
+        Err(_) => format!("run {}: of a kind that this program does not know", RunId(run.run)),
+    }
+}
+
+/// Returns a run as JSON.
+pub fn run_json(run: &v1::Run) -> Value {
+    let spec = run.spec.unwrap_or_default();
+    let known = run_of(run).ok();
+    json!({
+        "run": RunId(run.run).to_string(),
+        "n": spec.n,
+        "method": known.as_ref().map(|run| run.layout.method().name()),
+        "layout": known.as_ref().map(|run| run.layout.name()),
+        "task_cost": spec.task_cost,
+        "plan": common::hex::encode(&run.plan_hash),
+        "state": state(run.state()),
+        "cancelled_by": (!run.cancelled_by.is_empty()).then_some(&run.cancelled_by),
+        "priority": run.priority,
+        "created_unix_ms": run.created_unix_ms,
+        "fraction_done": run.fraction_done,
+        "eta_seconds": run.eta_seconds,
+        "counting_seconds": run.counting_seconds,
+        "solutions": (!run.solutions.is_empty()).then_some(&run.solutions),
+        "verification": verification(run),
+    })
+}
+
+/// Sorts runs for a list: newest first, without the cancelled ones unless `all` are asked for.
+pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
+    runs.retain(|run| all || run.state() != v1::RunState::Cancelled);
+    runs.sort_by_key(|run| std::cmp::Reverse((run.created_unix_ms, run.run)));
+    runs
+}
+
+/// Returns the state of a run's verification.
+fn verification(run: &v1::Run) -> &'static str {
+    match run.state() {
+        v1::RunState::Complete if run.solutions.is_empty() => "pending",
+        v1::RunState::Complete => "verified",
+        v1::RunState::Contradicted => "FAILED",
+        v1::RunState::Disputed => "disputed",
+        v1::RunState::Cancelled | v1::RunState::Unspecified => "none",
+        v1::RunState::Running | v1::RunState::Paused => "pending",
+    }
+}
+
+/// Returns the cells of a run for [`RUN_COLUMNS`], with short numbers unless `wide`.
+pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
+    let result = match (run.solutions.parse(), run.eta_seconds, run.state()) {
+        (Ok(solutions), ..) if wide => thousands(solutions),
+        (Ok(solutions), ..) => abbreviated(solutions),
+        (_, Some(seconds), v1::RunState::Running) => format!("ETA {}", brief(seconds)),
+        _ => "–".to_owned(),
+    };
+    let method = run_of(run).map(|run| match wide {
+        true => method_name(run.layout),
+        false => run.layout.method().name().to_owned(),
+    });
+    vec![
+        RunId(run.run).to_string(),
+        run.spec.unwrap_or_default().n.to_string(),
+        method.unwrap_or_else(|_| "unknown".to_owned()),
+        state(run.state()).to_owned(),
+        match run.fraction_done {
+            part if part >= 1.0 => "100 %".to_owned(),
+            part if part >= 0.001 => format!("{:.1} %", (part * 1000.0).floor() / 10.0),
+            part => percent(part),
+        },
+        minute(run.created_unix_ms, wide),
+        brief(run.counting_seconds),
+        result,
+        verification(run).to_owned(),
+    ]
+}
+
+/// Returns a table that fits `width`, and the number of cancelled runs that it leaves out. A narrow
+/// table marks verified totals in the column of the state.
+pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String {
+    let wide = width.is_none_or(|width| width >= WIDE);
+    let known = runs.len();
+    let runs = listed(runs, all);
+    let columns = if wide { &RUN_COLUMNS[..] } else { &RUN_COLUMNS[..8] };
+    let names: Vec<_> = runs.iter().map(|run| RunId(run.run).to_string()).collect();
+    let digits = if wide { 16 } else { telling_digits(&names) };
+    let row = |run: &v1::Run| {
+        let mut row = run_row(run, wide);
+        row[0].truncate(digits);
+        if !wide {
+            match row.pop().as_deref() {
+                Some("verified") => row[3].push_str(" ✓"),
+                Some("FAILED") => row[3].push_str(" ✗"),
+                _ => {}
+            }
+        }
+        row
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    let table = table(columns, &rows, width);
+    match known - runs.len() {
+        0 => table,
+        hidden => {
+            format!("{table}\n({} hidden; --all lists them)", plural(hidden, "cancelled run"))
+        }
+    }
+}
+
+/// Returns the number of first digits, at least six, that distinguish all `names`.
+fn telling_digits(names: &[String]) -> usize {
+    let tells = |digits: usize| {
+        let mut seen = BTreeMap::new();
+        names.iter().all(|name| seen.insert(&name[..digits], ()).is_none())
+    };
+    (6..16).find(|&digits| tells(digits)).unwrap_or(16)
+}
+
+/// Returns an event as JSON.
+pub fn event_json(event: &v1::Event) -> Value {
+    json!({
+        "sequence": event.sequence,
+        "unix_ms": event.unix_ms,
+        "run": event.run.map(|run| RunId(run).to_string()),
+        "kind": event.kind,
+        "text": event.text,
+        "by": (!event.by.is_empty()).then_some(&event.by),
+    })
+}
+
+/// Returns an event's description with the operator who caused it.
+pub fn event_text(event: &v1::Event) -> String {
+    match event.by.as_str() {
+        "" => event.text.clone(),
+        by => format!("{} by {by}", event.text),
+    }
+}
+
+/// Returns the start of the run's id, or "cluster".
+pub fn event_subject(event: &v1::Event) -> String {
+    event.run.map_or_else(|| "cluster".to_owned(), |run| RunId(run).to_string()[..8].to_owned())
+}
+
+/// Returns an event in a line.
+pub fn event_line(event: &v1::Event) -> String {
+    let (at, subject) = (minute(event.unix_ms, true), event_subject(event));
+    format!("{at}  {subject:<8}  {}", event_text(event))
+}
+
+/// Returns a table of events that fits `width`.
+pub fn events_table(events: &[v1::Event], width: Option<usize>) -> String {
+    let columns = [Column::words("Time (UTC)"), Column::words("Run"), Column::words("Event")];
+    let row = |event: &v1::Event| {
+        vec![minute(event.unix_ms, true), event_subject(event), event_text(event)]
+    };
+    let rows: Vec<_> = events.iter().map(row).collect();
+    prose(&table(&columns, &rows, None), width)
+}
+
+/// Selects a run on the command line or in the address of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunSelector {
+    /// The run created last.
+    Last,
+    Id(RunId),
+    /// Lower-case hexadecimal digits, fewer than an id has.
+    Prefix(String),
+}
+
+impl FromStr for RunSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "last" {
+            return Ok(Self::Last);
+        }
+        let digits = text.to_lowercase();
+        if let Ok(whole) = digits.parse() {
+            return Ok(Self::Id(whole));
+        }
+        let is_digit = |c: char| c.is_ascii_hexdigit();
+        if (1..16).contains(&digits.len()) && digits.chars().all(is_digit) {
+            return Ok(Self::Prefix(digits));
+        }
+        Err(format!(
+            "no run matches '{text}': give a run id or a unique prefix (see `queensctl runs`), or `last`"
+        ))
+    }
+}
+
+impl RunSelector {
+    /// Returns the selected run among `runs`, each with the time of its creation.
+    pub fn among(&self, runs: &[(u64, RunId)]) -> anyhow::Result<RunId> {
+        match self {
+            Self::Id(run) => Ok(*run),
+            Self::Last => {
+                let last = runs.iter().max();
+                last.map(|(_, run)| *run).ok_or_else(|| {
+                    anyhow!("there are no runs; start one with `queensctl submit --n N`")
+                })
+            }
+            Self::Prefix(digits) => {
+                let ids = runs.iter().map(|(_, run)| *run);
+                let matching: Vec<_> =
+                    ids.filter(|run| run.to_string().starts_with(digits)).collect();
+                match matching[..] {
+                    [run] => Ok(run),
+                    [] => Err(anyhow!("no run id begins with {digits}; see `queensctl runs`")),
+                    [first, second, ..] => Err(anyhow!(
+                        "the ids of {} runs begin with {digits}, such as {first} and {second}; give \
+                         more digits",
+                        matching.len()
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// The columns of [`WorkerRow::cells`].
+pub const WORKER_COLUMNS: [Column; 10] = [
+    Column::name("Name"),
+    Column::words("State"),
+    Column::words("Kernel").optional(),
+    Column::numbers("Cores"),
+    Column::numbers("Crews").optional(),
+    Column::numbers("Speed"),
+    Column::numbers("Tasks"),
+    Column::words("Current task").optional(),
+    Column::numbers("Failed threads").optional(),
+    Column::numbers("Last seen"),
+];
+
+/// Explains the column "Speed".
+pub const SPEED_LEGEND: &str = "Speed in reference cores";
+
+/// A worker in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerRow {
+    /// The whole identity in hexadecimal digits.
+    pub id: String,
+    pub state: String,
+    pub cells: Vec<String>,
+}
+
+/// Returns a worker as JSON.
+pub fn worker_json(worker: &v1::Worker) -> Value {
+    json!({
+        "id": common::hex::encode(&worker.id),
+        "name": worker.name,
+        "version": worker.version,
+        "kernel": kernel(worker.kernel()),
+        "threads": worker.threads,
+        "state": worker.state,
+        "leases": worker.leases,
+        "tasks_done": worker.tasks_done,
+        "current_task": worker.current_task,
+        "current_task_ms": worker.current_task.map(|_| worker.current_task_ms),
+        "last_seen_ms_ago": worker.last_seen_ms_ago,
+        "cost_per_second": worker.cost_per_second,
+        "failed_threads": worker.failed_threads,
+        "crews": worker.crews,
+        "paused": worker.paused,
+    })
+}
+
+/// Returns the numbers of workers as JSON.
+pub fn worker_totals_json(totals: &v1::WorkerTotals) -> Value {
+    json!({
+        "workers": totals.workers,
+        "threads": totals.threads,
+        "unresponsive": totals.unresponsive,
+        "reconnecting": totals.reconnecting,
+        "barred": totals.barred,
+        "failing": totals.failing,
+    })
+}
+
+/// Returns a row for each worker: those that need attention first, then by name.
+pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
+    let mut workers: Vec<_> = workers.iter().collect();
+    // Not by speed, which changes with each report: the rows of a live table would change places.
+    workers.sort_by_key(|worker| (!needs_attention(worker), &worker.name, &worker.id));
+    let mut namesakes = BTreeMap::new();
+    for worker in &workers {
+        *namesakes.entry(worker.name.as_str()).or_insert(0u32) += 1;
+    }
+    let row = |worker: &v1::Worker| {
+        let id = common::hex::encode(&worker.id);
+        let ms = |ms: u64| age(ms as f64 / 1e3);
+        let cells = vec![
+            match namesakes[worker.name.as_str()] {
+                1 => worker.name.clone(),
+                _ => format!("{} ({})", worker.name, id.get(..8).unwrap_or(&id)),
+            },
+            worker.state.clone(),
+            kernel(worker.kernel()).to_owned(),
+            worker.threads.to_string(),
+            worker.crews.to_string(),
+            cores(worker.cost_per_second),
+            thousands(worker.tasks_done.into()),
+            match worker.current_task {
+                Some(task) => format!("{task} for {}", ms(worker.current_task_ms)),
+                None => "–".to_owned(),
+            },
+            worker.failed_threads.to_string(),
+            format!("{} ago", ms(worker.last_seen_ms_ago)),
+        ];
+        WorkerRow { id, state: worker.state.clone(), cells }
+    };
+    workers.into_iter().map(row).collect()
+}
+
+fn needs_attention(worker: &v1::Worker) -> bool {
+    let states = ["unresponsive", "lost", "reconnecting", "barred"];
+    states.contains(&worker.state.as_str()) || worker.failed_threads > 0
+}
+
+/// Returns a table that fits `width`, with notes on workers that need attention.
+pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
+    let columns = [&[Column::words("ID")], &WORKER_COLUMNS[..]].concat();
+    let row = |row: WorkerRow| {
+        let mut id = row.id;
+        id.truncate(8);
+        [vec![id], row.cells].concat()
+    };
+    let rows: Vec<_> = worker_rows(workers).into_iter().map(row).collect();
+    let mut text = format!("{}\n{SPEED_LEGEND}", table(&columns, &rows, width));
+    for worker in workers.iter().filter(|worker| worker.failed_threads > 0) {
+        text += &format!(
+            "\n{}: {} failed the self-test and stopped; results since the last passed self-test will be \
+             recomputed. Check the machine's memory and CPU.",
+            worker.name,
+            plural(worker.failed_threads, "thread")
+        );
+    }
+    for worker in workers.iter().filter(|worker| worker.state == "paused") {
+        text += &format!("\n{} is paused: {}", worker.name, worker.paused);
+    }
+    text + &other_versions(workers)
+}
+
+/// Formats a speed in cores of the reference machine, which does a microsecond's work in a microsecond.
+fn cores(cost_per_second: f64) -> String {
+    let cores = cost_per_second / 1e6;
+    match cores {
+        _ if cores <= 0.0 => "–".to_owned(),
+        _ if cores < 10.0 => format!("{cores:.2}"),
+        _ => format!("{cores:.1}"),
+    }
+}
+
+/// Returns a line with the workers' versions, unless all run this program's.
+fn other_versions(workers: &[v1::Worker]) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    let mut versions = BTreeMap::new();
+    // The version of a worker that is reconnecting is not known.
+    for worker in workers.iter().filter(|worker| !worker.version.is_empty()) {
+        *versions.entry(worker.version.as_str()).or_insert(0u64) += 1;
+    }
+    if versions.keys().all(|version| *version == own) {
+        return String::new();
+    }
+    let listed: Vec<_> = versions
+        .into_iter()
+        .map(|(version, number)| format!("{version} ({})", plural(number, "worker")))
+        .collect();
+    format!("\nversions: {}", listed.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::WIDTH;
+
+    fn run(name: u64, state: v1::RunState) -> v1::Run {
+        v1::Run {
+            run: name,
+            spec: Some(v1::PlanSpec { n: 27, layout: v1::Layout::Frames.into(), task_cost: 1 }),
+            state: state.into(),
+            created_unix_ms: 1_795_348_800_000 + name % 7 * 60_000,
+            fraction_done: 0.4273,
+            eta_seconds: Some(864_000.0),
+            counting_seconds: 360_000.0,
+            ..v1::Run::default()
+        }
+    }
+
+    #[test]
+    fn a_list_is_newest_first_and_fits_a_terminal() {
+        let complete = v1::Run {
+            solutions: "234907967154122528".to_owned(),
+            fraction_done: 1.0,
+            ..run(0x1234_5678_9abc_de02, v1::RunState::Complete)
+        };
+        let runs = vec![
+            run(0x1234_4670_0000_0000, v1::RunState::Running),
+            run(0x0fff_0000_0000_0000, v1::RunState::Cancelled),
+            complete,
+        ];
+        let table = runs_table(runs.clone(), false, Some(WIDTH));
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{table}");
+        assert!(lines.last().unwrap().starts_with("(1 cancelled run hidden"), "{table}");
+        let newest = listed(runs.clone(), false)[0].run;
+        assert!(lines[1].starts_with(&format!("{newest:016x}")[..6]), "{table}");
+        for part in ["234.9 quadrillion", "ETA 10 d", "42.7 %", "complete ✓", "123446 "] {
+            assert!(table.contains(part), "'{part}' in\n{table}");
+        }
+        let wide = runs_table(runs, true, None);
+        for part in
+            ["234,907,967,154,122,528", "123456789abcde02", "cancelled", "verified", "pending"]
+        {
+            assert!(wide.contains(part), "'{part}' in\n{wide}");
+        }
+    }
+
+    #[test]
+    fn events_name_their_run_and_operator() {
+        let event = v1::Event {
+            sequence: 7,
+            unix_ms: 1_795_348_800_000,
+            run: Some(0xabcd_ef01_2345_6789),
+            kind: "cancelled".to_owned(),
+            text: "cancelled".to_owned(),
+            by: "anna".to_owned(),
+        };
+        assert_eq!(event_line(&event), "2026-11-22 12:00  abcdef01  cancelled by anna");
+        assert_eq!(event_json(&event)["by"], "anna");
+        let cluster = v1::Event { run: None, by: String::new(), ..event };
+        assert!(events_table(&[cluster], None).ends_with("2026-11-22 12:00  cluster  cancelled"));
+    }
+
+    #[test]
+    fn a_run_is_selected_by_a_prefix_or_as_the_last() {
+        let [old, new, other] = [RunId(0xab_cd), RunId(0xab << 56), RunId(0xac << 56)];
+        let runs = [(1, old), (5, new), (3, other)];
+        let find = |text: &str| text.parse::<RunSelector>().unwrap().among(&runs);
+        for (text, run) in [
+            ("last", new),
+            ("ab", new),
+            ("AC", other),
+            ("0", old),
+            ("000000000000abcd", old),
+            ("0000000000001234", RunId(0x1234)),
+        ] {
+            assert_eq!(find(text).unwrap(), run, "{text}");
+        }
+        let several = find("a").unwrap_err().to_string();
+        assert!(several.contains("2 runs") && several.contains("more digits"), "{several}");
+        let none = find("b").unwrap_err().to_string();
+        assert!(none.contains("id begins with b"), "{none}");
+        let none = RunSelector::Last.among(&[]).unwrap_err().to_string();
+        assert!(none.contains("submit"), "{none}");
+        for bad in ["", "xyz", "00000000000000000", "-1", "a b", "latest"] {
+            let refused = bad.parse::<RunSelector>().unwrap_err();
+            assert!(refused.starts_with(&format!("no run matches '{bad}'")), "{refused}");
+        }
+    }
+
+    fn worker(name: &str) -> v1::Worker {
+        v1::Worker {
+            id: vec![0xab; 16],
+            name: name.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: v1::Kernel::Avx512.into(),
+            threads: 128,
+            state: "unresponsive".to_owned(),
+            tasks_done: 1_234_567,
+            current_task: Some(1_999_999),
+            current_task_ms: 59_000,
+            last_seen_ms_ago: 59_000,
+            cost_per_second: 127.25e6,
+            crews: 4,
+            ..v1::Worker::default()
+        }
+    }
+
+    #[test]
+    fn tables_fit_eighty_columns_and_show_everything_where_there_is_room() {
+        let workers = ["node7", "a-very-long-name.of-a-host.in-some-domain.example"].map(worker);
+        let narrow = workers_table(&workers, Some(WIDTH));
+        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        let parts = ["abababab", "node7", "127.2", "1,234,567", "59 s ago", "reference cores"];
+        for part in parts {
+            assert!(narrow.contains(part), "'{part}' in\n{narrow}");
+        }
+        let wide = workers_table(&workers, None);
+        for part in [workers[1].name.as_str(), "avx512", "1999999 for 59 s", "FAILED THREADS"] {
+            assert!(wide.contains(part), "'{part}' in\n{wide}");
+        }
+        assert!(!wide.contains("versions"));
+    }
+
+    #[test]
+    fn notes_name_paused_workers_and_other_releases() {
+        let mut workers = [worker("a"), worker("b")];
+        workers[1].state = "paused".to_owned();
+        workers[1].paused = "on battery".to_owned();
+        workers[1].version = "9.8.7".to_owned();
+        let table = workers_table(&workers, None);
+        assert!(table.contains("\nb is paused: on battery\n"), "{table}");
+        assert!(table.contains("9.8.7 (1 worker)"), "{table}");
+    }
+
+    #[test]
+    fn namesakes_have_their_ids_and_the_order_does_not_follow_the_speed() {
+        let named = |id, name: &str| v1::Worker {
+            id: vec![id; 16],
+            state: "working".to_owned(),
+            ..worker(name)
+        };
+        let mut workers = [named(3, "a"), named(2, "c"), named(4, "b"), named(1, "a")];
+        workers[1].state = "lost".to_owned();
+        workers[2].cost_per_second = 1e9;
+        let rows = worker_rows(&workers);
+        let names: Vec<_> = rows.iter().map(|row| row.cells[0].as_str()).collect();
+        assert_eq!(names, ["c", "a (01010101)", "a (03030303)", "b"]);
+    }
+}

@@ -1,0 +1,348 @@
+//! The status and the result of a run as text and JSON.
+
+use anyhow::anyhow;
+use proto::v1;
+use serde_json::{Value, json};
+
+use super::{History, RunView, run_of, worker_json, worker_totals_json, workers_table};
+use crate::text::{
+    check_name, durations, labelled, labelled_rows, method_name, plural, prose, thousands,
+};
+
+/// Returns the status of a run and its workers within `width`; only the two result lines of a
+/// finished run, unless `verbose`.
+pub fn status_text(
+    status: &v1::Status,
+    width: Option<usize>,
+    verbose: bool,
+    now_ms: u64,
+) -> anyhow::Result<String> {
+    let message = status.run.as_ref().ok_or_else(|| anyhow!("run: must be set"))?;
+    let run = run_of(message)?;
+    let mut lines = Vec::new();
+    if let Some(result) = &status.result {
+        let rechecks = rechecks(status.tasks_confirmed, status.tasks_recounted);
+        let result = result_lines(run.board.n().into(), result, status.tasks_total, &rechecks);
+        lines.push(prose(&result.join("\n"), width));
+        if !verbose {
+            return Ok(lines.remove(0));
+        }
+    }
+    let (board, method) = (run.board, method_name(run.layout));
+    lines.push(format!("run {}: N = {board}, method {method}, {}", run.run, run.state_text));
+    let view = RunView::new(status, &History::default(), now_ms);
+    let mut rows = view.rows();
+    if status.result.is_none() {
+        let times = durations(status.counting_seconds, status.waiting_seconds);
+        rows.extend([("Time", times), ("Leader", view.short("leader").to_owned())]);
+    }
+    if let Some(result) = &status.result {
+        rows.extend(classes(result).map(|classes| ("Classes", classes)));
+    }
+    lines.extend(labelled_rows(rows, width));
+    lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_text));
+    let all = status.worker_totals.unwrap_or_default().workers;
+    if status.workers.is_empty() {
+        lines.extend(labelled_rows([("Machines", view.full("machines").to_owned())], width));
+    } else {
+        lines.extend([String::new(), workers_table(&status.workers, width)]);
+    }
+    match all.saturating_sub(status.workers.len() as u64) {
+        0 => {}
+        more => lines.push(format!(
+            "and {} more: `queensctl workers` lists them all",
+            thousands(more.into())
+        )),
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Returns the JSON object of `status --json`.
+pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
+    let message = status.run.as_ref().ok_or_else(|| anyhow!("run: must be set"))?;
+    let run = run_of(message)?;
+    let rechecks = status.rechecks.clone().unwrap_or_default();
+    let workers: Vec<_> = status.workers.iter().map(worker_json).collect();
+    Ok(json!({
+        "run": run.run.to_string(),
+        "n": run.board.n(),
+        "method": run.layout.method().name(),
+        "state": run.state,
+        "cancelled_by": (!message.cancelled_by.is_empty()).then_some(&message.cancelled_by),
+        "tasks": {
+            "total": status.tasks_total,
+            "done": status.tasks_done,
+            "leased": status.tasks_leased,
+            "pending": status.tasks_pending,
+            "parked": status.tasks_parked,
+        },
+        "fraction_done": status.fraction_done,
+        "counting_seconds": status.counting_seconds,
+        "waiting_seconds": status.waiting_seconds,
+        "solutions_so_far": status.solutions_so_far,
+        "estimate": status.estimate.as_ref().map(|estimate| json!({
+            "solutions": estimate.solutions,
+            "low": estimate.low,
+            "high": estimate.high,
+            "confidence": estimate.confidence,
+        })),
+        "eta_seconds": status.eta_seconds,
+        "solutions_per_second": status.solutions_per_second,
+        "workers": workers,
+        "worker_totals": worker_totals_json(&status.worker_totals.unwrap_or_default()),
+        "rechecks": {
+            "agreed": rechecks.agreed,
+            "conflicts": rechecks.conflicts,
+            "confirmed": status.tasks_confirmed,
+            "recounted": status.tasks_recounted,
+            "disputed_tasks": rechecks.disputed_tasks,
+        },
+        "referee": status.referee.as_ref().map(|referee| json!({
+            "threads": referee.threads,
+            "counting": referee.counting,
+            "broken": referee.broken,
+            "disputed_tasks": referee.disputed,
+        })),
+        "reason": status.reason,
+        "coordinator": status.coordinator.as_ref().map(|coordinator| json!({
+            "name": coordinator.name,
+            "since_unix_ms": coordinator.since_unix_ms,
+            "term": coordinator.term,
+            "archive_behind_ms": coordinator.archive_behind_ms,
+            "disk_free_bytes": coordinator.disk_free_bytes,
+        })),
+        "result": status.result.as_ref().map(result_json),
+    }))
+}
+
+/// Returns the JSON object of a result.
+pub fn result_json(result: &v1::Result) -> Value {
+    let set = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    json!({
+        "solutions": result.solutions,
+        "unique": set(&result.unique),
+        "classes": set(&result.unique).map(|_| json!({
+            "asymmetric": result.asymmetric,
+            "half_turn": result.half_turn,
+            "quarter_turn": result.quarter_turn,
+        })),
+        "known": result.known,
+        "disputed_tasks": result.disputed_tasks,
+        "checks": result.checks.iter().map(|check| json!({
+            "name": check.name,
+            "outcome": check.outcome,
+            "reason": check.reason,
+        })).collect::<Vec<_>>(),
+        "seconds": result.seconds,
+        "waiting_seconds": result.waiting_seconds,
+    })
+}
+
+/// Formats the result of the board of side `n`, and what verifies it: checks, `tasks`, and how many of
+/// them were rechecked.
+pub fn result_lines(n: u32, result: &v1::Result, tasks: u64, rechecks: &str) -> [String; 2] {
+    let times = durations(result.seconds, result.waiting_seconds);
+    let verified = verified(result);
+    let verified = format!("{verified}, {}, {rechecks} · {times}", plural(tasks, "task"));
+    [counted(n, result), verified]
+}
+
+/// Formats the number of `confirmed` tasks, of which the referee recounted some.
+pub fn rechecks(confirmed: u64, recounted: u64) -> String {
+    let rechecked = confirmed.saturating_sub(recounted);
+    let [recheck, recount] = [rechecked, recounted].map(|number| thousands(number.into()));
+    match (rechecked, recounted) {
+        (0, 0) => "none rechecked".to_owned(),
+        (_, 0) => format!("{recheck} rechecked"),
+        (0, _) => format!("{recount} recounted by the referee"),
+        _ => format!("{recheck} rechecked, {recount} recounted by the referee"),
+    }
+}
+
+/// Formats a check within the usual width of a terminal.
+pub fn check_text(check: &v1::Check) -> String {
+    let (name, outcome) = (check_name(&check.name), check_outcome(&check.outcome));
+    labelled("check:", &format!("{name} {outcome}: {}", check.reason))
+}
+
+/// Returns the display text of a check's outcome.
+pub fn check_outcome(outcome: &str) -> &str {
+    match outcome {
+        "failed" => "FAILED",
+        "not_possible" => "not checked",
+        "not_applicable" => "not applicable",
+        other => other,
+    }
+}
+
+/// Returns the number of passed checks and the names of the failed ones; checks that looked at
+/// nothing are neither.
+pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
+    let of = |outcome: &'static str| {
+        let checks = result.checks.iter().filter(move |check| check.outcome == outcome);
+        checks.map(|check| check.name.as_str())
+    };
+    (of("passed").count(), of("failed").collect())
+}
+
+/// Formats the symmetry classes; `None` if counts conflict.
+pub(crate) fn classes(result: &v1::Result) -> Option<String> {
+    (!result.unique.is_empty()).then(|| {
+        format!(
+            "{} asymmetric, {} half-turn, {} quarter-turn",
+            grouped(&result.asymmetric),
+            grouped(&result.half_turn),
+            grouped(&result.quarter_turn)
+        )
+    })
+}
+
+fn counted(n: u32, result: &v1::Result) -> String {
+    let solutions = grouped(&result.solutions);
+    if !result.disputed_tasks.is_empty() {
+        return format!(
+            "N = {n}: DISPUTED (no total): {} with conflicting counts; the remaining tasks sum to \
+             {solutions}; add another worker machine to resolve this",
+            plural(result.disputed_tasks.len(), "task")
+        );
+    }
+    let noun = if result.solutions == "1" { "solution" } else { "solutions" };
+    let fundamental = match result.unique.as_str() {
+        "" => "which contradicts the symmetric solutions".to_owned(),
+        unique => format!("{} fundamental", grouped(unique)),
+    };
+    let published = match result.known.as_str() {
+        "matches" => "matches the published count",
+        "differs" => "DIFFERS from the published count",
+        _ => "no published count",
+    };
+    format!("N = {n}: {solutions} {noun} ({fundamental}), {published}")
+}
+
+fn verified(result: &v1::Result) -> String {
+    let (passed, failed) = checks(result);
+    let all = passed + failed.len();
+    match (failed.as_slice(), result.disputed_tasks.is_empty()) {
+        ([], true) => format!("verified: {passed} of {all} checks"),
+        ([], false) => format!("NOT verified: {passed} of {all} checks"),
+        (failed, _) => {
+            let failed: Vec<_> = failed.iter().map(|name| check_name(name)).collect();
+            format!("NOT verified: {passed} of {all} checks, failed: {}", failed.join(", "))
+        }
+    }
+}
+
+fn grouped(decimal: &str) -> String {
+    decimal.parse().map_or_else(|_| decimal.to_owned(), thousands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::WIDTH;
+
+    #[test]
+    fn the_largest_figures_fit_eighty_columns() {
+        let large = u128::MAX.to_string();
+        let status = v1::Status {
+            run: Some(v1::Run {
+                run: u64::MAX,
+                spec: Some(v1::PlanSpec {
+                    n: 32,
+                    layout: v1::Layout::FirstRows.into(),
+                    task_cost: 1,
+                }),
+                state: v1::RunState::Contradicted.into(),
+                ..v1::Run::default()
+            }),
+            tasks_total: 4_000_000,
+            tasks_done: 1_000_001,
+            tasks_leased: 999_999,
+            tasks_pending: 1_999_999,
+            tasks_parked: 1,
+            solutions_so_far: large.clone(),
+            estimate: Some(v1::Estimate {
+                solutions: large.clone(),
+                low: large.clone(),
+                high: large,
+                confidence: 0.95,
+            }),
+            eta_seconds: Some(1e9),
+            solutions_per_second: 1e15,
+            rechecks: Some(v1::Rechecks {
+                disputed_tasks: (1_000_000..1_000_100).collect(),
+                ..v1::Rechecks::default()
+            }),
+            reason: "every worker that could count this ".repeat(7),
+            coordinator: Some(v1::Coordinator {
+                name: "queens-coordinator-7.cluster.local (process 4194304)".to_owned(),
+                since_unix_ms: u64::MAX,
+                term: u64::MAX,
+                archive_behind_ms: Some(u64::MAX),
+                disk_free_bytes: Some(1),
+            }),
+            ..v1::Status::default()
+        };
+        let text = status_text(&status, Some(WIDTH), false, 0).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "method rows (first-rows)",
+            "95 % confidence",
+            "Conflicting counts for tasks 1000000",
+            "1 parked",
+            "disk is nearly full: 1.0 B left",
+        ] {
+            assert!(words.contains(part), "'{part}' in\n{text}");
+        }
+    }
+
+    fn check(name: &str, outcome: &str) -> v1::Check {
+        v1::Check { name: name.to_owned(), outcome: outcome.to_owned(), reason: String::new() }
+    }
+
+    fn twenty() -> v1::Result {
+        v1::Result {
+            solutions: "39029188884".to_owned(),
+            unique: "4878666808".to_owned(),
+            known: "matches".to_owned(),
+            seconds: 39.0,
+            waiting_seconds: 20.0,
+            checks: vec![
+                check("journal", "passed"),
+                check("published", "passed"),
+                check("assigned", "not_possible"),
+            ],
+            ..v1::Result::default()
+        }
+    }
+
+    #[test]
+    fn a_result_takes_two_lines() {
+        assert_eq!(
+            result_lines(20, &twenty(), 401, &rechecks(41, 41)),
+            [
+                "N = 20: 39,029,188,884 solutions (4,878,666,808 fundamental), matches the published count",
+                "verified: 2 of 2 checks, 401 tasks, 41 recounted by the referee · 39 s counting, 20 s waiting",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_names_failed_checks_and_disputes() {
+        let mut wrong = v1::Result { known: "differs".to_owned(), ..twenty() };
+        wrong.checks.push(check("symmetry", "failed"));
+        let lines = result_lines(20, &wrong, 1, "not rechecked: one machine");
+        assert!(lines[0].ends_with("DIFFERS from the published count"), "{lines:?}");
+        assert!(lines[1].starts_with(
+            "NOT verified: 2 of 3 checks, failed: symmetry, 1 task, not rechecked: one machine"
+        ));
+        let disputed = v1::Result { disputed_tasks: vec![3, 5], ..twenty() };
+        let lines = result_lines(20, &disputed, 401, &rechecks(0, 0));
+        assert!(lines[0].contains("DISPUTED (no total): 2 tasks with"), "{lines:?}");
+        assert!(lines[1].starts_with("NOT verified: 2 of 2 checks, 401 tasks, none rechecked"));
+        assert_eq!(rechecks(41, 40), "1 rechecked, 40 recounted by the referee");
+    }
+}

@@ -1,0 +1,419 @@
+//! Endpoints of coordinators: a URL or a join string, with what a caller authenticates with.
+
+use std::{
+    error::Error,
+    fmt, io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        self, AlertDescription as Alert, CertificateError, ClientConfig, crypto::ring,
+        pki_types::ServerName, sign::SingleCertAndKey, version::TLS13,
+    },
+};
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{self, Channel, ClientTlsConfig, Endpoint, Uri},
+};
+
+use super::{
+    BadTlsFile, FOLDER, Identity, JoinError, JoinString, PinnedCa, SERVER_NAME, TrustedCa,
+    join_file,
+};
+
+/// Time limit of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Default data directory of a coordinator.
+const USUAL_DATA_DIR: &str = "queens-data";
+
+/// A channel that sends its caller's token with every call.
+pub type AuthChannel = InterceptedService<Channel, Credentials>;
+
+/// A coordinator's address, transport and authentication.
+#[derive(Clone, PartialEq, Eq)]
+pub enum CoordinatorEndpoint {
+    /// Plain text, on loopback or over a trusted network.
+    Plain(Uri),
+    /// TLS to a coordinator known by its authority's hash, with a token.
+    Token(JoinString),
+    /// TLS with certificates on both sides, of an authority that the operator runs.
+    MutualTls(Box<MutualTls>),
+}
+
+/// The `https` URL of a coordinator, its authority, and the caller's certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MutualTls {
+    pub uri: Uri,
+    pub ca: TrustedCa,
+    pub identity: Identity,
+}
+
+/// A URL that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAddress {
+    #[error("invalid URL '{0}': expected http://HOST:PORT, such as http://127.0.0.1:7171")]
+    Form(String),
+    #[error(
+        "'{0}': TLS needs a join string, which identifies the coordinator: give the line that it \
+         printed when it started (QUEENS_JOIN=queens1-…, or --join @FILE) instead of --coordinator; \
+         or --tls-ca, --tls-cert and --tls-key if it was started with --client-ca"
+    )]
+    Tls(String),
+    #[error("'{0}' is plain text, without certificates: give https:// with --tls-ca")]
+    NoTls(String),
+    #[error("{0}")]
+    File(String),
+    #[error(
+        "'{0}' is another machine, and plain text can be read and changed on the way: give the line \
+         that the coordinator printed when it started (QUEENS_JOIN=queens1-…, or --join @FILE), or add \
+         --insecure if the coordinator has it and you trust the network"
+    )]
+    Plaintext(String),
+}
+
+/// No coordinator was found in a data directory of this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCoordinator {
+    /// In the given directory.
+    #[error(
+        "--data-dir {dir}: no join string for this program found ({dir}/{FOLDER}/{file} is missing); \
+         give the directory that the coordinator was started with",
+        dir = dir.display(), file = join_file(role)
+    )]
+    NotThere { dir: PathBuf, role: String },
+    /// In the default directory.
+    #[error(
+        "no coordinator given, and none found in ./{USUAL_DATA_DIR}: on the coordinator's machine give \
+         its --data-dir, elsewhere the join string that it printed (QUEENS_JOIN=queens1-…, or --join \
+         @FILE)"
+    )]
+    NotHere,
+    #[error(transparent)]
+    File(#[from] JoinError),
+}
+
+/// Files for mutual TLS: the coordinator's authority, the caller's certificate and its key.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Returns the files if all are given.
+    pub fn of(
+        ca: Option<&PathBuf>,
+        certificate: Option<&PathBuf>,
+        key: Option<&PathBuf>,
+    ) -> Option<Self> {
+        Some(Self { ca: ca?.clone(), certificate: certificate?.clone(), key: key?.clone() })
+    }
+}
+
+impl CoordinatorEndpoint {
+    /// Parses an `http` URL. A host other than loopback requires `insecure`.
+    pub fn plain(url: &str, insecure: bool) -> Result<Self, BadAddress> {
+        let (uri, tls) = read_url(url)?;
+        if tls {
+            return Err(BadAddress::Tls(url.to_owned()));
+        }
+        if !insecure && !uri.host().is_some_and(is_loopback) {
+            return Err(BadAddress::Plaintext(url.to_owned()));
+        }
+        Ok(Self::Plain(uri))
+    }
+
+    /// Parses an `https` URL and reads the files for mutual TLS.
+    pub fn mutual_tls(url: &str, files: &TlsFiles) -> Result<Self, BadAddress> {
+        let (uri, tls) = read_url(url)?;
+        if !tls {
+            return Err(BadAddress::NoTls(url.to_owned()));
+        }
+        let bad = |bad: BadTlsFile| BadAddress::File(bad.to_string());
+        Ok(Self::MutualTls(Box::new(MutualTls {
+            uri,
+            ca: TrustedCa::read(&files.ca).map_err(bad)?,
+            identity: Identity::read(&files.certificate, &files.key).map_err(bad)?,
+        })))
+    }
+
+    /// Reads the join string of a role from the data directory of a coordinator on this machine, by
+    /// default `queens-data` here.
+    pub fn local(dir: Option<&Path>, role: &str) -> Result<Self, NoCoordinator> {
+        let found = JoinString::find(dir.unwrap_or(Path::new(USUAL_DATA_DIR)), role)?;
+        let join = found.ok_or_else(|| match dir {
+            Some(dir) => NoCoordinator::NotThere { dir: dir.to_owned(), role: role.to_owned() },
+            None => NoCoordinator::NotHere,
+        })?;
+        // Loopback first: whatever others connect to, it works here.
+        let is_near =
+            |address: &&String| address.rsplit_once(':').is_some_and(|(host, _)| is_loopback(host));
+        let (near, far): (Vec<_>, Vec<_>) = join.addresses().iter().partition(is_near);
+        let addresses = near.into_iter().chain(far).cloned().collect();
+        let join = JoinString::new(addresses, join.ca(), join.token().clone());
+        Ok(Self::Token(join.expect("the same addresses in another order")))
+    }
+
+    /// Returns whether traffic can be read and changed on the way.
+    pub fn is_open_to_others(&self) -> bool {
+        match self {
+            Self::Plain(uri) => !uri.host().is_some_and(is_loopback),
+            Self::Token(_) | Self::MutualTls(_) => false,
+        }
+    }
+
+    /// Returns the endpoints to try in order, each an address of the same coordinator.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        match self {
+            Self::Plain(uri) => vec![Endpoint::from(uri.clone())],
+            Self::Token(join) => {
+                let secured = |address: &String| {
+                    let tls =
+                        ClientTlsConfig::new().domain_name(SERVER_NAME).timeout(HANDSHAKE_TIMEOUT);
+                    Endpoint::from_shared(format!("https://{address}"))
+                        .expect("a join string's addresses make URLs")
+                        .tls_config_with_verifier(tls, PinnedCa::new(join.ca()))
+                        .expect("the server name is a DNS name")
+                };
+                join.addresses().iter().map(secured).collect()
+            }
+            Self::MutualTls(tls) => {
+                let MutualTls { uri, ca, identity } = &**tls;
+                let identity =
+                    transport::Identity::from_pem(&identity.chain_pem, &identity.key_pem);
+                let tls = ClientTlsConfig::new()
+                    .ca_certificate(transport::Certificate::from_pem(&ca.pem))
+                    .identity(identity)
+                    .timeout(HANDSHAKE_TIMEOUT);
+                let endpoint = Endpoint::from(uri.clone()).tls_config(tls);
+                vec![endpoint.expect("the files were read before")]
+            }
+        }
+    }
+
+    /// Returns the token to send with every call.
+    pub fn credentials(&self) -> Credentials {
+        Credentials(match self {
+            Self::Plain(_) | Self::MutualTls(_) => None,
+            Self::Token(join) => {
+                let mut bearer: MetadataValue<Ascii> = format!("Bearer {}", join.token().expose())
+                    .parse()
+                    .expect("letters, digits, '-' and '_' make a header");
+                bearer.set_sensitive(true);
+                Some(bearer)
+            }
+        })
+    }
+
+    /// Adds the credentials to a channel.
+    pub fn authenticate(&self, channel: Channel) -> AuthChannel {
+        InterceptedService::new(channel, self.credentials())
+    }
+
+    /// Connects once more to learn whether the server rejects the caller's certificate, and why.
+    ///
+    /// When a call fails, the operating system may discard the server's alert together with the
+    /// connection, because the client is still writing. This connection only reads.
+    pub async fn why_refused(&self) -> Option<&'static str> {
+        let Self::MutualTls(tls) = self else {
+            return None;
+        };
+        let refused = timeout(HANDSHAKE_TIMEOUT, probe(tls)).await.ok()?;
+        explain_tls(&refused.err()?)
+    }
+}
+
+/// For people: the address without the token.
+impl fmt::Display for CoordinatorEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uri = match self {
+            Self::Token(join) => return f.write_str(&join.addresses().join(", ")),
+            Self::Plain(uri) => uri,
+            Self::MutualTls(tls) => &tls.uri,
+        };
+        f.write_str(uri.to_string().trim_end_matches('/'))
+    }
+}
+
+impl fmt::Debug for CoordinatorEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CoordinatorEndpoint({self})")
+    }
+}
+
+/// An interceptor that adds a token to calls.
+#[derive(Clone)]
+pub struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Parses a coordinator's URL; returns whether its scheme is `https`.
+fn read_url(url: &str) -> Result<(Uri, bool), BadAddress> {
+    let form = || BadAddress::Form(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| form())?;
+    let tls = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(form()),
+    };
+    let named = uri.host().is_some_and(|host| !host.is_empty());
+    let port = uri.port_u16().is_some_and(|port| port != 0);
+    if !named || !port || uri.path() != "/" || uri.query().is_some() {
+        return Err(form());
+    }
+    Ok((uri, tls))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Connects and waits for the server to speak: with TLS 1.3 it can reject a client's certificate only
+/// after the handshake.
+async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(io::Error::other)?
+        .with_root_certificates(ca.roots())
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.certified())));
+    let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(name, tcp).await?;
+    stream.read_u8().await.map(drop)
+}
+
+/// Explains a failed handshake and what to do, if the error or one of its causes is one of TLS.
+pub fn explain_tls(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    /// The prefix of rustls' errors for received alerts.
+    const ALERT: &str = "received fatal alert: ";
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let inner = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(tls) = inner.or_else(|| error.downcast_ref()) {
+            return Some(explain(tls));
+        }
+        // HTTP/2 keeps an error of the connection as text.
+        if let Some((_, alert)) = error.to_string().split_once(ALERT) {
+            let alert = match alert {
+                _ if alert.starts_with("UnknownCA") => Alert::UnknownCA,
+                _ if alert.starts_with("CertificateExpired") => Alert::CertificateExpired,
+                _ => Alert::BadCertificate,
+            };
+            return Some(explain(&rustls::Error::AlertReceived(alert)));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn explain(error: &rustls::Error) -> &'static str {
+    use CertificateError as Bad;
+    match error {
+        rustls::Error::InvalidCertificate(
+            Bad::UnknownIssuer
+            | Bad::BadSignature
+            | Bad::NotValidForName
+            | Bad::NotValidForNameContext { .. },
+        ) => {
+            "this coordinator is not the one that the join string names (or --tls-ca and the URL's host): \
+             its data directory is another or new, or another program answers in its place; use the \
+             line that the coordinator prints when it starts"
+        }
+        rustls::Error::InvalidCertificate(
+            Bad::Expired
+            | Bad::ExpiredContext { .. }
+            | Bad::NotValidYet
+            | Bad::NotValidYetContext { .. },
+        ) => {
+            "the coordinator's certificate is not valid now: set this machine's clock or the \
+             coordinator's, or renew the certificate"
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "the server does not speak TLS: it is an --insecure coordinator or another program; an \
+             --insecure one needs --coordinator http://HOST:PORT --insecure"
+        }
+        rustls::Error::AlertReceived(
+            Alert::UnknownCA | Alert::BadCertificate | Alert::DecryptError,
+        ) => {
+            "the coordinator rejected the certificate of --tls-cert: it is not signed by an authority \
+             of the coordinator's --client-ca"
+        }
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
+            "the coordinator rejected the certificate of --tls-cert: it is not valid now; renew it, or \
+             set the clocks"
+        }
+        _ => "the TLS handshake failed: is it a coordinator of this release?",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_needs_nothing_and_other_machines_need_insecure() {
+        for url in [
+            "http://127.0.0.1:7171",
+            "http://localhost:7171",
+            "http://LOCALHOST:1",
+            "http://[::1]:7171",
+            "http://127.9.9.9:7171/",
+        ] {
+            assert!(!CoordinatorEndpoint::plain(url, false).unwrap().is_open_to_others());
+        }
+        for url in ["http://10.0.0.7:7171", "http://node7:7171", "http://[fe80::1]:7171"] {
+            let error = CoordinatorEndpoint::plain(url, false).unwrap_err();
+            assert_eq!(error, BadAddress::Plaintext(url.to_owned()));
+            assert!(error.to_string().contains("--insecure"), "{error}");
+            let open = CoordinatorEndpoint::plain(url, true).unwrap();
+            assert_eq!(open.to_string(), url);
+            assert!(open.is_open_to_others());
+        }
+        let error = CoordinatorEndpoint::plain("https://127.0.0.1:7171", true).unwrap_err();
+        assert!(error.to_string().contains("TLS"), "{error}");
+    }
+
+    #[test]
+    fn invalid_urls_are_rejected() {
+        for url in [
+            "",
+            "127.0.0.1:7171",
+            "localhost",
+            "http://",
+            "http://127.0.0.1",
+            "http://127.0.0.1:0",
+            "http://127.0.0.1:99999",
+            "ftp://127.0.0.1:7171",
+            "http://127.0.0.1:7171/path",
+            "http://127.0.0.1:7171?x=1",
+            "one two",
+        ] {
+            let error = CoordinatorEndpoint::plain(url, true).unwrap_err();
+            assert_eq!(error, BadAddress::Form(url.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Certificates: those that join strings pin by hash, and files of an authority that the operator runs.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use sha2::{Digest, Sha256};
+use tokio_rustls::rustls::{
+    self, CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    sign::CertifiedKey,
+};
+use x509_cert::{
+    certificate::{CertificateInner, Raw},
+    der::{DateTime, Decode as _},
+    ext::pkix::{SubjectAltName, name::GeneralName},
+};
+
+/// The name in every certificate of a coordinator's own authority.
+///
+/// Clients with a join string expect it whatever address they dial: the authority signs only its
+/// coordinator, so a forwarded port or another DNS name needs no new certificate.
+pub const SERVER_NAME: &str = "coordinator.queens.internal";
+
+/// SHA-256 of a certificate authority's certificate (DER).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CaHash(pub [u8; 32]);
+
+impl CaHash {
+    /// Hashes a certificate.
+    pub fn of(certificate: &CertificateDer<'_>) -> Self {
+        Self(Sha256::digest(certificate).into())
+    }
+}
+
+impl fmt::Display for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(common::hex::Digits::<64>::of(&self.0).as_str())
+    }
+}
+
+impl fmt::Debug for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CaHash({self})")
+    }
+}
+
+/// Selects the cryptography of the process; to be called first in `main`.
+pub fn install_crypto() {
+    // A second call fails: the same provider is installed.
+    let _ = ring::default_provider().install_default();
+}
+
+/// Accepts servers with a valid certificate, for the expected name, of the authority with one hash.
+#[derive(Debug)]
+pub struct PinnedCa {
+    ca: CaHash,
+    provider: Arc<CryptoProvider>,
+}
+
+impl PinnedCa {
+    pub fn new(ca: CaHash) -> Arc<Self> {
+        Arc::new(Self { ca, provider: Arc::new(ring::default_provider()) })
+    }
+}
+
+impl ServerCertVerifier for PinnedCa {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let pinned = |ca: &&CertificateDer<'_>| CaHash::of(ca) == self.ca;
+        let Some(ca) = intermediates.iter().find(pinned) else {
+            return Err(CertificateError::UnknownIssuer.into());
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.clone().into_owned())?;
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone())
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A certificate or key file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTlsFile {
+    #[error("{path}: {why}", path = path.display())]
+    Unreadable { path: PathBuf, why: io::Error },
+    #[error("{path} holds no {what} in PEM form{hint}", path = path.display())]
+    Form { path: PathBuf, what: &'static str, hint: &'static str },
+    #[error(
+        "{path}: the certificate is not valid now ({now}); it is valid from {from} to {until}: renew \
+         it, or set the clock", path = path.display()
+    )]
+    Date { path: PathBuf, from: String, until: String, now: String },
+    #[error(
+        "{key} is not the key of the certificate in {certificate}: give the two that belong together",
+        key = key.display(), certificate = certificate.display()
+    )]
+    Mismatch { certificate: PathBuf, key: PathBuf },
+}
+
+/// A certificate with its chain and key.
+#[derive(Clone)]
+pub struct Identity {
+    pub(super) chain_pem: String,
+    pub(super) key_pem: String,
+    certified: Arc<CertifiedKey>,
+}
+
+impl Identity {
+    /// Reads both files; fails if they do not belong together or the certificate is not valid now.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, BadTlsFile> {
+        let chain_pem = read(certificate)?;
+        let chain = certificates(certificate, &chain_pem)?;
+        let key_pem = read(key)?;
+        let not_a_key = |hint| BadTlsFile::Form { path: key.to_owned(), what: "private key", hint };
+        let private = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+            .map_err(|_| not_a_key(" (an encrypted key has to be decrypted first)"))?;
+        check_date(certificate, &chain[0])?;
+        let provider = CryptoProvider::get_default()
+            .map_or_else(|| Arc::new(ring::default_provider()), Clone::clone);
+        let certified = CertifiedKey::from_der(chain, private, &provider).map_err(|error| {
+            use rustls::{Error, InconsistentKeys};
+            match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => BadTlsFile::Mismatch {
+                    certificate: certificate.to_owned(),
+                    key: key.to_owned(),
+                },
+                _ => not_a_key(" of a supported kind (ECDSA P-256 or P-384, Ed25519, RSA)"),
+            }
+        })?;
+        Ok(Self { chain_pem, key_pem, certified: Arc::new(certified) })
+    }
+
+    pub fn certified(&self) -> Arc<CertifiedKey> {
+        self.certified.clone()
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain_pem == other.chain_pem && self.key_pem == other.key_pem
+    }
+}
+
+impl Eq for Identity {}
+
+/// Certificates of authorities.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TrustedCa {
+    pub(super) pem: String,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl TrustedCa {
+    /// Reads a file of one or more certificates.
+    pub fn read(path: &Path) -> Result<Self, BadTlsFile> {
+        let pem = read(path)?;
+        let certificates = certificates(path, &pem)?;
+        for certificate in &certificates {
+            check_date(path, certificate)?;
+        }
+        let trusted = Self { pem, certificates };
+        if trusted.roots().is_empty() {
+            return Err(no_certificate(path, "certificate of an authority"));
+        }
+        Ok(trusted)
+    }
+
+    pub fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(self.certificates.iter().cloned());
+        roots
+    }
+}
+
+fn read(path: &Path) -> Result<String, BadTlsFile> {
+    fs::read_to_string(path).map_err(|why| BadTlsFile::Unreadable { path: path.to_owned(), why })
+}
+
+/// Parses the certificates of a file, at least one.
+fn certificates(path: &Path, pem: &str) -> Result<Vec<CertificateDer<'static>>, BadTlsFile> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match read {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) | Err(_) => Err(no_certificate(path, "certificate")),
+    }
+}
+
+fn no_certificate(path: &Path, what: &'static str) -> BadTlsFile {
+    BadTlsFile::Form { path: path.to_owned(), what, hint: "" }
+}
+
+fn check_date(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), BadTlsFile> {
+    let parsed = CertificateInner::<Raw>::from_der(certificate)
+        .map_err(|_| no_certificate(path, "certificate"))?;
+    let validity = parsed.tbs_certificate().validity();
+    let (from, until) = (validity.not_before, validity.not_after);
+    let now = SystemTime::now();
+    if (from.to_system_time()..=until.to_system_time()).contains(&now) {
+        return Ok(());
+    }
+    Err(BadTlsFile::Date {
+        path: path.to_owned(),
+        from: from.to_string(),
+        until: until.to_string(),
+        now: DateTime::from_system_time(now)
+            .map_or_else(|_| "a time outside of 1970 to 9999".to_owned(), |now| now.to_string()),
+    })
+}
+
+/// Returns the DNS names and URIs among a certificate's subject alternative names; none of invalid
+/// bytes.
+pub fn names_of(certificate: &[u8]) -> Vec<String> {
+    let Ok(parsed) = CertificateInner::<Raw>::from_der(certificate) else {
+        return Vec::new();
+    };
+    let names = parsed.tbs_certificate().get_extension::<SubjectAltName>();
+    let Ok(Some((_, SubjectAltName(names)))) = names else {
+        return Vec::new();
+    };
+    let name = |name| match name {
+        GeneralName::DnsName(text) | GeneralName::UniformResourceIdentifier(text) => {
+            Some(text.to_string())
+        }
+        _ => None,
+    };
+    names.into_iter().filter_map(name).collect()
+}

@@ -1,0 +1,446 @@
+//! Conversions between messages and domain types.
+
+use std::convert::identity;
+
+use common::{
+    board::Board,
+    count::Orientation,
+    kernel::KernelName,
+    limits,
+    method::Layout,
+    plan::{PlanHash, PlanSpec, TaskId},
+    run::{Epoch, Partial, RunId, SessionId, SubmitKey, TaskRef, WorkerId},
+    sync::{
+        Acknowledgement, Grant, HeldLease, Revocation, SelfTestReport, SyncReply, SyncRequest,
+        Verdict, WorkerInfo,
+    },
+    text::{Shown, is_shown, worker_name},
+};
+
+use crate::{PROTOCOL_VERSION, connect::WorkerSecret, v1};
+
+/// An invalid message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMessage {
+    #[error(
+        "unsupported protocol version {theirs} (this program speaks version {ours}): install the \
+         same release on coordinator and workers"
+    )]
+    Protocol { theirs: u32, ours: u32 },
+    /// An invalid value of a field, by its path such as `partials[3].task.plan_hash`.
+    #[error("{field}: {problem}")]
+    Field { field: String, problem: String },
+}
+
+impl BadMessage {
+    pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Field { field: field.into(), problem: problem.into() }
+    }
+
+    /// Prepends the field of the outer message to the path.
+    pub(crate) fn inside(self, parent: &str) -> Self {
+        match self {
+            Self::Protocol { .. } => self,
+            Self::Field { field, problem } => {
+                Self::Field { field: format!("{parent}.{field}"), problem }
+            }
+        }
+    }
+}
+
+impl From<BadMessage> for tonic::Status {
+    fn from(bad: BadMessage) -> Self {
+        match bad {
+            BadMessage::Protocol { .. } => Self::failed_precondition(bad.to_string()),
+            BadMessage::Field { .. } => Self::invalid_argument(bad.to_string()),
+        }
+    }
+}
+
+/// Rejects a field unless `holds`.
+fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), BadMessage> {
+    if holds { Ok(()) } else { Err(BadMessage::new(field, problem())) }
+}
+
+/// A value that is the field of type `W` of a message.
+trait Field<W>: Sized {
+    fn decode(field: &str, wire: W) -> Result<Self, BadMessage>;
+
+    fn encode(self) -> W;
+}
+
+/// Implements [`Field`] for types that any value of the field makes.
+macro_rules! plain_fields {
+    ($($domain:ty as $wire:ty: $decode:expr, $encode:expr;)+) => {$(
+        impl Field<$wire> for $domain {
+            fn decode(_: &str, wire: $wire) -> Result<Self, BadMessage> {
+                Ok($decode(wire))
+            }
+
+            fn encode(self) -> $wire {
+                $encode(self)
+            }
+        }
+    )+};
+}
+
+plain_fields! {
+    bool as bool: identity, identity;
+    u32 as u32: identity, identity;
+    u64 as u64: identity, identity;
+    RunId as u64: RunId, |RunId(run)| run;
+    TaskId as u64: TaskId, |TaskId(task)| task;
+    Epoch as u64: Epoch, |Epoch(epoch)| epoch;
+    SessionId as u64: SessionId, |SessionId(session)| session;
+}
+
+/// A reason for people.
+impl Field<String> for String {
+    fn decode(field: &str, wire: String) -> Result<Self, BadMessage> {
+        text(field, limits::REASON_BYTES, wire)
+    }
+
+    fn encode(self) -> String {
+        let mut line = Shown(&self).to_string();
+        line.truncate(line.floor_char_boundary(limits::REASON_BYTES));
+        line
+    }
+}
+
+/// A message that must be set.
+impl<M: From<T>, T: TryFrom<M, Error = BadMessage>> Field<Option<M>> for T {
+    fn decode(field: &str, wire: Option<M>) -> Result<Self, BadMessage> {
+        let message = wire.ok_or_else(|| BadMessage::new(field, "must be set"))?;
+        T::try_from(message).map_err(|bad| bad.inside(field))
+    }
+
+    fn encode(self) -> Option<M> {
+        Some(self.into())
+    }
+}
+
+/// A message of which another one holds at most `MAX`.
+trait Listed {
+    const MAX: usize;
+}
+
+impl<M: From<T>, T: Listed + TryFrom<M, Error = BadMessage>> Field<Vec<M>> for Vec<T> {
+    fn decode(field: &str, wire: Vec<M>) -> Result<Self, BadMessage> {
+        require(wire.len() <= T::MAX, field, || {
+            format!("at most {} in one message, got {}", T::MAX, wire.len())
+        })?;
+        let decode = |(index, message)| {
+            T::try_from(message).map_err(|bad| bad.inside(&format!("{field}[{index}]")))
+        };
+        wire.into_iter().enumerate().map(decode).collect()
+    }
+
+    fn encode(self) -> Vec<M> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+/// Converts a domain type and its message in both directions, field by field.
+macro_rules! message {
+    ($name:ident, at most $max:expr, { $($field:ident),+ }) => {
+        impl Listed for $name {
+            const MAX: usize = $max;
+        }
+
+        impl TryFrom<v1::$name> for $name {
+            type Error = BadMessage;
+
+            fn try_from(message: v1::$name) -> Result<Self, BadMessage> {
+                Ok(Self { $($field: Field::decode(stringify!($field), message.$field)?),+ })
+            }
+        }
+
+        impl From<$name> for v1::$name {
+            fn from(value: $name) -> Self {
+                Self { $($field: value.$field.encode()),+ }
+            }
+        }
+    };
+}
+
+/// Implements [`Field`] for an enumeration; rejects 0 and unknown numbers.
+macro_rules! enumeration {
+    ($domain:ident, $expected:literal, $($name:ident => $wire:ident),+) => {
+        impl From<$domain> for v1::$domain {
+            fn from(value: $domain) -> Self {
+                match value {
+                    $($domain::$name => Self::$wire,)+
+                }
+            }
+        }
+
+        impl Field<i32> for $domain {
+            fn decode(field: &str, wire: i32) -> Result<Self, BadMessage> {
+                let bad = || {
+                    let problem = format!(concat!("expected ", $expected, ", got {}"), wire);
+                    BadMessage::new(field, problem)
+                };
+                match v1::$domain::try_from(wire).map_err(|_| bad())? {
+                    v1::$domain::Unspecified => Err(bad()),
+                    $(v1::$domain::$wire => Ok(Self::$name),)+
+                }
+            }
+
+            fn encode(self) -> i32 {
+                v1::$domain::from(self).into()
+            }
+        }
+    };
+}
+
+/// Checks a text for people: at most `max` bytes, without invisible characters.
+fn text(field: &str, max: usize, text: String) -> Result<String, BadMessage> {
+    require(text.len() <= max, field, || format!("at most {max} bytes, got {}", text.len()))?;
+    if let Some(found) = text.chars().find(|&c| !is_shown(c)) {
+        let problem = format!("must hold no control or invisible characters, got {found:?}");
+        return Err(BadMessage::new(field, problem));
+    }
+    Ok(text)
+}
+
+// The domain's name of a kernel is `KernelName`.
+use KernelName as Kernel;
+
+enumeration!(
+    Layout,
+    "1 first-rows, 2 border or 3 frames",
+    FirstRows => FirstRows, Border => Border, Frames => Frames
+);
+enumeration!(
+    Kernel,
+    "1 scalar, 2 avx2, 3 avx512 or 4 neon",
+    Scalar => Scalar, Avx2 => Avx2, Avx512 => Avx512, Neon => Neon
+);
+enumeration!(Orientation, "1 upright or 2 turned", Upright => Upright, Rotated => Turned);
+
+fn board_and_layout(spec: v1::PlanSpec) -> Result<(Board, Layout), BadMessage> {
+    let bad = || {
+        let problem = format!("expected 1 to {}, got {}", Board::MAX, spec.n);
+        BadMessage::new("n", problem)
+    };
+    let n = u8::try_from(spec.n).map_err(|_| bad())?;
+    let board = Board::new(n).map_err(|_| bad())?;
+    Ok((board, Field::decode("layout", spec.layout)?))
+}
+
+impl TryFrom<v1::PlanSpec> for PlanSpec {
+    type Error = BadMessage;
+
+    fn try_from(spec: v1::PlanSpec) -> Result<Self, BadMessage> {
+        let (board, layout) = board_and_layout(spec)?;
+        require(spec.task_cost > 0, "task_cost", || "must be at least 1".to_owned())?;
+        Ok(Self { board, layout, task_cost: spec.task_cost })
+    }
+}
+
+impl From<PlanSpec> for v1::PlanSpec {
+    fn from(spec: PlanSpec) -> Self {
+        Self {
+            n: u32::from(spec.board.n()),
+            layout: spec.layout.encode(),
+            task_cost: spec.task_cost,
+        }
+    }
+}
+
+/// Converts the spec of a submitted run, in which a task cost of 0 selects the default.
+pub fn submitted_spec(spec: Option<v1::PlanSpec>) -> Result<PlanSpec, BadMessage> {
+    let spec = spec.ok_or_else(|| BadMessage::new("spec", "must be set"))?;
+    let (board, layout) = board_and_layout(spec).map_err(|bad| bad.inside("spec"))?;
+    let usual = PlanSpec::new(board, layout);
+    Ok(match spec.task_cost {
+        0 => usual,
+        task_cost => PlanSpec { task_cost, ..usual },
+    })
+}
+
+/// Parses an idempotency key; `None` if it is empty.
+pub fn submitted_key(key: &str) -> Result<Option<SubmitKey>, BadMessage> {
+    let problem = "must be 1 to 64 letters, digits, '-', '_', '.' or ':'";
+    let bad = |_| BadMessage::new("idempotency_key", problem);
+    (!key.is_empty()).then(|| key.parse().map_err(bad)).transpose()
+}
+
+impl TryFrom<v1::TaskRef> for TaskRef {
+    type Error = BadMessage;
+
+    fn try_from(task: v1::TaskRef) -> Result<Self, BadMessage> {
+        let plan = PlanHash::try_from(task.plan_hash.as_slice()).map_err(|_| {
+            let problem = format!("a plan hash has 32 bytes, got {}", task.plan_hash.len());
+            BadMessage::new("plan_hash", problem)
+        })?;
+        Ok(Self { run: RunId(task.run), plan, task: TaskId(task.task) })
+    }
+}
+
+impl From<TaskRef> for v1::TaskRef {
+    fn from(task: TaskRef) -> Self {
+        Self { run: task.run.0, plan_hash: task.plan.as_bytes().to_vec(), task: task.task.0 }
+    }
+}
+
+/// Parses decimal digits of at most 128 bits.
+pub fn decimal(field: &str, text: &str) -> Result<u128, BadMessage> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits
+        .then(|| text.parse().ok())
+        .flatten()
+        .ok_or_else(|| BadMessage::new(field, format!("invalid decimal count '{text}'")))
+}
+
+enumeration!(
+    Verdict,
+    "1 accepted, 2 duplicate, 3 conflict or 4 refused",
+    Accepted => Accepted, Duplicate => Duplicate, Conflict => Conflict, Refused => Refused
+);
+
+message!(HeldLease, at most limits::HELD, { task, epoch, cost_done, started });
+message!(Partial, at most limits::PARTIALS, { task, epoch, count, kernel, orientation, duration_us });
+message!(Acknowledgement, at most limits::PARTIALS, { task, epoch, verdict, reason });
+message!(Grant, at most limits::GRANTS, { task, epoch, spec, orientation });
+message!(Revocation, at most limits::HELD, { task, epoch, reason });
+message!(SelfTestReport, at most 1, { failed_threads, suspect_window_ms, tests_passed });
+
+impl TryFrom<v1::SyncRequest> for SyncRequest {
+    type Error = BadMessage;
+
+    fn try_from(request: v1::SyncRequest) -> Result<Self, BadMessage> {
+        if request.protocol != PROTOCOL_VERSION {
+            return Err(BadMessage::Protocol { theirs: request.protocol, ours: PROTOCOL_VERSION });
+        }
+        let seconds = request.seconds_wanted;
+        require((0.0..=limits::SECONDS_WANTED).contains(&seconds), "seconds_wanted", || {
+            format!("expected 0 to {}, got {seconds}", limits::SECONDS_WANTED)
+        })?;
+        Ok(Self {
+            worker: Field::decode("worker", request.worker)?,
+            held: Field::decode("held", request.held)?,
+            partials: Field::decode("partials", request.partials)?,
+            seconds_wanted: seconds,
+            draining: request.draining,
+            self_test: request.self_test.map(TryInto::try_into).transpose()?.unwrap_or_default(),
+            paused: Field::decode("paused", request.paused)?,
+        })
+    }
+}
+
+impl From<SyncRequest> for v1::SyncRequest {
+    fn from(request: SyncRequest) -> Self {
+        let self_test = request.self_test;
+        Self {
+            protocol: PROTOCOL_VERSION,
+            worker: request.worker.encode(),
+            held: request.held.encode(),
+            partials: request.partials.encode(),
+            seconds_wanted: request.seconds_wanted,
+            draining: request.draining,
+            self_test: (self_test != SelfTestReport::default()).then(|| self_test.into()),
+            paused: request.paused.encode(),
+            secret: Vec::new(),
+        }
+    }
+}
+
+impl TryFrom<v1::WorkerInfo> for WorkerInfo {
+    type Error = BadMessage;
+
+    fn try_from(worker: v1::WorkerInfo) -> Result<Self, BadMessage> {
+        require((1..=limits::THREADS).contains(&worker.threads), "threads", || {
+            format!("expected 1 to {}, got {}", limits::THREADS, worker.threads)
+        })?;
+        Ok(Self {
+            // The coordinator derives it from the issued secret.
+            id: WorkerId(0),
+            session: Field::decode("session", worker.session)?,
+            name: worker_name(&worker.name)
+                .map_err(|bad| BadMessage::new("name", bad.to_string()))?,
+            version: text("version", limits::VERSION_BYTES, worker.version)?,
+            kernel: Field::decode("kernel", worker.kernel)?,
+            threads: worker.threads,
+            memory_bytes_per_thread: worker.memory_bytes_per_thread,
+            machine: worker.machine,
+        })
+    }
+}
+
+impl From<WorkerInfo> for v1::WorkerInfo {
+    fn from(worker: WorkerInfo) -> Self {
+        Self {
+            session: worker.session.encode(),
+            name: worker.name,
+            version: worker.version,
+            kernel: worker.kernel.encode(),
+            threads: worker.threads,
+            memory_bytes_per_thread: worker.memory_bytes_per_thread,
+            machine: worker.machine,
+        }
+    }
+}
+
+/// Returns the secret of a request, before its conversion; `None` if there is none.
+pub fn sent_secret(request: &v1::SyncRequest) -> Result<Option<WorkerSecret>, BadMessage> {
+    secret("secret", &request.secret)
+}
+
+/// Returns the secret that the coordinator issued instead of an answer; `None` for an answer.
+pub fn issued_secret(reply: &v1::SyncResponse) -> Result<Option<WorkerSecret>, BadMessage> {
+    secret("issued_secret", &reply.issued_secret)
+}
+
+fn secret(field: &str, bytes: &[u8]) -> Result<Option<WorkerSecret>, BadMessage> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let secret = WorkerSecret::try_from(bytes);
+    secret.map(Some).map_err(|_| {
+        let problem = format!("a worker's secret has 32 bytes, got {}", bytes.len());
+        BadMessage::new(field, problem)
+    })
+}
+
+fn interval_ms(field: &str, ms: u64) -> Result<u64, BadMessage> {
+    let max = limits::INTERVAL_MS;
+    require(ms <= max, field, || format!("at most {max} ms, got {ms}"))?;
+    Ok(ms)
+}
+
+impl TryFrom<v1::SyncResponse> for SyncReply {
+    type Error = BadMessage;
+
+    fn try_from(reply: v1::SyncResponse) -> Result<Self, BadMessage> {
+        Ok(Self {
+            acknowledgements: Field::decode("acknowledgements", reply.acknowledgements)?,
+            grants: Field::decode("grants", reply.grants)?,
+            revoked: Field::decode("revoked", reply.revoked)?,
+            next_sync_ms: interval_ms("next_sync_ms", reply.next_sync_ms)?,
+            lease_ms: interval_ms("lease_ms", reply.lease_ms)?,
+            reason: Field::decode("reason", reply.reason)?,
+            all_runs_finished: reply.all_runs_finished,
+            drain: reply.drain,
+        })
+    }
+}
+
+impl From<SyncReply> for v1::SyncResponse {
+    fn from(reply: SyncReply) -> Self {
+        Self {
+            acknowledgements: reply.acknowledgements.encode(),
+            grants: reply.grants.encode(),
+            revoked: reply.revoked.encode(),
+            next_sync_ms: reply.next_sync_ms.min(limits::INTERVAL_MS),
+            lease_ms: reply.lease_ms.min(limits::INTERVAL_MS),
+            reason: reply.reason.encode(),
+            all_runs_finished: reply.all_runs_finished,
+            drain: reply.drain,
+            issued_secret: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Fuzz targets for the parsers of messages, join strings and tokens. Each takes any bytes and panics if
+//! parsed input does not round-trip.
+
+use common::sync::{SyncReply, SyncRequest};
+use prost::Message;
+
+use crate::{
+    connect::{self, CoordinatorEndpoint, JoinString, Token},
+    convert, v1,
+};
+
+/// Parses a worker's request and a coordinator's reply.
+pub fn sync_messages(bytes: &[u8]) {
+    if let Ok(message) = v1::SyncRequest::decode(bytes)
+        && let Ok(request) = SyncRequest::try_from(message)
+    {
+        let message = v1::SyncRequest::from(request.clone());
+        let again = SyncRequest::try_from(message);
+        assert_eq!(again.as_ref(), Ok(&request));
+    }
+    if let Ok(message) = v1::SyncResponse::decode(bytes)
+        && let Ok(reply) = SyncReply::try_from(message)
+    {
+        let message = v1::SyncResponse::from(reply.clone());
+        assert_eq!(SyncReply::try_from(message).as_ref(), Ok(&reply));
+    }
+}
+
+/// Parses any message of the operators' services; the first byte selects its type.
+pub fn operator_messages(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 16 {
+        0 => {
+            if let Ok(message) = v1::SubmitRequest::decode(bytes) {
+                let _ = convert::submitted_spec(message.spec);
+                let _ = convert::submitted_key(&message.idempotency_key);
+            }
+        }
+        1 => again::<v1::RecheckRequest>(bytes),
+        2 => again::<v1::TrustRequest>(bytes),
+        3 => again::<v1::RunRequest>(bytes),
+        4 => again::<v1::GetStatusRequest>(bytes),
+        5 => again::<v1::WatchStatusRequest>(bytes),
+        6 => again::<v1::CreateTokenRequest>(bytes),
+        7 => again::<v1::RevokeTokenRequest>(bytes),
+        // Replies, which `queensctl` parses.
+        8 => again::<v1::Run>(bytes),
+        9 => again::<v1::ListResponse>(bytes),
+        10 => again::<v1::Status>(bytes),
+        11 => again::<v1::WorkersResponse>(bytes),
+        12 => again::<v1::Record>(bytes),
+        13 => again::<v1::CreateTokenResponse>(bytes),
+        14 => again::<v1::ListTokensResponse>(bytes),
+        _ => {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                let _ = convert::decimal("count", text);
+            }
+        }
+    }
+}
+
+/// Compares bytes, because NaN is not equal to itself.
+fn again<M: Message + Default>(bytes: &[u8]) {
+    if let Ok(message) = M::decode(bytes) {
+        let written = message.encode_to_vec();
+        let read = M::decode(written.as_slice()).expect("what was written is read");
+        assert_eq!(read.encode_to_vec(), written);
+    }
+}
+
+/// Parses a join string: as text, and as the encoded bytes.
+pub fn join_string(bytes: &[u8]) {
+    let again = |text: &str| {
+        if let Ok(join) = text.parse::<JoinString>() {
+            assert_eq!(join.expose().parse(), Ok(join.clone()));
+            // Its addresses become URLs, and its token a header.
+            let endpoint = CoordinatorEndpoint::Token(join);
+            let _ = (endpoint.endpoints(), endpoint.credentials());
+        }
+    };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        again(text);
+    }
+    again(&connect::armour(connect::JOIN_PREFIX, bytes));
+}
+
+/// Parses a token: as text, and as the encoded bytes.
+pub fn token(bytes: &[u8]) {
+    let again = |text: &str| {
+        if let Ok(token) = text.parse::<Token>() {
+            assert_eq!(token.expose().parse(), Ok(token));
+        }
+    };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        again(text);
+    }
+    again(&connect::armour(connect::TOKEN_PREFIX, bytes));
+}

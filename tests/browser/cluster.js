@@ -1,0 +1,107 @@
+// A coordinator with workers for browser tests.
+import { spawn, execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import { chromium } from 'playwright-core';
+
+const programs = process.env.QUEENS_PROGRAMS ?? new URL('../../target/debug', import.meta.url).pathname;
+const program = (name) => join(programs, name);
+const browserPath = process.env.QUEENS_CHROMIUM ?? '/usr/bin/chromium';
+
+export async function browser() {
+  if (!existsSync(browserPath)) throw new Error(`there is no ${browserPath}: apt-get install chromium`);
+  return chromium.launch({ executablePath: browserPath, args: ['--no-sandbox'] });
+}
+
+export class Cluster {
+  static async start(args) {
+    const cluster = new Cluster();
+    cluster.dir = await mkdtemp(join(tmpdir(), 'queens-browser-'));
+    cluster.started = [];
+    cluster.lines = [];
+    cluster.waiting = [];
+    const here = !args.includes('--listen');
+    cluster.places = here ? ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'] : [];
+    cluster.way = ['--data-dir', join(cluster.dir, 'data')];
+    cluster.args = ['--sync-ms', '200', ...cluster.way, ...args];
+    cluster.serve();
+    const [, grpc] = await cluster.line(/listening on ([^ ]+): /);
+    cluster.url = (await cluster.line(/dashboard at (.*)$/))[1];
+    if (here) cluster.places = ['--listen', grpc, '--http', new URL(cluster.url).host];
+    return cluster;
+  }
+
+  // Starts the coordinator, or restarts it on the same port after `kill`.
+  serve() { this.coordinator = this.run('coordinator', [...this.places, ...this.args]); }
+
+  async kill() {
+    const ended = new Promise((end) => this.coordinator.once('exit', end));
+    this.coordinator.kill('SIGKILL');
+    await ended;
+  }
+
+  run(name, args) {
+    const child = spawn(program(name), args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.started.push(child);
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface({ input: stream }).on('line', (line) => {
+        this.lines.push(line);
+        this.waiting = this.waiting.filter((waits) => !waits(line));
+      });
+    }
+    return child;
+  }
+
+  // Returns the match of the first matching line, past or future.
+  line(pattern) {
+    const said = this.lines.map((line) => line.match(pattern)).find(Boolean);
+    if (said) return said;
+    return new Promise((found) => {
+      this.waiting.push((line) => {
+        const match = line.match(pattern);
+        if (match) found(match);
+        return match;
+      });
+    });
+  }
+
+  worker(name) {
+    return this.run('worker', [...this.way, '--threads', '1', '--name', name, '--spool', join(this.dir, name)]);
+  }
+
+  // Lets an honest worker and a lying client count the same board; the liar changes counts of a run without it.
+  async disagree(python) {
+    const truth = await Cluster.start(this.args.slice(4));
+    const [counts, secret] = ['counts', 'join'].map((name) => join(this.dir, name));
+    try {
+      truth.worker('truth');
+      await truth.line(/N = \d+: [\d,]+ solutions/);
+      await writeFile(counts, await truth.queensctl(['export', 'last']));
+    } finally { await truth.stop(); }
+    const made = JSON.parse(await this.queensctl(['token', 'create', '--role', 'worker', '--name', 'other', '--json']));
+    await writeFile(secret, made.join);
+    const liar = new URL('../foreign/liar.py', import.meta.url).pathname;
+    this.started.push(spawn(python, [liar, this.places[1], secret, counts], { stdio: 'ignore' }));
+    this.worker('honest');
+  }
+
+  async queensctl(args) {
+    const done = await promisify(execFile)(program('queensctl'), [...this.way, ...args]);
+    return done.stdout.trim();
+  }
+
+  // Returns a one-time login link of an operator.
+  async link() { return this.queensctl(['dashboard']); }
+
+  async stop() {
+    for (const child of this.started) {
+      const ended = new Promise((end) => child.once('exit', end));
+      if (child.exitCode === null && child.signalCode === null) { child.kill('SIGKILL'); await ended; }
+    }
+    await rm(this.dir, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+"""Runs a coordinator against foreign clients that lie, and prints how the runs end.
+
+    pip install grpcio grpcio-tools
+    python3 tests/foreign/attack.py --programs target/release --seeds 3
+
+The honest clients are foreign as well: they take each task's count from an earlier run and wait as long
+as the task takes (--slow times as long). So many simulated machines use little CPU, and the coordinator's
+referee can recount only its share. Lies are multiples of 8, which the symmetry check of the total cannot
+detect. A run ends E (exact: every count is right), B (wrong within the printed bound), D (disputed, or not
+finished in time) or W (wrong outside the bound). The published count is not used: larger boards have none.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import pathlib
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import grpc
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "proto"))
+queue_pb2, queue_grpc = grpc.protos_and_services("queens/v1/work_queue.proto")
+types_pb2 = grpc.protos("queens/v1/types.proto")
+
+ENDS = ("complete", "contradicted", "disputed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Crew:
+    """Clients that share a token, with their behavior and number of cores."""
+
+    token: str
+    size: int = 1
+    cores: float = 1.0
+    lie_rate: float = 0.0
+    bit_errors: float = 0.0
+    renames: bool = False
+    impersonates: bool = False
+    start_at: float = 0.0
+
+    @property
+    def honest(self):
+        return not (self.lie_rate or self.bit_errors)
+
+
+def honest(size, token="good"):
+    return Crew(token, size, float(size))
+
+
+def liars(rate, token="evil", **more):
+    return Crew(token, lie_rate=rate, **more)
+
+
+# Liars with the token of honest machines are harder to tell apart than liars with another one.
+SCENARIOS = {
+    "honest, 3 machines": [honest(3)],
+    "liar 5 % + 2 honest, 2 tokens": [honest(2), liars(0.05)],
+    "liar 100 % + 2 honest, 2 tokens": [honest(2), liars(1.0)],
+    "liar 5 % + 1 honest, 2 tokens": [honest(1), liars(0.05)],
+    "liar 100 % + 1 honest, 2 tokens": [honest(1), liars(1.0)],
+    "2 colluders 5 % + 2 honest, 2 tokens": [honest(2), liars(0.05, size=2, cores=2)],
+    "2 colluders 100 % + 2 honest, 2 tokens": [honest(2), liars(1.0, size=2, cores=2)],
+    "100 identities 5 % + 1 honest, 2 tokens": [honest(1), liars(0.05, size=100, cores=8)],
+    "100 identities 5 % + 2 honest, 2 tokens": [honest(2), liars(0.05, size=100, cores=8)],
+    "100 identities 100 % + 2 honest, 2 tokens": [honest(2), liars(1.0, size=100, cores=8)],
+    "renamed after a bar, 100 %, same token": [honest(2), liars(1.0, "good", renames=True)],
+    "impersonates an honest machine, same token": [
+        honest(2),
+        liars(1.0, "good", impersonates=True),
+    ],
+    "2 late starters 50 % + 2 honest, 2 tokens": [
+        honest(2),
+        liars(0.5, size=2, cores=2, start_at=0.5),
+    ],
+    "bit errors 0.1 %, 3 machines": [Crew("good", 3, 3.0, bit_errors=0.001)],
+    "lab of 20, 3 bad at 50 %, 1 other token": [
+        honest(17, "lab"),
+        liars(0.5, "lab", size=3, cores=3),
+        honest(1),
+    ],
+}
+
+
+class ExactCounts:
+    """Task -> (count, seconds of one core), from an honest run."""
+
+    def __init__(self, directory):
+        records = journal(directory)
+        accepted = [record for record in records if record["kind"] == "accepted"]
+        self.counts = {record["task"]: int(record["count"]) for record in accepted}
+        self.seconds = {record["task"]: record["duration_us"] / 1e6 for record in accepted}
+        self.core_seconds = sum(self.seconds.values())
+
+
+def journal(directory):
+    paths = sorted(pathlib.Path(directory).glob("runs/*/journal*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+
+
+class Client(threading.Thread):
+    """A worker identity: leases tasks, waits as long as they take, and submits counts."""
+
+    def __init__(self, attack, crew, number, machine):
+        super().__init__(daemon=True)
+        self.attack, self.crew, self.machine = attack, crew, machine
+        self.rng = random.Random(f"{attack.seed} {crew.token} {crew.lie_rate} {number}")
+        self.label = "honest" if crew.honest else "bad"
+        self.name_of = f"{self.label}-{crew.token}-{number}"
+        self.names = 0
+        self.worked = 0.0
+        self.errors = collections.Counter()
+        self.stub = queue_grpc.WorkQueueStub(attack.channel)
+        self.take_identity()
+
+    def take_identity(self):
+        """Takes a new identity: at the start, and after each bar."""
+        if self.names:
+            self.machine = self.rng.getrandbits(63) | 1
+        self.names += 1
+        # No secret yet, or a forged one: the published hash of an honest worker's secret, twice.
+        self.secret = 2 * self.attack.victim if self.crew.impersonates else b""
+        self.info = queue_pb2.WorkerInfo(
+            session=self.rng.getrandbits(63),
+            name=f"{self.name_of}-{self.names}",
+            version="foreign",
+            kernel=types_pb2.KERNEL_AVX2,
+            threads=1,
+            memory_bytes_per_thread=1 << 30,
+            machine=self.machine,
+        )
+
+    def count(self, task):
+        exact = self.attack.exact.counts[task]
+        # Colluders agree on the tasks and on the lies.
+        digest = hashlib.sha256(f"{self.attack.seed} {task}".encode()).digest()
+        if int.from_bytes(digest[:4], "big") < self.crew.lie_rate * 2**32:
+            return exact + 8 * (1 + digest[4] % 10)
+        if self.rng.random() < self.crew.bit_errors:
+            return exact ^ (8 << self.rng.randrange(12))
+        return exact
+
+    def run(self):
+        attack, partials = self.attack, []
+        metadata = [("authorization", f"Bearer {attack.tokens[self.crew.token]}")]
+        while not attack.over.is_set():
+            if attack.done < self.crew.start_at:
+                attack.over.wait(0.05)
+                continue
+            request = queue_pb2.SyncRequest(
+                protocol=1,
+                worker=self.info,
+                partials=partials,
+                seconds_wanted=0.2,
+                secret=self.secret,
+            )
+            try:
+                reply = self.stub.Sync(request, timeout=30, metadata=metadata)
+            except grpc.RpcError as error:
+                self.errors[error.details()] += 1
+                attack.over.wait(0.2)
+                continue
+            if reply.issued_secret:
+                self.secret = reply.issued_secret
+                if self.crew.honest:
+                    self.attack.victim = hashlib.sha256(self.secret).digest()[:16]
+                continue
+            if self.crew.renames and "gets no more work" in reply.reason:
+                self.take_identity()
+            partials, seconds = [], 0.0
+            for grant in reply.grants:
+                task = grant.task.task
+                took = attack.exact.seconds[task]
+                seconds += took
+                partials.append(
+                    queue_pb2.Partial(
+                        task=grant.task,
+                        epoch=grant.epoch,
+                        count=self.count(task),
+                        kernel=types_pb2.KERNEL_AVX2,
+                        orientation=grant.orientation,
+                        duration_us=int(took * 1e6 * attack.slow),
+                    )
+                )
+            self.worked += seconds
+            share = self.crew.cores / self.crew.size
+            attack.over.wait(seconds * attack.slow / share or min(reply.next_sync_ms / 1e3, 0.1))
+
+
+class Attack:
+    """A coordinator, its clients, and the outcome of its run."""
+
+    def __init__(self, options, exact, name, recheck, seed):
+        self.options, self.exact, self.name = options, exact, name
+        self.crews, self.recheck, self.seed = SCENARIOS[name], recheck, seed
+        self.slow, self.done = options.slow, 0.0
+        self.victim = b""
+        self.over = threading.Event()
+
+    def queensctl(self, *arguments):
+        # Without this coordinator's join string, queensctl would connect to any server on port 7171.
+        join = next(self.data.glob("**/operator.join"), None)
+        if join is None:
+            return []
+        command = [self.options.programs / "queensctl", "--join", f"@{join}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def status(self):
+        return next(iter(self.queensctl("status", "--json")), None)
+
+    def run(self, scratch):
+        self.data = pathlib.Path(scratch) / "data"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [*coordinator_command(self.options), "--recheck", self.recheck, "--no-http"]
+        command += ["--listen", f"0.0.0.0:{port}", "--advertise", f"127.0.0.1:{port}"]
+        coordinator = subprocess.Popen(
+            [*command, "--data-dir", self.data],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # In this session the referee, at idle priority, would wait for all other processes.
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + self.options.limit
+            while self.status() is None:
+                if coordinator.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the coordinator did not start: {command}")
+                time.sleep(0.1)
+            self.tokens = {name: self.token(name) for name in {crew.token for crew in self.crews}}
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as self.channel:
+                return self.watch(deadline)
+        finally:
+            self.over.set()
+            coordinator.terminate()
+            coordinator.wait()
+
+    def token(self, name):
+        made = self.queensctl("token", "create", "--role", "worker", "--name", name, "--json")
+        return made[0]["bearer"]
+
+    def watch(self, deadline):
+        rng, clients = random.Random(self.seed), []
+        machines = [rng.getrandbits(63) | 1 for crew in self.crews for _ in range(crew.size)]
+        for crew in self.crews:
+            for number in range(crew.size):
+                # The first machine is honest.
+                machine = machines[0] if crew.impersonates else machines[len(clients)]
+                clients.append(Client(self, crew, number, machine))
+        begun = time.monotonic()
+        for client in clients:
+            client.start()
+        while time.monotonic() < deadline:
+            status = self.status()
+            if status:
+                self.done = status["fraction_done"]
+                if status["state"] in ENDS and (status["result"] or status["state"] == "disputed"):
+                    break
+            time.sleep(0.5)
+        seconds = time.monotonic() - begun
+        self.over.set()
+        workers = self.queensctl("workers", "--json")
+        for client in clients:
+            client.join()
+        return self.judge(status, workers, clients, seconds)
+
+    def judge(self, status, workers, clients, seconds):
+        counts = standing_counts(journal(self.data))
+        wrong = sum(count != self.exact.counts[task] for task, count in counts.items())
+        checks = {check["name"]: check for check in (status["result"] or {}).get("checks", [])}
+        bound = printed_bound(checks)
+        if len(counts) < len(self.exact.counts) or status["state"] not in ENDS[:2]:
+            end = "D"
+        elif wrong == 0:
+            end = "E"
+        else:
+            end = "B" if bound is None or wrong <= bound else "W"
+        barred = [worker["name"] for worker in workers if worker["state"] == "barred"]
+        extra = sum(client.worked for client in clients) / self.exact.core_seconds - 1
+        return {
+            "scenario": self.name,
+            "recheck": self.recheck,
+            "seed": self.seed,
+            "end": end,
+            "state": status["state"],
+            "tasks": len(self.exact.counts),
+            "counted": len(counts),
+            "wrong": wrong,
+            "bound": bound,
+            "honest_barred": sum(name.startswith("honest") for name in barred),
+            "bad_barred": sum(name.startswith("bad") for name in barred),
+            "extra": round(extra, 3),
+            "seconds": round(seconds, 1),
+            "errors": dict(sum((client.errors for client in clients), collections.Counter())),
+            "checks": {name: check["reason"] for name, check in checks.items()},
+        }
+
+
+def standing_counts(records):
+    """The count of each task according to the journal; disputed tasks have none."""
+    counts, final = collections.defaultdict(list), {}
+    for record in records:
+        task, count = record["task"], int(record["count"])
+        if record["kind"] == "settled":
+            final[task] = count
+        elif record["kind"] == "voided":
+            counts[task] = [one for one in counts[task] if one[0] != record["worker"]]
+        else:
+            counts[task].append((record["worker"], count))
+    agreed = {task: {count for _, count in one} for task, one in counts.items()}
+    return {task: min(one) for task, one in agreed.items() if len(one) == 1} | final
+
+
+def printed_bound(checks):
+    """The maximum number of wrong counts that the result states; None without a bound."""
+    rechecks, referee = (checks.get(name, {}).get("reason", "") for name in ("rechecks", "referee"))
+    weak = ("by the same token", "by the same machine", "not confirmed")
+    if all(f" 0 {confirmation}" in rechecks for confirmation in weak):
+        return 0
+    most = re.search(r"at most ([\d,]+) of", referee)
+    return most and int(most[1].replace(",", ""))
+
+
+def coordinator_command(options):
+    command = [options.programs / "coordinator", "--n", str(options.n), "--method", "rows"]
+    return command + (["--task-cost", str(options.task_cost)] if options.task_cost else [])
+
+
+def count_exactly(options):
+    with tempfile.TemporaryDirectory() as data:
+        command = [*coordinator_command(options), "--local", "--threads", "1", "--recheck", "0", "--no-http"]
+        command += ["--listen", "127.0.0.1:0", "--data-dir", data]
+        subprocess.run(command, check=True, capture_output=True)
+        return ExactCounts(data)
+
+
+def table(results):
+    """Prints the outcomes of each scenario by recheck level."""
+    rows = collections.defaultdict(lambda: collections.defaultdict(list))
+    for result in results:
+        rows[result["scenario"]][result["recheck"]].append(result)
+    rechecks = list(dict.fromkeys(result["recheck"] for result in results))
+    print(f"| scenario | {' | '.join(rechecks)} | honest barred | extra work |")
+    print("|---" * (len(rechecks) + 3) + "|")
+    for name, cells in rows.items():
+        ends = []
+        for recheck in rechecks:
+            counted = collections.Counter(result["end"] for result in cells[recheck])
+            ends.append(" ".join(f"{end}{counted[end]}" for end in "EBDW" if counted[end]))
+        runs = [result for some in cells.values() for result in some]
+        barred = sum(result["honest_barred"] for result in runs)
+        extra = [f"{result['extra']:.0%}" for result in (runs[0], runs[-1])]
+        print(f"| {name} | {' | '.join(ends)} | {barred} | {', '.join(extra)} |")
+    counted = collections.Counter(result["end"] for result in results)
+    print(f"\n{len(results)} runs: " + ", ".join(f"{end} {counted[end]}" for end in "EBDW"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("target/release"))
+    parser.add_argument("--n", type=int, default=18)
+    parser.add_argument("--task-cost", type=int, help="microseconds of one core, for more tasks")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--slow", type=float, default=1.0, help="times a task's cost")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a run may take")
+    parser.add_argument("--only", default="", help="scenarios whose name contains this")
+    parser.add_argument("--recheck", nargs="*", default=["auto", "all"])
+    options = parser.parse_args()
+    options.programs = options.programs.resolve()
+    exact, results = count_exactly(options), []
+    for seed in range(options.seeds):
+        for name in SCENARIOS:
+            for recheck in options.recheck if options.only in name else ():
+                with tempfile.TemporaryDirectory() as scratch:
+                    result = Attack(options, exact, name, recheck, seed).run(scratch)
+                results.append(result)
+                print(json.dumps(result), flush=True)
+    with contextlib.suppress(BrokenPipeError):
+        table(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+//! Builders and fixtures for the tests of several packages: plans, true counts, workers and databases.
+
+pub mod postgres;
+
+use common::{
+    board::Board,
+    count::{Counter, CounterConfig, NoProgress},
+    kernel::{Kernel, KernelName},
+    method::Layout,
+    plan::{Plan, PlanSpec, TaskId},
+    run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
+    sync::{Grant, HeldLease, SyncReply, SyncRequest, WorkerInfo},
+};
+
+/// Makes the plan of a board; `task_cost` is in microseconds of the reference core.
+pub fn plan(n: u8, layout: Layout, task_cost: u64) -> Plan {
+    let board = Board::new(n).expect("N is 1 to 32");
+    Plan::new(PlanSpec { board, layout, task_cost }).expect("a plan of a small board")
+}
+
+/// Returns the first lease of a task.
+pub fn grant(run: RunId, plan: &Plan, task: u64) -> Grant {
+    Grant {
+        task: TaskRef { run, plan: plan.hash(), task: TaskId(task) },
+        epoch: Epoch(1),
+        spec: *plan.spec(),
+        orientation: Default::default(),
+    }
+}
+
+/// Counts a granted task, in the orientation of its grant.
+pub fn count(grant: &Grant) -> Partial {
+    let plan = Plan::new(grant.spec).expect("the coordinator made the same plan");
+    let setup = CounterConfig {
+        kernel: Kernel::SCALAR,
+        orientation: grant.orientation,
+        ..CounterConfig::best(1 << 30)
+    };
+    let mut counter = Counter::new(&plan, &setup).expect("enough memory");
+    let units = plan.task_units(grant.task.task);
+    partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
+}
+
+/// A worker that a test drives: it builds the messages of a worker and counts nothing by itself.
+#[derive(Clone, Debug)]
+pub struct FakeWorker {
+    /// Self-description in every call: one thread with 1 GiB and the portable kernel.
+    pub info: WorkerInfo,
+    /// Leases that it holds.
+    pub held: Vec<Grant>,
+    /// Whether it says that all these tasks are started.
+    pub started: bool,
+    /// Work that it asks for in each call.
+    pub seconds_wanted: f64,
+}
+
+impl FakeWorker {
+    /// A worker on a machine of its own; both have this number.
+    pub fn new(number: u64) -> Self {
+        let info = WorkerInfo {
+            id: WorkerId(number.into()),
+            session: SessionId(1),
+            name: format!("worker-{number}"),
+            version: "0.0.0".to_owned(),
+            kernel: KernelName::Scalar,
+            threads: 1,
+            memory_bytes_per_thread: 1 << 30,
+            machine: number,
+        };
+        Self { info, held: Vec::new(), started: false, seconds_wanted: 0.0 }
+    }
+
+    /// Returns a call that renews all leases.
+    pub fn request(&self) -> SyncRequest {
+        let held = |grant: &Grant| HeldLease { started: self.started, ..held(grant) };
+        SyncRequest {
+            worker: self.info.clone(),
+            held: self.held.iter().map(held).collect(),
+            partials: Vec::new(),
+            seconds_wanted: self.seconds_wanted,
+            draining: false,
+            self_test: Default::default(),
+            paused: String::new(),
+        }
+    }
+
+    /// Returns a call that submits these counts.
+    pub fn report(&self, partials: Vec<Partial>) -> SyncRequest {
+        SyncRequest { partials, ..self.request() }
+    }
+
+    /// Adds the leases of a reply and drops those that were revoked.
+    pub fn take(&mut self, reply: &SyncReply) {
+        let lease = |grant: &Grant| (grant.task, grant.epoch);
+        let new = reply.grants.iter().filter(|grant| !self.held.contains(grant)).copied();
+        self.held.extend(new.collect::<Vec<_>>());
+        self.held.retain(|grant| {
+            reply.revoked.iter().all(|gone| (gone.task, gone.epoch) != lease(grant))
+        });
+    }
+}
+
+/// Returns the inventory entry of a task that is not started.
+pub fn held(grant: &Grant) -> HeldLease {
+    HeldLease { task: grant.task, epoch: grant.epoch, cost_done: 0, started: false }
+}
+
+/// Returns the submission of a granted task, counted by the portable kernel in a microsecond.
+pub fn partial(grant: &Grant, count: u64) -> Partial {
+    Partial {
+        task: grant.task,
+        epoch: grant.epoch,
+        count,
+        kernel: KernelName::Scalar,
+        orientation: grant.orientation,
+        duration_us: 1,
+    }
+}

@@ -1,0 +1,270 @@
+//! The store that the driver and the simulation share, and an independent account of decisions and stored
+//! changes, against which every step is checked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use common::{
+    plan::TaskId,
+    run::{Epoch, RunId, WorkerId},
+    sync::{SyncReply, Verdict},
+};
+use scheduler::Scheduler;
+use store::{
+    Change, EntryKind, Fold, JournalCursor, JournalEntry, RunManifest, Store, StoreError,
+    StoredRun, SymmetricCounts, TaskRow, Trust, TrustRecord,
+};
+
+use super::{disk::Disk, scenario::ExactPlan};
+
+/// A disk that the driver and the simulation share.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Disk>>);
+
+impl Shared {
+    pub(super) fn new(disk: Disk) -> Self {
+        Self(Arc::new(Mutex::new(disk)))
+    }
+
+    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+        // After a failed assertion the disk is not used any more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Shared {
+    fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
+        self.disk().store().runs()
+    }
+
+    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
+        self.disk().store().create(manifest)
+    }
+
+    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.disk().store().delete(run)
+    }
+
+    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+        self.disk().store().symmetric(run)
+    }
+
+    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
+        self.disk().store().trust()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.disk().secret()
+    }
+
+    fn term(&self) -> u64 {
+        self.disk().store().term()
+    }
+
+    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
+        self.disk().store().keep_symmetric(run, counts)
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.disk().apply(changes)
+    }
+
+    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
+        self.disk().store().refold(run)
+    }
+
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
+        self.disk().store().scan(run, visit)
+    }
+
+    fn journal(
+        &self,
+        run: RunId,
+        from: JournalCursor,
+        visit: &mut dyn FnMut(u64, &JournalEntry, &str) -> ControlFlow<()>,
+    ) -> Result<JournalCursor, StoreError> {
+        self.disk().store().journal(run, from, visit)
+    }
+}
+
+/// An independent account of decisions and stored changes.
+#[derive(Debug)]
+pub(super) struct Checker {
+    seed: u64,
+    truth: &'static ExactPlan,
+    /// Accepted counts on disk, without disputed tasks.
+    durable: BTreeMap<TaskId, u64>,
+    /// All counts on disk.
+    reported: BTreeSet<(TaskId, u64)>,
+    /// Holder of each lease, stored or not.
+    epochs: BTreeMap<(TaskId, Epoch), WorkerId>,
+    highest: BTreeMap<TaskId, Epoch>,
+    /// Counts of each task and their authors.
+    by: BTreeMap<TaskId, Vec<(WorkerId, u64)>>,
+    /// Tasks that the referee settled.
+    settled: BTreeSet<TaskId>,
+    pub(super) barred: BTreeSet<WorkerId>,
+    /// Whether the scenario has wrong counts.
+    has_errors: bool,
+    pub(super) conflicts: u64,
+    pub(super) confirmed: u64,
+}
+
+impl Checker {
+    pub(super) fn new(seed: u64, truth: &'static ExactPlan, has_errors: bool) -> Self {
+        Self {
+            seed,
+            truth,
+            durable: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            epochs: BTreeMap::new(),
+            highest: BTreeMap::new(),
+            by: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            barred: BTreeSet::new(),
+            has_errors,
+            conflicts: 0,
+            confirmed: 0,
+        }
+    }
+
+    /// Checks decisions, before they are written.
+    pub(super) fn decided(&mut self, changes: &[Change]) {
+        let seed = self.seed;
+        for change in changes {
+            let Change::Leased { task, worker, epoch, .. } = *change else {
+                continue;
+            };
+            let before = self.epochs.insert((task, epoch), worker);
+            let highest = self.highest.entry(task).or_insert(Epoch(0));
+            match before {
+                // A worker returned with its lease.
+                Some(before) => assert_eq!(
+                    before, worker,
+                    "seed {seed}: task {task}, epoch {epoch:?} leased to two workers"
+                ),
+                None => assert!(
+                    epoch > *highest,
+                    "seed {seed}: task {task}, epoch {epoch:?} after {highest:?}"
+                ),
+            }
+            *highest = epoch.max(*highest);
+        }
+    }
+
+    /// Resets epochs to those on disk. Epochs that a crash lost may be used again, but not for another worker.
+    pub(super) fn restarted(&mut self, rows: &[TaskRow]) {
+        self.highest = rows.iter().map(|row| (row.task, row.epoch)).collect();
+    }
+
+    /// Records stored changes.
+    pub(super) fn kept(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Recorded(entry) => self.recorded(entry),
+                Change::Leased { .. }
+                | Change::Released { .. }
+                | Change::Expired { .. }
+                | Change::Parked { .. }
+                | Change::Unparked { .. }
+                | Change::State { .. }
+                | Change::Recheck { .. } => {}
+                Change::Trust(record) => {
+                    if let Trust::Barred | Trust::TokenBarred = record.trust {
+                        self.barred.insert(record.worker);
+                    }
+                }
+            }
+        }
+    }
+
+    fn recorded(&mut self, entry: &JournalEntry) {
+        let (seed, record) = (self.seed, &entry.record);
+        self.reported.insert((record.task, record.count));
+        match entry.kind {
+            EntryKind::Accepted => {
+                let before = self.durable.insert(record.task, record.count);
+                assert_eq!(before, None, "seed {seed}: {record:?} is accepted twice");
+                self.by.insert(record.task, vec![(record.worker, record.count)]);
+            }
+            EntryKind::Confirmed => {
+                let first = self.durable.get(&record.task);
+                assert_eq!(first, Some(&record.count), "seed {seed}: {record:?}");
+                self.by.entry(record.task).or_default().push((record.worker, record.count));
+                self.confirmed += 1;
+            }
+            EntryKind::Disputed | EntryKind::Recounted => {
+                self.durable.remove(&record.task);
+                self.by.entry(record.task).or_default().push((record.worker, record.count));
+                self.conflicts += 1;
+            }
+            EntryKind::Settled => {
+                self.durable.insert(record.task, record.count);
+                self.settled.insert(record.task);
+            }
+            EntryKind::Voided => {
+                assert!(!self.settled.contains(&record.task), "seed {seed}: {record:?} was final");
+                let counts = self.by.entry(record.task).or_default();
+                counts.retain(|(worker, _)| *worker != record.worker);
+                let agree = counts.iter().all(|(_, count)| *count == counts[0].1);
+                match counts.first() {
+                    Some((_, count)) if agree => drop(self.durable.insert(record.task, *count)),
+                    Some(_) | None => drop(self.durable.remove(&record.task)),
+                }
+            }
+        }
+    }
+
+    /// Forgets everything with the disk.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.seed, self.truth, self.has_errors);
+    }
+
+    /// Checks that everything acknowledged is on disk.
+    pub(super) fn acknowledged(&self, reply: &SyncReply, counts: &BTreeMap<(TaskId, Epoch), u64>) {
+        for answer in &reply.acknowledgements {
+            let on_disk = || {
+                let count = counts[&(answer.task.task, answer.epoch)];
+                self.reported.contains(&(answer.task.task, count))
+            };
+            match answer.verdict {
+                Verdict::Accepted | Verdict::Duplicate | Verdict::Conflict => {
+                    assert!(on_disk(), "seed {}: {answer:?} before the disk had it", self.seed)
+                }
+                Verdict::Refused => assert!(
+                    !answer.reason.is_empty(),
+                    "seed {}: refused without a reason",
+                    self.seed
+                ),
+            }
+        }
+    }
+
+    /// Checks that the scheduler agrees with the disk, and gives a total only of all tasks.
+    pub(super) fn compare(&self, scheduler: &Scheduler, run: RunId) {
+        let seed = self.seed;
+        if let Err(reason) = scheduler.audit() {
+            panic!("seed {seed}: {reason}");
+        }
+        let runs = scheduler.runs();
+        let done = runs[0].tasks.done;
+        assert_eq!(
+            done,
+            self.durable.len() as u64,
+            "seed {seed}: tasks done in memory and on disk"
+        );
+        if let Some(total) = scheduler.total(run) {
+            assert_eq!(done, self.truth.plan.tasks(), "seed {seed}: an early total");
+            let right = total == Ok(self.truth.total);
+            assert!(right || self.has_errors, "seed {seed}: the total is {total:?}");
+        }
+    }
+
+    /// Number of done tasks.
+    pub(super) fn done(&self) -> usize {
+        self.durable.len()
+    }
+}

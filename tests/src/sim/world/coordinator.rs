@@ -1,0 +1,356 @@
+//! The coordinator's process: the driver of the program, without its thread, and its events.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll, Waker},
+};
+
+use common::{
+    kernel::KernelName,
+    plan::TaskId,
+    run::{Epoch, RunId},
+    sync::{SyncReply, SyncRequest},
+};
+use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
+use rand::RngExt;
+use scheduler::{Command, Config, Millis, Recount, Scheduler, ledger::Caller};
+use store::{Clock, RunManifest, RunState};
+
+use super::{
+    super::{Fault, HOUR, MINUTE, SECOND, Time, scenario::Scenario, shared::Shared},
+    Event, World,
+};
+
+/// Steps of the driver between two comparisons of everything in the scheduler.
+const COMPARE_INTERVAL: u64 = 16;
+
+/// One process of the coordinator, from start to crash.
+pub(super) struct Coordinator {
+    driver: Driver,
+    handle: DriverHandle,
+    calls: Vec<Call>,
+    commands: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    /// The referee's request for a task.
+    recount: Option<NextRecount>,
+    run: RunId,
+    seed: u64,
+}
+
+type NextRecount = Pin<Box<dyn Future<Output = Result<Option<Recount>, Stopped>>>>;
+
+/// A call without a reply so far.
+struct Call {
+    sender: Sender,
+    counts: BTreeMap<(TaskId, Epoch), u64>,
+    answer: Pin<Box<dyn Future<Output = Result<SyncReply, Stopped>>>>,
+}
+
+/// A call of a worker's process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) worker: usize,
+    pub(super) life: u64,
+    pub(super) call: u64,
+}
+
+fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl Coordinator {
+    /// Starts with the run on the disk.
+    pub(super) fn start(
+        disk: &Shared,
+        (run, scenario): (RunId, &Scenario),
+        jitter: u64,
+        clock: Clock,
+    ) -> Result<Self, DriverError> {
+        let mut rows = Vec::new();
+        let settled = disk.disk().store().scan(run, &mut |row| rows.push(row));
+        settled.expect("a sound store");
+        disk.disk().checker.restarted(&rows);
+        let mut scheduler = Scheduler::new(Config::default(), jitter);
+        scheduler.set_referee(u32::from(scenario.referee), 1 << 30);
+        let (mut driver, handle) = Driver::new(scheduler, Box::new(disk.clone()), clock)?;
+        disk.disk().checker.compare(driver.scheduler(), run);
+        driver.begin()?;
+        let (calls, commands, seed) = (Vec::new(), Vec::new(), scenario.seed);
+        Ok(Self { driver, handle, calls, commands, recount: None, run, seed })
+    }
+
+    /// Adds a message to the next group.
+    pub(super) fn post(&mut self, sender: Sender, caller: Caller, request: SyncRequest) {
+        let partials = request.partials.iter();
+        let counts =
+            partials.map(|partial| ((partial.task.task, partial.epoch), partial.count)).collect();
+        let handle = self.handle.clone();
+        self.calls.push(Call {
+            sender,
+            counts,
+            answer: Box::pin(async move { handle.sync(caller, request).await }),
+        });
+    }
+
+    /// Adds an operator's command to the next group.
+    pub(super) fn command(&mut self, command: Command) {
+        let (handle, run) = (self.handle.clone(), self.run);
+        self.commands.push(Box::pin(async move {
+            // A finished run refuses it.
+            let _ = handle.control(run, command, None).await;
+        }));
+    }
+
+    /// Submits what the referee counted, if anything, and requests its next task.
+    pub(super) fn referee(&mut self, counted: Option<(Recount, u64)>) {
+        let handle = self.handle.clone();
+        self.recount = Some(Box::pin(async move {
+            if let Some((recount, count)) = counted {
+                handle.recounted(recount, count, KernelName::Scalar, 1).await?;
+            }
+            handle.next_recount(false).await
+        }));
+    }
+
+    /// Returns the reply to the referee, if there is one.
+    pub(super) fn take_recount(&mut self) -> Option<Option<Recount>> {
+        match poll(self.recount.as_mut()?) {
+            Poll::Pending => None,
+            Poll::Ready(next) => {
+                self.recount = None;
+                Some(next.expect("the driver serves"))
+            }
+        }
+    }
+
+    /// Handles one group and returns the replies. An error ends the process.
+    pub(super) fn step(&mut self, disk: &Shared) -> Result<Vec<(Sender, SyncReply)>, DriverError> {
+        // The first poll queues a request.
+        self.commands.retain_mut(|command| poll(command).is_pending());
+        for call in &mut self.calls {
+            assert!(poll(&mut call.answer).is_pending(), "the group is not decided yet");
+        }
+        if let Some(recount) = &mut self.recount {
+            assert!(poll(recount).is_pending(), "the group is not decided yet");
+        }
+        self.driver.step()?;
+        self.commands.retain_mut(|command| poll(command).is_pending());
+        let mut answered = Vec::new();
+        let seed = self.seed;
+        self.calls.retain_mut(|call| match poll(&mut call.answer) {
+            Poll::Pending => true,
+            Poll::Ready(reply) => {
+                let reply = reply.expect("the driver serves");
+                disk.disk().checker.acknowledged(&reply, &call.counts);
+                assert!(
+                    !reply.grants.is_empty() || !reply.reason.is_empty(),
+                    "seed {seed}: an empty grant without a reason"
+                );
+                answered.push((call.sender, reply));
+                false
+            }
+        });
+        Ok(answered)
+    }
+
+    /// Whether requests wait for a group.
+    pub(super) fn has_requests(&self) -> bool {
+        !(self.calls.is_empty() && self.commands.is_empty() && self.recount.is_none())
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Millis> {
+        self.driver.next_timeout()
+    }
+
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        self.driver.scheduler()
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        self.run
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        self.scheduler().runs()[0].state
+    }
+}
+
+impl World {
+    pub(super) fn serve(&mut self, sender: Sender, request: SyncRequest) {
+        let caller = self.caller(sender.worker, request.worker.id);
+        let Some(coordinator) = &mut self.coordinator else {
+            return;
+        };
+        self.outcome.messages += 1;
+        coordinator.post(sender, caller, request);
+        self.step_soon();
+    }
+
+    /// Schedules a step for when the disk has written the previous group.
+    pub(super) fn step_soon(&mut self) {
+        let slow = self.chance(0.01);
+        let wait = self.rng.random_range(1..if slow { 2 * SECOND } else { 50 });
+        self.step_by(self.now + wait);
+    }
+
+    /// Schedules a step, unless an earlier one is scheduled.
+    pub(super) fn step_by(&mut self, at: Time) {
+        if at < self.step_at {
+            self.step_at = at;
+            self.after(at - self.now, Event::CoordinatorStep);
+        }
+    }
+
+    pub(super) fn step(&mut self) {
+        self.set_clock();
+        let Some(coordinator) = &mut self.coordinator else {
+            return;
+        };
+        let Ok(answered) = coordinator.step(&self.disk) else {
+            self.coordinator_crash();
+            return;
+        };
+        self.steps += 1;
+        // A step for a timeout has no replies.
+        match answered.len() as u64 {
+            0 => {}
+            1 => self.outcome.groups += 1,
+            several => {
+                self.outcome.groups += 1;
+                self.outcome.shared += several;
+            }
+        }
+        if self.steps.is_multiple_of(COMPARE_INTERVAL) {
+            let run = coordinator.run();
+            self.disk.disk().checker.compare(coordinator.scheduler(), run);
+        }
+        if let Some(next) = coordinator.take_recount() {
+            self.begin_recount(next);
+        }
+        self.note_state();
+        for (sender, reply) in answered {
+            self.send(Event::Reply(sender, Box::new(reply)));
+        }
+        self.plan_step();
+    }
+
+    pub(super) fn note_state(&mut self) {
+        let state = self.coordinator.as_ref().map(Coordinator::state);
+        self.complete = matches!(state, Some(RunState::Complete | RunState::Contradicted));
+        // Without a referee it stays disputed.
+        self.complete |= state == Some(RunState::Disputed);
+    }
+
+    pub(super) fn plan_step(&mut self) {
+        let Some(coordinator) = &self.coordinator else {
+            return;
+        };
+        if coordinator.has_requests() {
+            return self.step_soon();
+        }
+        if let Some(timeout) = coordinator.next_timeout() {
+            let at = timeout.0.saturating_sub(self.clock_ahead);
+            self.step_by(at.max(self.now + 1));
+        }
+    }
+
+    pub(super) fn set_clock(&self) {
+        self.clock.store(self.now + self.clock_ahead, Relaxed);
+    }
+
+    /// Starts with the run on the disk; on an empty one an operator submits the board again.
+    pub(super) fn coordinator_start(&mut self) {
+        if self.coordinator.is_some() {
+            return;
+        }
+        self.outcome.starts += 1;
+        self.set_clock();
+        let known = self.disk.disk().run();
+        let run = known.unwrap_or_else(|| self.submit());
+        let (jitter, clock) = (self.rng.random(), Clock::told(self.clock));
+        let started = Coordinator::start(&self.disk, (run, &self.scenario), jitter, clock);
+        let Ok(coordinator) = started else {
+            // It crashed in its first write.
+            return self.coordinator_crash();
+        };
+        self.coordinator = Some(coordinator);
+        self.recounting = None;
+        if self.scenario.referee {
+            self.after(SECOND, Event::Recounted(self.outcome.starts));
+        }
+        self.note_state();
+        self.step_soon();
+    }
+
+    pub(super) fn submit(&mut self) -> RunId {
+        self.runs += 1;
+        let plan = &self.scenario.truth.plan;
+        let manifest = RunManifest {
+            run: RunId(0x51 + self.runs),
+            spec: *plan.spec(),
+            plan: plan.hash(),
+            plan_version: plan.spec().version(),
+            priority: 0,
+            created_unix_ms: 0,
+            key: None,
+        };
+        self.disk.disk().create(&manifest, &self.scenario);
+        manifest.run
+    }
+
+    pub(super) fn coordinator_crash(&mut self) {
+        self.coordinator = None;
+        self.disk.disk().crash();
+        self.step_at = Time::MAX;
+        let down = self.rng.random_range(SECOND..15 * MINUTE);
+        self.after(down, Event::CoordinatorStart);
+    }
+
+    /// Starts a recount, or schedules the next request of the referee.
+    fn begin_recount(&mut self, next: Option<Recount>) {
+        self.recounting = next;
+        let takes = next.map_or(5 * SECOND, |recount| {
+            let cost = self.scenario.truth.plan.task_cost(recount.task);
+            self.scenario.duration(recount.task, cost)
+        });
+        self.after(takes, Event::Recounted(self.outcome.starts));
+    }
+
+    /// Submits the recount, if there is one, and requests the next.
+    pub(super) fn recounted(&mut self, start: u64) {
+        if start != self.outcome.starts {
+            return;
+        }
+        let wrong = self.chance(self.scenario.faults.referee_error);
+        let error = if wrong { self.rng.random_range(1..100) } else { 0 };
+        let recount = self.recounting.take();
+        let counted =
+            recount.map(|recount| (recount, self.scenario.truth.count(recount.task) + error));
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.referee(counted);
+            self.step_soon();
+        }
+    }
+
+    /// Sends an operator's command; whether the coordinator was up.
+    pub(super) fn command(&mut self, command: Command) -> bool {
+        let Some(coordinator) = &mut self.coordinator else {
+            return false;
+        };
+        coordinator.command(command);
+        self.step_soon();
+        true
+    }
+
+    pub(super) fn jump_clock(&mut self) {
+        self.count(Fault::CoordinatorClock);
+        let by = self.rng.random_range(SECOND..6 * HOUR);
+        if self.chance(0.5) {
+            self.clock_ahead += by;
+        } else {
+            self.clock_ahead = self.clock_ahead.saturating_sub(by);
+        }
+        self.plan_step();
+    }
+}

@@ -1,0 +1,300 @@
+//! The programs on a real terminal: what they draw, and what they leave behind.
+
+use std::{
+    io::{Read as _, Write},
+    num::NonZeroU16,
+    sync::{Arc, Condvar, Mutex},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use tests::{
+    cluster::Cluster,
+    process::{PATIENCE, Process, coordinator, programs},
+};
+
+/// A terminal with a program on it.
+struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    shown: Arc<(Mutex<Shown>, Condvar)>,
+    reading: Option<JoinHandle<()>>,
+}
+
+/// The screen, and everything that was written to it.
+struct Shown {
+    screen: vt100::Parser,
+    written: String,
+    ended: bool,
+}
+
+fn cells(size: u16) -> NonZeroU16 {
+    NonZeroU16::new(size).expect("a size")
+}
+
+impl Terminal {
+    /// Starts a shell command on a terminal of this size.
+    fn start((rows, cols): (u16, u16), script: &str) -> Self {
+        let size = PtySize { rows, cols, ..PtySize::default() };
+        let pair = native_pty_system().openpty(size).expect("a terminal");
+        let mut command = CommandBuilder::new("sh");
+        command.args(["-c", script]);
+        command.env("TERM", "xterm-256color");
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", programs().display()));
+        for name in ["NO_COLOR", "RUST_LOG"] {
+            command.env_remove(name);
+        }
+        let mut reader = pair.master.try_clone_reader().expect("it can be read");
+        let child = pair.slave.spawn_command(command).expect("sh starts");
+        let shown = Shown {
+            screen: vt100::Parser::new(cells(rows), cells(cols), 0),
+            written: String::new(),
+            ended: false,
+        };
+        let shown = Arc::new((Mutex::new(shown), Condvar::new()));
+        let seen = Arc::clone(&shown);
+        let reading = thread::spawn(move || {
+            let mut part = [0; 4096];
+            // The end of a terminal is an error on Linux.
+            while let Ok(size @ 1..) = reader.read(&mut part) {
+                let mut shown = seen.0.lock().expect("no reader panics");
+                shown.screen.process(&part[..size]);
+                shown.written += &String::from_utf8_lossy(&part[..size]);
+                seen.1.notify_all();
+            }
+            seen.0.lock().expect("no reader panics").ended = true;
+            seen.1.notify_all();
+        });
+        Self {
+            keys: pair.master.take_writer().expect("it can be written"),
+            master: pair.master,
+            child,
+            shown,
+            reading: Some(reading),
+        }
+    }
+
+    /// Waits until `is_so` holds for the terminal and the text on it, and returns the text.
+    fn until(&self, what: &str, is_so: impl Fn(&Shown, &str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut shown = self.shown.0.lock().expect("no reader panics");
+        loop {
+            let text = shown.screen.screen().contents();
+            if is_so(&shown, &text) {
+                return text;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !shown.ended, "never {what}:\n{text}");
+            shown = self.shown.1.wait_timeout(shown, left).expect("no reader panics").0;
+        }
+    }
+
+    fn says(&self, part: &str) -> String {
+        self.until(part, |_, text| text.contains(part))
+    }
+
+    fn resize(&self, (rows, cols): (u16, u16)) {
+        let size = PtySize { rows, cols, ..PtySize::default() };
+        let mut shown = self.shown.0.lock().expect("no reader panics");
+        shown.screen.screen_mut().set_size(cells(rows), cells(cols));
+        self.master.resize(size).expect("it has a size");
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("it reads");
+        self.keys.flush().expect("it reads");
+    }
+
+    /// Waits for the shell to end; returns its exit code, the screen and everything that was written.
+    fn end(mut self) -> (u32, String, String) {
+        self.until("its end", |shown, _| shown.ended);
+        let code = self.child.wait().expect("it can be waited for").exit_code();
+        drop(self.keys);
+        drop(self.master);
+        if let Some(reading) = self.reading.take() {
+            reading.join().expect("it does not panic");
+        }
+        let shown = self.shown.0.lock().expect("no reader panics");
+        let screen = shown.screen.screen();
+        assert!(!screen.alternate_screen(), "the terminal is restored");
+        assert!(!screen.hide_cursor(), "the cursor is shown");
+        (code, screen.contents(), shown.written.clone())
+    }
+}
+
+#[test]
+fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
+    let cluster = Cluster::new(&["--n", "18", "--method", "rows"]);
+    let coordinator = cluster.coordinator();
+    let way = cluster.way().join(" ");
+    let script = format!("echo stood here; queensctl {way} status --watch; echo code $?");
+    let mut terminal = Terminal::start((24, 80), &script);
+    let text = terminal.says("q quit");
+    for part in
+        ["N = 18", "ETA", "Verification", "Alerts", "Estimated total", "666,090,624", "0 workers"]
+    {
+        assert!(text.contains(part), "'{part}' in\n{text}");
+    }
+    assert!(!text.contains("stood here"), "a page of its own:\n{text}");
+    let worker = cluster.worker("seen");
+    terminal.says("seen");
+    for (key, part) in [
+        ("?", "closes this"),
+        ("?", "2 machines"),
+        ("3", "Tasks by state"),
+        ("1", "COUNTING"),
+        ("p", "paused, priority 0"),
+        ("r", "running, priority 0"),
+        ("/nothing\r", "q quit"),
+        ("/\x1b", "COUNTING"),
+        ("x", "y cancels it"),
+        ("n", "q quit"),
+        ("2", "LAST SEEN"),
+    ] {
+        terminal.press(key);
+        terminal.says(part);
+    }
+    // On a wider terminal nothing is wrapped.
+    terminal.resize((60, 200));
+    terminal.until("as wide", |_, text| text.lines().any(|line| line.chars().count() > 100));
+    drop(coordinator.kill());
+    terminal.says("does not answer; retrying every second");
+    let coordinator = cluster.coordinator();
+    terminal.until("connected again", |_, text| {
+        text.contains("q quit") && !text.contains("does not answer")
+    });
+    terminal.press("q");
+    let (code, text, _) = terminal.end();
+    assert_eq!(code, 0);
+    // The earlier text is shown again, with the last status below it.
+    for part in ["stood here", "N = 18, method rows", "code 0"] {
+        assert!(text.contains(part), "'{part}' in\n{text}");
+    }
+    drop((worker, coordinator));
+}
+
+#[test]
+fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
+    let cluster = Cluster::new(&["--n", "12"]);
+    let coordinator = cluster.serving();
+    let script = format!("queensctl {} status --watch; echo code $?", cluster.way().join(" "));
+    let mut terminal = Terminal::start((24, 80), &format!("NO_COLOR=1 {script}"));
+    terminal.says("q quit");
+    terminal.press("\x03");
+    let (_, text, written) = terminal.end();
+    assert!(text.contains("code 130"), "{text}");
+    assert!(
+        !written.contains("\x1b[34m") && !written.contains("\x1b[38;5;"),
+        "colours: {written:?}"
+    );
+    let terminal = Terminal::start((24, 80), &script);
+    terminal.says("q quit");
+    let worker = cluster.worker("one");
+    let (_, text, _) = terminal.end();
+    assert!(text.contains("14,200 solutions"), "{text}");
+    assert!(text.contains("code 0"), "{text}");
+    drop((worker, coordinator));
+}
+
+#[test]
+fn a_worker_has_a_status_line_below_its_log_unless_it_is_quiet() {
+    let cluster = Cluster::new(&["--n", "18", "--method", "rows"]);
+    let coordinator = cluster.serving();
+    let (way, spool) = (cluster.way().join(" "), cluster.path("spool"));
+    let worker = format!("worker {way} --threads 1 --spool {}", spool.display());
+    let script = |more: &str| format!("{worker} {more}; echo code $?");
+    let mut terminal = Terminal::start((24, 120), &script(""));
+    let text = terminal.says("1 thread in 1 crew, N = 18 task ");
+    let line = text.lines().find(|line| line.contains("in 1 crew")).unwrap();
+    assert!(line.contains("| last contact ") && line.contains("in spool"), "{text}");
+    terminal.press("\x03");
+    let (_, text, _) = terminal.end();
+    // Log lines are complete, and the status line is gone.
+    assert!(text.contains("stopped: "), "{text}");
+    assert!(!text.contains("in 1 crew"), "{text}");
+    let terminal = Terminal::start((24, 120), &script("--quiet --drain-after 1s"));
+    let (_, text, written) = terminal.end();
+    assert_eq!(text.trim(), "code 0", "nothing is printed: {written:?}");
+    drop(coordinator);
+}
+
+#[test]
+fn verifying_draws_a_bar_and_leaves_only_what_it_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    Process::run(coordinator(&["--n", "10", "--local", "--quiet", "--data-dir"]).arg(&data)).ok();
+    let script = |more: &str| format!("queensctl verify {more} {}", data.display());
+    let (code, text, written) = Terminal::start((24, 100), &script("")).end();
+    assert_eq!(code, 0, "{text}");
+    assert!(written.contains("lines per second, 0.0 s left"), "{written:?}");
+    assert!(!text.contains("lines per second"), "{text}");
+    assert_eq!(text.matches("solutions  724").count(), 1, "{text}");
+    let (_, text, written) = Terminal::start((24, 100), &script("--quiet")).end();
+    assert!(text.contains("solutions  724"), "{text}");
+    assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
+}
+
+/// The bar disappears when the run is cancelled, and comes back with the next.
+#[test]
+fn the_bar_follows_the_current_run() {
+    let cluster = Cluster::new(&[]);
+    let (address, way) = (cluster.address(), cluster.way().join(" "));
+    let script = format!("coordinator --n 20 --method rows --no-http --listen {address} {way}");
+    let mut terminal = Terminal::start((24, 200), &script);
+    let bar = |text: &str| {
+        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        last.contains("tasks, 0 workers").then(|| last.to_owned())
+    };
+    let first = terminal.until("a bar", |_, text| bar(text).is_some());
+    cluster.queensctl(&["cancel", "last", "--yes"]).ok();
+    terminal.until("without a bar, and with the reason", |_, text| {
+        bar(text).is_none() && text.contains("(N = 20) was cancelled")
+    });
+    cluster.queensctl(&["submit", "--n", "17", "--method", "rows"]).ok();
+    terminal.until("the bar of the other run", |_, text| {
+        bar(text).is_some_and(|second| Some(second) != bar(&first))
+    });
+    terminal.press("\x03");
+    terminal.end();
+}
+
+#[test]
+fn counting_draws_a_bar_and_leaves_only_its_result() {
+    let script = |more: &str| format!("worker count --n 16 --method rows --threads 1 {more}");
+    let terminal = Terminal::start((24, 100), &script("--kernel scalar"));
+    terminal.says("reference cores");
+    let (code, text, _) = terminal.end();
+    assert_eq!(code, 0);
+    assert_eq!(text.matches("14,772,512 solutions").count(), 1, "{text}");
+    assert!(!text.contains("reference cores"), "{text}");
+    let (_, text, written) = Terminal::start((24, 200), &script("--quiet")).end();
+    assert!(text.trim().starts_with("N = 16:"), "{text}");
+    assert!(!written.contains('\x1b'), "nothing is drawn: {written:?}");
+}
+
+/// Output of commands without a coordinator fits a terminal of 80 columns.
+#[test]
+fn tables_and_sentences_are_no_wider_than_their_terminal() {
+    for command in [
+        "frames --n 9",
+        "frames --n 8 --a 5 --c 10",
+        "solve --n 100000 --summary --seed 1",
+        "solve --n 4 --iterations --seed 1",
+        "compare --bounds --max-n 5",
+        "compare --table hiroi --max-n 15 --time-limit 1",
+        "compare --table haginoya --max-n 17",
+        "compare --table next-permutation --max-n 8",
+        "compare --table list-comprehension --max-n 6",
+        "compare --table suzuki --time-limit 1",
+    ] {
+        let script = format!("queensctl {command}");
+        let (code, text, written) = Terminal::start((24, 80), &script).end();
+        assert_eq!(code, 0, "{command}: {text}");
+        assert!(!written.contains('\x1b'), "{command} draws: {written:?}");
+        let wide = written.lines().find(|line| line.trim_end_matches('\r').chars().count() > 80);
+        assert_eq!(wide, None, "{command}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Coordinators that lose their disk, and go on from the archive that followed it.
+//!
+//! QUEENS_DISK_LOSSES sets the number of lost disks: two by default, 50 by `just disk-losses`.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use proto::v1::{Acknowledgement, Verdict};
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
+use tests::{
+    cluster::{Cluster, journal, listening},
+    process::{End, Process, queensctl, wait_until},
+    service::Recorder,
+};
+
+use crate::{RUN_TIMEOUT, SMALL, accepted, number};
+
+/// Maximum age of results that are lost with a disk, as docs/operations.md states it.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Starts a coordinator whose directory an archive follows.
+fn archived(cluster: &Cluster) -> Process {
+    listening(cluster.ending(&[]).arg("--archive").arg(cluster.path("archive")))
+}
+
+fn restore(archive: &Path, data: &Path) -> End {
+    Process::run(queensctl(&["restore"]).arg(archive).arg(data)).ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_disk_costs_no_more_than_the_window() {
+    let losses = number("QUEENS_DISK_LOSSES", 2);
+    let cluster = Cluster::new(&SMALL.run);
+    let (data, archive) = (cluster.data_dir(), cluster.path("archive"));
+    let recorder = Recorder::before(&data).await;
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let (mut oldest, mut acknowledged, mut gone) = (Duration::ZERO, 0, 0);
+    for loss in 0..losses {
+        // Each loss has a run of its own, which would otherwise be complete too early.
+        let _ = (fs::remove_dir_all(&data), fs::remove_dir_all(&archive));
+        let serving = archived(&cluster);
+        let slow = cluster.worker_by(&recorder.way(), &format!("slow-{loss}"), &[]);
+        let before = recorder.recorded().len();
+        wait_until("something is acknowledged", || recorder.recorded().len() > before);
+        // One and a half to two and a half passes of the archive.
+        let life = Duration::from_millis(rng.random_range(7_500..12_500));
+        tokio::time::sleep(life).await;
+        serving.kill();
+        let lost = Instant::now();
+        drop(slow);
+        let told = recorder.recorded().split_off(before);
+        fs::remove_dir_all(&data).unwrap();
+        restore(&archive, &data);
+        let kept = accepted(&journal(&data));
+        let is_lost = |of: &Acknowledgement| {
+            let accepted = kept.get(&of.task.as_ref().expect("of a task").task);
+            match of.verdict() {
+                Verdict::Accepted => accepted != Some(&of.epoch),
+                // Another count of the task was accepted: its lease had expired, or this was a recheck.
+                _ => accepted.is_none(),
+            }
+        };
+        for (when, acknowledgement) in told.iter().filter(|(_, of)| is_lost(of)) {
+            let age = lost.duration_since(*when);
+            assert!(age <= WINDOW, "lost {age:?} after {acknowledgement:?}; kept: {kept:?}");
+            oldest = oldest.max(age);
+            gone += 1;
+        }
+        assert!(!kept.is_empty() && told.len() >= kept.len(), "{told:?}");
+        acknowledged += told.len();
+    }
+    // The last run is counted to its end.
+    let serving = archived(&cluster);
+    let fast = cluster.fast_worker(&recorder.way());
+    let end = tokio::task::block_in_place(|| serving.end_within(RUN_TIMEOUT));
+    drop(fast);
+    assert_eq!(end.json()["solutions"], SMALL.solutions);
+    println!(
+        "{losses} disks lost: of {acknowledged} acknowledged results {gone} were not in the archive, the \
+         oldest {:.1} s old (the window is {} s); the last run is exact",
+        oldest.as_secs_f64(),
+        WINDOW.as_secs()
+    );
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
+    use auth::Role;
+    use kit::postgres::Postgres;
+    use tests::service::find_join;
+
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let cluster = Cluster::new(&SMALL.run);
+    fs::write(cluster.path("store"), &url).unwrap();
+    let database = format!("@{}", cluster.path("store").display());
+    let queensctl = |arguments: &[&str]| {
+        let end = Process::run(queensctl(arguments)).ok();
+        println!("$ queensctl {}\n{}", arguments[0], end.stdout);
+    };
+    let lines = || server.ask("queens", "SELECT count(*) FROM queens.lines");
+    let grows = |from: String| wait_until("results are kept", || lines() != from);
+
+    // On a disk, which an archive follows.
+    let [_, data] = &cluster.way();
+    let serving = archived(&cluster);
+    let slow = cluster.worker("slow");
+    let on_disk = || accepted(&journal(Path::new(data)));
+    wait_until("200 results are kept", || on_disk().len() > 200);
+    serving.interrupt();
+    let on_disk = on_disk();
+    drop(slow);
+
+    // In a database, with a standby.
+    queensctl(&["copy", data, &database]);
+    queensctl(&["verify", &database]);
+    let in_database = |cluster: &Cluster, peer: &Cluster| {
+        let mut command = cluster.ending(&["--peer", &peer.address()]);
+        Process::start(command.env("QUEENS_STORE", &url))
+    };
+    let first = Cluster::new(&SMALL.run);
+    let second = first.standby();
+    let leader = in_database(&first, &second);
+    leader.stderr_line("listening on");
+    // The join string contains both addresses.
+    let join = find_join(&first.data_dir(), Role::Worker).unwrap().expose();
+    let way = ["--join".to_owned(), join];
+    let slow = cluster.worker_by(&way, "slow", &[]);
+    let standby = in_database(&second, &first);
+    standby.stderr_line("Standby: ");
+    grows(lines());
+    leader.kill();
+    standby.stderr_line("listening on");
+    grows(lines());
+    let fast = cluster.fast_worker(&way);
+    let end = standby.end_within(RUN_TIMEOUT);
+    drop((slow, fast));
+    assert_eq!(end.json()["solutions"], SMALL.solutions);
+    queensctl(&["verify", &database]);
+
+    // Restored elsewhere, as far as it came on the disk: all of it, since it was stopped cleanly.
+    let elsewhere = Cluster::new(&SMALL.run);
+    let restored = restore(&cluster.path("archive"), &elsewhere.data_dir());
+    println!("$ queensctl restore\n{}", restored.stdout);
+    assert_eq!(accepted(&journal(&elsewhere.data_dir())), on_disk);
+    let local = elsewhere.ending(&["--local", "--threads", "2"]);
+    let end = Process::start(local).end_within(RUN_TIMEOUT);
+    assert_eq!(end.json()["solutions"], SMALL.solutions);
+    elsewhere.verify().ok();
+}

@@ -1,0 +1,242 @@
+//! Coordinators whose runs are in PostgreSQL: they die, hang and are replaced; the database dies, fills up
+//! and cuts their connections.
+//!
+//! QUEENS_TAKEOVERS sets the number of failovers, QUEENS_DATABASE_KILLS that of kills of the database: a
+//! few by default, 50 and 200 by `just databases`.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use auth::Role;
+use kit::postgres::{PASSWORD, Postgres};
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
+use serde_json::Value;
+use tests::{
+    cluster::{Cluster, SmallDisk},
+    process::{End, Process, coordinator, queensctl, wait_until},
+    service::{Recorder, find_join},
+};
+
+use crate::{Board, LARGE, RUN_TIMEOUT, SMALL, accepted, check_acknowledged, number};
+
+/// The journal in a database.
+struct Journal<'a>(&'a Postgres);
+
+impl Journal<'_> {
+    fn ask(&self, query: &str) -> String {
+        self.0.ask("queens", query)
+    }
+
+    fn lines(&self) -> u64 {
+        self.ask("SELECT count(*) FROM queens.lines").parse().expect("a number")
+    }
+
+    /// Returns a hash of the first `lines` lines.
+    fn hash(&self, lines: u64) -> String {
+        self.ask(&format!(
+            "SELECT md5(string_agg(line, '' ORDER BY seq)) FROM queens.lines WHERE seq <= {lines}"
+        ))
+    }
+
+    /// Waits for more than `from` lines.
+    fn grows(&self, from: u64) {
+        wait_until("results are kept", || self.lines() > from);
+    }
+}
+
+/// Starts a coordinator whose run is in a database.
+fn in_database(url: &str, cluster: &Cluster, more: &[&str]) -> Process {
+    Process::start(cluster.ending(more).env("QUEENS_STORE", url))
+}
+
+/// Checks the total that the coordinator printed, and the database by itself.
+fn check(end: End, board: &Board, url: &str) {
+    let result = end.json();
+    assert_eq!(result["solutions"], board.solutions);
+    assert_eq!(result["known"], "matches");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), url).unwrap();
+    let place = format!("@{}", file.path().display());
+    println!("{}", Process::run(queensctl(&["verify", &place])).ok().stdout);
+}
+
+#[test]
+fn standbys_take_over_again_and_again() {
+    let takeovers = number("QUEENS_TAKEOVERS", 2);
+    let board = if takeovers > 5 { LARGE } else { SMALL };
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let url = server.database("queens");
+    let journal = Journal(&server);
+    let cluster = Cluster::new(&board.run);
+    let places = [&cluster, &cluster.standby()];
+    let start =
+        |which: usize| in_database(&url, places[which], &["--peer", &places[1 - which].address()]);
+    let mut leads = 0;
+    let mut leader = start(leads);
+    leader.stderr_line("listening on");
+    let join = find_join(&cluster.data_dir(), Role::Worker).unwrap().expose();
+    let way = ["--join".to_owned(), join];
+    let slow = cluster.worker_by(&way, "slow", &[]);
+    let (mut slowest, mut stops, mut lines) = (Duration::ZERO, 0, 0);
+    for number in 0..takeovers {
+        let standby = start(1 - leads);
+        standby.stderr_line("Standby: ");
+        journal.grows(lines);
+        let began = Instant::now();
+        // Every third leader is only suspended, and believes that it still leads when it continues.
+        let suspended = match number % 3 {
+            2 => {
+                leader.signal("STOP");
+                Some(leader)
+            }
+            _ => {
+                leader.kill().killed();
+                None
+            }
+        };
+        let kept = journal.lines();
+        let hash = journal.hash(kept);
+        standby.stderr_line("listening on");
+        slowest = slowest.max(began.elapsed());
+        if let Some(suspended) = suspended {
+            journal.grows(kept);
+            suspended.signal("CONT");
+            suspended.end().code(1).logs(&["was replaced"]);
+            stops += 1;
+        }
+        assert_eq!(journal.hash(kept), hash, "lines changed");
+        lines = journal.lines();
+        assert!(lines >= kept, "lines are gone");
+        leader = standby;
+        leads = 1 - leads;
+    }
+    let fast = cluster.fast_worker(&way);
+    let end = leader.end_within(RUN_TIMEOUT);
+    drop((slow, fast));
+    check(end, &board, &url);
+    let term = journal.ask("SELECT term FROM queens.leader");
+    assert_eq!(term, (takeovers + 1).to_string());
+    println!(
+        "{takeovers} failovers, {stops} of them from a suspended leader, the slowest after {:.1} s; {} \
+         lines, exact",
+        slowest.as_secs_f64(),
+        journal.lines()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_killed_again_and_again_loses_nothing() {
+    let kills = number("QUEENS_DATABASE_KILLS", 4);
+    let board = if kills > 10 { LARGE } else { SMALL };
+    let Some(mut server) = Postgres::start(&[]) else {
+        return;
+    };
+    let database = server.database("queens");
+    // By TCP and password, as from another machine.
+    let url = server.tcp_url("queens", server.port());
+    let cluster = Cluster::new(&board.run);
+    let start = || {
+        let serving = in_database(&url, &cluster, &[]);
+        serving.stderr_line("listening on");
+        serving
+    };
+    let mut serving = start();
+    let recorder = Recorder::before(&cluster.data_dir()).await;
+    let slow = cluster.worker_by(&recorder.way(), "slow", &[]);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let (mut cuts, mut restarts) = (0, 0);
+    let mut before = (0, String::new());
+    for number in 0..kills {
+        let journal = Journal(&server);
+        journal.grows(before.0);
+        assert_eq!(journal.hash(before.0), before.1, "lines changed");
+        // A cut connection may be in the middle of a commit.
+        for _ in 0..rng.random_range(0..3) {
+            server.ask(
+                "postgres",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE application_name = 'queens coordinator'",
+            );
+            cuts += 1;
+        }
+        let lines = journal.lines();
+        before = (lines, journal.hash(lines));
+        server.kill();
+        // Every fourth time both die.
+        if number % 4 == 3 {
+            serving.kill();
+            server.restart();
+            serving = start();
+            restarts += 1;
+        } else {
+            server.restart();
+        }
+    }
+    let fast = cluster.fast_worker(&recorder.way());
+    let end = tokio::task::block_in_place(|| serving.end_within(RUN_TIMEOUT));
+    drop((slow, fast));
+    assert!(!end.stderr.contains(PASSWORD), "{end:#?}");
+    check(end, &board, &database);
+    let lines = Journal(&server).ask("SELECT line FROM queens.lines ORDER BY seq");
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let accepted = accepted(&lines.collect::<Vec<_>>());
+    check_acknowledged(&recorder.acknowledged(), &accepted);
+    println!(
+        "{kills} kills of the database, {restarts} of them with its coordinator, {cuts} cuts of all \
+         connections; {} tasks, 0 double",
+        accepted.len()
+    );
+}
+
+#[test]
+fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&dir.path().join("small"), 64 << 10) else {
+        return;
+    };
+    server.own(dir.path());
+    let place = disk.path().display();
+    server.ask("postgres", &format!("CREATE TABLESPACE small LOCATION '{place}'"));
+    server.ask("postgres", "CREATE DATABASE queens TABLESPACE small");
+    let (url, journal) = (server.url("queens"), Journal(&server));
+    let cluster = Cluster::new(&SMALL.run);
+    let serving = in_database(&url, &cluster, &[]);
+    serving.stderr_line("listening on");
+    let slow = cluster.worker("slow");
+    journal.grows(0);
+    disk.fill();
+    let warning = serving.stderr_line("disk is full");
+    assert!(warning.contains("free space there"), "{warning}");
+    let lines = journal.lines();
+    disk.clear();
+    serving.stderr_line("answers again");
+    journal.grows(lines);
+    let fast = cluster.fast_worker(&cluster.way());
+    let end = serving.end_within(RUN_TIMEOUT);
+    drop((slow, fast));
+    check(end, &SMALL, &url);
+    server.ask("postgres", "DROP DATABASE queens");
+    server.ask("postgres", "DROP TABLESPACE small");
+}
+
+#[test]
+fn the_password_is_shown_nowhere() {
+    let secret = format!("postgres://queens:{PASSWORD}@127.0.0.1:1/queens");
+    let run = |arguments: &[&str], store: &str| {
+        Process::run(coordinator(arguments).env("QUEENS_STORE", store))
+    };
+    let typed = Process::run(coordinator(&["--n", "8", "--store", &secret]));
+    let wrong =
+        run(&["--n", "8", "--no-http", "--listen", "127.0.0.1:0"], &secret.replace(":1/", ":x/"));
+    let typed = typed.code(2).logs(&["can be read by everybody"]);
+    for end in [typed, wrong.code(1), run(&["--help"], &secret).ok()] {
+        assert!(!format!("{end:?}").contains(PASSWORD), "{end:#?}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The documentation: its links, the commands it shows, and the example clients.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use proto::connect::FOLDER;
+use tests::{
+    cluster::{Cluster, free_port},
+    process::{Process, check_transcript, command, comparable},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Reads a file of the repository.
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("a text file")
+}
+
+fn pages(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+}
+
+/// Targets of `[text](target)` outside of code.
+fn links(text: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            code = !code;
+        }
+        if code {
+            continue;
+        }
+        // Every other piece between backquotes is code.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+        let targets = prose.split("](").skip(1);
+        links.extend(targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())));
+    }
+    links
+}
+
+/// Anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> Vec<String> {
+    let heads = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let head = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = head.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    heads.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut checked = 0;
+    let folders = ["", "docs", "examples", "deploy"];
+    for page in folders.into_iter().flat_map(pages) {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !anchor.is_empty() {
+                let there = fs::read_to_string(&target).unwrap();
+                let found = anchors(&there).contains(&anchor.to_owned());
+                assert!(found, "{}: {link}", page.display());
+            }
+            if page.parent().unwrap().ends_with("docs") {
+                let inside = target
+                    .canonicalize()
+                    .unwrap()
+                    .starts_with(root().join("docs").canonicalize().unwrap());
+                assert!(inside, "{}: {link} is not part of the book", page.display());
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked} links");
+}
+
+#[test]
+fn every_alert_has_a_row_in_the_troubleshooting_page() {
+    let rules = read("deploy/monitoring/alerts.yml");
+    let table = read("docs/troubleshooting.md");
+    let mut alerts = 0;
+    for rule in rules.split("- alert: ").skip(1) {
+        let name = rule.lines().next().unwrap();
+        let anchor = name.to_lowercase();
+        let runbook = format!("runbook: docs/troubleshooting.md#{anchor}\n");
+        assert!(rule.contains(&runbook), "{name} has no {runbook}");
+        let line = format!("| <a id=\"{anchor}\"></a>`{name}` | ");
+        assert!(table.contains(&line), "{name} has no line");
+        alerts += 1;
+    }
+    assert!(alerts > 5, "{alerts} alerts");
+}
+
+#[test]
+fn every_page_is_in_the_book() {
+    let summary = read("docs/SUMMARY.md");
+    for page in pages("docs") {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "{name}");
+    }
+}
+
+/// The clients in `examples/`, against a real coordinator and a real worker.
+mod examples {
+    use super::*;
+
+    /// Counts N = 13 through a client that is given the folder with join strings.
+    fn check(client: impl FnOnce(&Path) -> Command) {
+        let cluster = Cluster::new(&[]);
+        let _coordinator = cluster.serving();
+        let client = Process::start(client(&cluster.data_dir().join(FOLDER)));
+        // There is no worker yet, and the client says what to do.
+        client.stderr_line("; no workers connected: start one with `worker`");
+        let _worker = cluster.worker("only");
+        let end = client.end().ok().logs(&["100.0"]);
+        assert!(end.stdout.starts_with("run "), "{end:#?}");
+        assert!(end.stdout.ends_with("73712 solutions, 9233 unique"), "{end:#?}");
+    }
+
+    #[test]
+    fn the_client_in_rust() {
+        check(|folder| {
+            let mut command = command("submit-and-follow", &[]);
+            command.arg(folder.join("operator.join")).arg("13");
+            command
+        });
+    }
+
+    #[test]
+    fn the_client_in_python() {
+        let Some(python) = python() else {
+            eprintln!(
+                "SKIPPED: the_client_in_python: no python3 with grpcio and grpcio-tools; install them with pip, or \
+                 name one in QUEENS_PYTHON"
+            );
+            return;
+        };
+        let script = root().join("examples/python/submit_and_follow.py");
+        check(|folder| {
+            let mut command = Command::new(&python);
+            command.arg(&script).arg(folder).arg("13").env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        });
+    }
+
+    /// A Python with the modules that the client needs.
+    fn python() -> Option<PathBuf> {
+        let named = env::var_os("QUEENS_PYTHON").map(PathBuf::from);
+        let python = named.unwrap_or_else(|| PathBuf::from("python3"));
+        let mut command = Command::new(&python);
+        let output = command.args(["-c", "import grpc, grpc_tools.protoc"]).output().ok()?;
+        output.status.success().then_some(python)
+    }
+}
+
+/// README's commands, run in order and as written, in one directory, twice.
+///
+/// Differences from a reader's terminal: programs of this build instead of `target/release`, the printed join
+/// string for `queens1-…`, a free port for 7171, and Ctrl-C for programs that would run for hours.
+mod readme {
+    use super::*;
+
+    /// Commands that build or test this workspace; `.ci/run` runs them.
+    const ELSEWHERE: [&str; 2] = ["cargo test --workspace", "cargo build --release"];
+
+    /// Commands of all code blocks, without their comments.
+    fn commands() -> Vec<String> {
+        let readme = read("README.md");
+        let blocks = readme.split("```").skip(1).step_by(2);
+        let lines = blocks.flat_map(|block| block.lines().skip(1));
+        lines
+            .map(|line| line.split('#').next().unwrap_or_default().trim())
+            .filter(|line| !line.is_empty() && !ELSEWHERE.contains(line))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// A directory in which a reader types.
+    struct Reader {
+        dir: tempfile::TempDir,
+        port: u16,
+    }
+
+    impl Reader {
+        /// Starts a command that begins with the join string that the coordinator printed for it.
+        fn pastes(&self, line: &str, coordinator: &Process) -> Process {
+            let program = line.strip_prefix("QUEENS_JOIN=queens1-… ").expect("a join command");
+            let command = program.strip_prefix("target/release/").expect("a program");
+            let join = coordinator.join_for(command.strip_suffix(" --watch").unwrap_or(command));
+            Process::start(self.command(program).env("QUEENS_JOIN", join))
+        }
+
+        fn types(&self, line: &str) -> Process {
+            Process::start(self.command(line))
+        }
+
+        fn command(&self, line: &str) -> Command {
+            let mut words = line.split(' ');
+            let program = match words.next().expect("a command has a word") {
+                "cargo" => {
+                    let to_be_run: Vec<_> =
+                        words.by_ref().take_while(|&word| word != "--").collect();
+                    let ["run", "--bin", program] = to_be_run[..] else {
+                        panic!("README runs something that is not known here: {line}");
+                    };
+                    program
+                }
+                path => path.strip_prefix("target/release/").unwrap_or_else(|| {
+                    panic!("README runs something that is not known here: {line}")
+                }),
+            };
+            let port = format!(":{}", self.port);
+            let mut command = command(program, &[]);
+            command.args(words.map(|word| word.replace(":7171", &port)));
+            command.current_dir(self.dir.path()).env_remove("XDG_STATE_HOME");
+            command
+        }
+    }
+
+    #[test]
+    fn the_commands_of_the_readme_work_in_order_in_one_directory() {
+        let commands = commands();
+        let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+        let [first, coordinator, worker, watch, whole, sample] = commands[..] else {
+            panic!("this test knows six commands of README: {commands:#?}");
+        };
+        let reader =
+            Reader { dir: tempfile::tempdir().expect("a temporary directory"), port: free_port() };
+        let mut runs = Vec::new();
+        let total =
+            "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count";
+        assert!(read("README.md").contains("14,772,512 solutions (1,846,955 fundamental)"));
+        for _ in 0..2 {
+            reader.types(first).end().ok().prints(&[total]);
+
+            let coordinator = reader.types(coordinator);
+            let listening = coordinator.stderr_line("listening on");
+            runs.push(listening.split(": run ").nth(1).expect("it names its run").to_owned());
+            let worker = reader.pastes(worker, &coordinator);
+            let watch = reader.pastes(watch, &coordinator);
+            watch.stdout_line("N = 20");
+            worker.stderr_line("N = 20 by method frames");
+            let end = watch.interrupt();
+            assert!(!end.stdout.contains("result"), "{end:#?}");
+            worker.interrupt();
+            let end = coordinator.interrupt().logs(&["the same command resumes"]);
+            assert_eq!(end.stdout, "", "no result: {end:#?}");
+        }
+        assert_eq!(runs[0], runs[1], "the second time continues the run");
+
+        reader.types(whole).end().ok().prints(&["666,090,624"]);
+        reader.types(sample).interrupt();
+    }
+}
+
+/// `QUEENS_TOUR=write` updates the tour and its pictures.
+#[test]
+fn every_command_of_the_tour_prints_and_draws_what_it_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (drawn, shown) = (dir.path().join("img"), root().join("docs/img"));
+    fs::create_dir(&drawn).unwrap();
+    let written = check_transcript(&root().join("docs/tour.md"), dir.path());
+    let pictures = fs::read_dir(&drawn).unwrap();
+    let pictures: Vec<_> = pictures.map(|picture| picture.unwrap().file_name()).collect();
+    assert_eq!(pictures.len(), 2, "the tour's pictures: {pictures:?}");
+    for name in pictures {
+        let (drawn, shown) = (drawn.join(&name), shown.join(&name));
+        if written {
+            fs::copy(drawn, shown).unwrap();
+        } else {
+            assert!(
+                fs::read(drawn).unwrap() == fs::read(shown).unwrap(),
+                "{name:?} is drawn otherwise"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_measured_numbers_may_differ() {
+    assert_eq!(comparable("took 1.25 s,  92 of 92"), comparable("took 13.5 s, 92 of 92"));
+    assert_ne!(comparable("92 solutions"), comparable("93 solutions"));
+    assert_ne!(comparable("14,200 in 1.0"), comparable("14,201 in 1.0"));
+}

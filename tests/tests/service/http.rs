@@ -1,0 +1,545 @@
+//! The HTTP service of the real program: pages, JSON and metrics, authorization, and what it refuses.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+};
+
+use auth::Role;
+use proto::{
+    connect::{CoordinatorEndpoint, JoinString},
+    v1::{WatchStatusRequest, runs_client::RunsClient},
+};
+use serde_json::{Value, json};
+use tests::{
+    cluster::Cluster,
+    process::{PATIENCE, Process, queensctl},
+    service::{connect, find_join},
+};
+
+/// An answer with any status.
+#[derive(Debug)]
+struct Answer {
+    code: u16,
+    body: String,
+    /// Headers, with names in lower case.
+    headers: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// Parses the body.
+    ///
+    /// # Panics
+    /// If it is not JSON.
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name)?;
+        Some(&found.1)
+    }
+}
+
+/// Makes a request to `url` with these headers; a body is sent as JSON.
+///
+/// # Panics
+/// If there is no answer.
+fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into();
+    let mut request = ureq::http::Request::builder().method(method).uri(url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = match body {
+        Some(body) => {
+            let request = request.header("content-type", "application/json");
+            agent.run(request.body(body.to_owned()).expect("a sound request"))
+        }
+        None => agent.run(request.body(()).expect("a sound request")),
+    };
+    let mut answer = answer.unwrap_or_else(|error| panic!("{method} {url}: {error}"));
+    let text = |value: &ureq::http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let headers: Vec<_> = answer
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+        .collect();
+    Answer {
+        code: answer.status().as_u16(),
+        body: answer.body_mut().read_to_string().expect("text"),
+        headers,
+    }
+}
+
+/// Returns the differences of `value` from an OpenAPI schema of `api`.
+fn misfits(api: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let pointer = reference.trim_start_matches('#');
+        let schema = api.pointer(pointer);
+        let schema = schema.unwrap_or_else(|| panic!("{reference} is missing"));
+        return misfits(api, schema, value, at);
+    }
+    let mut wrong = Vec::new();
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let allowed = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        kind => Vec::from_iter(kind.as_str()),
+    };
+    let fits = |allowed: &&str| *allowed == kind || (*allowed == "number" && kind == "integer");
+    if !allowed.iter().any(fits) {
+        wrong.push(format!("{at}: {kind} instead of {allowed:?}"));
+    }
+    if let Some(words) = schema["enum"].as_array()
+        && !words.contains(value)
+    {
+        wrong.push(format!("{at}: {value} is not one of {words:?}"));
+    }
+    if let Some(items) = value.as_array() {
+        for (place, item) in items.iter().enumerate() {
+            let at = format!("{at}[{place}]");
+            wrong.extend(misfits(api, &schema["items"], item, &at));
+        }
+    }
+    if let (Some(object), Some(described)) = (value.as_object(), schema["properties"].as_object()) {
+        for (name, value) in object {
+            match described.get(name) {
+                Some(schema) => wrong.extend(misfits(api, schema, value, &format!("{at}.{name}"))),
+                None => wrong.push(format!("{at}.{name} is not described")),
+            }
+        }
+        let required = schema["required"].as_array().into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                wrong.push(format!("{at}.{name} is missing"));
+            }
+        }
+    }
+    wrong
+}
+
+/// A coordinator and the URL of its pages.
+struct Fixture {
+    cluster: Cluster,
+    coordinator: Process,
+    http: String,
+}
+
+impl Fixture {
+    fn start(arguments: &[&str]) -> Self {
+        let cluster = Cluster::new(&[arguments, &["--http", "127.0.0.1:0"]].concat());
+        let coordinator = cluster.start(&[]);
+        let dashboard = coordinator.stderr_line("dashboard at ");
+        let http = dashboard.split("dashboard at ").nth(1).unwrap().trim().to_owned();
+        Self { cluster, coordinator, http }
+    }
+
+    fn operator(&self) -> JoinString {
+        find_join(&self.cluster.data_dir(), Role::Operator).expect("it has started")
+    }
+
+    /// Asks as an operator.
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Answer {
+        let bearer = format!("Bearer {}", self.operator().token().expose());
+        let headers = [headers, &[("authorization", &bearer)]].concat();
+        ask(method, &format!("{}{path}", self.http), &headers, body)
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], None)
+    }
+
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
+        self.ask("POST", path, headers, body)
+    }
+
+    /// Returns the JSON that `queensctl` prints.
+    fn queensctl(&self, arguments: &[&str]) -> Value {
+        self.cluster.queensctl(arguments).json()
+    }
+}
+
+/// Sends these bytes and returns the first line of the answer.
+fn raw(url: &str, request: &str) -> String {
+    let address = url.split("://").nth(1).expect("an address");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+/// Checks that the answer is an error with this code and a message that contains `part`.
+fn refused(answer: &Answer, code: u16, part: &str) {
+    assert_eq!(answer.code, code, "{answer:#?}");
+    let message = answer.json()["error"]["message"].clone();
+    let message = message.as_str().expect("a message");
+    assert!(message.contains(part), "'{part}' in {message}");
+}
+
+/// Checks the answer against the OpenAPI description.
+fn as_described(api: &Value, method: &str, route: &str, answer: &Answer) {
+    let code = match answer.code {
+        200 => "200",
+        _ => "default",
+    };
+    let described = &api["paths"][route][method]["responses"][code]["content"];
+    let schema = &described["application/json"]["schema"];
+    assert!(schema.is_object(), "{method} {route} {code} is not described");
+    let wrong = misfits(api, schema, &answer.json(), "answer");
+    assert!(wrong.is_empty(), "{method} {route}: {wrong:#?}");
+}
+
+#[test]
+fn the_json_is_that_of_queensctl_and_of_its_description() {
+    let fixture = Fixture::start(&["--n", "12"]);
+    let api = fixture.get("/api/v1/openapi.json").json();
+    let status = fixture.get("/api/v1/status");
+    assert_eq!(status.header("content-type"), Some("application/json"));
+    // Except for the time between the two.
+    let without_time = |mut status: Value| {
+        status["waiting_seconds"].take();
+        status
+    };
+    assert_eq!(without_time(status.json()), without_time(fixture.queensctl(&["status", "--json"])));
+    let runs = fixture.get("/api/v1/runs").json();
+    assert_eq!(runs["runs"][0], fixture.queensctl(&["runs", "--json"]));
+    let run = runs["runs"][0]["run"].as_str().expect("a name").to_owned();
+    let of_runs = ["", "/map", "/grid", "/tasks/{task}", "/history"];
+    let of_runs = of_runs.map(|part| format!("/api/v1/runs/{{run}}{part}"));
+    let others =
+        ["healthz", "readyz", "api/v1/status", "api/v1/workers", "api/v1/runs", "api/v1/events"];
+    let others = others.map(|route| format!("/{route}"));
+    for route in of_runs.iter().chain(&others) {
+        let path = route.replace("{run}", &run[..5]).replace("{task}", "0");
+        let answer = fixture.get(&path);
+        assert_eq!(answer.code, 200, "{answer:#?}");
+        as_described(&api, "get", route, &answer);
+    }
+    for (word, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
+        let route = format!("/api/v1/runs/{{run}}/{word}");
+        let answer = fixture.post(&route.replace("{run}", "last"), &[], None);
+        as_described(&api, "post", &route, &answer);
+        assert_eq!(answer.json()["state"], state);
+    }
+    let deleted = fixture.ask("DELETE", &format!("/api/v1/runs/{run}"), &[], None);
+    as_described(&api, "delete", "/api/v1/runs/{run}", &deleted);
+    let gone = fixture.get("/api/v1/status");
+    refused(&gone, 404, "queensctl submit");
+    as_described(&api, "get", "/api/v1/status", &gone);
+}
+
+#[test]
+fn a_finished_run_is_described_in_the_same_way() {
+    let fixture = Fixture::start(&["--n", "10"]);
+    let _worker = fixture.cluster.worker("bench-1");
+    fixture.coordinator.stdout_line("N = 10: 724 solutions");
+    let api = fixture.get("/api/v1/openapi.json").json();
+    let status = fixture.get("/api/v1/status?run=last");
+    as_described(&api, "get", "/api/v1/status", &status);
+    assert_eq!(status.json()["result"]["solutions"], "724");
+    assert_eq!(status.json()["workers"][0]["threads"], 1);
+    let answer = fixture.post("/api/v1/runs/last/recheck", &[], Some(r#"{"recheck":"much"}"#));
+    refused(&answer, 400, "recheck");
+    let answer = fixture.post("/api/v1/runs/last/recheck", &[], Some(r#"{"recheck":"all"}"#));
+    assert_eq!(answer.code, 200, "{answer:#?}");
+    let metrics = fixture.get("/metrics").body;
+    let synced =
+        metrics.lines().find_map(|line| line.strip_prefix("queens_store_sync_seconds_count "));
+    let synced: u64 = synced.expect("a count of syncs").parse().unwrap();
+    assert!(synced > 0, "its counts are on the disk: {metrics}");
+}
+
+#[test]
+fn a_run_is_submitted_as_over_grpc() {
+    let fixture = Fixture::start(&[]);
+    let api = fixture.get("/api/v1/openapi.json").json();
+    let submit = |body: &Value| fixture.post("/api/v1/runs", &[], Some(&body.to_string()));
+    let route = "/api/v1/runs";
+    let request = json!({
+        "n": 16, "method": "rows", "layout": "border", "task_cost": 100_000, "priority": 3,
+        "recheck": "0.5", "force_new": false, "key": "nightly:7",
+    });
+    // Each field that is described is taken, and no other.
+    let described = &api["paths"][route]["post"]["requestBody"]["content"]["application/json"];
+    let wrong = misfits(&api, &described["schema"], &request, "request");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let fields = described["schema"]["properties"].as_object().unwrap();
+    assert_eq!(fields.len(), request.as_object().unwrap().len());
+    let first = submit(&request);
+    as_described(&api, "post", route, &first);
+    let started = first.json();
+    assert_eq!((&started["n"], &started["state"]), (&json!(16), &json!("running")));
+    assert_eq!(started, fixture.queensctl(&["runs", "--json"]));
+    assert_eq!(submit(&request).json()["run"], started["run"], "the same key");
+    // gRPC refuses the same, in the words of its own callers.
+    let again = ["submit", "--n", "16", "--method", "rows", "--layout", "border"];
+    let twice = fixture.cluster.queensctl(&again).stderr;
+    let there = submit(&json!({ "n": 16, "method": "rows", "layout": "border" }));
+    refused(&there, 409, "already exists");
+    let said = there.json()["error"]["message"].clone();
+    let (there, how) = said.as_str().unwrap().split_once("; ").unwrap();
+    assert!(twice.contains(there) && twice.contains("--new-run"), "{there} in {twice}");
+    assert_eq!(how, "\"force_new\": true starts another run");
+    let other_use = json!({ "n": 17, "key": "nightly:7" });
+    refused(&submit(&other_use), 400, "give another key");
+    for (request, part) in [
+        (json!({ "n": 33 }), "n: "),
+        (json!({ "n": 18, "method": "guess" }), "method: "),
+        (json!({ "n": 18, "layout": "middle" }), "layout: "),
+        (json!({ "n": 18, "method": "frames", "layout": "border" }), "method: "),
+        (json!({ "n": 18, "task_cost": 0 }), "task_cost: "),
+        (json!({ "n": 20, "method": "rows", "task_cost": 1 }), "tasks"),
+        (json!({ "n": 18, "recheck": "2" }), "recheck: "),
+        (json!({ "n": 18, "key": "a b" }), "key"),
+    ] {
+        refused(&submit(&request), 400, part);
+    }
+    refused(&submit(&json!({ "n": 18, "m": 1 })), 422, "m");
+    assert_eq!(fixture.get(route).json()["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn all_workers_are_on_pages_of_fifty() {
+    let fixture = Fixture::start(&["--n", "10"]);
+    let empty = fixture.get("/workers");
+    assert_eq!((empty.code, empty.body.contains("None")), (200, true));
+    let _worker = fixture.cluster.worker("bench-1");
+    fixture.coordinator.stdout_line("N = 10: 724 solutions");
+    let shown = fixture.get("/workers").body;
+    assert!(shown.contains("1 to 1 of 1"), "{shown}");
+    assert!(shown.contains("bench-1"), "{shown}");
+    assert!(shown.contains("Crews"), "{shown}");
+    assert!(fixture.get("/workers?from=1").body.contains("None"));
+    assert_eq!(fixture.get("/workers?from=x").code, 400);
+}
+
+#[test]
+fn bad_requests_are_refused_with_the_reason() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    refused(&fixture.get("/api/v1/nothing"), 404, "openapi.json");
+    refused(&fixture.get("/api/v1/runs/xyz"), 400, "no run matches");
+    refused(&fixture.get("/api/v1/runs/0123"), 404, "0123");
+    refused(&fixture.get("/api/v1/runs/last/tasks/999999"), 404, "no task");
+    refused(&fixture.post("/api/v1/status", &[], None), 405, "is not supported for");
+    refused(&fixture.post("/api/v1/runs/last/recheck", &[], Some("{")), 400, "");
+    let much = format!(r#"{{"recheck":"{}"}}"#, "x".repeat(100_000));
+    let answer = fixture.post("/api/v1/runs/last/recheck", &[], Some(&much));
+    assert_eq!(answer.code, 413, "{answer:#?}");
+    // A head that is too long is not read to its end.
+    let long = "x".repeat(40_000);
+    let answer = fixture.ask("GET", "/api/v1/status", &[("x-long", &long)], None);
+    assert_eq!(answer.code, 431, "{answer:#?}");
+    // A join string needs a token, which an insecure coordinator does not have.
+    let open = Fixture::start(&["--insecure"]);
+    let answer = ask("POST", &format!("{}/api/v1/join", open.http), &[], None);
+    refused(&answer, 409, "--coordinator");
+}
+
+#[test]
+fn requests_from_other_sites_and_for_other_hosts_are_refused() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    let own = fixture.http.as_str();
+    for headers in [
+        [("origin", "https://elsewhere.example")],
+        [("origin", "null")],
+        [("sec-fetch-site", "cross-site")],
+    ] {
+        let answer = fixture.post("/api/v1/runs/last/cancel", &headers, None);
+        refused(&answer, 403, "another site");
+    }
+    let rebound = [("host", "elsewhere.example")];
+    let url = format!("{own}/api/v1/status");
+    refused(&ask("GET", &url, &rebound, None), 421, "elsewhere.example");
+    // Credentials do not replace the check: without authentication any would do.
+    let runs = format!("{own}/api/v1/runs");
+    let rebound = [
+        ("host", "evil.example:7172"),
+        ("origin", "http://evil.example:7172"),
+        ("sec-fetch-site", "same-origin"),
+        ("authorization", "Bearer x"),
+    ];
+    refused(&ask("POST", &runs, &rebound, Some(r#"{"n":8}"#)), 421, "--http-host");
+    for host in ["a{b.evil.example", "", "evil.example\r\nHost: localhost"] {
+        let answer = raw(own, &format!("GET /api/v1/status HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 400"), "{host:?}: {answer}");
+    }
+    assert_eq!(fixture.get("/api/v1/runs").json()["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(fixture.get("/api/v1/status").json()["state"], "running");
+    let answer = fixture.post("/api/v1/runs/last/pause", &[("origin", own)], None);
+    assert_eq!(answer.json()["state"], "paused");
+    for answer in [fixture.get("/api/v1/status"), fixture.get("/nothing")] {
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
+    }
+}
+
+/// Creates a token of this role and returns the JSON that shows it.
+fn create_token(operator: &str, role: &str) -> Value {
+    let create = ["token", "create", "--json", "--role", role, "--name", &format!("a-{role}")];
+    Process::run(queensctl(&create).env("QUEENS_JOIN", operator)).json()
+}
+
+#[tokio::test]
+async fn open_streams_end_with_their_token_and_say_why() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    let operator = fixture.operator().expose();
+    let viewer = create_token(&operator, "viewer");
+    let join = viewer["join"].as_str().unwrap().parse::<JoinString>().unwrap();
+    let viewing = connect(&CoordinatorEndpoint::Token(join)).await.unwrap();
+    let mut runs = RunsClient::new(viewing);
+    let request = WatchStatusRequest { run: None, interval_ms: 50 };
+    let statuses = runs.watch_status(request).await.unwrap();
+    let mut statuses = statuses.into_inner();
+    assert!(statuses.message().await.unwrap().is_some());
+
+    let host = fixture.http.strip_prefix("http://").unwrap();
+    let bearer = viewer["bearer"].as_str().unwrap();
+    let run = fixture.get("/api/v1/runs").json()["runs"][0]["run"].as_str().unwrap().to_owned();
+    let mut page = TcpStream::connect(host).unwrap();
+    page.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        page,
+        "GET /runs/{run}/events HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+         Authorization: Bearer {bearer}\r\n\r\n"
+    )
+    .unwrap();
+    let mut first = [0; 12];
+    page.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+
+    let revoke = |name: &str| {
+        Process::run(queensctl(&["token", "revoke", name]).env("QUEENS_JOIN", &operator)).ok()
+    };
+    revoke("a-viewer");
+    let ended = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Err(status) = statuses.message().await {
+                return status;
+            }
+        }
+    });
+    let ended = ended.await.expect("the stream goes on");
+    assert_eq!(ended.code(), tonic::Code::Unauthenticated, "{ended}");
+    assert!(ended.message().contains("'a-viewer' was revoked"), "{ended}");
+    let mut rest = String::new();
+    page.read_to_string(&mut rest).expect("the page's stream goes on");
+    let last = rest.rsplit("event: ").next().unwrap();
+    assert!(last.starts_with("ended") && last.contains("'a-viewer' was revoked"), "{last}");
+
+    // A token may revoke itself.
+    assert_eq!(revoke("operator").stdout, "1 token revoked");
+}
+
+#[test]
+fn tokens_permit_what_their_role_may() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    let operator = fixture.operator().expose();
+    let token = |role: &str| {
+        let made = create_token(&operator, role);
+        format!("Bearer {}", made["bearer"].as_str().expect("a bearer"))
+    };
+    let (worker, viewer, operator) = (token("worker"), token("viewer"), token("operator"));
+    let ask = |method: &str, path: &str, bearer: Option<&str>| {
+        let headers: Vec<_> = bearer.map(|bearer| ("authorization", bearer)).into_iter().collect();
+        ask(method, &format!("{}{path}", fixture.http), &headers, None)
+    };
+    assert_eq!(ask("GET", "/healthz", None).code, 200);
+    assert_eq!(ask("GET", "/readyz", None).json(), json!({ "ready": true }));
+    for path in ["/api/v1/status", "/metrics"] {
+        let answer = ask("GET", path, None);
+        refused(&answer, 401, "token");
+        assert!(answer.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")));
+        refused(&ask("GET", path, Some("Bearer nonsense")), 401, "invalid token or join string");
+        refused(&ask("GET", path, Some("Basic abc")), 401, "Bearer TOKEN");
+        refused(&ask("GET", path, Some(&worker)), 403, "has role worker");
+        assert_eq!(ask("GET", path, Some(&viewer)).code, 200);
+    }
+    let cancel = "/api/v1/runs/last/cancel";
+    refused(&ask("POST", cancel, Some(&viewer)), 403, "has role viewer");
+    for bearer in [&viewer, &worker] {
+        refused(&ask("POST", "/api/v1/runs", Some(bearer)), 403, "has role");
+    }
+    assert_eq!(ask("POST", cancel, Some(&operator)).json()["state"], "cancelled");
+}
+
+/// As with Jupyter: the link logs one browser in as an operator; the next one is told how to get another.
+#[test]
+fn the_printed_link_logs_one_browser_in() {
+    let fixture = Fixture::start(&["--n", "14"]);
+    let link = fixture.coordinator.stderr_line("/login/");
+    let link = link.trim();
+    assert!(link.starts_with(&format!("{}/login/", fixture.http)), "{link}");
+    let logged_in = ask("GET", link, &[], None);
+    assert_eq!((logged_in.code, logged_in.header("location")), (303, Some("/")), "{logged_in:#?}");
+    let cookie = logged_in.header("set-cookie").and_then(|cookie| cookie.split(';').next());
+    let cookie = [("cookie", cookie.expect("a session"))];
+    let pause = format!("{}/api/v1/runs/last/pause", fixture.http);
+    assert_eq!(ask("POST", &pause, &cookie, None).json()["state"], "paused");
+    let again = ask("GET", link, &[], None);
+    assert!(again.body.contains("has expired or was already used"), "{again:#?}");
+    assert!(again.body.contains("Run `queensctl dashboard` for a new one."), "{again:#?}");
+    assert_eq!(again.header("set-cookie"), None);
+    let another = fixture.queensctl(&["dashboard", "--json"]);
+    let another = another["url"].as_str().expect("a link");
+    assert_eq!(ask("GET", another, &[], None).code, 303);
+}
+
+#[test]
+fn metrics_are_what_monitoring_reads() {
+    let fixture = Fixture::start(&["--n", "12"]);
+    let total = fixture.get("/api/v1/status").json()["tasks"]["total"].clone();
+    let answer = fixture.get("/metrics");
+    let kind = answer.header("content-type").unwrap_or_default();
+    assert!(kind.starts_with("application/openmetrics-text"), "{answer:#?}");
+    let parsed = openmetrics_parser::openmetrics::parse_openmetrics(&answer.body);
+    let parsed = parsed.unwrap_or_else(|error| panic!("{error}\n{}", answer.body));
+    let pending = format!("state=\"pending\"}} {total}");
+    assert!(answer.body.contains(&pending), "{pending} in {}", answer.body);
+    for (name, family) in &parsed.families {
+        assert!(name.starts_with("queens_"), "{name}");
+        assert!(!family.help.is_empty() && family.help.ends_with('.'), "{name}: {}", family.help);
+    }
+    let names = "build runs run_tasks run_progress_ratio workers http_requests store_sync_seconds \
+                 data_disk_free_bytes data_disk_size_bytes";
+    for name in names.split(' ').map(|name| format!("queens_{name}")) {
+        assert!(parsed.families.contains_key(&name), "{name} in {}", answer.body);
+    }
+}
+
+#[test]
+fn a_taken_http_port_ends_the_program_with_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let cluster = Cluster::new(&["--n", "8", "--http", &address]);
+    let end = Process::run(cluster.command(&[])).refused(1, &[&address, "in use", "--no-http"]);
+    let lines = end.stderr.lines().filter(|line| !line.contains(" INFO "));
+    assert_eq!(lines.count(), 1, "{end:#?}");
+}
+
+#[test]
+fn a_proxy_reaches_the_pages_by_the_name_it_was_given() {
+    let fixture = Fixture::start(&["--n", "14", "--http-host", "queens.lab.example"]);
+    let ask = |host| fixture.ask("GET", "/api/v1/status", &[("host", host)], None);
+    assert_eq!(ask("Queens.lab.example").code, 200);
+    refused(&ask("queens.example"), 421, "queens.example");
+}

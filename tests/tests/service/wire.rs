@@ -1,0 +1,498 @@
+//! gRPC over real TCP: what the coordinator accepts, what it refuses, and that refusing changes nothing.
+
+use std::{fs, net::Ipv4Addr, os::unix::fs::symlink};
+
+use common::{
+    kernel::KernelName,
+    limits::MESSAGE_BYTES,
+    method::Layout,
+    plan::{Plan, TaskId},
+    run::{Epoch, Partial, RunId, SessionId, TaskRef},
+    sync::{Grant, HeldLease, SyncReply, Verdict},
+};
+use coordinator::driver::Known;
+use kit::{count, held, plan};
+use proto::v1;
+use scheduler::{Config, TaskNumbers, WorkersPart};
+use store::{DiskStore, JournalCursor, RunManifest};
+use tests::service::{HandWorker, Service};
+use tonic::Code;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+/// A run with one worker that was granted its first tasks.
+struct Scene {
+    service: Service,
+    plan: Plan,
+    manifest: RunManifest,
+    worker: HandWorker,
+    grants: Vec<Grant>,
+}
+
+impl Scene {
+    async fn new() -> anyhow::Result<Self> {
+        let service = Service::start()?;
+        let plan = plan(10, Layout::FirstRows, 1);
+        let manifest = service.create(&plan).await?;
+        let mut worker = HandWorker::connect(&service, 7).await?;
+        let grants = worker.call(Vec::new(), 1.0).await?.grants;
+        assert!(grants.len() > 1 && (grants.len() as u64) < plan.tasks(), "{grants:?}");
+        Ok(Self { service, plan, manifest, worker, grants })
+    }
+
+    async fn tasks(&self) -> anyhow::Result<(TaskNumbers, u128)> {
+        let report = self.service.driver.status(Some(self.manifest.run)).await?;
+        let status = report.expect("the run is there").status;
+        Ok((status.tasks, status.solutions_so_far))
+    }
+
+    /// Makes a call that keeps all leases and submits one partial.
+    async fn report(&mut self, partial: Partial) -> Result<SyncReply, tonic::Status> {
+        let mut request = self.worker.request(vec![partial], 0.0);
+        request.held = self.grants.iter().map(held).collect();
+        self.worker.sync(request).await
+    }
+
+    /// Submits a partial that must be refused because of `why`, and change nothing.
+    async fn refused(&mut self, partial: Partial, why: &str) -> anyhow::Result<()> {
+        let before = self.tasks().await?;
+        let reply = self.report(partial).await?;
+        let [answer] = reply.acknowledgements.as_slice() else {
+            panic!("one answer to one partial: {reply:#?}");
+        };
+        assert_eq!(answer.verdict, Verdict::Refused, "{answer:#?}");
+        assert!(answer.reason.contains(why), "{why}: {}", answer.reason);
+        assert_eq!(self.tasks().await?, before, "{why}");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn invalid_partials_are_refused_with_the_reason() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let good = count(&scene.grants[0]);
+    let ours = scene.plan.hash().to_string();
+
+    let mut unknown_run = good;
+    unknown_run.task.run = RunId(0xdead);
+    scene.refused(unknown_run, "no run 000000000000dead").await?;
+
+    let mut other_plan = good;
+    other_plan.task.plan = plan(11, Layout::FirstRows, 100).hash();
+    scene.refused(other_plan, &ours).await?;
+    let theirs = other_plan.task.plan.to_string();
+    scene.refused(other_plan, &theirs).await?;
+
+    let mut no_task = good;
+    no_task.task.task = TaskId(scene.plan.tasks());
+    let last = format!("tasks 0 to {}", scene.plan.tasks() - 1);
+    scene.refused(no_task, &last).await?;
+
+    let mut never_leased = good;
+    never_leased.epoch = Epoch(u64::MAX);
+    scene.refused(never_leased, "never leased under epoch").await?;
+
+    // After all that, the right one is accepted once.
+    for verdict in [Verdict::Accepted, Verdict::Duplicate] {
+        let reply = scene.report(good).await?;
+        assert_eq!(reply.acknowledgements[0].verdict, verdict);
+        let (tasks, solutions) = scene.tasks().await?;
+        assert_eq!((tasks.done, solutions), (1, u128::from(good.count)));
+    }
+
+    // An implausible count shows that the machine counts wrong: its unconfirmed counts are void.
+    let mut impossible = count(&scene.grants[1]);
+    impossible.count = scene.plan.task_limit(impossible.task.task) + 1;
+    let reply = scene.report(impossible).await?;
+    let refused = &reply.acknowledgements[0];
+    assert_eq!(refused.verdict, Verdict::Refused);
+    assert!(refused.reason.contains("implausible count"), "{}", refused.reason);
+    let (tasks, solutions) = scene.tasks().await?;
+    assert_eq!((tasks.done, tasks.leased, solutions), (0, 0, 0));
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_stored_is_never_acknowledged() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let store = DiskStore::open(dir.path())?;
+    let mut service = Service::with(Box::new(store), Config::default(), Ipv4Addr::LOCALHOST)?;
+    let run = service.create(&plan(10, Layout::FirstRows, 1)).await?.run;
+    // The kernel's always-full device stands for the disk.
+    let journal = dir.path().join(format!("runs/{run}/journal.jsonl"));
+    fs::remove_file(&journal)?;
+    symlink("/dev/full", &journal)?;
+    let mut worker = HandWorker::connect(&service, 7).await?;
+    let grants = worker.call(Vec::new(), 1.0).await?.grants;
+    let lost = worker.call(vec![count(&grants[0])], 0.0).await.unwrap_err();
+    assert_eq!(lost.code(), Code::Unavailable, "{lost}");
+    let end = (&mut service.end).await?.unwrap_err().to_string();
+    assert!(end.contains("journal.jsonl"), "{end}");
+    // The driver has ended.
+    let refused = worker.call(Vec::new(), 0.0).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("shutting down"), "{refused}");
+    Ok(())
+}
+
+/// A late result of any granted lease is accepted; a lease that was never granted, or whose task another
+/// worker has counted, is not renewed.
+#[tokio::test]
+async fn leases_of_others_are_revoked() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut invented = held(&scene.grants[0]);
+    invented.epoch = Epoch(scene.grants[0].epoch.0 + 1_000_000);
+    let ended = held(&scene.grants[1]);
+    let mut other = HandWorker::connect(&scene.service, 8).await?;
+    let late = other.request(vec![count(&scene.grants[1])], 0.0);
+    let answer = other.sync(late).await?.acknowledgements.remove(0);
+    assert_eq!(answer.verdict, Verdict::Accepted, "{answer:#?}");
+
+    for (lease, why) in [(invented, "never leased"), (ended, "")] {
+        let mut request = scene.worker.request(Vec::new(), 0.0);
+        request.held = vec![lease];
+        let reply = scene.worker.sync(request).await?;
+        let [revoked] = reply.revoked.as_slice() else {
+            panic!("one lease is revoked: {reply:#?}");
+        };
+        assert_eq!((revoked.task, revoked.epoch), (lease.task, lease.epoch));
+        assert!(!revoked.reason.is_empty() && revoked.reason.contains(why), "{revoked:#?}");
+    }
+    scene.service.stop().await
+}
+
+/// Makes a valid message invalid.
+type Bend = fn(&mut v1::SyncRequest);
+
+#[tokio::test]
+async fn malformed_messages_name_the_field() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let before = scene.tasks().await?;
+    let sound = v1::SyncRequest::from(scene.worker.request(vec![count(&scene.grants[0])], 0.0));
+    let protocol = |message: &mut v1::SyncRequest| message.protocol = 99;
+    let no_worker = |message: &mut v1::SyncRequest| message.worker = None;
+    let short_secret = |message: &mut v1::SyncRequest| message.secret = vec![1, 2, 3];
+    let short_hash = |message: &mut v1::SyncRequest| {
+        message.partials[0].task.as_mut().unwrap().plan_hash = vec![0; 31];
+    };
+    let no_kernel = |message: &mut v1::SyncRequest| message.partials[0].kernel = 0;
+    let not_a_number = |message: &mut v1::SyncRequest| message.seconds_wanted = f64::NAN;
+    let cases: [(Bend, Code, &str); 6] = [
+        (protocol, Code::FailedPrecondition, "protocol version 99"),
+        (no_worker, Code::InvalidArgument, "worker"),
+        (short_secret, Code::InvalidArgument, "secret"),
+        (short_hash, Code::InvalidArgument, "partials[0].task.plan_hash"),
+        (no_kernel, Code::InvalidArgument, "partials[0].kernel"),
+        (not_a_number, Code::InvalidArgument, "seconds_wanted"),
+    ];
+    for (bend, code, field) in cases {
+        let mut message = sound.clone();
+        bend(&mut message);
+        let status = scene.worker.client.calls.sync(message).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(field), "{field}: {status}");
+    }
+    assert_eq!(scene.tasks().await?, before);
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn an_oversize_message_is_refused() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let before = scene.tasks().await?;
+    let mut message = v1::SyncRequest::from(scene.worker.request(Vec::new(), 0.0));
+    message.worker.as_mut().unwrap().name = "x".repeat(MESSAGE_BYTES + 1);
+    let status = scene.worker.client.calls.sync(message).await.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    assert!(status.message().contains("too large"), "{status}");
+    assert_eq!(scene.tasks().await?, before);
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn bad_requests_of_operators_are_refused_with_the_reason() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut runs = scene.service.runs().await?;
+    let unknown = v1::RunRequest { run: 0xdead };
+    for status in [
+        runs.pause(unknown).await.unwrap_err(),
+        runs.cancel(unknown).await.unwrap_err(),
+        runs.export(unknown).await.unwrap_err(),
+    ] {
+        assert_eq!(status.code(), Code::NotFound);
+        assert!(status.message().contains("000000000000dead"), "{status}");
+    }
+    let spec = |n, layout: v1::Layout, task_cost| v1::SubmitRequest {
+        spec: Some(v1::PlanSpec { n, layout: layout.into(), task_cost }),
+        ..v1::SubmitRequest::default()
+    };
+    for (request, field) in [
+        (spec(0, v1::Layout::Border, 0), "spec.n"),
+        (spec(33, v1::Layout::Border, 0), "spec.n"),
+        (spec(8, v1::Layout::Unspecified, 0), "spec.layout"),
+        (spec(32, v1::Layout::FirstRows, 1), "spec"),
+        (v1::SubmitRequest::default(), "spec"),
+    ] {
+        let status = runs.submit(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with(field), "{field}: {status}");
+    }
+    assert_eq!(scene.service.driver.runs().await?.len(), 1);
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn runs_are_paused_resumed_exported_and_cancelled() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut runs = scene.service.runs().await?;
+    scene.report(count(&scene.grants[0])).await?;
+
+    let request = v1::RunRequest { run: scene.manifest.run.0 };
+    let paused = runs.pause(request).await?.into_inner();
+    assert_eq!(paused.state(), v1::RunState::Paused);
+    let mut second = HandWorker::connect(&scene.service, 8).await?;
+    let reply = second.call(Vec::new(), 10.0).await?;
+    assert!(reply.grants.is_empty() && !reply.reason.is_empty(), "{reply:#?}");
+    let resumed = runs.resume(request).await?.into_inner();
+    assert_eq!(resumed.state(), v1::RunState::Running);
+    let reply = second.call(Vec::new(), 10.0).await?;
+    assert!(!reply.grants.is_empty());
+
+    let mut records = runs.export(request).await?.into_inner();
+    let record = records.message().await?.expect("one record was accepted");
+    assert_eq!(record.task, scene.grants[0].task.task.0);
+    assert!(record.line.contains("\"count\""), "{}", record.line);
+    assert_eq!(records.message().await?, None);
+
+    let cancelled = runs.cancel(request).await?.into_inner();
+    assert_eq!(cancelled.state(), v1::RunState::Cancelled);
+    let status = runs.resume(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    scene.service.stop().await
+}
+
+/// A liar is found by two others after the run, is barred and readmitted.
+#[tokio::test]
+async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyhow::Result<()> {
+    let service = Service::start()?;
+    let plan = plan(8, Layout::FirstRows, 10);
+    let manifest = service.create(&plan).await?;
+    let run = manifest.run.0;
+    let mut runs = service.runs().await?;
+    let none = v1::RecheckRequest { run, recheck: "0".to_owned() };
+    runs.recheck(none).await?;
+    let mut liar = HandWorker::connect(&service, 7).await?;
+    liar.count_wrong(|_| 8).await?;
+    let mut outcomes = service.driver.outcomes();
+    let wrong = outcomes.wait_for(|outcomes| outcomes.contains_key(&manifest.run)).await?
+        [&manifest.run]
+        .clone();
+    assert_eq!(wrong.known, Known::Differs);
+    let bad = runs.recheck(v1::RecheckRequest { run, recheck: "some".to_owned() });
+    assert_eq!(bad.await.unwrap_err().code(), Code::InvalidArgument);
+    let all = v1::RecheckRequest { run, recheck: "all".to_owned() };
+    let again = runs.recheck(all).await?.into_inner();
+    assert_eq!(again.state(), v1::RunState::Running);
+    let mut honest =
+        [HandWorker::connect(&service, 8).await?, HandWorker::connect(&service, 9).await?];
+    let right = |outcome: &coordinator::driver::Outcome| outcome.known == Known::Matches;
+    while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
+        for worker in &mut honest {
+            worker.count_all().await?;
+        }
+        // The referee counts what is disputed.
+        while let Some(recount) = service.driver.next_recount(false).await? {
+            let task = TaskRef { run: manifest.run, plan: plan.hash(), task: recount.task };
+            let (spec, orientation) = (*plan.spec(), recount.orientation);
+            let count = count(&Grant { task, epoch: Epoch(1), spec, orientation }).count;
+            service.driver.recounted(recount, count, KernelName::Scalar, 1).await?;
+        }
+    }
+    let status = runs.get_status(v1::GetStatusRequest { run: Some(run) }).await?;
+    let result = status.into_inner().result.expect("the run is over");
+    let reason = |name: &str| {
+        let check = result.checks.iter().find(|check| check.name == name);
+        check.map(|check| (check.outcome.as_str(), check.reason.as_str()))
+    };
+    let (_, text) = reason("rechecks").expect("rechecks");
+    assert!(text.contains("by the same token only"), "{text}");
+    let (disputes, text) = reason("disputes").expect("disputes");
+    assert!(disputes == "passed" && text.contains("settled"), "{text}");
+    let reply = liar.call(Vec::new(), 10.0).await?;
+    assert!(reply.reason.contains("barred"), "{}", reply.reason);
+    for (name, code) in [("nobody", Code::NotFound), ("worker", Code::NotFound)] {
+        let worker = name.to_owned();
+        let answer = runs.trust(v1::TrustRequest { worker }).await;
+        assert_eq!(answer.unwrap_err().code(), code, "{name}");
+    }
+    let worker = "worker-7".to_owned();
+    let trusted = runs.trust(v1::TrustRequest { worker }).await?.into_inner();
+    assert!(trusted.worker.contains("worker-7"), "{}", trusted.worker);
+    let reply = liar.call(Vec::new(), 10.0).await?;
+    assert!(!reply.reason.contains("barred"), "{}", reply.reason);
+    service.stop().await
+}
+
+/// Five machines in turn start one task and restart without it.
+#[tokio::test]
+async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let poison = scene.grants[0];
+    let mut give_all_back = scene.worker.request(Vec::new(), 0.0);
+    give_all_back.draining = true;
+    scene.worker.sync(give_all_back).await?;
+    for id in 10..15 {
+        let mut worker = HandWorker::connect(&scene.service, id).await?;
+        let grants = worker.call(Vec::new(), 1.0).await?.grants;
+        let grant = grants.iter().find(|grant| grant.task == poison.task);
+        let mut begun = worker.request(Vec::new(), 0.0);
+        let released = held(grant.expect("released tasks are granted first"));
+        begun.held = vec![HeldLease { started: true, ..released }];
+        worker.sync(begun).await?;
+        worker.fake.info.session = SessionId(2);
+        worker.call(Vec::new(), 0.0).await?;
+    }
+    assert_eq!(scene.tasks().await?.0.parked, 1);
+    let request = v1::RunRequest { run: scene.manifest.run.0 };
+    let mut runs = scene.service.runs().await?;
+    runs.retry(request).await?;
+    assert_eq!(scene.tasks().await?.0.parked, 0);
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn a_watched_run_is_reported_to_its_end() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut runs = scene.service.runs().await?;
+    let request = v1::WatchStatusRequest { run: None, interval_ms: 50 };
+    let mut statuses = runs.watch_status(request).await?.into_inner();
+    let first = statuses.message().await?.expect("the status now");
+    assert_eq!((first.tasks_done, first.result), (0, None));
+    scene.worker.count_all().await?;
+    let mut last = None;
+    while let Some(status) = statuses.message().await? {
+        last = Some(status);
+    }
+    let last = last.expect("the run changed");
+    // Once every task is done, the estimate is the total, with an interval of that point.
+    let estimate = last.estimate.as_ref().expect("enough tasks for an estimate");
+    assert_eq!(estimate.solutions, "724");
+    assert_eq!((&estimate.low, &estimate.high), (&estimate.solutions, &estimate.solutions));
+    assert_eq!(last.tasks_done, scene.plan.tasks());
+    assert_eq!(last.run.unwrap().state(), v1::RunState::Complete);
+    assert_eq!(last.result.unwrap().solutions, "724");
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn health_and_reflection_are_served() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut health = HealthClient::new(scene.service.connect().await?);
+    for service in ["", "queens.v1.WorkQueue", "queens.v1.Runs"] {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let answer = health.check(request).await?.into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
+    }
+
+    let mut reflection = ServerReflectionClient::new(scene.service.connect().await?);
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let requests = tokio_stream::iter([request]);
+    let mut answers = reflection.server_reflection_info(requests).await?.into_inner();
+    let answer = answers.message().await?.and_then(|answer| answer.message_response);
+    let Some(MessageResponse::ListServicesResponse(list)) = answer else {
+        panic!("no list of services: {answer:#?}");
+    };
+    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for service in ["queens.v1.WorkQueue", "queens.v1.Runs", "grpc.health.v1.Health"] {
+        assert!(names.contains(&service), "{service} in {names:?}");
+    }
+    scene.service.stop().await
+}
+
+#[tokio::test]
+async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let mut runs = scene.service.runs().await?;
+    let request = |n, key: &str| v1::SubmitRequest {
+        spec: Some(v1::PlanSpec { n, layout: v1::Layout::Border.into(), task_cost: 0 }),
+        idempotency_key: key.to_owned(),
+        ..v1::SubmitRequest::default()
+    };
+    let first = runs.submit(request(9, "")).await?.into_inner();
+    let name = RunId(first.run).to_string();
+    for again in [request(9, ""), request(9, "key")] {
+        let status = runs.submit(again).await.unwrap_err();
+        assert_eq!(status.code(), Code::AlreadyExists, "{status}");
+        let message = status.message();
+        assert!(message.contains(&name) && !message.contains("--"), "{message}");
+    }
+    // After a lost answer the same key gives the same run, whether it existed before or not.
+    let keyed = |n, key| v1::SubmitRequest { force_new: true, ..request(n, key) };
+    let second = runs.submit(keyed(9, "k1")).await?.into_inner();
+    assert_ne!(first.run, second.run);
+    for repeated in [keyed(9, "k1"), request(9, "k1")] {
+        assert_eq!(runs.submit(repeated).await?.into_inner(), second);
+    }
+    let third = runs.submit(keyed(9, "k2")).await?.into_inner();
+    assert_ne!(second.run, third.run);
+    let status = runs.submit(request(10, "k1")).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    assert!(status.message().contains("'k1'"), "{status}");
+    let status = runs.submit(request(10, "no key")).await.unwrap_err();
+    assert!(status.message().starts_with("idempotency_key"), "{status}");
+    // A cancelled board may be submitted again.
+    for run in [first.run, second.run, third.run] {
+        runs.cancel(v1::RunRequest { run }).await?;
+    }
+    let fourth = runs.submit(request(9, "")).await?.into_inner();
+    assert_eq!(fourth.state(), v1::RunState::Running);
+    scene.service.stop().await
+}
+
+/// The name, id and leases of a worker are public, and do not authenticate it.
+#[tokio::test]
+async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
+    let mut scene = Scene::new().await?;
+    let lease = count(&scene.grants[0]);
+    let honest = scene.worker.client.worker();
+    let shown = scene.service.driver.workers(WorkersPart::ByAttention(0..9)).await?.workers;
+    assert_eq!(shown.iter().map(|worker| worker.info.id).collect::<Vec<_>>(), [honest]);
+    let mut liar = HandWorker::connect(&scene.service, 8).await?;
+    let mut message = v1::SyncRequest::from(liar.request(vec![lease], 0.0));
+    message.worker = Some(scene.worker.fake.info.clone().into());
+    // The bytes that exports show, and bytes that were never issued.
+    let name = honest.0.to_be_bytes();
+    for forged in [[name, name].concat(), vec![0; 32]] {
+        message.secret = forged;
+        let reply = liar.client.calls.sync(message.clone()).await?.into_inner();
+        assert_eq!(reply.issued_secret.len(), 32, "{reply:?}");
+        assert!(reply.acknowledgements.is_empty() && reply.grants.is_empty(), "{reply:?}");
+    }
+    // With a secret of its own the liar calls as itself, whatever its message says.
+    let wrong = Partial { count: lease.count + 8, ..lease };
+    let mut request = liar.request(vec![wrong], 0.0);
+    request.worker = scene.worker.fake.info.clone();
+    liar.sync(request).await?;
+    assert_ne!(liar.client.worker(), honest);
+    let page = scene.service.driver.journal(scene.manifest.run, JournalCursor::default()).await?;
+    let page = page.expect("the run is there");
+    for (_, entry, line) in &page.lines {
+        assert_eq!(entry.record.worker, liar.client.worker());
+        let secret = liar.client.secret();
+        let secret = common::hex::encode(&secret);
+        assert!(!line.contains(&secret[..8]), "{line}");
+    }
+    assert_eq!(page.lines.len(), 1);
+    // The honest worker's own count is in conflict with the liar's.
+    let reply = scene.report(lease).await?;
+    assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict, "{reply:?}");
+    scene.service.stop().await
+}

@@ -1,0 +1,482 @@
+//! When a machine with other uses may count: hours, battery, load.
+//!
+//! `PausePolicy` decides, without I/O and without a clock; `PauseMonitor` observes the machine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use chrono::{Local, NaiveTime};
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+use tokio::{sync::watch, time::sleep};
+
+/// Time that other programs must be busy before counting pauses; starting a program takes less.
+const BUSY_FOR: Duration = Duration::from_secs(20);
+
+/// Time that the load must stay low before counting resumes; users pause to think.
+const QUIET_FOR: Duration = Duration::from_secs(60);
+
+/// Restrictions of a machine's owner; none by default.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Other uses of this machine")]
+pub struct Rules {
+    /// Count only at these hours, in local time, such as 19:00-07:00 or 12:00-13:00,19:00-07:00.
+    #[arg(long, value_name = "HOURS")]
+    pub between: Option<Hours>,
+    /// Pause while the machine runs on battery.
+    #[arg(long)]
+    pub pause_on_battery: bool,
+    /// Pause while other programs use more than this number of cores.
+    #[arg(long, value_name = "CORES", allow_hyphen_values = true, value_parser = cores)]
+    pub pause_on_load: Option<f64>,
+    /// Directory of Linux power supplies.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub power_supplies: Option<PathBuf>,
+}
+
+fn cores(text: &str) -> Result<f64, &'static str> {
+    let cores = text.parse().ok().filter(|cores: &f64| *cores > 0.0 && cores.is_finite());
+    cores.ok_or("expected a number above 0, such as 1.5")
+}
+
+impl Rules {
+    /// Returns whether any restriction is set.
+    fn restrict(&self) -> bool {
+        self.between.is_some() || self.pause_on_battery || self.pause_on_load.is_some()
+    }
+}
+
+/// The state of the machine.
+#[derive(Clone, Copy, Debug)]
+struct HostState {
+    /// Local time.
+    time: NaiveTime,
+    /// `None` if unknown.
+    on_battery: Option<bool>,
+    /// Cores that other programs use; `None` if unknown.
+    load: Option<f64>,
+}
+
+/// Decides when counting pauses; times never decrease.
+#[derive(Debug, Default)]
+struct PausePolicy {
+    rules: Rules,
+    /// Whether other programs are busy.
+    is_busy: bool,
+    /// Since when the load contradicts [`Self::is_busy`].
+    changed: Option<Instant>,
+}
+
+impl PausePolicy {
+    /// Returns the reason to pause now, if any.
+    fn evaluate(&mut self, host: HostState, now: Instant) -> Option<String> {
+        let Rules { between, pause_on_battery, pause_on_load, .. } = &self.rules;
+        let closed = between.as_ref().and_then(|hours| hours.closed_until(host.time));
+        let on_battery = *pause_on_battery && host.on_battery == Some(true);
+        let most = *pause_on_load;
+        if let (Some(used), Some(most)) = (host.load, most) {
+            self.note_load(used > most, now);
+        }
+        if let Some(until) = closed {
+            return Some(format!("outside of its hours until {}", until.format("%H:%M")));
+        }
+        if on_battery {
+            return Some("on battery".to_owned());
+        }
+        let most = most.filter(|_| self.is_busy)?;
+        let unit = if most == 1.0 { "core" } else { "cores" };
+        Some(format!("other programs use more than {most} {unit}"))
+    }
+
+    /// Changes [`Self::is_busy`] once the load has contradicted it for long enough.
+    fn note_load(&mut self, is_high: bool, now: Instant) {
+        if is_high == self.is_busy {
+            self.changed = None;
+            return;
+        }
+        let since = *self.changed.get_or_insert(now);
+        let needed = if is_high { BUSY_FOR } else { QUIET_FOR };
+        if now.saturating_duration_since(since) >= needed {
+            self.is_busy = is_high;
+            self.changed = None;
+        }
+    }
+}
+
+/// Interval of observations.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Observes the machine and publishes the reason to pause.
+#[derive(Debug)]
+pub(crate) struct PauseMonitor {
+    policy: PausePolicy,
+    load: Option<Load>,
+    pauses: watch::Sender<Option<String>>,
+}
+
+impl PauseMonitor {
+    /// Creates a monitor and observes the machine once; logs a warning if this system lacks what a rule
+    /// needs.
+    pub(crate) fn new(rules: Rules, pauses: watch::Sender<Option<String>>) -> Self {
+        let load = rules.pause_on_load.and_then(|_| Load::new());
+        let lacks = |flag, what| tracing::warn!("{flag} has no effect: this system hides {what}");
+        if rules.pause_on_load.is_some() && load.is_none() {
+            lacks("--pause-on-load", "the load of other programs");
+        }
+        let policy = PausePolicy { rules, ..PausePolicy::default() };
+        let mut monitor = Self { policy, load, pauses };
+        let host = monitor.observe();
+        if monitor.policy.rules.pause_on_battery && host.on_battery.is_none() {
+            lacks("--pause-on-battery", "whether it runs on battery");
+        }
+        monitor.publish(host);
+        monitor
+    }
+
+    /// Observes what the rules need.
+    fn observe(&mut self) -> HostState {
+        let Rules { pause_on_battery, power_supplies, .. } = &self.policy.rules;
+        HostState {
+            time: Local::now().time(),
+            on_battery: pause_on_battery.then(|| on_battery(power_supplies.as_deref())).flatten(),
+            load: self.load.as_mut().map(Load::of_others),
+        }
+    }
+
+    fn poll(&mut self) {
+        let host = self.observe();
+        self.publish(host);
+    }
+
+    fn publish(&mut self, host: HostState) {
+        let reason = self.policy.evaluate(host, Instant::now());
+        self.pauses.send_if_modified(|known| {
+            let is_new = *known != reason;
+            *known = reason;
+            is_new
+        });
+    }
+
+    /// Observes the machine forever.
+    pub(crate) async fn run<T>(&mut self) -> T {
+        while self.policy.rules.restrict() {
+            sleep(POLL_INTERVAL).await;
+            self.poll();
+        }
+        std::future::pending().await
+    }
+}
+
+/// Daily hours, as people write them: `19:00-07:00,12:00-13:00`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hours(Vec<Span>);
+
+/// A span of time, until the next day if the end is not after the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: NaiveTime,
+    end: NaiveTime,
+}
+
+/// A text that is not valid hours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid hours '{0}': expected local time such as 19:00-07:00, or several spans with commas"
+)]
+pub struct BadHours(String);
+
+impl Span {
+    fn has(self, now: NaiveTime) -> bool {
+        match self.start < self.end {
+            true => self.start <= now && now < self.end,
+            false => self.start <= now || now < self.end,
+        }
+    }
+}
+
+impl Hours {
+    /// Returns when the next span starts, if `now` is in none.
+    fn closed_until(&self, now: NaiveTime) -> Option<NaiveTime> {
+        if self.0.iter().any(|span| span.has(now)) {
+            return None;
+        }
+        let starts = || self.0.iter().map(|span| span.start);
+        let today = starts().filter(|start| *start > now).min();
+        today.or_else(|| starts().min())
+    }
+}
+
+impl FromStr for Hours {
+    type Err = BadHours;
+
+    fn from_str(text: &str) -> Result<Self, BadHours> {
+        let spans: Option<Vec<_>> = text.split(',').map(span).collect();
+        spans.map(Self).ok_or_else(|| BadHours(text.to_owned()))
+    }
+}
+
+fn span(text: &str) -> Option<Span> {
+    let (start, end) = text.split_once('-')?;
+    let time = |text: &str| {
+        let text = text.trim();
+        let is_one_word = !text.contains(char::is_whitespace);
+        is_one_word.then(|| NaiveTime::parse_from_str(text, "%H:%M").ok())?
+    };
+    let start = time(start)?;
+    let end = match end.trim() {
+        "24:00" => NaiveTime::MIN,
+        // A span that ends at its start is ambiguous: nothing, or the whole day.
+        end => time(end).filter(|end| *end != start)?,
+    };
+    Some(Span { start, end })
+}
+
+/// Default directory of power supplies.
+#[cfg(target_os = "linux")]
+const POWER_SUPPLIES: Option<&str> = Some("/sys/class/power_supply");
+#[cfg(not(target_os = "linux"))]
+const POWER_SUPPLIES: Option<&str> = None;
+
+/// Returns whether this machine runs on battery; `None` if unknown.
+fn on_battery(directory: Option<&Path>) -> Option<bool> {
+    let directory = directory.or_else(|| POWER_SUPPLIES.map(Path::new))?;
+    // Without the directory the kernel knows of no battery.
+    Some(fs::read_dir(directory).is_ok_and(|supplies| {
+        let supplies = supplies.flatten().map(|supply| Supply::read(&supply.path()));
+        let supplies: Vec<_> = supplies.collect();
+        supplies.contains(&Supply::Discharging) && !supplies.contains(&Supply::Mains)
+    }))
+}
+
+/// The state of a Linux power supply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    Mains,
+    /// A battery of the machine supplies power.
+    Discharging,
+    /// For example a full battery, a cable without power, the battery of a mouse.
+    Other,
+}
+
+impl Supply {
+    fn read(directory: &Path) -> Self {
+        let word = |file: &str| {
+            let read = fs::read_to_string(directory.join(file)).unwrap_or_default();
+            read.trim().to_owned()
+        };
+        match word("type").as_str() {
+            "Battery" if word("scope") == "Device" => Self::Other,
+            "Battery" if word("status") == "Discharging" => Self::Discharging,
+            "Mains" | "USB" | "Wireless" if word("online") == "1" => Self::Mains,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The load of all programs and of this one.
+#[derive(Debug)]
+struct Load {
+    system: System,
+    this: Pid,
+}
+
+impl Load {
+    fn new() -> Option<Self> {
+        let mut load = Self { system: System::new().ok()?, this: sysinfo::get_current_pid().ok()? };
+        // The first observation has no interval.
+        load.of_others();
+        Some(load)
+    }
+
+    /// Returns the cores that other programs used since the previous call.
+    fn of_others(&mut self) -> f64 {
+        let Self { system, this } = self;
+        system.refresh_cpu_usage();
+        let only = ProcessesToUpdate::Some(&[*this]);
+        system.refresh_processes_specifics(only, true, ProcessRefreshKind::nothing().with_cpu());
+        // Both are in hundredths of a core.
+        let own = system.process(*this).map_or(0.0, |this| this.cpu_usage());
+        let all: f32 = system.cpus().iter().map(sysinfo::Cpu::usage).sum();
+        f64::from((all - own).max(0.0)) / 100.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: HostState = HostState {
+        time: NaiveTime::from_hms_opt(12, 0, 0).unwrap(),
+        on_battery: Some(false),
+        load: Some(0.0),
+    };
+
+    fn policy(rules: Rules) -> PausePolicy {
+        PausePolicy { rules, ..PausePolicy::default() }
+    }
+
+    fn second(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    #[test]
+    fn without_rules_nothing_pauses_or_is_observed() {
+        let worst = HostState { on_battery: Some(true), load: Some(64.0), ..NOON };
+        let (mut policy, start) = (PausePolicy::default(), Instant::now());
+        for passed in [0, 100, 1_000] {
+            assert_eq!(policy.evaluate(worst, start + second(passed)), None);
+        }
+        assert!(!Rules::default().restrict());
+        let seen = PauseMonitor::new(Rules::default(), watch::channel(None).0).observe();
+        assert_eq!((seen.on_battery, seen.load), (None, None));
+    }
+
+    #[test]
+    fn a_day_of_hours() {
+        let hours: Hours = "19:00-07:00,12:30-13:00".parse().unwrap();
+        let mut policy = policy(Rules { between: Some(hours), ..Rules::default() });
+        let start = Instant::now();
+        let mut changes = Vec::new();
+        let mut before = None;
+        for minute in 0..24 * 60 {
+            let time = NaiveTime::from_num_seconds_from_midnight_opt(60 * minute, 0).unwrap();
+            let now = start + second(60 * u64::from(minute));
+            let why = policy.evaluate(HostState { time, ..NOON }, now);
+            if minute == 0 || why != before {
+                changes.push(format!("{time} {}", why.as_deref().unwrap_or("counts")));
+            }
+            before = why;
+        }
+        assert_eq!(
+            changes,
+            [
+                "00:00:00 counts",
+                "07:00:00 outside of its hours until 12:30",
+                "12:30:00 counts",
+                "13:00:00 outside of its hours until 19:00",
+                "19:00:00 counts",
+            ]
+        );
+    }
+
+    #[test]
+    fn battery_pauses_if_the_rules_say_so_and_it_is_known() {
+        for (pause_on_battery, on_battery, why) in [
+            (true, Some(true), Some("on battery")),
+            (true, Some(false), None),
+            (true, None, None),
+            (false, Some(true), None),
+        ] {
+            let mut policy = policy(Rules { pause_on_battery, ..Rules::default() });
+            let seen = HostState { on_battery, ..NOON };
+            assert_eq!(policy.evaluate(seen, Instant::now()).as_deref(), why);
+        }
+    }
+
+    #[test]
+    fn load_must_last_before_a_pause_and_stay_low_after_it() {
+        let mut policy = policy(Rules { pause_on_load: Some(1.0), ..Rules::default() });
+        let start = Instant::now();
+        for (passed, load, pauses) in [
+            // A start of a program, and one more.
+            (0, Some(2.0), false),
+            (19, Some(2.0), false),
+            (20, Some(0.5), false),
+            (21, Some(2.0), false),
+            (40, Some(2.0), false),
+            // For twenty seconds. A missing observation changes nothing.
+            (41, Some(2.0), true),
+            (42, None, true),
+            // A moment's rest, and the rest of a minute.
+            (50, Some(0.5), true),
+            (109, Some(1.0), true),
+            (109, Some(1.1), true),
+            (120, Some(0.0), true),
+            (179, Some(0.0), true),
+            (180, Some(0.0), false),
+            // It has to last again.
+            (200, Some(5.0), false),
+            (219, None, false),
+            (220, Some(5.0), true),
+        ] {
+            let why = policy.evaluate(HostState { load, ..NOON }, start + second(passed));
+            let expected = pauses.then_some("other programs use more than 1 core");
+            assert_eq!(why.as_deref(), expected, "after {passed} s");
+        }
+    }
+
+    fn time(text: &str) -> NaiveTime {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn valid_hours_are_parsed_and_others_are_errors() {
+        let hours: Hours = " 9:05-17:00, 22:30-24:00 ".parse().unwrap();
+        let spans = [("09:05", "17:00"), ("22:30", "00:00")];
+        let spans = spans.map(|(start, end)| Span { start: time(start), end: time(end) });
+        assert_eq!(hours, Hours(spans.to_vec()));
+        let bad = "|19:00|19: 00-07:00|19-07|19:00-25:00|19:60-20:00|24:00-07:00|24:01-07:00|07:00-24:01|\
+                   07:00-07:00|19:00-07:00,|-1:00-07:00|19:00-+7:00|019:00-07:00|a:b-c:d|\
+                   19:00–07:00";
+        for bad in bad.split('|') {
+            assert_eq!(bad.parse::<Hours>(), Err(BadHours(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_span_excludes_its_end_and_may_pass_midnight() {
+        for (hours, now, until) in [
+            ("19:00-07:00", "19:00", None),
+            ("19:00-07:00", "23:59", None),
+            ("19:00-07:00", "00:00", None),
+            ("19:00-07:00", "06:59", None),
+            ("19:00-07:00", "07:00", Some("19:00")),
+            ("19:00-07:00", "12:00", Some("19:00")),
+            ("19:00-07:00", "18:59", Some("19:00")),
+            ("00:00-24:00", "00:00", None),
+            ("00:00-24:00", "12:59", None),
+            ("00:00-24:00", "23:59", None),
+            // Tomorrow.
+            ("08:00-09:00", "23:00", Some("08:00")),
+            ("20:00-00:00", "23:59", None),
+            ("20:00-00:00", "00:00", Some("20:00")),
+        ] {
+            let closed = hours.parse::<Hours>().unwrap().closed_until(time(now));
+            assert_eq!(closed, until.map(time), "{hours} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_laptop_runs_on_battery_when_its_cable_is_out() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        assert_eq!(on_battery(Some(&home.join("none"))), Some(false), "a desktop");
+        // Each step writes files of one supply.
+        for (step, expected) in [
+            ("mouse type=Battery scope=Device status=Discharging", false),
+            ("AC type=Mains online=0", false),
+            ("BAT0 type=Battery status=Discharging", true),
+            ("AC online=1", false),
+            ("AC online=0", true),
+            ("BAT0 status=Full", false),
+        ] {
+            let (supply, files) = step.split_once(' ').unwrap();
+            fs::create_dir_all(home.join(supply)).unwrap();
+            for (file, word) in files.split(' ').filter_map(|file| file.split_once('=')) {
+                fs::write(home.join(supply).join(file), format!("{word}\n")).unwrap();
+            }
+            assert_eq!(on_battery(Some(home)), Some(expected), "{step}");
+        }
+    }
+
+    #[test]
+    fn the_load_of_others_is_at_most_that_of_all_cores() {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        // A container may have fewer cores than the machine.
+        let most = 64.0 * cores as f64;
+        assert!((0.0..=most).contains(&Load::new().unwrap().of_others()));
+    }
+}

@@ -1,0 +1,250 @@
+//! The commands of the program and what they share.
+//!
+//! Output that cannot be written, such as into a closed pipe, never causes a panic.
+
+pub(crate) mod count;
+pub(crate) mod estimate;
+pub(crate) mod options;
+pub(crate) mod serve;
+
+use std::{
+    fmt, io,
+    process::ExitCode,
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cli::{
+    exit::{Exit, Signals},
+    terminal::{self, StatusBar, eprint_info, eprint_line},
+    threads::TooLittleMemory,
+};
+use common::{
+    board::Board,
+    choice::{BadChoice, Choice, MethodChoice, RowsLayout, choose},
+    kernel::Kernel,
+    plan::BadSpec,
+    sample::BadFraction,
+};
+use indicatif::HumanDuration;
+use serde::Serialize;
+use tokio::sync::oneshot;
+use worker::{config::ComputeBudget, stop::stop};
+
+/// Prints the supported kernels.
+pub(crate) fn list_kernels() -> ExitCode {
+    finish(Kernel::available().iter().try_for_each(|kernel| print(&kernel.to_string())))
+}
+
+/// Stops workers on this machine.
+pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
+    match stop(arguments.spool, arguments.name.as_deref()).await {
+        Ok(stopped) => finish(stopped.iter().try_for_each(|spool| {
+            print(&format!("stopped: the worker with spool {}", spool.display()))
+        })),
+        Err(error) => fail(Exit::Error, error),
+    }
+}
+
+/// A board that cannot be counted with these resources.
+#[derive(Debug, thiserror::Error)]
+enum BadRequest {
+    #[error(transparent)]
+    Choice(#[from] BadChoice),
+    #[error(transparent)]
+    Spec(#[from] BadSpec),
+    #[error(transparent)]
+    Fraction(#[from] BadFraction),
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+}
+
+/// Chooses method and layout for a board.
+fn choice(
+    budget: &ComputeBudget,
+    board: Board,
+    method: MethodChoice,
+    layout: Option<RowsLayout>,
+) -> Result<Choice, BadRequest> {
+    choose(board, method, layout, Some(budget.machine())).map_err(|bad| match bad {
+        BadChoice::Memory { board, least, .. } => {
+            TooLittleMemory::new(Some(board), budget.memory, budget.threads, least).into()
+        }
+        BadChoice::LayoutOfFrames => bad.into(),
+    })
+}
+
+/// Resolves at the first Ctrl-C or SIGTERM; the second ends the program immediately.
+fn interruption() -> impl Future<Output = ()> {
+    let (stop, stopped) = oneshot::channel();
+    match Signals::new() {
+        Ok(mut signals) => drop(tokio::spawn(async move {
+            signals.next().await;
+            // The command may have ended.
+            let _ = stop.send(());
+            signals.next_distinct().await;
+            std::process::exit(Exit::Interrupted.code().into());
+        })),
+        Err(error) => {
+            eprint_line(&format!("warning: Ctrl-C will end the program without a result: {error}"));
+        }
+    }
+    async {
+        if stopped.await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Output that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output: {0}")]
+struct OutputError(io::Error);
+
+/// Prints a line to standard output.
+fn print(line: &str) -> Result<(), OutputError> {
+    written(terminal::print(line))
+}
+
+/// Prints a JSON object to standard output.
+fn print_json(object: &impl Serialize) -> Result<(), OutputError> {
+    let json = serde_json::to_string(object).map_err(io::Error::other);
+    written(json.and_then(|json| terminal::print_json(&json)))
+}
+
+/// Ignores a closed pipe (`| head`).
+fn written(printed: io::Result<()>) -> Result<(), OutputError> {
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(OutputError),
+    }
+}
+
+/// Ends the program after its output.
+fn finish(printed: Result<(), OutputError>) -> ExitCode {
+    printed.map_or_else(|error| fail(Exit::Error, error), |()| Exit::Success.into())
+}
+
+/// Prints an error and returns the exit code.
+fn fail(exit: Exit, error: impl fmt::Display) -> ExitCode {
+    eprint_line(&format!("error: {error}"));
+    exit.into()
+}
+
+/// A step is announced after this time.
+const STEP_DELAY: Duration = Duration::from_secs(1);
+
+const FIRST_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Runs a step that cannot report its progress.
+fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        let (working, done) = channel::<()>();
+        scope.spawn(move || {
+            if done.recv_timeout(STEP_DELAY) == Err(RecvTimeoutError::Timeout) {
+                eprint_info(&format!("{what} …"));
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+/// The progress of a count on standard error, cleared on drop: a bar on a terminal, otherwise a line now and
+/// then.
+struct Progress {
+    bar: Option<StatusBar>,
+    started: Instant,
+    interval: Duration,
+    next_line: Instant,
+    /// Cost of the count in core seconds of the reference machine, if known.
+    core_seconds: Option<f64>,
+}
+
+impl Progress {
+    fn start(core_seconds: Option<f64>) -> Self {
+        Self::new(StatusBar::bar(), core_seconds)
+    }
+
+    fn new(bar: Option<StatusBar>, core_seconds: Option<f64>) -> Self {
+        let started = Instant::now();
+        let (interval, next_line) = (FIRST_INTERVAL, started + FIRST_INTERVAL);
+        Self { bar, started, interval, next_line, core_seconds }
+    }
+
+    /// Shows that `part`, 0 to 1, is finished.
+    fn show(&mut self, part: f64) {
+        let now = Instant::now();
+        match &self.bar {
+            Some(bar) => bar.show(part, self.speed(part, now)),
+            None => self.line(part, now).iter().for_each(|line| eprint_info(line)),
+        }
+    }
+
+    /// Formats the speed and the remaining time.
+    fn speed(&self, part: f64, now: Instant) -> String {
+        let so_far = now - self.started;
+        let Some(left) = left(part, so_far) else {
+            return "started".to_owned();
+        };
+        let speed = self.core_seconds.map(|all| {
+            let cores = part * all / so_far.as_secs_f64().max(1e-3);
+            format!("at {cores:.2} reference cores, ")
+        });
+        format!("{}{left} left", speed.unwrap_or_default())
+    }
+
+    /// Formats the next line, if it is due; the intervals grow.
+    fn line(&mut self, part: f64, now: Instant) -> Option<String> {
+        if now < self.next_line {
+            return None;
+        }
+        self.interval = (self.interval * 2).min(MAX_INTERVAL);
+        self.next_line = now + self.interval;
+        let so_far = now - self.started;
+        let left = left(part, so_far).map(|left| format!(", about {left} left"));
+        let left = left.unwrap_or_default();
+        Some(format!("{:.1} % after {}{left}", part * 100.0, HumanDuration(so_far)))
+    }
+}
+
+/// Returns the remaining time at the speed so far.
+fn left(part: f64, so_far: Duration) -> Option<HumanDuration> {
+    (part > 0.0).then(|| {
+        let left = so_far.as_secs_f64() * (1.0 - part) / part;
+        HumanDuration(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_shows_speed_and_time_left() {
+        let progress = Progress::new(None, Some(400.0));
+        let at = |part| progress.speed(part, progress.started + Duration::from_secs(50));
+        assert_eq!(at(0.0), "started");
+        assert_eq!(at(0.25), "at 2.00 reference cores, 3 minutes left");
+    }
+
+    #[test]
+    fn lines_come_at_growing_intervals() {
+        let mut progress = Progress::new(None, None);
+        let started = progress.started;
+        let mut due = Vec::new();
+        for second in 0..200 {
+            let line = progress.line(0.25, started + Duration::from_secs(second));
+            due.extend(line.map(|line| (second, line)));
+        }
+        let seconds: Vec<_> = due.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [5, 15, 35, 75, 135, 195]);
+        assert_eq!(due[0].1, "25.0 % after 5 seconds, about 15 seconds left");
+        let mut none = Progress::new(None, None);
+        let line = none.line(0.0, none.started + FIRST_INTERVAL);
+        assert_eq!(line.as_deref(), Some("0.0 % after 5 seconds"));
+    }
+}

@@ -1,0 +1,282 @@
+//! The command line, read into validated types.
+
+use std::{
+    num::{NonZeroU16, NonZeroU32},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{Args, Parser, Subcommand};
+use cli::{
+    duration::{TimeLimit, duration, time_limit},
+    environment::{self, FlagDependency},
+    memory::MemorySize,
+    terminal::{LogFormat, TerminalOptions},
+    threads::Threads,
+};
+use common::{
+    board,
+    choice::{KernelChoice, MethodChoice, RowsLayout},
+    kernel::Kernel,
+    method::UnknownName,
+    text::worker_name,
+};
+use worker::{availability::Rules, config::ComputeBudget};
+
+const AFTER_HELP: &str = "\
+Examples:
+  worker --join @worker.join
+      count for a coordinator, with its join string from a file
+  worker --threads 2 --idle-priority
+      count at idle priority for the coordinator started in this directory
+
+Exit codes:
+  0 done, 1 error, 2 invalid usage, 3 the count contradicts the published one,
+  130 interrupted";
+
+const COUNT_EXAMPLES: &str = "\
+Examples:
+  worker count --n 18
+      count on all cores of this machine
+  worker count --n 24 --sample 0.0005
+      count a two-thousandth of the work and estimate the total";
+
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  worker estimate --n 22
+      estimate the time for N = 22 on this machine
+  worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250
+      estimate the time for N = 28 on a thousand cores like these";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  worker stop
+      stop all workers with a spool in the default directory
+  worker stop --name rack-7
+      stop the worker of this name";
+
+const KERNELS_EXAMPLES: &str = "\
+Examples:
+  worker kernels
+      list them; the first line is what --kernel auto selects";
+
+/// Count N-Queens solutions for a coordinator on all cores of this machine.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = AFTER_HELP
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+    #[command(flatten)]
+    pub(crate) terminal: TerminalOptions,
+}
+
+const NEEDS: [FlagDependency; 3] = [
+    FlagDependency { flag: "seed", other: "sample" },
+    FlagDependency { flag: "tls_cert", other: "tls_ca" },
+    FlagDependency { flag: "tls_key", other: "tls_ca" },
+];
+
+impl Cli {
+    /// Parses the command line; exits on invalid usage.
+    pub(crate) fn read() -> Self {
+        environment::read(&NEEDS)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Count a board in this process alone, without a coordinator.
+    #[command(after_help = COUNT_EXAMPLES)]
+    Count(Count),
+    /// Estimate the run time by counting a sample of tasks on this machine.
+    #[command(after_help = ESTIMATE_EXAMPLES)]
+    Estimate(Estimate),
+    /// Gracefully stop the workers on this machine and wait for them to exit: all with a spool in the
+    /// default directory, or one of them.
+    #[command(after_help = STOP_EXAMPLES)]
+    Stop(Stop),
+    /// List the instruction sets that this CPU supports, one per line, fastest first.
+    #[command(after_help = KERNELS_EXAMPLES)]
+    Kernels,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// URL of the coordinator: https://HOST:PORT with --tls-ca, or http:// with --insecure.
+    #[arg(help_heading = "Connection", long, value_name = "URL", conflicts_with = "join")]
+    pub(crate) coordinator: Option<String>,
+    /// Data directory of a coordinator on this machine, which holds a join string for workers of the
+    /// same user [default: queens-data].
+    #[arg(help_heading = "Connection", long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Join string that the coordinator prints, or @FILE containing it. Prefer QUEENS_JOIN: command
+    /// lines are visible to all users of this machine.
+    #[arg(help_heading = "Connection", long, value_name = "STRING|@FILE")]
+    pub(crate) join: Option<String>,
+    /// Name of the worker: 1 to 64 letters, digits, '.', '_' and '-' [default: the host name, with a
+    /// number if this machine has another worker].
+    #[arg(long, value_parser = worker_name)]
+    pub(crate) name: Option<String>,
+    /// Directory for results that are not yet acknowledged [default: a directory of the worker's name
+    /// below $XDG_STATE_HOME/queens-spool, or below ./queens-spool].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Shut down gracefully after this time, such as 3h, 90m or 1h30m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) drain_after: Option<Duration>,
+    /// Grace period for a shutdown. Tasks that will finish at least 15 s before its end are completed;
+    /// the others are released. Set the service manager's kill timeout higher than this.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "25s")]
+    pub(crate) drain_limit: Duration,
+    /// Exit after this time without work once the runs that this worker has counted for are over;
+    /// 0 waits indefinitely.
+    #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
+    pub(crate) idle_timeout: TimeLimit,
+    /// CA certificates that the coordinator's certificate is verified against, for a coordinator with
+    /// --client-ca: mutual TLS instead of a join string.
+    #[arg(help_heading = "Connection", long, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Certificate of this worker; a name in it gives its role.
+    #[arg(help_heading = "Connection", long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate.
+    #[arg(help_heading = "Connection", long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Log format: text, or json for one object per line.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// Allow unencrypted connections to a coordinator on another machine.
+    #[arg(help_heading = "Connection", long)]
+    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+    /// Run at idle CPU and I/O priority: nice 19, and on Linux SCHED_IDLE and the idle I/O class.
+    #[arg(help_heading = "Other uses of this machine", long)]
+    pub(crate) idle_priority: bool,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Resources")]
+pub(crate) struct Resources {
+    /// Number of counting threads [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<Threads>,
+    /// Memory limit for all threads together, such as 8GiB or 1.5G [default: 80 % of the free memory
+    /// that no other worker has claimed].
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option)]
+    pub(crate) memory: Option<MemorySize>,
+    /// Number of crews (groups of threads that share one task and its memory) [default: as many as the
+    /// memory allows].
+    #[arg(long, value_name = "K")]
+    pub(crate) crews: Option<NonZeroU16>,
+    /// Instruction set: auto, scalar, avx2, avx512 or neon.
+    #[arg(long, value_parser = kernel, default_value = "auto")]
+    pub(crate) kernel: Kernel,
+}
+
+impl Resources {
+    /// Completes the options by what this machine has free now.
+    pub(crate) fn budget(&self) -> ComputeBudget {
+        ComputeBudget {
+            threads: self.threads.unwrap_or_else(Threads::of_this_machine),
+            memory: self.memory.unwrap_or_else(MemorySize::of_this_machine),
+            crews: self.crews,
+            kernel: self.kernel,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// Stop the worker with this spool directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Stop the worker of this name.
+    #[arg(long, value_parser = worker_name)]
+    pub(crate) name: Option<String>,
+}
+
+/// Options of the commands that count without a coordinator.
+#[derive(Debug, Args)]
+pub(crate) struct Board {
+    /// Board size, 1 to 32.
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) n: board::Board,
+    /// Counting method: auto, rows or frames.
+    #[arg(long, default_value = "auto")]
+    pub(crate) method: MethodChoice,
+    /// Random seed of the sample (same seed, same sample).
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Count {
+    #[command(flatten)]
+    pub(crate) board: Board,
+    /// Division of the board by method rows: first-rows or border.
+    #[arg(long)]
+    pub(crate) layout: Option<RowsLayout>,
+    /// Count only a random sample of this fraction of the predicted work, above 0 and at most 1, and
+    /// estimate the total.
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = fraction)]
+    pub(crate) sample: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Estimate {
+    #[command(flatten)]
+    pub(crate) board: Board,
+    /// Number of cores of the run, each like one of this machine [default: --threads].
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) cores: Option<NonZeroU32>,
+    /// Time limit of the measurement; small boards need less.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub(crate) budget: Duration,
+    /// Power consumption of this machine under full load, in watts.
+    #[arg(long, value_name = "W", allow_hyphen_values = true, value_parser = watts)]
+    pub(crate) watts: Option<f64>,
+}
+
+/// Parses a positive number that `is_valid` accepts.
+fn number(text: &str, is_valid: fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && is_valid(*number));
+    number.ok_or_else(|| format!("expected a number {expected}"))
+}
+
+fn watts(text: &str) -> Result<f64, String> {
+    number(text, f64::is_finite, "above 0, such as 250")
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    number(text, |fraction| fraction <= 1.0, "above 0 and at most 1, such as 0.01")
+}
+
+fn kernel(text: &str) -> Result<Kernel, String> {
+    let choice: KernelChoice = text.parse().map_err(|unknown: UnknownName| unknown.to_string())?;
+    choice.kernel().map_err(|missing| missing.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_has_a_variable_and_every_command_examples() {
+        environment::check_examples::<Cli>(&NEEDS);
+    }
+}

@@ -1,0 +1,139 @@
+//! `worker --join STRING`, `worker --coordinator URL`.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use cli::{
+    exit::{Exit, Signal, Signals},
+    memory::{Claimed, claim},
+    priority,
+    terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
+    threads::{host_name, usual_name},
+};
+use proto::connect::{BadAddress, CoordinatorEndpoint, JoinString, NoCoordinator, TlsFiles};
+use worker::config::{ComputeBudget, Coordinator, SpoolChoice, WorkerConfig};
+
+use super::{fail, options::Serve};
+
+pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCode {
+    let mut config = match config(arguments) {
+        Ok(config) => config,
+        Err(error) => return fail(Exit::Usage, error),
+    };
+    start_log(arguments.log_format, terminal);
+    if arguments.idle_priority {
+        // Threads that start later inherit it.
+        for refused in priority::lower_session() {
+            tracing::warn!("--idle-priority: {refused}");
+        }
+    }
+    if let Coordinator::Remote(address) = &config.coordinator
+        && address.is_open_to_others()
+    {
+        tracing::warn!("--insecure: traffic to {address} is unencrypted and unauthenticated");
+    }
+    config.status_bar = StatusBar::words().map(Arc::new);
+    match serve(config, arguments.drain_after).await {
+        Ok(exit) => exit.into(),
+        Err(error) => fail(Exit::Error, error),
+    }
+}
+
+fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
+    let coordinator = match (&arguments.join, &arguments.coordinator) {
+        // The message omits the invalid text, which may be a mistyped secret.
+        (Some(join), _) => JoinString::of_option(join)
+            .map(CoordinatorEndpoint::Token)
+            .map_err(|error| format!("--join: {error}"))?,
+        (None, Some(url)) => address(url, arguments)?,
+        (None, None) => {
+            let local = CoordinatorEndpoint::local(arguments.data_dir.as_deref(), "worker");
+            local.map_err(|error| match error {
+                NoCoordinator::NotHere => {
+                    format!("{error}. Without a coordinator: worker count --n 16")
+                }
+                _ => error.to_string(),
+            })?
+        }
+    };
+    let budget = arguments.resources.budget();
+    let Claimed { name, memory, others } =
+        claim(arguments.name.as_deref(), &usual_name(&host_name()), arguments.resources.memory);
+    let config = WorkerConfig {
+        budget: ComputeBudget { memory, ..budget },
+        others,
+        name,
+        spool: arguments.spool.clone().map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        drain_limit: arguments.drain_limit,
+        idle_timeout: arguments.idle_timeout.0,
+        rules: arguments.rules.clone(),
+        ..WorkerConfig::new(Coordinator::Remote(coordinator))
+    };
+    config.budget.check_memory().map_err(|error| match &config.others {
+        Some(others) => format!("{error}; {others}"),
+        None => error.to_string(),
+    })?;
+    Ok(config)
+}
+
+fn address(url: &str, arguments: &Serve) -> Result<CoordinatorEndpoint, String> {
+    let files = TlsFiles::of(
+        arguments.tls_ca.as_ref(),
+        arguments.tls_cert.as_ref(),
+        arguments.tls_key.as_ref(),
+    );
+    let address = match &files {
+        Some(files) => CoordinatorEndpoint::mutual_tls(url, files),
+        None => CoordinatorEndpoint::plain(url, arguments.insecure),
+    };
+    address.map_err(|error| match error {
+        BadAddress::File(why) => why,
+        _ => format!("--coordinator {error}"),
+    })
+}
+
+async fn serve(
+    config: WorkerConfig,
+    drain_after: Option<Duration>,
+) -> Result<Exit, Box<dyn std::error::Error>> {
+    let mut signals = Signals::new()?;
+    let interrupted = AtomicBool::new(false);
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let watch = async {
+        tokio::select! {
+            signal = signals.next() => interrupted.store(signal == Signal::Interrupt, Relaxed),
+            () = after(drain_after) => tracing::info!("--drain-after has expired"),
+        }
+        // Fails only if the worker has ended.
+        let _ = stop.send(());
+        // Batch systems repeat SIGTERM, so a draining worker ignores it. Ctrl-C stops it immediately.
+        while signals.next_distinct().await == Signal::Terminate {}
+        eprint_line(
+            "stopped immediately; the next worker that uses this spool submits its results",
+        );
+        std::process::exit(Exit::Interrupted.code().into())
+    };
+    let shutdown = async {
+        // An error means that the sender is gone.
+        let _ = stopped.await;
+    };
+    let result = tokio::select! {
+        result = worker::run(config, shutdown) => result,
+        never = watch => never,
+    };
+    result?;
+    Ok(if interrupted.load(Relaxed) { Exit::Interrupted } else { Exit::Success })
+}
+
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,193 @@
+//! Failed self-tests, drains and pauses: how a worker and its threads stop.
+
+use std::time::{Duration, Instant};
+
+use common::sync::SelfTestReport;
+
+use super::{ExitReason, leases::Held};
+
+/// Maximum time for submitting results in a long drain.
+const SUBMISSION: Duration = Duration::from_secs(15);
+
+/// The time in which started tasks may finish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GracePeriod {
+    since: Instant,
+    grace: Duration,
+}
+
+impl GracePeriod {
+    /// Creates the grace period of a drain or pause that takes at most `limit`; the rest is for submitting
+    /// results.
+    pub(super) fn new(since: Instant, limit: Duration) -> Self {
+        Self { since, grace: (limit * 2 / 5).max(limit.saturating_sub(SUBMISSION)) }
+    }
+
+    /// Returns when all remaining tasks are released.
+    pub(super) fn ends(self) -> Instant {
+        self.since + self.grace
+    }
+
+    /// Returns whether work will not finish in time at this speed, in cost per second and thread.
+    pub(super) fn cannot_finish(self, held: &Held, speed: f64) -> bool {
+        #[allow(clippy::cast_precision_loss)] // An estimate.
+        let left = held.cost_left() as f64 / speed;
+        // A task that runs for long without progress may take any time.
+        let started = held.started.unwrap_or(self.since);
+        let ran = self.since.saturating_duration_since(started);
+        let stuck = held.cost_done == 0 && ran > self.grace;
+        left > self.grace.as_secs_f64() || stuck
+    }
+}
+
+/// Delay of the next call after progress.
+const NEXT: Duration = Duration::from_millis(25);
+
+/// Delay of the next call without progress.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The state of a drain.
+#[derive(Debug)]
+pub(super) struct Drain {
+    reason: ExitReason,
+    since: Instant,
+    limit: Duration,
+    /// When the next call is due.
+    due: Instant,
+    final_sync: FinalSync,
+    /// No call is needed: leases expire, and results are in the spool.
+    may_leave: bool,
+}
+
+/// Whether the coordinator has seen the final inventory, in a call after its last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FinalSync {
+    NotSent,
+    InFlight,
+    Confirmed,
+}
+
+impl Drain {
+    /// Starts a drain of at most `limit`.
+    pub(super) fn new(reason: ExitReason, since: Instant, limit: Duration) -> Self {
+        Self { reason, since, limit, due: since, final_sync: FinalSync::NotSent, may_leave: false }
+    }
+
+    /// Returns when the worker exits, even with results left.
+    pub(super) fn ends(&self) -> Instant {
+        self.since + self.limit
+    }
+
+    /// Notes a change of the inventory.
+    pub(super) fn changed(&mut self) {
+        self.final_sync = FinalSync::NotSent;
+    }
+
+    /// Returns when the next call is due, if one is needed.
+    pub(super) fn call_at(&self) -> Option<Instant> {
+        (self.final_sync != FinalSync::Confirmed).then_some(self.due)
+    }
+
+    /// Notes the start of a call.
+    pub(super) fn called(&mut self) {
+        self.final_sync = FinalSync::InFlight;
+    }
+
+    /// Notes a reply; `open` if it granted leases or results are left. Grants are not taken: absent
+    /// from the next inventory, they are released.
+    pub(super) fn answered(&mut self, now: Instant, open: bool, progress: bool) {
+        let is_all = self.final_sync == FinalSync::InFlight && !open;
+        self.final_sync = if is_all { FinalSync::Confirmed } else { FinalSync::NotSent };
+        self.due = now + if progress { NEXT } else { RETRY };
+    }
+
+    /// Notes a lost call.
+    pub(super) fn unanswered(&mut self, now: Instant, may_leave: bool) {
+        self.final_sync = FinalSync::NotSent;
+        self.may_leave = may_leave;
+        self.due = now + RETRY;
+    }
+
+    /// Returns why the worker exits now, if it does; `empty` if no leases and results are left.
+    pub(super) fn end(&self, now: Instant, empty: bool) -> Option<ExitReason> {
+        let is_done = empty && self.final_sync == FinalSync::Confirmed;
+        (is_done || self.may_leave || now >= self.ends()).then_some(self.reason)
+    }
+}
+
+/// The results of all self-tests.
+#[derive(Debug, Default)]
+pub(super) struct SelfTests {
+    pub(super) passed: u64,
+    /// Number of threads that failed and stopped.
+    pub(super) failed: u32,
+    /// The earliest last passed self-test of a failed thread.
+    last_passed: Option<Instant>,
+    /// A failed thread never passed, so results of the previous process may be wrong too.
+    never_passed: bool,
+}
+
+impl SelfTests {
+    /// Notes that a thread failed, which passed its last self-test at this time, if any.
+    pub(super) fn note_failed(&mut self, last_passed: Option<Instant>) {
+        self.failed += 1;
+        self.never_passed |= last_passed.is_none();
+        self.last_passed = self.last_passed.into_iter().chain(last_passed).min();
+    }
+
+    /// Returns the report for the coordinator.
+    pub(super) fn report(&self, now: Instant) -> SelfTestReport {
+        let unproven = match self.last_passed {
+            _ if self.never_passed => u128::MAX,
+            Some(passed) => now.saturating_duration_since(passed).as_millis(),
+            None => 0,
+        };
+        SelfTestReport {
+            failed_threads: self.failed,
+            suspect_window_ms: u64::try_from(unproven).unwrap_or(u64::MAX),
+            tests_passed: self.passed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::plan::Plan;
+
+    use super::*;
+    use crate::{
+        engine::Work,
+        testing::{plan, work},
+    };
+
+    const COST: u64 = 1_000;
+
+    fn held(plan: &Plan, now: Instant, for_seconds: u64, cost_done: u64) -> Held {
+        Held {
+            work: Work { cost: COST, ..work(plan, 0) },
+            started: Some(now - Duration::from_secs(for_seconds)),
+            cost_done,
+        }
+    }
+
+    #[test]
+    fn a_task_that_outlasts_the_grace_period_cannot_finish() {
+        let now = Instant::now() + Duration::from_secs(1_000);
+        let plan = plan(12);
+        for (limit, grace) in [(5, 2), (20, 8), (25, 10), (300, 285)] {
+            let grace_period = GracePeriod::new(now, Duration::from_secs(limit));
+            assert_eq!(grace_period.ends(), now + Duration::from_secs(grace));
+        }
+        let grace_period = GracePeriod::new(now, Duration::from_secs(25));
+        // With nothing done, it takes just over and just under ten seconds.
+        let seconds = |seconds: f64| COST as f64 / seconds;
+        assert!(grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(10.5)));
+        assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(9.5)));
+        assert!(!grace_period.cannot_finish(&held(&plan, now, 1, COST / 2), seconds(10.5)));
+        assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(10.0)));
+        // It should have been done long ago, and says nothing.
+        assert!(!grace_period.cannot_finish(&held(&plan, now, 10, 0), seconds(1.0)));
+        assert!(grace_period.cannot_finish(&held(&plan, now, 11, 0), seconds(1.0)));
+        assert!(!grace_period.cannot_finish(&held(&plan, now, 11, 1), seconds(1.0)));
+    }
+}

@@ -1,0 +1,348 @@
+//! Measuring on a few tasks of a plan how fast this machine counts them.
+//!
+//! Tasks are sampled in proportion to cost (`common::forecast`) until the time is over. A task that
+//! exceeds its share of the time is stopped and extrapolated: its start took as long as it took, and
+//! the rest would have continued at the measured speed.
+
+use std::{
+    cell::Cell,
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use common::{
+    count::{CountError, Counter, CounterConfig, ProgressSink, SetupError},
+    forecast::{CostSampler, Fit},
+    plan::{BadSpec, Plan, TaskId},
+    sample::with_task_cost,
+};
+
+use super::{CountFailure, count_tasks};
+use crate::{
+    config::ComputeBudget,
+    pool::{CountTask, Job},
+};
+use cli::threads::Threads;
+
+/// The result of a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Accuracy of the plan's costs.
+    pub fit: Fit,
+    /// Number of tasks that were stopped and extrapolated.
+    pub cut: usize,
+    /// Core time of all measured tasks, in seconds.
+    pub core_seconds: f64,
+    pub duration: Duration,
+}
+
+/// The reason why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureFailure {
+    #[error(transparent)]
+    Count(#[from] CountFailure),
+    /// No time for two tasks.
+    #[error(
+        "{} s are too short to measure two tasks of this board here: give more, such as --budget {}s",
+        .limit.as_secs_f64(),
+        (.limit.as_secs() * 4).max(10)
+    )]
+    TooShort { limit: Duration },
+    #[error("stopped before its end")]
+    Stopped,
+}
+
+/// Target number of measured tasks. Few say little about their spread, and short ones little about
+/// long ones.
+const WANTED: u32 = 200;
+
+/// Minimum cost of a task in microseconds; shorter ones are measured inaccurately.
+const MIN_COST: u64 = 20_000;
+
+/// Maximum number of tasks; more gain nothing.
+const MAX_TASKS: usize = 1_000;
+
+/// Tasks that are measured even if their cost exceeds that of the whole plan.
+const MIN_TASKS: usize = 30;
+
+/// The share of the time that one task may take.
+const TASK_SHARE: u32 = 8;
+
+/// Minimum progress after its start from which a stopped task can be extrapolated, 0 to 1.
+const MIN_PROGRESS: f64 = 0.02;
+
+/// Divides the units of `plan` into tasks of which `threads` count enough within `limit`.
+pub fn plan_to_sample(plan: Plan, threads: Threads, limit: Duration) -> Result<Plan, BadSpec> {
+    let cost = limit.as_micros() * u128::from(threads.get()) / u128::from(WANTED);
+    with_task_cost(plan, u64::try_from(cost).unwrap_or(u64::MAX).max(MIN_COST))
+}
+
+/// Counts random tasks until `limit` is over, `stop` resolves, or they cost more than the whole plan.
+///
+/// `random_below(k)` returns a uniform random number in `0..k`. Reports the part of the time that is
+/// over, 0 to 1.
+pub async fn measure(
+    (plan, budget, limit): (&Plan, ComputeBudget, Duration),
+    random_below: &mut dyn FnMut(u64) -> u64,
+    stop: impl Future<Output = ()>,
+    report: &mut dyn FnMut(f64),
+) -> Result<Measured, MeasureFailure> {
+    let started = Instant::now();
+    let timed: Arc<Mutex<Vec<Timed>>> = Arc::default();
+    let make = {
+        let crews = budget.crews(plan).map_or(1, |crews| crews.number());
+        let timed = timed.clone();
+        move |plan: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
+            let (mut counter, timed, threads) =
+                (Counter::new(plan, setup)?, timed.clone(), setup.threads.get());
+            Ok(Box::new(move |job: &Job| {
+                let until = Instant::now() + limit / TASK_SHARE;
+                let slice = Slice::new(job, Stopwatch::start(threads, crews), until);
+                let counted = counter.count(job.units(), &slice);
+                timed.lock().expect("no holder panics").extend(slice.timed(counted));
+                Ok(0)
+            }))
+        }
+    };
+    let mut is_stopped = false;
+    let over = async {
+        tokio::select! {
+            () = stop => is_stopped = true,
+            () = tokio::time::sleep(limit) => {}
+        }
+    };
+    let mut report =
+        |_: u64| report((started.elapsed().as_secs_f64() / limit.as_secs_f64()).min(1.0));
+    let tasks = sample(plan, random_below);
+    count_tasks((plan, budget), Arc::new(make), tasks, over, &mut report).await?;
+    if is_stopped {
+        return Err(MeasureFailure::Stopped);
+    }
+    let timed = timed.lock().expect("no holder panics");
+    let ratios = timed.iter().map(|task| task.ratio).collect();
+    Ok(Measured {
+        fit: Fit::new(ratios).ok_or(MeasureFailure::TooShort { limit })?,
+        cut: timed.iter().filter(|task| task.is_cut).count(),
+        core_seconds: timed.iter().map(|task| task.core_seconds).sum(),
+        duration: started.elapsed(),
+    })
+}
+
+/// Samples the tasks to measure, with replacement.
+fn sample(plan: &Plan, random_below: &mut dyn FnMut(u64) -> u64) -> Vec<TaskId> {
+    let sampler = CostSampler::new(plan);
+    let mut cost = 0u64;
+    let mut tasks = Vec::new();
+    while tasks.len() < MAX_TASKS && (tasks.len() < MIN_TASKS || cost < sampler.total()) {
+        let task = sampler.task(random_below(sampler.total()));
+        cost = cost.saturating_add(plan.task_cost(task));
+        tasks.push(task);
+    }
+    tasks
+}
+
+/// A measured task.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    /// Measured over predicted time.
+    ratio: f64,
+    core_seconds: f64,
+    is_cut: bool,
+}
+
+/// Stops a job at the end of its share of the time, as soon as the rest can be extrapolated.
+struct Slice<'a> {
+    job: &'a Job,
+    watch: Stopwatch,
+    /// End of its share.
+    until: Instant,
+    /// Core seconds and cost at the first progress.
+    first: Cell<Option<(f64, u64)>>,
+    /// The same at the last.
+    last: Cell<Option<(f64, u64)>>,
+}
+
+impl<'a> Slice<'a> {
+    fn new(job: &'a Job, watch: Stopwatch, until: Instant) -> Self {
+        Self { job, watch, until, first: Cell::new(None), last: Cell::new(None) }
+    }
+
+    /// Returns the part of the cost between the first and the last progress, 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a part for an estimate")]
+    fn progress(&self) -> f64 {
+        let (Some((_, first)), Some((_, last))) = (self.first.get(), self.last.get()) else {
+            return 0.0;
+        };
+        (last - first) as f64 / self.job.work.cost as f64
+    }
+
+    /// Extrapolates the core seconds of the whole task.
+    #[expect(clippy::cast_precision_loss, reason = "seconds for an estimate")]
+    fn extrapolated(&self) -> Option<f64> {
+        let ((start, first), (now, last)) = (self.first.get()?, self.last.get()?);
+        if self.progress() < MIN_PROGRESS || now <= start {
+            return None;
+        }
+        let each = (now - start) / (last - first) as f64;
+        Some(start + each * (self.job.work.cost - first) as f64)
+    }
+
+    fn timed(&self, counted: Result<u64, CountError>) -> Option<Timed> {
+        let core_seconds = self.watch.seconds();
+        let (whole, is_cut) = match counted {
+            // An overflow takes as long.
+            Ok(_) | Err(CountError::Overflow) => (core_seconds, false),
+            Err(CountError::Cancelled) => (self.extrapolated()?, true),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for an estimate")]
+        let ratio = whole / (self.job.work.cost as f64 / 1e6);
+        Some(Timed { ratio, core_seconds, is_cut })
+    }
+}
+
+impl ProgressSink for Slice<'_> {
+    fn advance(&self, cost_done: u64) -> ControlFlow<()> {
+        let is_cancelled = self.job.advance(cost_done).is_break();
+        if cost_done > 0 {
+            let at = Some((self.watch.seconds(), self.job.cost_done()));
+            self.last.set(at);
+            self.first.set(self.first.get().or(at));
+        }
+        let is_enough = Instant::now() >= self.until && self.progress() >= MIN_PROGRESS;
+        if is_enough || is_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Measures the core time of a crew, without that of other programs if the system keeps an account.
+#[derive(Clone, Copy, Debug)]
+struct Stopwatch {
+    threads: u16,
+    crews: u16,
+    started: Instant,
+    used: Option<Duration>,
+}
+
+impl Stopwatch {
+    /// Starts for one of `crews` crews, on the thread that leads it.
+    fn start(threads: u16, crews: u16) -> Self {
+        Self { threads, crews, started: Instant::now(), used: used(threads, crews) }
+    }
+
+    /// Returns the core seconds since the start.
+    fn seconds(&self) -> f64 {
+        match (self.used, used(self.threads, self.crews)) {
+            (Some(before), Some(now)) => now.saturating_sub(before).as_secs_f64(),
+            (None, _) | (_, None) => self.started.elapsed().as_secs_f64() * f64::from(self.threads),
+        }
+    }
+}
+
+/// Returns the time that the system has counted for the crew of this thread; `None` if the system
+/// keeps no account of it.
+#[cfg(unix)]
+fn used(threads: u16, crews: u16) -> Option<Duration> {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let clock = match (threads, crews) {
+        (1, _) => ClockId::ThreadCPUTime,
+        (_, 1) => ClockId::ProcessCPUTime,
+        (_, _) => return None,
+    };
+    clock_gettime(clock).try_into().ok()
+}
+
+/// Returns `None`: the accounts of other systems are too coarse for a task.
+#[cfg(not(unix))]
+fn used(_threads: u16, _crews: u16) -> Option<Duration> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{board::Board, method::Layout, plan::PlanSpec};
+
+    use super::*;
+    use crate::{
+        engine::Work,
+        testing::{budget, work},
+    };
+
+    fn plan(n: u8, layout: Layout, limit: Duration) -> Plan {
+        let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).unwrap();
+        plan_to_sample(plan, big().threads, limit).unwrap()
+    }
+
+    /// Two threads and enough memory for N = 24.
+    fn big() -> ComputeBudget {
+        ComputeBudget { memory: "1GiB".parse().unwrap(), ..budget(2) }
+    }
+
+    /// Measures tasks that a fixed sequence selects.
+    async fn measured(
+        (plan, limit): (&Plan, Duration),
+        stop: impl Future<Output = ()>,
+    ) -> Result<Measured, MeasureFailure> {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 16) % below
+        };
+        measure((plan, big(), limit), &mut random, stop, &mut |_| {}).await
+    }
+
+    #[tokio::test]
+    async fn small_boards_end_before_their_time_with_every_layout() {
+        let limit = Duration::from_secs(3600);
+        for layout in [Layout::FirstRows, Layout::Border, Layout::Frames] {
+            let plan = plan(12, layout, limit);
+            let measured = measured((&plan, limit), std::future::pending()).await.unwrap();
+            assert!(measured.fit.tasks() >= MIN_TASKS, "{layout}");
+            assert_eq!(measured.cut, 0, "{layout}");
+            let range = measured.fit.ratio();
+            assert!(0.0 < range.low && range.low <= range.expected && range.expected <= range.high);
+            assert!(measured.core_seconds > 0.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_time_and_a_stop_are_errors_that_say_so() {
+        let limit = Duration::from_nanos(1);
+        let large = plan(24, Layout::Frames, limit);
+        let error = measured((&large, limit), std::future::pending()).await.unwrap_err();
+        assert!(error.to_string().contains("--budget 10s"), "{error}");
+        let limit = Duration::from_secs(60);
+        let small = plan(12, Layout::Frames, limit);
+        let error = measured((&small, limit), std::future::ready(())).await.unwrap_err();
+        assert!(matches!(error, MeasureFailure::Stopped), "{error}");
+    }
+
+    #[test]
+    fn the_limit_decides_how_large_the_tasks_are() {
+        let spec = PlanSpec::new(Board::new(20).unwrap(), Layout::Frames);
+        let tasks = |seconds| plan(20, Layout::Frames, Duration::from_secs(seconds)).tasks();
+        assert!(tasks(2) > tasks(5));
+        assert_eq!(tasks(3600), Plan::new(spec).unwrap().tasks());
+    }
+
+    /// A task that was stopped half way, and progressed evenly after its start.
+    #[test]
+    fn stopped_tasks_are_extrapolated_from_their_progress() {
+        let job = Job::new(Work { cost: 1000, ..work(&crate::testing::plan(8), 0) });
+        let extrapolated = |first, last| {
+            let slice = Slice::new(&job, Stopwatch::start(1, 1), Instant::now());
+            slice.first.set(first);
+            slice.last.set(last);
+            slice.extrapolated()
+        };
+        let whole = extrapolated(Some((3.0, 100)), Some((5.0, 300)));
+        assert_eq!(whole, Some(3.0 + 2.0 * 900.0 / 200.0));
+        for (first, last) in [
+            (None, None),
+            (Some((3.0, 100)), Some((3.0, 100))),
+            (Some((3.0, 100)), Some((5.0, 110))),
+        ] {
+            assert_eq!(extrapolated(first, last), None);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Counting in this process alone, without a coordinator: the same plans, threads and kernels.
+
+pub mod estimate;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use common::{
+    count::Orientation,
+    plan::{Plan, TaskId},
+    run::{Epoch, RunId, TaskRef},
+    sample::{Estimate, Sample},
+    tally::{self, BadTally},
+};
+use tokio::{sync::mpsc::unbounded_channel, time::interval};
+
+use crate::{
+    config::ComputeBudget,
+    engine::{Failure, LeaseKey, Outcome, Work},
+    pool::{Event, Job, MakeCounter, Pool, real_counter},
+};
+
+/// The reason why there is no count.
+#[derive(Debug, thiserror::Error)]
+pub enum CountFailure {
+    #[error("cannot start the counting threads: {0}; give fewer with --threads")]
+    Threads(#[from] io::Error),
+    #[error("task {task}: {failure}")]
+    Task { task: TaskId, failure: Failure },
+    #[error(transparent)]
+    Sum(#[from] BadTally),
+}
+
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Counts tasks of `plan` in this order, with counters from `make`, until all are counted, one fails,
+/// or `stop` resolves.
+///
+/// Calls `report` ten times per second with the finished cost.
+async fn count_tasks(
+    (plan, budget): (&Plan, ComputeBudget),
+    make: Arc<MakeCounter>,
+    tasks: impl IntoIterator<Item = TaskId>,
+    stop: impl Future<Output = ()>,
+    report: &mut dyn FnMut(u64),
+) -> Result<HashMap<TaskId, u64>, CountFailure> {
+    let (sender, mut events) = unbounded_channel();
+    // Self-tests are for workers, whose counts are not checked at once.
+    let pool = Pool::start(budget, |_| Ok(()), make, &sender)?;
+    drop(sender);
+    let job = |(task, position)| {
+        let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
+        // A sample may hold a task twice.
+        let lease = LeaseKey { task, epoch: Epoch(position) };
+        Arc::new(Job::new(Work::new(lease, plan.clone(), Orientation::Upright)))
+    };
+    let mut tasks = tasks.into_iter().zip(0..).map(job);
+    // A second task per thread waits; more would only need memory.
+    let first: Vec<_> = tasks.by_ref().take(2 * budget.threads.get() as usize).collect();
+    let mut jobs: HashMap<LeaseKey, Arc<Job>> =
+        first.iter().map(|job| (job.work.lease, job.clone())).collect();
+    pool.push(first);
+    let cancel = |jobs: &mut HashMap<LeaseKey, Arc<Job>>| {
+        let leases: BTreeSet<_> = jobs.keys().copied().collect();
+        for lease in pool.remove_waiting(&leases) {
+            jobs.remove(&lease);
+        }
+        jobs.values().for_each(|job| job.cancel());
+    };
+    let mut stop = pin!(stop);
+    let mut ticks = interval(REPORT_INTERVAL);
+    let (mut counts, mut failed) = (HashMap::new(), None);
+    let (mut is_stopping, mut cost_done) = (false, 0u64);
+    while !jobs.is_empty() {
+        tokio::select! {
+            // A stop before the first task must not count a whole one.
+            biased;
+            () = &mut stop, if !is_stopping => {
+                is_stopping = true;
+                cancel(&mut jobs);
+            }
+            event = events.recv() => {
+                let Event::Finished(result) = event.expect("threads end with the pool") else { continue };
+                let task = result.work.lease.task.task;
+                jobs.remove(&result.work.lease);
+                match result.outcome {
+                    Outcome::Counted(count) => {
+                        counts.insert(task, count);
+                        cost_done = cost_done.saturating_add(result.work.cost);
+                    }
+                    Outcome::Cancelled => {}
+                    Outcome::Failed(failure) => {
+                        failed.get_or_insert(CountFailure::Task { task, failure });
+                        is_stopping = true;
+                        cancel(&mut jobs);
+                    }
+                }
+                if !is_stopping && let Some(job) = tasks.next() {
+                    jobs.insert(job.work.lease, job.clone());
+                    pool.push([job]);
+                }
+            }
+            _ = ticks.tick() => {
+                let running = jobs.values().map(|job| job.cost_done());
+                report(running.fold(cost_done, u64::saturating_add));
+            }
+        }
+    }
+    failed.map_or(Ok(counts), Err)
+}
+
+/// A plan to count.
+#[derive(Clone, Debug)]
+pub struct CountConfig {
+    pub plan: Plan,
+    /// The tasks to count; all if not set.
+    pub sample: Option<Sample>,
+    pub budget: ComputeBudget,
+}
+
+impl CountConfig {
+    fn tasks(&self) -> Box<dyn Iterator<Item = TaskId> + '_> {
+        match &self.sample {
+            Some(sample) => Box::new(sample.tasks()),
+            None => Box::new(self.plan.lease_order()),
+        }
+    }
+
+    /// Returns the estimated cost, in microseconds of one core of the reference machine.
+    pub fn cost(&self) -> u64 {
+        self.tasks().map(|task| self.plan.task_cost(task)).fold(0, u64::saturating_add)
+    }
+}
+
+/// The result of a count.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// Number of counted units.
+    pub units: u64,
+    /// Weighted number of solutions in them.
+    pub solutions: u128,
+    /// Estimate for the whole board, from a complete sample.
+    pub estimate: Option<Estimate>,
+    /// Whether all tasks were counted.
+    pub complete: bool,
+    pub duration: Duration,
+}
+
+/// Counts a whole board, or a random sample of its tasks, until all are counted or `stop` resolves; reports the finished part of the cost, 0
+/// to 1.
+pub async fn count(
+    config: &CountConfig,
+    stop: impl Future<Output = ()>,
+    report: &mut dyn FnMut(f64),
+) -> Result<Counted, CountFailure> {
+    let CountConfig { plan, sample, budget } = config;
+    let cost = config.cost().max(1);
+    #[expect(clippy::cast_precision_loss, reason = "for a progress bar")]
+    let mut report = |done: u64| report((done as f64 / cost as f64).min(1.0));
+    let started = Instant::now();
+    let make = Arc::new(real_counter);
+    let counts = count_tasks((plan, *budget), make, config.tasks(), stop, &mut report).await?;
+    let duration = started.elapsed();
+    let complete = counts.len() == config.tasks().count();
+    let units = counts.keys().map(|&task| plan.task_units(task));
+    Ok(Counted {
+        units: units.map(|units| units.end - units.start).sum(),
+        solutions: tally::total(counts.values().copied())?,
+        estimate: sample
+            .as_ref()
+            .filter(|_| complete)
+            .map(|sample| sample.estimate(&|task| counts[&task])),
+        complete,
+        duration,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use cli::memory::MemorySize;
+    use common::{board::Board, method::Layout, plan::PlanSpec, published::published_counts};
+
+    use super::*;
+    use crate::testing::budget;
+
+    fn config(n: u8, layout: Layout) -> Option<CountConfig> {
+        let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).ok()?;
+        let budget = ComputeBudget { memory: MemorySize::new(1 << 30)?, ..budget(3) };
+        Some(CountConfig { plan, sample: None, budget })
+    }
+
+    async fn count_all(config: &CountConfig) -> Counted {
+        count(config, std::future::pending(), &mut |_| {}).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn small_boards_are_counted_exactly_with_every_layout_that_has_them() {
+        for n in 1..=12 {
+            let known = published_counts(Board::new(n).unwrap()).unwrap().all();
+            for layout in [Layout::FirstRows, Layout::Border, Layout::Frames] {
+                let Some(config) = config(n, layout) else {
+                    assert_eq!(layout, Layout::Frames, "N = {n}");
+                    continue;
+                };
+                let counted = count_all(&config).await;
+                assert_eq!(counted.solutions, known, "N = {n}, {layout}");
+                assert!(counted.complete && counted.estimate.is_none());
+                assert_eq!(counted.units, config.plan.units());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sample_of_everything_is_exact() {
+        let mut config = config(10, Layout::FirstRows).unwrap();
+        config.sample = Some(Sample::select(&config.plan, 1.0, &mut |_| 0).unwrap());
+        let counted = count_all(&config).await;
+        assert_eq!(counted.solutions, 724);
+        let estimate = counted.estimate.unwrap();
+        assert_eq!((estimate.low, estimate.high), (724, 724));
+    }
+
+    #[tokio::test]
+    async fn a_stop_before_the_first_task_counts_nothing() {
+        let config = config(14, Layout::FirstRows).unwrap();
+        let none = count(&config, std::future::ready(()), &mut |_| {}).await.unwrap();
+        assert!(!none.complete);
+        assert_eq!((none.units, none.solutions), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn crews_count_what_single_threads_count() {
+        let mut config = config(12, Layout::Frames).unwrap();
+        for number in 1..=3 {
+            config.budget.crews = NonZeroU16::new(number);
+            assert_eq!(count_all(&config).await.solutions, 14_200, "{number} crews");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The secret that identifies this worker to its coordinator.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use proto::connect::WorkerSecret;
+use tokio::task::spawn_blocking;
+
+/// The file in the spool directory.
+const FILE: &str = "secret";
+
+/// The identity of a worker; the coordinator issues the secret with its first reply.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// Without a directory, the worker gets a new identity at every start.
+    directory: Option<PathBuf>,
+    secret: Arc<Mutex<Option<WorkerSecret>>>,
+}
+
+impl Identity {
+    /// Reads the secret of an earlier process.
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        let secret = Arc::new(Mutex::new(read(directory)?));
+        Ok(Self { directory: Some(directory.to_owned()), secret })
+    }
+
+    pub(crate) fn secret(&self) -> Option<WorkerSecret> {
+        self.secret.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stores a secret that the coordinator issued.
+    pub(crate) async fn store(&self, issued: WorkerSecret) {
+        let worker = issued.worker();
+        let before = {
+            let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+            secret.replace(issued.clone())
+        };
+        match before {
+            None => tracing::info!("the coordinator knows this worker as {worker}"),
+            Some(before) => tracing::warn!(
+                "the coordinator does not know this worker as {}: it is another coordinator or another \
+                 token; the worker is {worker} from now on",
+                before.worker()
+            ),
+        }
+        let Some(directory) = self.directory.clone() else { return };
+        let path = directory.join(FILE);
+        let kept = spawn_blocking(move || keep(&directory, &issued)).await;
+        if let Err(error) = kept.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            tracing::warn!(
+                "{}: {error}; after a restart this worker will have a new identity",
+                path.display()
+            );
+        }
+    }
+}
+
+fn read(directory: &Path) -> io::Result<Option<WorkerSecret>> {
+    let path = directory.join(FILE);
+    match fs::read(&path) {
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text);
+            let secret = text.trim_end().parse();
+            if secret.is_err() {
+                tracing::warn!(
+                    "{} is damaged; the coordinator will issue a new secret",
+                    path.display()
+                );
+            }
+            Ok(secret.ok())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file atomically, readable by its owner only.
+fn keep(directory: &Path, secret: &WorkerSecret) -> io::Result<()> {
+    let new = directory.join("secret.new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&new)?;
+    writeln!(file, "{}", secret.expose())?;
+    file.sync_all()?;
+    fs::rename(&new, directory.join(FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_secret_is_kept_in_its_directory_for_its_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let open = || Identity::open(home.path()).unwrap();
+        let identity = open();
+        assert_eq!(identity.secret(), None);
+        let issued = WorkerSecret::new([7; 32]);
+        identity.store(issued.clone()).await;
+        assert_eq!(identity.secret(), Some(issued.clone()));
+        assert_eq!(open().secret(), Some(issued));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = fs::metadata(home.path().join(FILE)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // Another coordinator issues a new one.
+        let second = WorkerSecret::new([8; 32]);
+        identity.store(second.clone()).await;
+        assert_eq!(open().secret(), Some(second));
+        for damaged in ["nonsense\n", "", "\u{0}"] {
+            fs::write(home.path().join(FILE), damaged).unwrap();
+            assert_eq!(open().secret(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_worker_without_a_directory_keeps_its_secret_in_memory() {
+        let identity = Identity::default();
+        identity.store(WorkerSecret::new([7; 32])).await;
+        assert_eq!(identity.secret(), Some(WorkerSecret::new([7; 32])));
+    }
+}
