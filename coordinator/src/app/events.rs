@@ -278,7 +278,7 @@ async fn kill(child: &mut Child) {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::fs;
 
     use super::*;
 
@@ -293,10 +293,15 @@ mod tests {
         }
     }
 
+    /// Writes a program in a child process: a process that another test starts
+    /// would inherit our open file, and Linux executes no file open for writing.
     fn program(dir: &Path, script: &str) -> PathBuf {
         let path = dir.join("program");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let status = std::process::Command::new("sh")
+            .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#])
+            .args([path.as_os_str(), script.as_ref()])
+            .status();
+        assert!(status.unwrap().success());
         path
     }
 

@@ -293,16 +293,17 @@ fn an_interrupted_wait_has_the_exit_code_of_a_signal() {
 /// The log is JSON, one object per line, and names calls by their ids.
 #[test]
 fn a_program_is_notified_of_the_end_of_a_run_and_calls_are_logged() {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let dir = tempfile::tempdir().unwrap();
     let (program, out) = (dir.path().join("notify"), dir.path().join("events"));
     let script = format!(
         "#!/bin/sh\necho \"$QUEENS_EVENT $QUEENS_EVENT_N\" >> {0}; cat >> {0}\n",
         out.display()
     );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // A child process writes it: a process that another test starts would
+    // inherit our open file, and Linux executes no file open for writing.
+    let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let written = Command::new("sh").args(["-c", write]).arg(&program).arg(script).status();
+    assert!(written.unwrap().success());
     // `Process` removes RUST_LOG from its own environment.
     let start = |program: &str, arguments: &[&str]| {
         let mut command = Command::new("env");
