@@ -12,16 +12,17 @@ pub mod fuzz_targets;
 pub mod connect {
     mod endpoint;
     mod join;
+    mod options;
     mod tls;
 
     pub use endpoint::{
-        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, NoCoordinator,
-        TlsFiles, explain_tls,
+        AuthChannel, BadAddress, CoordinatorEndpoint, Credentials, MutualTls, explain_tls,
     };
     pub use join::{
         BadJoin, BadToken, BadWorkerSecret, FOLDER, JoinError, JoinString, Token, TokenId,
         WorkerSecret, join_file,
     };
+    pub use options::ConnectionOptions;
     pub use tls::{
         BadTlsFile, CaHash, Identity, PinnedCa, SERVER_NAME, TrustedCa, install_crypto, names_of,
     };

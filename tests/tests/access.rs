@@ -14,9 +14,7 @@ use std::{
 };
 
 use auth::{Access, AuthMode, Authenticator, NewToken, PkiFiles, Role, calls};
-use proto::connect::{
-    CaHash, CoordinatorEndpoint, JoinString, TlsFiles, Token, TokenId, explain_tls,
-};
+use proto::connect::{CaHash, CoordinatorEndpoint, JoinString, Token, TokenId, explain_tls};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -463,8 +461,8 @@ impl Scene {
     fn certified(&self, authority: &Pki, uri: &str) -> CoordinatorEndpoint {
         let url = format!("https://localhost:{}", self.certificates.address.port());
         let Files { certificate, key } = authority.caller("caller", uri, -1..9);
-        let files = TlsFiles { ca: self.authority.ca(), certificate, key };
-        CoordinatorEndpoint::mutual_tls(&url, &files).expect("good files")
+        CoordinatorEndpoint::mutual_tls(&url, &self.authority.ca(), &certificate, &key)
+            .expect("good files")
     }
 }
 

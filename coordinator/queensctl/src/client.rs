@@ -1,11 +1,6 @@
 //! The connection to the coordinator, with time limits and errors that name the next step.
 
-use std::{
-    error::Error as _,
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{error::Error as _, io, time::Duration};
 
 use anyhow::anyhow;
 use auth::Role;
@@ -13,7 +8,7 @@ use clap::Args;
 use cli::{duration::duration, exit::BadUsage};
 use common::{limits::MESSAGE_BYTES, run::RunId, text::Shown};
 use proto::{
-    connect::{AuthChannel, BadAddress, CoordinatorEndpoint, JoinString, TlsFiles, explain_tls},
+    connect::{AuthChannel, ConnectionOptions, CoordinatorEndpoint, explain_tls},
     v1::{self, ListRequest, RunRequest, runs_client::RunsClient},
 };
 use tokio::{
@@ -64,42 +59,14 @@ pub(super) enum Control {
 
 /// Options of the connection to the coordinator.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Connection")]
+#[command(next_help_heading = "Connection", mut_args(|option| option.global(true)))]
 pub(super) struct Connection {
-    /// The coordinator's address: https://HOST:PORT with --tls-ca, or http://HOST:PORT if it runs with
-    /// --insecure
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "join")]
-    coordinator: Option<String>,
-
-    /// The data directory of a coordinator on this machine, which contains an operator's join string
-    /// [default: queens-data]
-    #[arg(long, global = true, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-
-    /// The coordinator's join string, or @FILE with it; prefer QUEENS_JOIN, since every user of this
-    /// machine can read command lines
-    #[arg(long, global = true, value_name = "STRING|@FILE")]
-    join: Option<String>,
-
-    /// CA certificates of the coordinator, if it runs with --client-ca
-    #[arg(long, global = true, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
-    tls_ca: Option<PathBuf>,
-
-    /// The client certificate, with the role in a subject alternative name
-    #[arg(long, global = true, value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-
-    /// The key of the client certificate
-    #[arg(long, global = true, value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-
-    /// Allow an unencrypted connection to another machine
-    #[arg(long, global = true)]
-    insecure: bool,
+    #[command(flatten)]
+    options: ConnectionOptions,
 
     /// Time limit for the connection and for each answer, such as 30s or 2m [default: 10s; for submit
     /// 2m]
-    #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }
 
@@ -113,37 +80,12 @@ impl Connection {
     pub(super) fn url(&self) -> String {
         match self.address() {
             Ok(address) => address.to_string(),
-            Err(_) => self.coordinator.clone().unwrap_or_default(),
+            Err(_) => self.options.coordinator.clone().unwrap_or_default(),
         }
     }
 
-    /// Returns the coordinator's address. A given data directory must contain one, even if unused.
     fn address(&self) -> Result<CoordinatorEndpoint, BadUsage> {
-        let local = |dir: Option<&Path>| {
-            CoordinatorEndpoint::local(dir, Role::Operator.as_str()).map_err(BadUsage::of)
-        };
-        let here = self.data_dir.as_deref().map(|dir| local(Some(dir))).transpose()?;
-        if let Some(join) = &self.join {
-            // An invalid string is not printed: it may be a mistyped secret.
-            return JoinString::of_option(join)
-                .map(CoordinatorEndpoint::Token)
-                .map_err(|bad| BadUsage(format!("--join: {bad}")));
-        }
-        let Some(url) = &self.coordinator else {
-            return here.map_or_else(|| local(None), Ok);
-        };
-        let files =
-            TlsFiles::of(self.tls_ca.as_ref(), self.tls_cert.as_ref(), self.tls_key.as_ref());
-        let address = match &files {
-            Some(files) => CoordinatorEndpoint::mutual_tls(url, files),
-            None => CoordinatorEndpoint::plain(url, self.insecure),
-        };
-        address.map_err(|bad| {
-            BadUsage(match bad {
-                BadAddress::File(why) => why,
-                _ => format!("--coordinator {bad}"),
-            })
-        })
+        self.options.endpoint(Role::Operator.as_str()).map_err(BadUsage::of)
     }
 
     /// Connects to the service for runs.

@@ -21,6 +21,7 @@ use common::{
     method::UnknownName,
     text::worker_name,
 };
+use proto::connect::ConnectionOptions;
 use worker::{availability::Rules, config::ComputeBudget};
 
 const AFTER_HELP: &str = "\
@@ -109,17 +110,6 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// URL of the coordinator: https://HOST:PORT with --tls-ca, or http:// with --insecure.
-    #[arg(help_heading = "Connection", long, value_name = "URL", conflicts_with = "join")]
-    pub(crate) coordinator: Option<String>,
-    /// Data directory of a coordinator on this machine, which holds a join string for workers of the
-    /// same user [default: queens-data].
-    #[arg(help_heading = "Connection", long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Join string that the coordinator prints, or @FILE containing it. Prefer QUEENS_JOIN: command
-    /// lines are visible to all users of this machine.
-    #[arg(help_heading = "Connection", long, value_name = "STRING|@FILE")]
-    pub(crate) join: Option<String>,
     /// Name of the worker: 1 to 64 letters, digits, '.', '_' and '-' [default: the host name, with a
     /// number if this machine has another worker].
     #[arg(long, value_parser = worker_name)]
@@ -139,22 +129,11 @@ pub(crate) struct Serve {
     /// 0 waits indefinitely.
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
     pub(crate) idle_timeout: TimeLimit,
-    /// CA certificates that the coordinator's certificate is verified against, for a coordinator with
-    /// --client-ca: mutual TLS instead of a join string.
-    #[arg(help_heading = "Connection", long, value_name = "FILE", requires_all = ["tls_cert", "tls_key", "coordinator"], conflicts_with = "insecure")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Certificate of this worker; a name in it gives its role.
-    #[arg(help_heading = "Connection", long, value_name = "FILE")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Private key of the certificate.
-    #[arg(help_heading = "Connection", long, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
     /// Log format: text, or json for one object per line.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
-    /// Allow unencrypted connections to a coordinator on another machine.
-    #[arg(help_heading = "Connection", long)]
-    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionOptions,
     #[command(flatten)]
     pub(crate) resources: Resources,
     /// Run at idle CPU and I/O priority: nice 19, and on Linux SCHED_IDLE and the idle I/O class.

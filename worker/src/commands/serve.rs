@@ -16,7 +16,7 @@ use cli::{
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
     threads::{host_name, usual_name},
 };
-use proto::connect::{BadAddress, CoordinatorEndpoint, JoinString, NoCoordinator, TlsFiles};
+use proto::connect::BadAddress;
 use worker::config::{ComputeBudget, Coordinator, SpoolChoice, WorkerConfig};
 
 use super::{fail, options::Serve};
@@ -46,22 +46,12 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
 }
 
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
-    let coordinator = match (&arguments.join, &arguments.coordinator) {
-        // The message omits the invalid text, which may be a mistyped secret.
-        (Some(join), _) => JoinString::of_option(join)
-            .map(CoordinatorEndpoint::Token)
-            .map_err(|error| format!("--join: {error}"))?,
-        (None, Some(url)) => address(url, arguments)?,
-        (None, None) => {
-            let local = CoordinatorEndpoint::local(arguments.data_dir.as_deref(), "worker");
-            local.map_err(|error| match error {
-                NoCoordinator::NotHere => {
-                    format!("{error}. Without a coordinator: worker count --n 16")
-                }
-                _ => error.to_string(),
-            })?
+    let coordinator = arguments.connection.endpoint("worker").map_err(|error| match error {
+        BadAddress::NotInUsualDirectory => {
+            format!("{error}. Without a coordinator: worker count --n 16")
         }
-    };
+        _ => error.to_string(),
+    })?;
     let budget = arguments.resources.budget();
     let Claimed { name, memory, others } =
         claim(arguments.name.as_deref(), &usual_name(&host_name()), arguments.resources.memory);
@@ -80,22 +70,6 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         None => error.to_string(),
     })?;
     Ok(config)
-}
-
-fn address(url: &str, arguments: &Serve) -> Result<CoordinatorEndpoint, String> {
-    let files = TlsFiles::of(
-        arguments.tls_ca.as_ref(),
-        arguments.tls_cert.as_ref(),
-        arguments.tls_key.as_ref(),
-    );
-    let address = match &files {
-        Some(files) => CoordinatorEndpoint::mutual_tls(url, files),
-        None => CoordinatorEndpoint::plain(url, arguments.insecure),
-    };
-    address.map_err(|error| match error {
-        BadAddress::File(why) => why,
-        _ => format!("--coordinator {error}"),
-    })
 }
 
 async fn serve(
