@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
@@ -16,8 +15,8 @@ use common::{
     sync::{SyncReply, SyncRequest},
 };
 use scheduler::{
-    Command, ControlError, MapState, Recount, RunSummary, TaskMap, TaskView, WorkersPage,
-    WorkersPart, ledger::Caller,
+    Command, ControlError, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart,
+    ledger::Caller,
 };
 use store::{ArchiveLag, JournalCursor, Leader, Note, RunState, StoreError};
 use tokio::{
@@ -194,9 +193,6 @@ requests! {
     try_change drain(name: String) -> Result<String, RequestError> = |driver| driver.drain(&name);
     /// Returns all runs in the order in which they are served.
     read runs() -> Result<Vec<RunSummary>, Stopped> = |driver| driver.runs();
-    /// Summarizes a range of a run's tasks in at most `cells` cells; `None` if there is no such run.
-    read task_map(run: RunId, tasks: Range<u64>, cells: u64) -> Result<Option<TaskMap>, Stopped> =
-        |driver| driver.scheduler.task_map(run, tasks, cells);
     /// Returns the plan of a run and the state of each task; `None` if there is no such run.
     read map_states(run: RunId) -> Result<Option<(Plan, Vec<MapState>)>, Stopped> =
         |driver| driver.scheduler.map_states(run);

@@ -27,7 +27,7 @@ use view::{RunSelector, reference_value, run_json, status_json, worker_json, wor
 use super::{
     ANSWER_TIMEOUT, App,
     guard::Refusal,
-    map::{MAP_CELLS, Window, map_json},
+    map::{Window, map_json},
 };
 use crate::{
     driver::served_first,
@@ -221,11 +221,9 @@ pub(super) async fn map(
         let map = app.broadcast.whole_map(run).await?;
         return map.map(Json).ok_or_else(|| no_run(run));
     }
-    let first = part.first.unwrap_or(0);
-    let end = first.saturating_add(part.tasks.unwrap_or(u64::MAX));
-    let map = app.driver.task_map(run, first..end, MAP_CELLS).await?;
-    let map = map.ok_or_else(|| no_run(run))?;
-    Ok(Json(map_json(&map)))
+    let (_, map_states) = app.driver.map_states(run).await?.ok_or_else(|| no_run(run))?;
+    let (first, number) = (part.first.unwrap_or(0), part.tasks.unwrap_or(u64::MAX));
+    Ok(Json(map_json(&map_states, first, number)))
 }
 
 /// Answers with the tasks grouped by frame or prefix, or a part of them.

@@ -21,7 +21,7 @@ use view::{History, RunView};
 
 use super::{
     machines::Shares,
-    map::{self, Board, MAP_CELLS, Window, grid_json, map_json},
+    map::{self, Board, Window, grid_json, map_json},
 };
 use crate::{
     driver::{DriverHandle, Stopped},
@@ -230,8 +230,8 @@ impl Broadcast {
     /// Returns all tasks of a run as they were at most half a tick ago; `None` if there is no such run.
     pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<Value>, Stopped> {
         let make = async {
-            let map = self.driver.task_map(run, 0..u64::MAX, MAP_CELLS).await?;
-            Ok(map.map(|map| map_json(&map)))
+            let tasks = self.driver.map_states(run).await?;
+            Ok(tasks.map(|(_, map_states)| map_json(&map_states, 0, u64::MAX)))
         };
         self.cached_map(run, TICK / 2, |cached| &mut cached.map, make).await
     }

@@ -11,38 +11,49 @@ use common::{
     run::RunId,
 };
 use maud::{Markup, html};
-use scheduler::{MapCell, MapState, TaskMap, TaskView};
+use scheduler::{MapState, TaskView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::driver::{DriverHandle, Stopped};
 
-/// Maximum number of cells.
-pub(super) const MAP_CELLS: u64 = 1_600;
+/// Maximum number of cells of a map in task order.
+const MAP_CELLS: u64 = 1_600;
 
-/// Returns one letter per cell: its most important state, in capitals if all of its tasks have it.
-pub(super) fn map_json(map: &TaskMap) -> Value {
-    let letters: String = map.cells.iter().map(letter).collect();
-    json!({
-        "first": map.tasks.start,
-        "tasks": map.tasks.end - map.tasks.start,
-        "per_cell": map.per_cell,
-        "cells": letters,
-    })
+/// Returns a range of the tasks in cells of one letter each.
+pub(super) fn map_json(map_states: &[MapState], first: u64, number: u64) -> Value {
+    let all = map_states.len() as u64;
+    let shown = part(Some(first), Some(number), all);
+    let tasks = shown.end - shown.start;
+    let per_cell = tasks.div_ceil(MAP_CELLS).max(1);
+    let [start, end, length] = [shown.start, shown.end, per_cell]
+        .map(|number| usize::try_from(number).expect("tasks in memory"));
+    let cells = map_states[start..end].chunks(length);
+    let letters: String = cells
+        .map(|cell| letter(cell.iter().fold(0, |states, state| states | bit(*state))))
+        .collect();
+    json!({ "first": shown.start, "tasks": tasks, "per_cell": per_cell, "cells": letters })
 }
 
-pub(super) fn letter(cell: &MapCell) -> char {
-    let all = cell.pending + cell.leased + cell.done + cell.confirmed + cell.parked + cell.disputed;
-    let counted = cell.done + cell.confirmed;
-    match cell {
-        cell if cell.disputed > 0 => 'x',
-        cell if cell.parked > 0 => 'p',
-        cell if cell.confirmed == all => 'C',
-        cell if counted == all && cell.confirmed > 0 => 'c',
-        _ if counted == all => 'D',
-        cell if cell.leased > 0 => 'l',
-        _ if counted > 0 => 'd',
+const fn bit(state: MapState) -> u8 {
+    1 << state as u8
+}
+
+/// Returns the letter of a cell with tasks in these states: the most important state, in capitals if
+/// all of its tasks have it.
+fn letter(states: u8) -> char {
+    const DONE: u8 = bit(MapState::Done);
+    const CONFIRMED: u8 = bit(MapState::Confirmed);
+    const COUNTED: u8 = DONE | CONFIRMED;
+    match states {
+        _ if states & bit(MapState::Disputed) > 0 => 'x',
+        _ if states & bit(MapState::Parked) > 0 => 'p',
+        CONFIRMED => 'C',
+        COUNTED => 'c',
+        DONE => 'D',
+        _ if states & bit(MapState::Leased) > 0 => 'l',
+        _ if states & COUNTED > 0 => 'd',
         _ => 'w',
     }
 }
@@ -83,8 +94,8 @@ struct Grid {
 
 #[derive(Clone, Default)]
 struct Cell {
-    /// Counts each task once per row that it occupies in this cell.
-    map_states: MapCell,
+    /// The [`bit`]s of its tasks' states.
+    states: u8,
     /// The first and the last task there; `None` without tasks.
     tasks: Option<(u64, u64)>,
 }
@@ -117,7 +128,7 @@ impl Grid {
         for across in cell(start)..=cell(end - 1) {
             let at = usize::try_from(down * self.across + across).expect("a cell in memory");
             let cell = &mut self.cells[at];
-            cell.map_states.add(state);
+            cell.states |= bit(state);
             let (first, last) = cell.tasks.unwrap_or((task, task));
             cell.tasks = Some((first.min(task), last.max(task)));
         }
@@ -125,11 +136,8 @@ impl Grid {
 
     /// Returns one letter per cell, and a point for cells without units.
     fn json(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Value {
-        let letters: String = self
-            .cells
-            .iter()
-            .map(|cell| cell.tasks.map_or('.', |_| letter(&cell.map_states)))
-            .collect();
+        let letters: String =
+            self.cells.iter().map(|cell| cell.tasks.map_or('.', |_| letter(cell.states))).collect();
         let mut json = json!({
             "sheet": sheet,
             "name": name,
@@ -368,6 +376,35 @@ mod tests {
                 }
             }
             assert!(found > 0, "N = {n}");
+        }
+    }
+
+    #[test]
+    fn a_cell_of_the_map_shows_the_most_important_state() {
+        use MapState::{Confirmed, Disputed, Done, Leased, Parked, Pending};
+        let letters = |states: &[MapState]| {
+            map_json(&states.repeat(3_200), 0, u64::MAX)["cells"]
+                .as_str()
+                .map(|cells| cells.chars().collect::<std::collections::BTreeSet<_>>())
+        };
+        for (states, letter) in [
+            (&[Pending, Leased, Done, Confirmed, Parked, Disputed][..], 'x'),
+            (&[Pending, Leased, Done, Confirmed, Parked], 'p'),
+            (&[Confirmed], 'C'),
+            (&[Confirmed, Done], 'c'),
+            (&[Done], 'D'),
+            (&[Pending, Leased, Done, Confirmed], 'l'),
+            (&[Pending, Confirmed], 'd'),
+            (&[Pending], 'w'),
+        ] {
+            assert_eq!(letters(states), Some([letter].into()), "{states:?}");
+        }
+        for (first, number, expected) in [
+            (0, u64::MAX, json!({ "first": 0, "tasks": 4, "per_cell": 1, "cells": "wlDC" })),
+            (2, 1, json!({ "first": 2, "tasks": 1, "per_cell": 1, "cells": "D" })),
+            (9, 9, json!({ "first": 4, "tasks": 0, "per_cell": 1, "cells": "" })),
+        ] {
+            assert_eq!(map_json(&[Pending, Leased, Done, Confirmed], first, number), expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Task map of a run: the state of each task, many of them in one cell.
+//! States and details of the tasks of a run, for pages.
 
 use std::ops::Range;
 
@@ -9,16 +9,6 @@ use common::{
 
 use super::{Millis, Scheduler, TaskIx, run, task_table::Stage};
 use crate::ledger::Confirmation;
-
-/// Consecutive tasks of a run, divided into cells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskMap {
-    pub tasks: Range<u64>,
-    /// Tasks in one cell; the last may hold fewer.
-    pub per_cell: u64,
-    /// The cells in the plan's natural order.
-    pub cells: Vec<MapCell>,
-}
 
 /// State of a task on the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +21,6 @@ pub enum MapState {
     Confirmed,
     Parked,
     Disputed,
-}
-
-/// Numbers of tasks in a cell by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MapCell {
-    pub pending: u32,
-    pub leased: u32,
-    pub done: u32,
-    pub confirmed: u32,
-    pub parked: u32,
-    pub disputed: u32,
 }
 
 /// Details of one task.
@@ -69,24 +48,6 @@ pub struct TaskView {
 }
 
 impl Scheduler {
-    /// Returns the tasks `wanted` of a run in at most `cells` cells; `None` if there is no such run. Takes
-    /// time in proportion to the range.
-    pub fn task_map(&self, run: RunId, wanted: Range<u64>, cells: u64) -> Option<TaskMap> {
-        let run = &self.runs[*self.by_id.get(&run)?];
-        let end = wanted.end.min(run.tasks().len());
-        let tasks = wanted.start.min(end)..end;
-        let per_cell = (tasks.end - tasks.start).div_ceil(cells.max(1)).max(1);
-        let mut cells = Vec::new();
-        for (position, task) in (0..).zip(tasks.clone()) {
-            if position % per_cell == 0 {
-                cells.push(MapCell::default());
-            }
-            let cell = cells.last_mut().expect("the first task begins a cell");
-            cell.add(map_state(run, run::index(TaskId(task))));
-        }
-        Some(TaskMap { tasks, per_cell, cells })
-    }
-
     /// Returns a run's plan and the states of its tasks in natural order; `None` if there is no such run.
     pub fn map_states(&self, run: RunId) -> Option<(Plan, Vec<MapState>)> {
         let run = &self.runs[*self.by_id.get(&run)?];
@@ -128,21 +89,6 @@ impl Scheduler {
             failed: run.failed(at).len() as u64,
             reports: run.disputed_counts(at).iter().map(|of| of.count).collect(),
         })
-    }
-}
-
-impl MapCell {
-    /// Adds a task.
-    pub fn add(&mut self, state: MapState) {
-        let number = match state {
-            MapState::Pending => &mut self.pending,
-            MapState::Leased => &mut self.leased,
-            MapState::Done => &mut self.done,
-            MapState::Confirmed => &mut self.confirmed,
-            MapState::Parked => &mut self.parked,
-            MapState::Disputed => &mut self.disputed,
-        };
-        *number += 1;
     }
 }
 

@@ -50,7 +50,7 @@ use common::{
 pub use audit::Imbalance;
 pub use config::{Config, Millis};
 pub use control::{Command, ControlError};
-pub use map::{MapCell, MapState, TaskMap, TaskView};
+pub use map::{MapState, TaskView};
 pub use referee::{REFEREE, Recount, RecountPurpose, RefereeStatus};
 pub use status::{
     Rechecks, RunStatus, RunSummary, STATUS_WORKERS, TaskNumbers, WorkerState, WorkerStatus,

@@ -473,7 +473,6 @@ fn a_run_that_is_not_there_has_no_commands_and_no_status() {
     assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(0)));
     assert_eq!(scheduler.recheck(none), None);
     assert_eq!(scheduler.recheck(RUN), Some(Recheck::Millionths(0)));
-    assert_eq!(scheduler.task_map(none, 0..1, 1), None);
     assert_eq!(scheduler.task_view(none, TaskId(0), Millis(0)), None);
     assert!(scheduler.map_states(none).is_none());
 }
@@ -587,7 +586,7 @@ fn a_status_shows_those_that_need_attention_and_counts_all() {
 }
 
 #[test]
-fn every_task_has_a_state_on_the_map_and_cells_add_them_up() {
+fn every_task_has_a_state_on_the_map() {
     let steps = ["die 6 1 2 3 4 5", "6 set threads=3, 6 sync"];
     let mut bench = Bench::after(&[], &steps);
     let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.task.task).collect();
@@ -606,29 +605,6 @@ fn every_task_has_a_state_on_the_map_and_cells_add_them_up() {
     ] {
         assert_eq!(at(task), state);
     }
-    let tasks = plan.tasks();
-    for (wanted, cells) in
-        [(0..tasks, tasks), (0..u64::MAX, 3), (2..7, 2), (2..7, 5), (3..4, 0), (tasks..u64::MAX, 4)]
-    {
-        let map = bench.scheduler.task_map(RUN, wanted.clone(), cells).unwrap();
-        assert_eq!(map.tasks, wanted.start..wanted.end.min(tasks));
-        assert!(map.cells.len() as u64 <= cells.max(1), "{map:?}");
-        let mut told = map.tasks.clone();
-        for cell in &map.cells {
-            let mut sum = MapCell::default();
-            for task in told.by_ref().take(usize::try_from(map.per_cell).unwrap()) {
-                sum.add(at(task));
-            }
-            assert_eq!(*cell, sum);
-        }
-        assert_eq!(told.next(), None, "all of them are in a cell");
-    }
-    let cells = bench.scheduler.task_map(RUN, 0..tasks, 1).unwrap().cells;
-    let [all] = cells[..] else { panic!("{cells:?}") };
-    assert_eq!((all.done, all.confirmed, all.parked, all.disputed), (1, 1, 1, 1));
-    assert_eq!(u64::from(all.pending + all.leased) + 4, tasks);
-    // The finest allowed resolution.
-    assert_eq!(bench.scheduler.task_map(RUN, 2..7, 2).unwrap().per_cell, 3);
     let view = bench.scheduler.task_view(RUN, done, Millis(0)).unwrap();
     assert_eq!(
         (view.task, view.units, view.cost),
