@@ -241,6 +241,21 @@ pub fn check_name(name: &str) -> String {
     }
 }
 
+/// Returns the display text of a check's outcome.
+pub fn check_outcome(outcome: &str) -> &str {
+    match outcome {
+        "failed" => "FAILED",
+        "not_possible" => "not checked",
+        "not_applicable" => "not applicable",
+        other => other,
+    }
+}
+
+/// Formats a check with its outcome and reason.
+pub fn check_text(name: &str, outcome: &str, reason: &str) -> String {
+    format!("{} {}: {reason}", check_name(name), check_outcome(outcome))
+}
+
 /// Formats `text` after a label, wrapped and indented within [`WIDTH`].
 pub fn labelled(label: &str, text: &str) -> String {
     const INDENT: usize = 11;

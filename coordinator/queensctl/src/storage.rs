@@ -21,8 +21,8 @@ use store::{
     },
 };
 use view::{
-    RunSelector, check_name, check_outcome,
-    text::{eprint_line, labelled, one_line, plural, thousands},
+    RunSelector,
+    text::{check_outcome, check_text, eprint_line, labelled, one_line, plural, thousands},
 };
 
 use super::output::{Bar, print};
@@ -354,8 +354,7 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
         plural(certificate.workers.len(), "worker"),
     );
     let checks = certificate.checks.iter().map(|check| {
-        let (name, outcome) = (check_name(&check.name), check_outcome(&check.outcome));
-        let text = format!("{name} {outcome}: {}", check.reason);
+        let text = check_text(&check.name, &check.outcome, &check.reason);
         labelled("claims", &Shown(&text).to_string())
     });
     let subject = labelled("subject", &subject);

@@ -13,6 +13,7 @@ use std::{
 };
 
 use common::run::RunId;
+use proto::v1;
 use serde_json::{Value, json};
 use store::RunState;
 use tokio::{
@@ -23,9 +24,9 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::{debug, warn};
-use view::Alert;
+use view::{Alert, outcome_json, result_lines};
 
-use super::run_waiter::Report;
+use super::run_waiter::Reported;
 use crate::{
     driver::{DriverHandle, Outcome, Stopped},
     message::StatusCache,
@@ -53,7 +54,7 @@ struct Event {
     event: &'static str,
     kind: &'static str,
     run: RunId,
-    n: u8,
+    n: u32,
     text: String,
     /// The object of `--json`, for a completion.
     result: Option<Value>,
@@ -87,8 +88,7 @@ impl Events {
         let watching = Watching {
             statuses: StatusCache::new(driver.clone()),
             driver,
-            old,
-            reported: BTreeMap::new(),
+            reported: Reported::new(old),
             alarms: BTreeMap::new(),
             events,
         };
@@ -108,9 +108,7 @@ impl Events {
 struct Watching {
     driver: DriverHandle,
     statuses: StatusCache,
-    old: BTreeSet<RunId>,
-    /// Reported outcomes.
-    reported: BTreeMap<RunId, Outcome>,
+    reported: Reported,
     /// Last report of each alarm.
     alarms: BTreeMap<(RunId, &'static str), Instant>,
     events: mpsc::Sender<Event>,
@@ -139,23 +137,17 @@ impl Watching {
     }
 
     async fn check(&mut self, all: BTreeMap<RunId, Outcome>) -> Result<(), Stopped> {
-        self.reported.retain(|run, _| all.contains_key(run));
-        for (run, outcome) in all {
-            if self.reported.get(&run) == Some(&outcome) {
-                continue;
+        self.reported.withdrawn(&all);
+        for outcome in all.values() {
+            if let Some(status) = self.reported.report(&self.driver, outcome).await? {
+                self.send(finished(outcome.state(), &status));
             }
-            if !self.old.remove(&run)
-                && let Some(report) = Report::of(&self.driver, &outcome, false).await?
-            {
-                self.send(finished(&report));
-            }
-            self.reported.insert(run, outcome);
         }
         for run in self.driver.runs().await? {
             if !matches!(run.state, RunState::Running | RunState::Disputed) {
                 continue;
             }
-            let (run, n) = (run.manifest.run, run.manifest.spec.board.n());
+            let (run, n) = (run.manifest.run, run.manifest.spec.board.n().into());
             if let Some(status) = self.statuses.get(run).await? {
                 for alarm in Alert::all(&status) {
                     self.alarm(run, n, alarm);
@@ -165,7 +157,7 @@ impl Watching {
         Ok(())
     }
 
-    fn alarm(&mut self, run: RunId, n: u8, Alert { kind, text }: Alert) {
+    fn alarm(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
             // At the end of every run no task is left to lease.
             "stalled" | "no_workers" | "finishing" => return,
@@ -188,16 +180,18 @@ impl Watching {
     }
 }
 
-fn finished(report: &Report) -> Event {
-    let (event, kind) = match report.state {
+fn finished(state: RunState, status: &v1::Status) -> Event {
+    let (event, kind) = match state {
         RunState::Disputed => ("dispute", "disputed"),
         RunState::Contradicted => ("completion", "contradicted"),
         RunState::Running | RunState::Paused | RunState::Cancelled | RunState::Complete => {
             ("completion", "complete")
         }
     };
-    let (run, n) = (report.run, report.board.n());
-    Event { event, kind, run, n, text: report.line(), result: Some(report.json()) }
+    let run = status.run.clone().unwrap_or_default();
+    let n = run.spec.unwrap_or_default().n;
+    let text = result_lines(status, false).unwrap_or_default().join("; ");
+    Event { event, kind, run: RunId(run.run), n, text, result: Some(outcome_json(status)) }
 }
 
 /// Runs the program for one event after another.

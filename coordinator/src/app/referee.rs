@@ -296,15 +296,6 @@ mod tests {
     use crate::driver::Driver;
 
     #[test]
-    fn threads_are_a_number_or_off() {
-        assert_eq!("off".parse(), Ok(RefereeThreads(0)));
-        assert_eq!("3".parse(), Ok(RefereeThreads(3)));
-        for bad in ["", "0", "-1", "on", "100000"] {
-            assert!(bad.parse::<RefereeThreads>().unwrap_err().contains("off"), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_count_whose_caller_is_dropped_stops_and_one_without_memory_says_so() {
         let spec =
             PlanSpec { task_cost: 1, ..PlanSpec::new(Board::new(12).unwrap(), Layout::Frames) };

@@ -12,14 +12,13 @@ use cli::{
     exit::Exit,
     terminal::{StatusBar, eprint_info, print, print_json, with_status_line_hidden},
 };
-use common::{board::Board, method::Method, run::RunId};
+use common::run::RunId;
 use proto::v1;
-use scheduler::{RunStatus, RunSummary, WorkerState, WorkerStatus, WorkersPart};
-use serde_json::{Value, json};
+use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkersPart};
 use store::RunState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use view::{
-    check_text, rechecks, result_json, result_lines,
+    check_line, outcome_json, result_lines,
     text::{
         cancelled, eprint_line, one_line, percent, plural, prose, span, stdout_width, thousands,
     },
@@ -59,18 +58,15 @@ pub(super) struct RunWaiter {
     pub(super) verbose: bool,
     /// Only this process counts (`--local`).
     pub(super) is_alone: bool,
-    /// Runs whose results are not printed: they finished before this process.
-    pub(super) old: BTreeSet<RunId>,
+    pub(super) reported: Reported,
 }
 
 impl RunWaiter {
     /// Prints results as they come; returns once the requested runs are finished.
-    pub(super) async fn wait(&self) -> anyhow::Result<Exit> {
+    pub(super) async fn wait(&mut self) -> anyhow::Result<Exit> {
         let mut outcomes = self.driver.outcomes();
         let mut ends = self.driver.ends();
         let mut progress = Progress::new();
-        let mut printed = BTreeMap::new();
-        let mut old = self.old.clone();
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -78,7 +74,7 @@ impl RunWaiter {
             let runs = self.driver.runs().await?;
             // The guard ends with the statement: it blocks the driver.
             let all = outcomes.borrow_and_update().clone();
-            self.print_new(&all, &mut printed, &mut old).await?;
+            self.print_new(&all).await?;
             if self.exit_when_done
                 && let Some(exit) = self.exit(&runs, &all)?
             {
@@ -105,13 +101,8 @@ impl RunWaiter {
     }
 
     /// Prints new results, and again those that were withdrawn.
-    async fn print_new(
-        &self,
-        all: &BTreeMap<RunId, Outcome>,
-        printed: &mut BTreeMap<RunId, Outcome>,
-        old: &mut BTreeSet<RunId>,
-    ) -> anyhow::Result<()> {
-        for run in withdrawn(all, printed) {
+    async fn print_new(&mut self, all: &BTreeMap<RunId, Outcome>) -> anyhow::Result<()> {
+        for run in self.reported.withdrawn(all) {
             let Some(report) = self.driver.status(Some(run)).await? else {
                 continue;
             };
@@ -125,26 +116,28 @@ impl RunWaiter {
         for outcome in all.values() {
             // A user who requested one run gets one result.
             let is_other = self.exit_when_done && self.target.is_some_and(|run| run != outcome.run);
-            if is_other || printed.get(&outcome.run) == Some(outcome) {
-                continue;
-            }
-            if !old.remove(&outcome.run)
-                && let Some(report) = Report::of(&self.driver, outcome, self.is_alone).await?
-            {
-                with_status_line_hidden(|| self.print(&report))?;
+            if !is_other && let Some(status) = self.reported.report(&self.driver, outcome).await? {
+                with_status_line_hidden(|| self.print(&status))?;
                 if !self.exit_when_done {
                     eprint_info(STILL_SERVING);
                 }
             }
-            printed.insert(outcome.run, outcome.clone());
         }
         Ok(())
     }
 
-    fn print(&self, report: &Report) -> anyhow::Result<()> {
+    /// Prints the object of a result; or its two lines, wrapped for a terminal, and with `--verbose` all
+    /// checks below.
+    fn print(&self, status: &v1::Status) -> anyhow::Result<()> {
         let printed = match self.json {
-            true => print_json(&report.json().to_string()),
-            false => print(&report.text(self.verbose)),
+            true => print_json(&outcome_json(status).to_string()),
+            false => {
+                let lines = result_lines(status, self.is_alone).unwrap_or_default().join("\n");
+                let checks = status.result.iter().flat_map(|result| &result.checks);
+                let checks = checks.filter(|_| self.verbose).map(check_line);
+                let text = std::iter::once(prose(&lines, stdout_width())).chain(checks);
+                print(&text.collect::<Vec<_>>().join("\n"))
+            }
         };
         match result_printed(printed) {
             // The result is stored, and other runs have to be served.
@@ -212,15 +205,6 @@ fn end_text(Ended { run, deleted, by }: &Ended) -> String {
         ),
     };
     format!("run {} (N = {}) was {what}", manifest.run, manifest.spec.board)
-}
-
-/// Removes and returns the runs whose printed total was withdrawn.
-fn withdrawn(all: &BTreeMap<RunId, Outcome>, printed: &mut BTreeMap<RunId, Outcome>) -> Vec<RunId> {
-    let gone: Vec<_> = printed.keys().filter(|run| !all.contains_key(run)).copied().collect();
-    for run in &gone {
-        printed.remove(run);
-    }
-    gone
 }
 
 /// The progress of a run: a bar on a terminal, or else a log line per [`LOG_INTERVAL`].
@@ -313,102 +297,41 @@ fn needs_notice(worker: &WorkerStatus) -> bool {
     is_connected && !worker.notified_finished && worker.info.id != LOCAL_WORKER
 }
 
-/// The result of a finished run.
-#[derive(Clone, Debug)]
-pub(super) struct Report {
-    pub(super) run: RunId,
-    pub(super) board: Board,
-    pub(super) state: RunState,
-    method: Method,
-    tasks: u64,
-    /// Tasks whose count was confirmed, and how many of them by the referee.
-    confirmed: [u64; 2],
-    /// Only this process counted (`--local`).
-    is_alone: bool,
-    result: v1::Result,
+/// Outcomes that were reported, and runs whose outcomes are not reported.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    outcomes: BTreeMap<RunId, Outcome>,
+    /// They finished before this process.
+    old: BTreeSet<RunId>,
 }
 
-impl Report {
-    /// Creates the report of an outcome; `None` if the run was deleted.
-    pub(super) async fn of(
+impl Reported {
+    pub(super) fn new(old: BTreeSet<RunId>) -> Self {
+        Self { outcomes: BTreeMap::new(), old }
+    }
+
+    /// Removes and returns the runs whose outcome was withdrawn.
+    pub(super) fn withdrawn(&mut self, all: &BTreeMap<RunId, Outcome>) -> Vec<RunId> {
+        self.outcomes.extract_if(.., |run, _| !all.contains_key(run)).map(|(run, _)| run).collect()
+    }
+
+    /// Returns the status of a run with a new outcome; `None` if that was reported or is old, or if the
+    /// run was deleted.
+    pub(super) async fn report(
+        &mut self,
         driver: &DriverHandle,
         outcome: &Outcome,
-        is_alone: bool,
-    ) -> Result<Option<Self>, Stopped> {
+    ) -> Result<Option<v1::Status>, Stopped> {
+        let before = self.outcomes.insert(outcome.run, outcome.clone());
+        if before.as_ref() == Some(outcome) || self.old.remove(&outcome.run) {
+            return Ok(None);
+        }
         let report = driver.status(Some(outcome.run)).await?;
-        Ok(report.map(|report| Self {
-            run: outcome.run,
-            board: report.status.manifest.spec.board,
-            state: outcome.state(),
-            method: report.status.manifest.spec.layout.method(),
-            tasks: report.status.tasks.total,
-            confirmed: [report.status.rechecks.confirmed, report.status.rechecks.recounted],
-            is_alone,
-            result: message::result(outcome),
+        Ok(report.map(|mut report| {
+            report.status.state = outcome.state();
+            message::status(&StatusReport { outcome: Some(outcome.clone()), ..report })
         }))
     }
-
-    /// Formats the result in two lines, wrapped for a terminal, and all checks below if `verbose`.
-    pub(super) fn text(&self, verbose: bool) -> String {
-        let result = prose(&self.lines().join("\n"), stdout_width());
-        let checks = self.result.checks.iter().filter(|_| verbose).map(check_text);
-        std::iter::once(result).chain(checks).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Formats the result in one line.
-    pub(super) fn line(&self) -> String {
-        self.lines().join("; ")
-    }
-
-    fn lines(&self) -> [String; 2] {
-        let rechecks = match self.is_alone {
-            true => "not rechecked: one machine".to_owned(),
-            false => rechecks(self.confirmed[0], self.confirmed[1]),
-        };
-        result_lines(self.board.n().into(), &self.result, self.tasks, &rechecks)
-    }
-
-    /// Returns the JSON object of `--json`. That of a disputed run has no total.
-    pub(super) fn json(&self) -> Value {
-        let disputed = !self.result.disputed_tasks.is_empty();
-        let mut json = json!({
-            "run": self.run.to_string(),
-            "n": self.board.n(),
-            "method": self.method.name(),
-        });
-        if disputed {
-            json["solutions_so_far"] = json!(self.result.solutions);
-            json["complete"] = json!(false);
-        }
-        for (key, value) in result_json(&self.result).as_object().expect("a result is an object") {
-            if key == "seconds" {
-                json["tasks"] = json!(self.tasks);
-            }
-            let is_left_out = match key.as_str() {
-                "solutions" | "unique" | "classes" | "known" => disputed,
-                "disputed_tasks" => !disputed,
-                _ => false,
-            };
-            if !is_left_out {
-                json[key] = value.clone();
-            }
-        }
-        json
-    }
-}
-
-/// Returns the JSON object of an interrupted run, which cannot be taken for a result.
-pub(super) fn partial_json(status: &RunStatus) -> Value {
-    let spec = &status.manifest.spec;
-    json!({
-        "run": status.manifest.run.to_string(),
-        "n": spec.board.n(),
-        "method": spec.layout.method().name(),
-        "complete": false,
-        "solutions_so_far": status.solutions_so_far.to_string(),
-        "tasks": status.tasks.total,
-        "tasks_done": status.tasks.done,
-    })
 }
 
 /// Adds to an error of printing a result that the result is not lost.
@@ -424,12 +347,11 @@ mod tests {
         board::Board,
         method::Layout,
         plan::{Plan, PlanSpec},
-        tally::Counts,
     };
     use scheduler::{Millis, TaskNumbers};
 
     use super::*;
-    use crate::driver::{Known, new_manifest};
+    use crate::driver::new_manifest;
 
     fn run(number: u64, state: RunState) -> RunSummary {
         let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
@@ -464,85 +386,5 @@ mod tests {
             let runs: Vec<_> = (1..).zip(states).map(|(id, &state)| run(id, state)).collect();
             assert_eq!(run_in_progress(&runs, target), expected, "{states:?}");
         }
-    }
-
-    #[test]
-    fn an_end_names_the_token() {
-        let end = |deleted, by: Option<&str>| {
-            let run = run(0xabc, RunState::Cancelled);
-            end_text(&Ended { run, deleted, by: by.map(Into::into) })
-        };
-        assert_eq!(
-            end(false, Some("anna")),
-            "run 0000000000000abc (N = 8) was cancelled by anna; its results are kept: 120 of \
-             401 tasks"
-        );
-        assert_eq!(end(true, None), "run 0000000000000abc (N = 8) was deleted");
-    }
-
-    fn report(solutions: u128, known: Known) -> Report {
-        let outcome = Outcome {
-            run: RunId(0xabc),
-            solutions,
-            counts: Counts::new(solutions, 3000, 64),
-            known,
-            seconds: 1.25,
-            waiting_seconds: 20.0,
-            checks: Vec::new(),
-            disputed: Vec::new(),
-        };
-        Report {
-            run: outcome.run,
-            board: Board::new(16).unwrap(),
-            state: outcome.state(),
-            method: Method::Rows,
-            tasks: 40,
-            confirmed: [3, 2],
-            is_alone: false,
-            result: message::result(&outcome),
-        }
-    }
-
-    #[test]
-    fn a_result_is_two_lines_and_one_object() {
-        let report = report(14_772_512, Known::Matches);
-        assert_eq!(
-            report.line(),
-            "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count; \
-             verified: 0 of 0 checks, 40 tasks, 1 rechecked, 2 recounted by the referee · 1.2 s counting, 20 s waiting"
-        );
-        assert_eq!(report.text(true), report.line().replace("; ", "\n"));
-        let expected = json!({
-            "run": "0000000000000abc",
-            "n": 16,
-            "method": "rows",
-            "solutions": "14772512",
-            "unique": "1846955",
-            "classes": { "asymmetric": "1846189", "half_turn": "734", "quarter_turn": "32" },
-            "known": "matches",
-            "checks": [],
-            "tasks": 40,
-            "seconds": 1.25,
-            "waiting_seconds": 20.0,
-        });
-        assert_eq!(report.json(), expected);
-    }
-
-    #[test]
-    fn a_contradicted_total_has_no_classes() {
-        let report = report(14_772_513, Known::Differs);
-        let line = report.line();
-        assert!(line.contains("contradicts the symmetric") && line.contains("DIFFERS"), "{line}");
-        assert_eq!(report.json()["unique"], Value::Null);
-    }
-
-    #[test]
-    fn a_disputed_run_has_no_total() {
-        let mut report = report(14_772_513, Known::Differs);
-        report.result.disputed_tasks.push(7);
-        let json = report.json();
-        assert_eq!(json["solutions"], Value::Null);
-        assert_eq!(json["solutions_so_far"], "14772513");
-        assert_eq!((&json["complete"], &json["disputed_tasks"]), (&json!(false), &json!([7])));
     }
 }

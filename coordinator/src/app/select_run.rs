@@ -132,18 +132,6 @@ mod tests {
     }
 
     #[test]
-    fn a_board_without_a_run_gets_a_new_one() {
-        use RunState::{Complete, Running};
-        let runs =
-            [stored(8, Layout::Border, (1, Complete)), stored(9, Layout::Border, (2, Running))];
-        assert_eq!(chosen(&["--n", "10"], &runs).unwrap(), None);
-        assert_eq!(chosen(&["--n", "8"], &runs).unwrap(), Some(0));
-        assert_eq!(chosen(&["--n", "9"], &runs).unwrap(), Some(1));
-        assert_eq!(chosen(&["--n", "9", "--new-run"], &runs).unwrap(), None);
-        assert_eq!(chosen(&[], &runs).unwrap(), None);
-    }
-
-    #[test]
     fn unspecified_parameters_match_any_run() {
         let runs = [stored(10, Layout::Frames, (1, RunState::Running))];
         for same in [&["--n", "10"][..], &["--n", "10", "--method", "frames"]] {
@@ -171,30 +159,5 @@ mod tests {
         assert_eq!(chosen(&[Complete, Complete, Cancelled]).unwrap(), Some(1));
         let refused = chosen(&[Cancelled, Cancelled]).unwrap_err().to_string();
         assert!(refused.contains("cancelled; --new-run"), "{refused}");
-    }
-
-    #[test]
-    fn a_program_that_would_exit_at_once_creates_no_directory() {
-        let dir = tempfile::tempdir().unwrap();
-        let new = dir.path().join("new");
-        let checked = |arguments: &[&str]| {
-            let dir = ["coordinator", "--data-dir", new.to_str().unwrap()];
-            check_directory(&Options::parse_from([&dir, arguments].concat()))
-        };
-        let refused = checked(&["--exit-when-done"]).unwrap_err().to_string();
-        assert!(refused.contains("new holds no run; give --n"), "{refused}");
-        assert!(!new.exists());
-        assert!(checked(&[]).is_ok() && checked(&["--n", "8", "--exit-when-done"]).is_ok());
-        fs::create_dir(&new).unwrap();
-        assert!(checked(&["--exit-when-done"]).is_err(), "it is empty");
-        fs::write(new.join("format.json"), "").unwrap();
-        assert!(checked(&["--exit-when-done"]).is_ok(), "it may hold a run");
-    }
-
-    #[test]
-    fn waiting_without_a_run_is_rejected() {
-        let refused = chosen(&["--exit-when-done"], &[]).unwrap_err().to_string();
-        assert!(refused.contains("give --n"), "{refused}");
-        assert_eq!(chosen(&[], &[]).unwrap(), None);
     }
 }

@@ -13,7 +13,10 @@ use tokio::{
     task::{JoinHandle, block_in_place},
     time::timeout,
 };
-use view::text::{eprint_line, method_name, plural, thousands};
+use view::{
+    outcome_json,
+    text::{eprint_line, method_name, plural, thousands},
+};
 use worker::config::InProcess;
 
 use super::{
@@ -21,7 +24,7 @@ use super::{
     endpoints::{Endpoints, Listeners},
     events::Events,
     referee::{self, RefereeBudget},
-    run_waiter::{RunWaiter, notify_workers, partial_json, result_printed},
+    run_waiter::{Reported, RunWaiter, notify_workers, result_printed},
     select_run::SelectedRun,
     storage::{Archive, Replaced, Storage},
 };
@@ -29,6 +32,7 @@ use crate::{
     driver::{DiskSpaceMonitor, Driver, DriverError, DriverHandle, LOCAL_WORKER, Serving},
     grpc::Server,
     http::{self, Http},
+    message,
 };
 
 /// Time limit for the shutdown of each part. A worker abandons a long task then.
@@ -101,9 +105,9 @@ impl Service {
             verbose: options.verbose,
             is_alone: options.local,
             // A program that exits afterwards prints all results; otherwise they were printed before.
-            old: match target {
-                None if options.exits_when_done() => BTreeSet::new(),
-                _ => with_results(&stored, target),
+            reported: match target {
+                None if options.exits_when_done() => Reported::default(),
+                _ => Reported::new(with_results(&stored, target)),
             },
         };
         Ok(Self { cluster, waiter, replaced, events, archive })
@@ -258,7 +262,7 @@ async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()
     ));
     match report {
         Some(report) if options.json => {
-            result_printed(print_json(&partial_json(&report.status).to_string()))
+            result_printed(print_json(&outcome_json(&message::status(&report)).to_string()))
         }
         Some(_) | None => Ok(()),
     }

@@ -11,7 +11,10 @@ use axum::{
 use common::{method::Method, run::RunId};
 use maud::{DOCTYPE, Markup, html};
 use proto::v1;
-use view::{RunView, check_name, check_outcome, run_of, text::thousands};
+use view::{
+    RunView, run_of,
+    text::{check_name, check_outcome, thousands},
+};
 
 use super::{App, api, guard::Refusal, lists, machines, map::Board, sessions::session};
 
@@ -429,13 +432,9 @@ fn verification(view: &RunView, result: Option<&v1::Result>) -> Markup {
         section.checks aria-labelledby="checks-h" {
             h2 id="checks-h" { "Verification" }
             @for check in result.iter().flat_map(|result| &result.checks) {
-                @let (mark, outcome) = match check.outcome.as_str() {
-                    "passed" => ("✓", "passed"),
-                    "failed" => ("✗", check_outcome("failed")),
-                    other => ("–", check_outcome(other)),
-                };
+                @let mark = match check.outcome.as_str() { "passed" => "✓", "failed" => "✗", _ => "–" };
                 details data-outcome=(check.outcome) {
-                    summary { span.mark aria-hidden="true" { (mark) } (check_name(&check.name)) span.outcome { ": " (outcome) } }
+                    summary { span.mark aria-hidden="true" { (mark) } (check_name(&check.name)) span.outcome { ": " (check_outcome(&check.outcome)) } }
                     p { (check.reason) }
                 }
             }

@@ -10,8 +10,6 @@ use anyhow::{Context as _, anyhow};
 use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
-pub use common::text::check_name;
-
 pub use self::{
     history::{History, Point},
     lists::{
@@ -20,9 +18,7 @@ pub use self::{
         worker_json, worker_rows, worker_totals_json, workers_table,
     },
     run_view::{Alert, FINISHING, Figure, RunView, SHOWN_WORKERS, reference_value},
-    status::{
-        check_outcome, check_text, rechecks, result_json, result_lines, status_json, status_text,
-    },
+    status::{check_line, outcome_json, result_lines, status_json, status_text},
 };
 
 /// The validated parts of a [`v1::Run`].

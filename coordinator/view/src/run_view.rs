@@ -7,7 +7,11 @@ use common::{board::Board, published::published_counts};
 use proto::v1::{self, RunState};
 use serde::Serialize;
 
-use super::{History, WorkerRow, run_of, state, status::checks, worker_rows};
+use super::{
+    History, WorkerRow, run_of, state,
+    status::{self, checks},
+    worker_rows,
+};
 use crate::text::{
     abbreviated, age, between, check_name, durations, moment, percent, plural, rough, span,
     thousands,
@@ -301,7 +305,7 @@ fn tasks(status: &v1::Status) -> String {
 fn rechecks(status: &v1::Status) -> String {
     let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
     let (confirmed, recounted) = (status.tasks_confirmed, status.tasks_recounted);
-    format!("{}, {}", super::rechecks(confirmed, recounted), plural(conflicts, "conflict"))
+    format!("{}, {}", status::rechecks(confirmed, recounted), plural(conflicts, "conflict"))
 }
 
 /// Returns the time until a run is complete, at least and at most, in seconds.
@@ -486,64 +490,53 @@ mod tests {
         RunView::new(status, &History::default(), 0)
     }
 
-    fn alerts(view: &RunView) -> Vec<&str> {
-        view.alerts.iter().map(|alert| alert.text.as_str()).collect()
-    }
-
     #[test]
-    fn a_full_disk_is_an_alert_before_it_is_full() {
-        let mut status = status(v1::RunState::Running);
-        assert_eq!(alerts(&view(&status)), [""; 0]);
-        let mut with = |bytes| {
-            let coordinator = status.coordinator.as_mut().unwrap();
-            coordinator.disk_free_bytes = Some(bytes);
-            view(&status)
-        };
-        assert_eq!(alerts(&with(2 << 30)), [""; 0]);
-        let alert = "The coordinator's disk is nearly full: 1.5 GiB left";
-        assert_eq!(alerts(&with(3 << 29)), [alert]);
-    }
-
-    #[test]
-    fn a_run_whose_tasks_are_done_is_not_stalled() {
-        let mut status = status(v1::RunState::Running);
-        status.reason = format!("{FINISHING}counting the symmetric solutions: 40 %");
-        let text = "Every task is done; counting the symmetric solutions: 40 %";
-        assert_eq!(alerts(&view(&status)), [text]);
-        status.reason = "every worker is paused".to_owned();
-        assert_eq!(alerts(&view(&status)), ["Stalled: every worker is paused"]);
-    }
-
-    #[test]
-    fn an_unresponsive_worker_is_an_alert_only_while_there_is_something_to_count() {
-        for (state, number) in [
-            (v1::RunState::Running, 1),
-            (v1::RunState::Paused, 1),
-            (v1::RunState::Disputed, 1),
-            (v1::RunState::Complete, 0),
-            (v1::RunState::Contradicted, 0),
-            (v1::RunState::Cancelled, 0),
-        ] {
-            let mut status = status(state);
-            status.workers[0].state = "lost".to_owned();
-            status.worker_totals.as_mut().unwrap().unresponsive = 1;
-            assert_eq!(alerts(&view(&status)).len(), number, "{state:?}");
+    fn alerts_are_what_an_operator_has_to_look_at() {
+        type Change = fn(&mut v1::Status);
+        let cases: [(Change, &[&str]); 6] = [
+            (|_| {}, &[]),
+            (|status| status.coordinator.as_mut().unwrap().disk_free_bytes = Some(2 << 30), &[]),
+            (
+                |status| status.coordinator.as_mut().unwrap().disk_free_bytes = Some(3 << 29),
+                &["The coordinator's disk is nearly full: 1.5 GiB left"],
+            ),
+            (
+                |status| {
+                    status.reason = format!("{FINISHING}counting the symmetric solutions: 40 %");
+                },
+                &["Every task is done; counting the symmetric solutions: 40 %"],
+            ),
+            (
+                |status| status.reason = "every worker is paused".to_owned(),
+                &["Stalled: every worker is paused"],
+            ),
+            (
+                // Workers that are not shown count too.
+                |status| {
+                    status.workers[0].state = "unresponsive".to_owned();
+                    status.worker_totals.as_mut().unwrap().unresponsive = 9_000;
+                },
+                &["9,000 workers, such as rack-7, are not responding"],
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut status = status(v1::RunState::Running);
+            change(&mut status);
+            let alerts: Vec<_> = Alert::all(&status).into_iter().map(|alert| alert.text).collect();
+            assert_eq!(alerts, expected);
         }
     }
 
     #[test]
-    fn workers_that_are_not_shown_count_too() {
-        let mut status = status(v1::RunState::Running);
-        status.workers[0].state = "unresponsive".to_owned();
-        status.worker_totals = Some(v1::WorkerTotals {
-            workers: 15_000,
-            threads: 30_000,
-            unresponsive: 9_000,
-            ..v1::WorkerTotals::default()
-        });
-        let view = view(&status);
-        assert_eq!(view.full("machines"), "15,000 workers, 30,000 cores, 9,000 need attention");
-        assert_eq!(alerts(&view), ["9,000 workers, such as rack-7, are not responding"]);
+    fn an_unresponsive_worker_is_an_alert_only_while_there_is_something_to_count() {
+        use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
+        let counting = [Running, Paused, Disputed];
+        for state in counting.into_iter().chain([Complete, Contradicted, Cancelled]) {
+            let mut status = status(state);
+            status.workers[0].state = "lost".to_owned();
+            status.worker_totals.as_mut().unwrap().unresponsive = 1;
+            assert_eq!(Alert::all(&status).len(), usize::from(counting.contains(&state)));
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The status and the result of a run as text and JSON.
 
 use anyhow::anyhow;
+use common::run::RunId;
 use proto::v1;
 use serde_json::{Value, json};
 
 use super::{History, RunView, run_of, worker_json, worker_totals_json, workers_table};
 use crate::text::{
-    check_name, durations, labelled, labelled_rows, method_name, plural, prose, thousands,
+    check_name, check_text, durations, labelled, labelled_rows, method_name, plural, prose,
+    thousands,
 };
 
 /// Returns the status of a run and its workers within `width`; only the two result lines of a
@@ -20,9 +22,7 @@ pub fn status_text(
     let message = status.run.as_ref().ok_or_else(|| anyhow!("run: must be set"))?;
     let run = run_of(message)?;
     let mut lines = Vec::new();
-    if let Some(result) = &status.result {
-        let rechecks = rechecks(status.tasks_confirmed, status.tasks_recounted);
-        let result = result_lines(run.board.n().into(), result, status.tasks_total, &rechecks);
+    if let Some(result) = result_lines(status, false) {
         lines.push(prose(&result.join("\n"), width));
         if !verbose {
             return Ok(lines.remove(0));
@@ -40,7 +40,7 @@ pub fn status_text(
         rows.extend(classes(result).map(|classes| ("Classes", classes)));
     }
     lines.extend(labelled_rows(rows, width));
-    lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_text));
+    lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_line));
     let all = status.worker_totals.unwrap_or_default().workers;
     if status.workers.is_empty() {
         lines.extend(labelled_rows([("Machines", view.full("machines").to_owned())], width));
@@ -116,7 +116,7 @@ pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
 }
 
 /// Returns the JSON object of a result.
-pub fn result_json(result: &v1::Result) -> Value {
+fn result_json(result: &v1::Result) -> Value {
     let set = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({
         "solutions": result.solutions,
@@ -138,17 +138,57 @@ pub fn result_json(result: &v1::Result) -> Value {
     })
 }
 
-/// Formats the result of the board of side `n`, and what verifies it: checks, `tasks`, and how many of
-/// them were rechecked.
-pub fn result_lines(n: u32, result: &v1::Result, tasks: u64, rechecks: &str) -> [String; 2] {
+/// Returns the JSON object of `coordinator --json`, which has a total only if all tasks are counted and
+/// none is disputed.
+pub fn outcome_json(status: &v1::Status) -> Value {
+    let run = status.run.clone().unwrap_or_default();
+    let mut json = json!({
+        "run": RunId(run.run).to_string(),
+        "n": run.spec.unwrap_or_default().n,
+        "method": run_of(&run).map_or("unknown", |run| run.layout.method().name()),
+    });
+    let disputed = status.result.as_ref().is_none_or(|result| !result.disputed_tasks.is_empty());
+    if disputed {
+        json["complete"] = json!(false);
+        json["solutions_so_far"] = json!(status.solutions_so_far);
+    }
+    let Some(result) = &status.result else {
+        json["tasks"] = json!(status.tasks_total);
+        json["tasks_done"] = json!(status.tasks_done);
+        return json;
+    };
+    for (key, value) in result_json(result).as_object().expect("a result is an object") {
+        if key == "seconds" {
+            json["tasks"] = json!(status.tasks_total);
+        }
+        let is_left_out = match key.as_str() {
+            "solutions" | "unique" | "classes" | "known" => disputed,
+            "disputed_tasks" => !disputed,
+            _ => false,
+        };
+        if !is_left_out {
+            json[key] = value.clone();
+        }
+    }
+    json
+}
+
+/// Formats the result of a run, and what verifies it: checks, tasks, and how many of these were
+/// rechecked, unless one machine was alone; `None` without a result.
+pub fn result_lines(status: &v1::Status, is_alone: bool) -> Option<[String; 2]> {
+    let result = status.result.as_ref()?;
+    let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
+    let rechecks = match is_alone {
+        true => "not rechecked: one machine".to_owned(),
+        false => rechecks(status.tasks_confirmed, status.tasks_recounted),
+    };
+    let (verified, tasks) = (verified(result), plural(status.tasks_total, "task"));
     let times = durations(result.seconds, result.waiting_seconds);
-    let verified = verified(result);
-    let verified = format!("{verified}, {}, {rechecks} · {times}", plural(tasks, "task"));
-    [counted(n, result), verified]
+    Some([counted(n, result), format!("{verified}, {tasks}, {rechecks} · {times}")])
 }
 
 /// Formats the number of `confirmed` tasks, of which the referee recounted some.
-pub fn rechecks(confirmed: u64, recounted: u64) -> String {
+pub(crate) fn rechecks(confirmed: u64, recounted: u64) -> String {
     let rechecked = confirmed.saturating_sub(recounted);
     let [recheck, recount] = [rechecked, recounted].map(|number| thousands(number.into()));
     match (rechecked, recounted) {
@@ -160,19 +200,8 @@ pub fn rechecks(confirmed: u64, recounted: u64) -> String {
 }
 
 /// Formats a check within the usual width of a terminal.
-pub fn check_text(check: &v1::Check) -> String {
-    let (name, outcome) = (check_name(&check.name), check_outcome(&check.outcome));
-    labelled("check:", &format!("{name} {outcome}: {}", check.reason))
-}
-
-/// Returns the display text of a check's outcome.
-pub fn check_outcome(outcome: &str) -> &str {
-    match outcome {
-        "failed" => "FAILED",
-        "not_possible" => "not checked",
-        "not_applicable" => "not applicable",
-        other => other,
-    }
+pub fn check_line(check: &v1::Check) -> String {
+    labelled("check:", &check_text(&check.name, &check.outcome, &check.reason))
 }
 
 /// Returns the number of passed checks and the names of the failed ones; checks that looked at
@@ -303,8 +332,9 @@ mod tests {
         v1::Check { name: name.to_owned(), outcome: outcome.to_owned(), reason: String::new() }
     }
 
-    fn twenty() -> v1::Result {
-        v1::Result {
+    /// The result of N = 20, after `change`.
+    fn twenty(change: impl FnOnce(&mut v1::Result)) -> v1::Status {
+        let mut result = v1::Result {
             solutions: "39029188884".to_owned(),
             unique: "4878666808".to_owned(),
             known: "matches".to_owned(),
@@ -316,33 +346,61 @@ mod tests {
                 check("assigned", "not_possible"),
             ],
             ..v1::Result::default()
+        };
+        change(&mut result);
+        let spec = v1::PlanSpec { n: 20, layout: v1::Layout::Frames.into(), task_cost: 1 };
+        v1::Status {
+            run: Some(v1::Run { run: 0xabc, spec: Some(spec), ..v1::Run::default() }),
+            solutions_so_far: result.solutions.clone(),
+            tasks_total: 401,
+            tasks_confirmed: 41,
+            tasks_recounted: 40,
+            result: Some(result),
+            ..v1::Status::default()
         }
     }
 
     #[test]
     fn a_result_takes_two_lines() {
+        let lines = |is_alone, change: fn(&mut v1::Result)| {
+            result_lines(&twenty(change), is_alone).unwrap()
+        };
+        let [counted, verified] = lines(false, |_| {});
+        let solutions = "N = 20: 39,029,188,884 solutions";
         assert_eq!(
-            result_lines(20, &twenty(), 401, &rechecks(41, 41)),
-            [
-                "N = 20: 39,029,188,884 solutions (4,878,666,808 fundamental), matches the published count",
-                "verified: 2 of 2 checks, 401 tasks, 41 recounted by the referee · 39 s counting, 20 s waiting",
-            ]
+            counted,
+            format!("{solutions} (4,878,666,808 fundamental), matches the published count")
         );
+        let of_rechecks = "401 tasks, 1 rechecked, 40 recounted by the referee";
+        let times = "39 s counting, 20 s waiting";
+        assert_eq!(verified, format!("verified: 2 of 2 checks, {of_rechecks} · {times}"));
+        let [counted, verified] = lines(true, |result| {
+            (result.known, result.unique) = ("differs".to_owned(), String::new());
+            result.checks.push(check("symmetry", "failed"));
+        });
+        let contradiction = "which contradicts the symmetric solutions";
+        let differs = "DIFFERS from the published count";
+        assert_eq!(counted, format!("{solutions} ({contradiction}), {differs}"));
+        assert!(verified.starts_with(
+            "NOT verified: 2 of 3 checks, failed: symmetry, 401 tasks, not rechecked: one machine"
+        ));
+        let [counted, verified] = lines(false, |result| result.disputed_tasks = vec![3, 5]);
+        assert!(counted.contains("DISPUTED (no total): 2 tasks with"), "{counted}");
+        assert!(verified.starts_with("NOT verified: 2 of 2 checks, 401 tasks"), "{verified}");
+        assert_eq!(rechecks(0, 0), "none rechecked");
     }
 
     #[test]
-    fn a_result_names_failed_checks_and_disputes() {
-        let mut wrong = v1::Result { known: "differs".to_owned(), ..twenty() };
-        wrong.checks.push(check("symmetry", "failed"));
-        let lines = result_lines(20, &wrong, 1, "not rechecked: one machine");
-        assert!(lines[0].ends_with("DIFFERS from the published count"), "{lines:?}");
-        assert!(lines[1].starts_with(
-            "NOT verified: 2 of 3 checks, failed: symmetry, 1 task, not rechecked: one machine"
-        ));
-        let disputed = v1::Result { disputed_tasks: vec![3, 5], ..twenty() };
-        let lines = result_lines(20, &disputed, 401, &rechecks(0, 0));
-        assert!(lines[0].contains("DISPUTED (no total): 2 tasks with"), "{lines:?}");
-        assert!(lines[1].starts_with("NOT verified: 2 of 2 checks, 401 tasks, none rechecked"));
-        assert_eq!(rechecks(41, 40), "1 rechecked, 40 recounted by the referee");
+    fn the_object_of_a_disputed_run_has_no_total() {
+        let complete = outcome_json(&twenty(|_| {}));
+        assert_eq!((&complete["tasks"], &complete["disputed_tasks"]), (&json!(401), &Value::Null));
+        assert_eq!((&complete["n"], &complete["method"]), (&json!(20), &json!("frames")));
+        let disputed = outcome_json(&twenty(|result| result.disputed_tasks = vec![7]));
+        assert_eq!((&disputed["solutions"], &disputed["known"]), (&Value::Null, &Value::Null));
+        assert_eq!(disputed["solutions_so_far"], "39029188884");
+        assert_eq!(
+            (&disputed["complete"], &disputed["disputed_tasks"]),
+            (&json!(false), &json!([7]))
+        );
     }
 }

@@ -6,7 +6,7 @@ mod self_tests;
 use common::{
     board::Board,
     tally::{BadTally, Counts},
-    text::{check_name, labelled, plural, thousands},
+    text::{plural, thousands},
 };
 use serde_json::{Value, json};
 
@@ -49,28 +49,10 @@ impl CheckOutcome {
             Self::NotApplicable => "not_applicable",
         }
     }
-
-    /// Returns its display name.
-    pub const fn shown(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "FAILED",
-            Self::NotPossible => "not possible",
-            Self::NotApplicable => "not applicable",
-        }
-    }
 }
 
 fn check(name: &'static str, outcome: CheckOutcome, reason: impl Into<String>) -> Check {
     Check { name, outcome, reason: reason.into() }
-}
-
-/// Formats a check for display, on one line or more.
-pub fn shown(check: &Check) -> String {
-    labelled(
-        "check:",
-        &format!("{} {}: {}", check_name(check.name), check.outcome.shown(), check.reason),
-    )
 }
 
 /// Returns a check as JSON.
@@ -214,6 +196,8 @@ pub fn of_independence() -> Check {
 
 #[cfg(test)]
 mod tests {
+    use common::text::{check_name, check_text};
+
     use super::*;
 
     fn reason(checks: &[Check], name: &str) -> (CheckOutcome, String) {
@@ -279,12 +263,12 @@ mod tests {
         for (outcome, stored, display) in [
             (CheckOutcome::Passed, "passed", "passed"),
             (CheckOutcome::Failed, "failed", "FAILED"),
-            (CheckOutcome::NotPossible, "not_possible", "not possible"),
+            (CheckOutcome::NotPossible, "not_possible", "not checked"),
             (CheckOutcome::NotApplicable, "not_applicable", "not applicable"),
         ] {
             let one = check("canaries", outcome, "two threads".to_owned());
-            let words: Vec<_> = shown(&one).split_whitespace().map(str::to_owned).collect();
-            assert_eq!(words.join(" "), format!("check: self-tests {display}: two threads"));
+            let shown = check_text(one.name, one.outcome.name(), &one.reason);
+            assert_eq!(shown, format!("self-tests {display}: two threads"));
             let expected =
                 json!({ "name": "canaries", "outcome": stored, "reason": "two threads" });
             assert_eq!(json(&one), expected);

@@ -17,7 +17,7 @@ use common::{
     run::RunId,
     symmetric::{self, HalfTurn},
     tally::Counts,
-    text::{Shown, method_name, plural},
+    text::{Shown, check_text, labelled, method_name, plural},
 };
 use scheduler::{
     checks::{self, Check, Evidence},
@@ -497,7 +497,8 @@ impl fmt::Display for RunReport {
         }
         if self.checks.is_some() || self.state == RunState::Disputed {
             for check in self.proofs() {
-                write!(f, "\n{}", checks::shown(&check))?;
+                let text = check_text(check.name, check.outcome.name(), &check.reason);
+                write!(f, "\n{}", labelled("check:", &text))?;
             }
         }
         Ok(())
