@@ -69,21 +69,6 @@ async fn workers_may_start_before_their_coordinator_and_end_with_its_run() {
 }
 
 #[tokio::test]
-async fn a_coordinator_is_away_for_longer_than_a_lease() {
-    let cluster = Cluster::new(&RUN);
-    let coordinator = cluster.coordinator();
-    let workers = ["first", "second"].map(|name| cluster.worker(name));
-    cluster.status(under_way).await;
-    coordinator.terminate().code(130).logs(&["the same command resumes"]);
-    for worker in &workers {
-        worker.stderr_line("cannot be reached");
-    }
-    // Every lease expires meanwhile.
-    tokio::time::sleep(Duration::from_millis(1600)).await;
-    check(&cluster, cluster.coordinator());
-}
-
-#[tokio::test]
 async fn a_complete_run_prints_its_result_again_and_a_changed_digit_is_found() {
     let cluster = Cluster::new(&["--n", "12", "--task-cost", "100"]);
     let coordinator = cluster.coordinator();

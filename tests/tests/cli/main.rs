@@ -86,8 +86,15 @@ fn a_taken_port_is_refused_and_nothing_is_written() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
-    let mut command = process::coordinator(&["--n", "8", "--listen", &address]);
-    Process::run(command.current_dir(&dir)).refused(1, &[&address, "in use", "--listen"]);
+    for (arguments, advice) in [
+        (&["--n", "8", "--no-http", "--listen", &address][..], "--listen"),
+        (&["--n", "8", "--listen", "127.0.0.1:0", "--http", &address], "--no-http"),
+    ] {
+        let mut command = process::coordinator(arguments);
+        let end = Process::run(command.current_dir(&dir)).refused(1, &[&address, "in use", advice]);
+        let lines = end.stderr.lines().filter(|line| !line.contains(" INFO "));
+        assert_eq!(lines.count(), 1, "{end:#?}");
+    }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -177,7 +184,9 @@ fn queensctl_shows_and_controls_runs() {
         ("pause RUN", &[run, "paused"]),
         ("resume RUN", &[run, "running"]),
         ("retry RUN", &[run, "running"]),
-        ("submit --n 8 --priority -2", &["N = 8", "priority -2"]),
+        ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
+        ("submit --n 8 --priority -2 --key nightly", &["N = 8", "priority -2"]),
+        ("submit --n 18 --new-run", &["N = 18"]),
         ("export RUN", &[]),
     ] {
         queensctl(arguments).ok().prints(parts);
@@ -185,6 +194,8 @@ fn queensctl_shows_and_controls_runs() {
     for (arguments, code, parts) in [
         ("wait RUN --max-wait 1s", 1, &[run, "not finished", "--max-wait"][..]),
         ("pause 00000000deadbeef", 1, &["00000000deadbeef"]),
+        ("submit --n 18", 1, &["N = 18", "method frames", "running", "--new-run"]),
+        ("submit --n 10 --key nightly", 1, &["'nightly'"]),
         ("cancel RUN", 2, &[run, "N = 18", "--yes"]),
     ] {
         queensctl(arguments).refused(code, parts);
@@ -242,20 +253,6 @@ fn the_port_of_the_dashboard_is_recognized() {
     }
 }
 
-#[test]
-fn submitting_a_board_twice_is_refused_and_a_key_repeats() {
-    let cluster = Cluster::new(&["--n", "16"]);
-    let _coordinator = cluster.coordinator();
-    let submit = |arguments: &[&str]| cluster.queensctl(&[&["submit"], arguments].concat());
-    submit(&["--n", "16"]).refused(1, &["N = 16", "method frames", "running", "--new-run"]);
-    submit(&["--n", "16", "--new-run"]).ok();
-    let keyed = || submit(&["--n", "9", "--key", "nightly"]).ok().stdout;
-    assert_eq!(keyed(), keyed());
-    submit(&["--n", "10", "--key", "nightly"]).refused(1, &["'nightly'"]);
-    submit(&["--n", "10", "--key", "a b"]).refused(2, &["a b"]);
-    assert_eq!(cluster.queensctl(&["runs"]).stdout.lines().count(), 1 + 3);
-}
-
 /// A coordinator, and `queensctl wait` for its run.
 fn waiting(run: &[&str], more: &[&str]) -> (Cluster, Process, Process) {
     let cluster = Cluster::new(run);
@@ -276,18 +273,14 @@ fn wait_ends_with_the_run_and_its_outcome() {
 }
 
 #[test]
-fn waiting_for_a_cancelled_run_fails() {
+fn a_wait_fails_with_a_cancelled_run_and_is_interrupted_by_a_signal() {
     let (cluster, _coordinator, waiting) = waiting(&["--n", "16"], &[]);
+    let other = Process::start(cluster.queensctl_command(&["wait", "last"]));
+    other.stderr_line("waiting for run");
+    other.signal("INT");
+    assert_eq!(other.end().code(130).stdout, "");
     cluster.queensctl(&["cancel", "last", "--yes"]).ok();
     waiting.end().refused(1, &["was cancelled"]);
-}
-
-#[test]
-fn an_interrupted_wait_has_the_exit_code_of_a_signal() {
-    let (_cluster, _coordinator, waiting) = waiting(&["--n", "16"], &[]);
-    waiting.signal("INT");
-    let end = waiting.end().code(130);
-    assert_eq!(end.stdout, "");
 }
 
 /// The log is JSON, one object per line, and names calls by their ids.

@@ -251,7 +251,8 @@ fn the_bar_follows_the_current_run() {
     let first = terminal.until("a bar", |_, text| bar(text).is_some());
     cluster.queensctl(&["cancel", "last", "--yes"]).ok();
     terminal.until("without a bar, and with the reason", |_, text| {
-        bar(text).is_none() && text.contains("(N = 20) was cancelled")
+        let reason = "(N = 20) was cancelled by operator; its results are kept: 0 of ";
+        bar(text).is_none() && text.contains(reason)
     });
     cluster.queensctl(&["submit", "--n", "17", "--method", "rows"]).ok();
     terminal.until("the bar of the other run", |_, text| {

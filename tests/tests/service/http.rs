@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
 use auth::Role;
@@ -357,7 +357,9 @@ fn bad_requests_are_refused_with_the_reason() {
 
 #[test]
 fn requests_from_other_sites_and_for_other_hosts_are_refused() {
-    let fixture = Fixture::start(&["--n", "14"]);
+    let fixture = Fixture::start(&["--n", "14", "--http-host", "queens.lab.example"]);
+    let by_proxy = fixture.ask("GET", "/api/v1/status", &[("host", "Queens.lab.example")], None);
+    assert_eq!(by_proxy.code, 200, "{by_proxy:#?}");
     let own = fixture.http.as_str();
     for headers in [
         [("origin", "https://elsewhere.example")],
@@ -524,22 +526,4 @@ fn metrics_are_what_monitoring_reads() {
     for name in names.split(' ').map(|name| format!("queens_{name}")) {
         assert!(parsed.families.contains_key(&name), "{name} in {}", answer.body);
     }
-}
-
-#[test]
-fn a_taken_http_port_ends_the_program_with_one_line() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let cluster = Cluster::new(&["--n", "8", "--http", &address]);
-    let end = Process::run(cluster.command(&[])).refused(1, &[&address, "in use", "--no-http"]);
-    let lines = end.stderr.lines().filter(|line| !line.contains(" INFO "));
-    assert_eq!(lines.count(), 1, "{end:#?}");
-}
-
-#[test]
-fn a_proxy_reaches_the_pages_by_the_name_it_was_given() {
-    let fixture = Fixture::start(&["--n", "14", "--http-host", "queens.lab.example"]);
-    let ask = |host| fixture.ask("GET", "/api/v1/status", &[("host", host)], None);
-    assert_eq!(ask("Queens.lab.example").code, 200);
-    refused(&ask("queens.example"), 421, "queens.example");
 }

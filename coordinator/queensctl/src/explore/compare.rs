@@ -73,7 +73,7 @@ enum Table {
     /// I. Suzuki: placement flags, recursive and not; the records of N = 5
     #[value(alias = "placement-flags")]
     Suzuki,
-    /// K. Haginoya: known counts, records, and the speed table for N = 18 to 22 next to public
+    /// K. Haginoya: published counts, records, and the speed table for N = 18 to 22 next to public
     /// programs
     #[value(alias = "speeds")]
     Haginoya,
@@ -346,18 +346,4 @@ fn on_cpu() -> Option<f64> {
     let account = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = account.split(' ').next()?.parse().ok()?;
     Some(nanoseconds / 1e9)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_rows() {
-        assert_eq!(from_first("4").unwrap().n(), 4);
-        for (given, says) in [("3", "begin with N = 4"), ("0", "from 1 to 32")] {
-            let error = from_first(given).unwrap_err();
-            assert!(error.contains(says), "{error}");
-        }
-    }
 }

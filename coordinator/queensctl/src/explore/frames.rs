@@ -96,12 +96,6 @@ fn number(value: f64, sampled: bool) -> String {
     }
 }
 
-/// Mean lists of the frames of a group.
-struct GroupFacts {
-    mean: Lists,
-    surveyed: u64,
-}
-
 fn table(
     options: &FramesOptions,
     survey: &mut Survey,
@@ -133,15 +127,14 @@ fn table(
     let mut table = WrappedTable::begin(columns, 2)?;
     let (mut whole, mut sampled) = (0.0, false);
     for group in survey.groups() {
-        let row = row(options, survey, group, random_below);
-        let GroupFacts { mean, .. } = row;
+        let (mean, surveyed) = mean_lists(options, survey, group, random_below);
         // Middle queens in the left and the upper half are a quarter of all.
         let weight = if group.name() == "type II" { 4.0 } else { 1.0 };
         #[expect(clippy::cast_precision_loss, reason = "frames are few")]
         let frames = group.frames as f64;
         whole += weight * frames * mean.solutions;
         // Each set of columns is as likely in a random frame as any other.
-        let some = row.surveyed < group.frames;
+        let some = surveyed < group.frames;
         #[expect(clippy::cast_precision_loss, reason = "sets are few")]
         let quarters = |quadrant: usize| {
             number(mean.quarters[quadrant] * group.column_sets[quadrant] as f64, some)
@@ -227,12 +220,13 @@ fn extraction(board: Board) -> anyhow::Result<()> {
     table.end()
 }
 
-fn row(
+/// Returns the mean lists of the frames of a group, and the number of surveyed frames.
+fn mean_lists(
     options: &FramesOptions,
     survey: &mut Survey,
     group: Group,
     random_below: &mut dyn FnMut(u64) -> u64,
-) -> GroupFacts {
+) -> (Lists, u64) {
     let side = u32::from(options.n.n()) / 2;
     let frames: Vec<(u32, u32)> = if options.n.n() <= MAX_EXHAUSTIVE {
         let sets = |queens: u32| (0..1u32 << side).filter(move |set| set.count_ones() == queens);
@@ -256,7 +250,7 @@ fn row(
         mean.solutions += lists.solutions * share;
         mean.sampled |= lists.sampled;
     }
-    GroupFacts { mean, surveyed }
+    (mean, surveyed)
 }
 
 fn open(
