@@ -1,5 +1,7 @@
 //! Small boards counted task by task, for tests of all packages.
 
+use std::fmt;
+
 use crate::{
     board::Board,
     count::{Counter, CounterConfig, NoProgress},
@@ -36,13 +38,19 @@ pub fn task_counts(plan: &Plan, config: &CounterConfig) -> Vec<u64> {
 }
 
 /// A plan with exact counts.
-#[derive(Debug)]
 pub struct ExactCounts {
     /// Plan with the smallest possible tasks.
     pub plan: Plan,
     /// Weighted count of every task.
     pub counts: Vec<u64>,
     pub total: u128,
+}
+
+impl fmt::Debug for ExactCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanSpec { board, layout, .. } = self.plan.spec();
+        write!(f, "N = {board} in {layout}, {} tasks", self.counts.len())
+    }
 }
 
 impl ExactCounts {

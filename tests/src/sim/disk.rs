@@ -3,15 +3,19 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{Seek as _, SeekFrom, Write as _},
+    ops::ControlFlow,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
-use common::run::RunId;
+use common::{
+    run::RunId,
+    symmetric::{HalfTurn, quarter_turn},
+};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
-use store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError};
+use store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError, SymmetricCounts};
 use tempfile::TempDir;
 
 use super::{Fault, Tally, scenario::Scenario, shared::Checker};
@@ -137,8 +141,12 @@ impl Disk {
         let recheck = scenario.recheck;
         let store = self.store();
         store.create(manifest).expect("there is no such run");
+        let board = manifest.spec.board;
+        let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
+        let half_turn = half_turn.expect("a small board");
+        let symmetric = SymmetricCounts { half_turn, quarter_turn: quarter_turn(board) };
         store
-            .keep_symmetric(run, scenario.truth.symmetric)
+            .keep_symmetric(run, symmetric)
             .and_then(|()| store.apply(&[Change::Recheck { run, recheck }]))
             .expect("a sound store");
     }
@@ -183,7 +191,7 @@ impl Disk {
                 let mut left: Vec<Change> =
                     changes.iter().filter(|c| is_journalled(c)).cloned().collect();
                 left.truncate(lines);
-                if lines == whole && files.kept_others() {
+                if lines == whole && files.kept_others {
                     left.extend(changes.iter().filter(|c| is_file(c)).cloned());
                 }
                 self.checker.kept(&left);
@@ -244,11 +252,12 @@ impl Disk {
 /// A data directory whose files are cut, scrambled and removed under the store.
 struct Files {
     directory: TempDir,
+    /// The last torn write included the files beside the journal.
     kept_others: bool,
 }
 
-/// Files before a write.
-struct Before(BTreeMap<PathBuf, Vec<u8>>);
+/// Contents of all files but sled's.
+type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
 impl Files {
     fn new() -> Self {
@@ -282,8 +291,7 @@ impl Files {
         result
     }
 
-    /// Reads all files but sled's.
-    fn remember(&self) -> Before {
+    fn remember(&self) -> Contents {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.directory.path().to_owned()];
         while let Some(folder) = folders.pop() {
@@ -297,17 +305,17 @@ impl Files {
                 }
             }
         }
-        Before(files)
+        files
     }
 
     /// Undoes a write from a random place on, as if the power had failed there: the journal comes first, then
     /// other files, then rows. Returns the number of new lines of the journal that are whole.
-    fn tear(&mut self, before: &Before, rng: &mut ChaCha8Rng) -> usize {
+    fn tear(&mut self, before: &Contents, rng: &mut ChaCha8Rng) -> usize {
         let after = self.remember();
         let (mut lines, mut journal_whole) = (0, true);
-        for (path, now) in &after.0 {
+        for (path, now) in &after {
             if path.ends_with("journal.jsonl") {
-                let old = before.0.get(path).map_or(0, Vec::len);
+                let old = before.get(path).map_or(0, Vec::len);
                 let kept = rng.random_range(old..=now.len());
                 journal_whole = kept == now.len();
                 lines = now[old..kept].iter().filter(|byte| **byte == b'\n').count();
@@ -316,22 +324,17 @@ impl Files {
         }
         self.kept_others = journal_whole && rng.random_bool(0.5);
         if !self.kept_others {
-            for (path, old) in &before.0 {
-                if !path.ends_with("journal.jsonl") && after.0.get(path) != Some(old) {
+            for (path, old) in before {
+                if !path.ends_with("journal.jsonl") && after.get(path) != Some(old) {
                     fs::write(path, old).expect("its own file");
                 }
             }
-            for path in after.0.keys().filter(|path| !before.0.contains_key(*path)) {
+            for path in after.keys().filter(|path| !before.contains_key(*path)) {
                 fs::remove_file(path).expect("its own file");
             }
         }
         self.lose_database();
         lines
-    }
-
-    /// Whether the last torn write included the files beside the journal.
-    fn kept_others(&self) -> bool {
-        self.kept_others
     }
 
     /// Removes or cuts sled's files, as a power failure between two writes may do.
@@ -380,12 +383,8 @@ fn cut(path: &Path, kept: usize, rng: &mut ChaCha8Rng) {
     let tail = line.map_or(0, |end| end + 1);
     if tail < kept && rng.random_bool(0.5) {
         let from = rng.random_range(tail..kept);
-        zero(&mut file, from, kept - from);
+        file.seek(SeekFrom::Start(from as u64))
+            .and_then(|_| file.write_all(&vec![0; kept - from]))
+            .expect("its own file");
     }
-}
-
-fn zero(file: &mut File, from: usize, bytes: usize) {
-    file.seek(SeekFrom::Start(from as u64))
-        .and_then(|_| file.write_all(&vec![0; bytes]))
-        .expect("its own file");
 }

@@ -14,7 +14,7 @@ mod world;
 use std::{fmt, ops::AddAssign};
 
 pub use self::worker::Share;
-pub use scenario::{Attack, ExactPlan, Faults, Make, Scenario};
+pub use scenario::{Attack, Faults, Make, Scenario};
 pub use world::{Outcome, run};
 
 /// Milliseconds of true time since the simulation began.
@@ -58,6 +58,7 @@ faults! {
     DiskError "disks full or failing",
     DiskLost "disks lost",
     CoordinatorClock "clock jumps of coordinators",
+    RunPaused "runs paused by an operator",
 }
 
 /// How often each fault happened.

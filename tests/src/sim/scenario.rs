@@ -1,33 +1,16 @@
 //! The cluster of a seed: its plan with exact counts, its faults, and the duration and result of a count.
 
-use std::{
-    fmt,
-    ops::{ControlFlow, Deref},
-    sync::LazyLock,
-};
+use std::{collections::BTreeMap, sync::LazyLock};
 
-use common::{
-    board::Board,
-    count::Orientation,
-    method::Layout,
-    plan::{PlanSpec, TaskId},
-    symmetric::{HalfTurn, quarter_turn},
-    test_fixture::ExactCounts as Counted,
-};
+use common::{count::Orientation, method::Layout, plan::TaskId, test_fixture::ExactCounts};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use scheduler::ledger::Recheck;
-use store::SymmetricCounts;
 use worker::engine::Work;
 
-use super::{HOUR, MINUTE, SECOND, Time};
+use super::{Fault, HOUR, MINUTE, SECOND, Time};
 
-/// A plan with the exact count of each task, counted once per process.
-pub struct ExactPlan {
-    counted: Counted,
-    pub symmetric: SymmetricCounts,
-}
-
-static PLANS: LazyLock<Vec<ExactPlan>> = LazyLock::new(|| {
+/// Plans of 78 to 730 tasks, smaller ones first, with exact counts.
+static PLANS: LazyLock<Vec<ExactCounts>> = LazyLock::new(|| {
     let plans = [
         (8, Layout::Border),
         (9, Layout::Frames),
@@ -37,42 +20,8 @@ static PLANS: LazyLock<Vec<ExactPlan>> = LazyLock::new(|| {
         (13, Layout::FirstRows),
         (12, Layout::Border),
     ];
-    plans.map(|(n, layout)| ExactPlan::new(n, layout)).into()
+    plans.map(|(n, layout)| ExactCounts::new(n, layout)).into()
 });
-
-impl fmt::Debug for ExactPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlanSpec { board, layout, .. } = self.plan.spec();
-        write!(f, "N = {board} in {layout}, {} tasks", self.counts.len())
-    }
-}
-
-impl ExactPlan {
-    /// Plans of 78 to 730 tasks, smaller ones first.
-    pub fn all() -> &'static [Self] {
-        &PLANS
-    }
-
-    fn new(n: u8, layout: Layout) -> Self {
-        let board = Board::new(n).expect("a board");
-        let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
-        Self {
-            counted: Counted::new(n, layout),
-            symmetric: SymmetricCounts {
-                half_turn: half_turn.expect("a small board"),
-                quarter_turn: quarter_turn(board),
-            },
-        }
-    }
-}
-
-impl Deref for ExactPlan {
-    type Target = Counted;
-
-    fn deref(&self) -> &Counted {
-        &self.counted
-    }
-}
 
 /// Probabilities of faults, and mean times between them.
 #[derive(Clone, Debug, Default)]
@@ -83,33 +32,18 @@ pub struct Faults {
     pub repeat: f64,
     /// A message is late, by up to two minutes.
     pub late: f64,
-    /// No message of a worker arrives for a while.
-    pub partition: Option<Time>,
-    pub worker_crash: Option<Time>,
-    pub worker_freeze: Option<Time>,
-    pub worker_drain: Option<Time>,
-    /// A worker pauses, for example on battery.
-    pub worker_pause: Option<Time>,
-    /// A worker's clock jumps.
-    pub worker_clock: Option<Time>,
     /// A crashed worker loses its spool.
     pub spool_loss: f64,
     /// A write of a spool fails.
     pub spool_error: f64,
     /// A count fails.
     pub count_error: f64,
-    pub coordinator_crash: Option<Time>,
     /// The coordinator crashes while it writes a group.
     pub crash_in_write: f64,
     /// The disk is full when a group is written.
     pub disk_error: f64,
-    /// The coordinator's disk is lost.
-    pub disk_loss: Option<Time>,
-    pub coordinator_clock: Option<Time>,
-    /// An operator pauses the run.
-    pub pause: Option<Time>,
-    /// A machine asks for work and vanishes.
-    pub ghost: Option<Time>,
+    /// Mean times between recurring faults.
+    pub often: BTreeMap<Fault, Time>,
     /// Number of workers that submit wrong counts.
     pub liars: usize,
     /// Part of its tasks that a liar lies about.
@@ -128,6 +62,13 @@ pub struct Faults {
     pub bit_errors: bool,
     /// A count of the referee is wrong.
     pub referee_error: f64,
+}
+
+impl Faults {
+    /// Sets the mean time between two faults of a kind, if there are any.
+    fn recur(&mut self, fault: Fault, mean: Option<Time>) {
+        self.often.extend(mean.map(|mean| (fault, mean)));
+    }
 }
 
 /// An attack on a run, or a hardware fault.
@@ -181,7 +122,7 @@ pub struct Make {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub seed: u64,
-    pub truth: &'static ExactPlan,
+    pub truth: &'static ExactCounts,
     /// Number of workers; liars come first.
     pub workers: usize,
     /// Maximum threads per worker.
@@ -217,7 +158,7 @@ impl Scenario {
     /// Returns the scenario of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let truths = ExactPlan::all();
+        let truths = &PLANS;
         // One seed in 25 is a large cluster; in small ones each fault matters more.
         let large = seed.is_multiple_of(25);
         let workers = if large { rng.random_range(100..300) } else { rng.random_range(1..24) };
@@ -237,11 +178,41 @@ impl Scenario {
             5 => Recheck::Millionths(rng.random_range(0..1_000_000)),
             _ => Recheck::Auto,
         };
+        let threads = rng.random_range(1..=8);
+        let mut faults = Faults {
+            loss: chance(&mut rng, 0.3),
+            repeat: chance(&mut rng, 0.2),
+            late: chance(&mut rng, 0.1),
+            liars,
+            ..Faults::default()
+        };
+        use Fault::{Partition, WorkerClock, WorkerCrash, WorkerFrozen, WorkerStopped};
+        for fault in [Partition, WorkerCrash, WorkerFrozen, WorkerStopped, WorkerClock] {
+            faults.recur(fault, between(&mut rng, 5 * MINUTE, 2 * HOUR));
+        }
+        faults.spool_loss = chance(&mut rng, 1.0);
+        faults.spool_error = chance(&mut rng, 0.5);
+        faults.count_error = chance(&mut rng, 0.01);
+        faults.recur(Fault::CoordinatorCrash, between(&mut rng, 30 * SECOND, HOUR));
+        faults.crash_in_write = chance(&mut rng, 0.01);
+        faults.disk_error = chance(&mut rng, 0.01);
+        // Rarely: a run is lost with its disk.
+        if rng.random_bool(0.1) {
+            faults.recur(Fault::DiskLost, between(&mut rng, HOUR, 8 * HOUR));
+        }
+        faults.recur(Fault::CoordinatorClock, between(&mut rng, 30 * SECOND, HOUR));
+        faults.recur(Fault::RunPaused, between(&mut rng, 5 * MINUTE, 2 * HOUR));
+        faults.recur(Fault::Ghost, between(&mut rng, 5 * MINUTE, HOUR));
+        faults.lie_rate = 10f64.powf(rng.random_range(-3.0..=0.0));
+        faults.liars_agree = liars == 2 && rng.random_bool(0.5);
+        faults.bad_core = rng.random_bool(0.3);
+        faults.recur(Fault::SelfTest, faults.bad_core.then_some(HOUR));
+        faults.recur(Fault::WorkerPaused, between(&mut rng, 5 * MINUTE, 2 * HOUR));
         Self {
             seed,
             truth,
             workers,
-            threads: rng.random_range(1..=8),
+            threads,
             makes: Vec::new(),
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost(truth),
@@ -253,36 +224,7 @@ impl Scenario {
                 1 => vec!["a"],
                 _ => vec!["a", "b", "a", "b", "c", "a", "b"],
             },
-            faults: Faults {
-                loss: chance(&mut rng, 0.3),
-                repeat: chance(&mut rng, 0.2),
-                late: chance(&mut rng, 0.1),
-                partition: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                worker_crash: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                worker_freeze: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                worker_drain: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                worker_clock: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                spool_loss: chance(&mut rng, 1.0),
-                spool_error: chance(&mut rng, 0.5),
-                count_error: chance(&mut rng, 0.01),
-                coordinator_crash: between(&mut rng, 30 * SECOND, HOUR),
-                crash_in_write: chance(&mut rng, 0.01),
-                disk_error: chance(&mut rng, 0.01),
-                // Rarely: a run is lost with its disk.
-                disk_loss: match rng.random_bool(0.1) {
-                    true => between(&mut rng, HOUR, 8 * HOUR),
-                    false => None,
-                },
-                coordinator_clock: between(&mut rng, 30 * SECOND, HOUR),
-                pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                ghost: between(&mut rng, 5 * MINUTE, HOUR),
-                liars,
-                lie_rate: 10f64.powf(rng.random_range(-3.0..=0.0)),
-                liars_agree: liars == 2 && rng.random_bool(0.5),
-                bad_core: rng.random_bool(0.3),
-                worker_pause: between(&mut rng, 5 * MINUTE, 2 * HOUR),
-                ..Faults::default()
-            },
+            faults,
         }
     }
 
@@ -304,8 +246,9 @@ impl Scenario {
         match attack {
             Attack::Single => {}
             Attack::Always => faults.lie_rate = 1.0,
-            Attack::Colluding => {
+            Attack::Colluding | Attack::Late => {
                 (faults.liars, faults.liars_agree) = (2, true);
+                faults.late_liars = if attack == Attack::Late { 10 * MINUTE } else { 0 };
                 scenario.workers = 4;
                 scenario.tokens = vec!["lying", "lying too", "honest"];
             }
@@ -320,12 +263,6 @@ impl Scenario {
                 scenario.tokens = vec!["shared"];
             }
             Attack::Impersonating => faults.impersonates = true,
-            Attack::Late => {
-                (faults.liars, faults.liars_agree) = (2, true);
-                faults.late_liars = 10 * MINUTE;
-                scenario.workers = 4;
-                scenario.tokens = vec!["lying", "lying too", "honest"];
-            }
             Attack::BitErrors => (faults.bit_errors, faults.lie_rate) = (true, 0.001),
             Attack::FaultyReferee => faults.referee_error = 0.02,
         }
@@ -334,11 +271,13 @@ impl Scenario {
                 loss: 0.05,
                 repeat: 0.05,
                 late: 0.02,
-                worker_crash: Some(20 * MINUTE),
-                worker_freeze: Some(30 * MINUTE),
                 spool_loss: 0.3,
-                coordinator_crash: Some(10 * MINUTE),
                 crash_in_write: 0.002,
+                often: BTreeMap::from([
+                    (Fault::WorkerCrash, 20 * MINUTE),
+                    (Fault::WorkerFrozen, 30 * MINUTE),
+                    (Fault::CoordinatorCrash, 10 * MINUTE),
+                ]),
                 ..faults.clone()
             };
         }
@@ -407,7 +346,7 @@ impl Scenario {
     }
 
     fn calm(seed: u64) -> Self {
-        let truth = ExactPlan::all().last().expect("there are plans");
+        let truth = PLANS.last().expect("there are plans");
         Self {
             seed,
             truth,
@@ -424,7 +363,7 @@ impl Scenario {
     }
 }
 
-fn mean_cost(truth: &ExactPlan) -> f64 {
+fn mean_cost(truth: &ExactCounts) -> f64 {
     let tasks = truth.plan.lease_order();
     let sum: u64 = tasks.map(|task| truth.plan.task_cost(task)).sum();
     sum as f64 / truth.plan.tasks() as f64

@@ -11,6 +11,7 @@ use common::{
     plan::TaskId,
     run::{Epoch, RunId, WorkerId},
     sync::{SyncReply, Verdict},
+    test_fixture::ExactCounts,
 };
 use scheduler::Scheduler;
 use store::{
@@ -18,7 +19,7 @@ use store::{
     StoredRun, SymmetricCounts, TaskRow, Trust, TrustRecord,
 };
 
-use super::{disk::Disk, scenario::ExactPlan};
+use super::disk::Disk;
 
 /// A disk that the driver and the simulation share.
 #[derive(Clone)]
@@ -94,7 +95,7 @@ impl Store for Shared {
 #[derive(Debug)]
 pub(super) struct Checker {
     seed: u64,
-    truth: &'static ExactPlan,
+    truth: &'static ExactCounts,
     /// Accepted counts on disk, without disputed tasks.
     durable: BTreeMap<TaskId, u64>,
     /// All counts on disk.
@@ -114,7 +115,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    pub(super) fn new(seed: u64, truth: &'static ExactPlan, has_errors: bool) -> Self {
+    pub(super) fn new(seed: u64, truth: &'static ExactCounts, has_errors: bool) -> Self {
         Self {
             seed,
             truth,

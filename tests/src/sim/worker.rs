@@ -180,11 +180,6 @@ impl Worker {
         self.clock_behind += if back { by } else { -by };
     }
 
-    /// Sets the machine number that it claims.
-    pub(super) fn set_host(&mut self, machine: u64) {
-        self.info.machine = machine;
-    }
-
     /// Kills the process; with a new id it has lost its spool.
     pub(super) fn crash(&mut self, new_id: Option<u128>, rng: &mut ChaCha8Rng) {
         // A part of the current write is on disk.

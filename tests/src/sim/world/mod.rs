@@ -38,7 +38,7 @@ const MAX_MESSAGES: u64 = 3_000_000;
 /// Maximum number of disks that a run starts on.
 const MAX_DISKS: u64 = 4;
 
-/// Number of a worker that gets no replies.
+/// Number of no worker; one with it gets no replies.
 const NO_WORKER: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -46,25 +46,15 @@ enum Event {
     Wake(usize),
     Request(Sender, Box<SyncRequest>),
     Reply(Sender, Box<SyncReply>),
-    Crash(usize),
     Start(usize),
-    Freeze(usize),
-    Partition(usize),
-    Drain(usize),
-    WorkerPause(usize),
+    /// A recurring fault, of this worker if it is one of workers.
+    Fault(Fault, usize),
     WorkerResume(usize),
-    SelfTest(usize),
-    WorkerClock(usize),
-    CoordinatorCrash,
     CoordinatorStart,
     CoordinatorStep,
     /// The referee has counted or asks again, in this start of the coordinator.
     Recounted(u64),
-    DiskLoss,
-    ClockJump,
-    Pause,
     Resume,
-    Ghost,
 }
 
 /// Result of a simulated run.
@@ -165,7 +155,7 @@ impl World {
                 let lie = (number < scenario.faults.liars).then_some(number as u64);
                 let mut worker = Worker::new(number as u128 + 1, lie, &mut environment);
                 if scenario.faults.impersonates && lie.is_some() {
-                    worker.set_host((number + scenario.faults.liars) as u64 + 1);
+                    worker.info.machine = (number + scenario.faults.liars) as u64 + 1;
                 }
                 worker
             })
@@ -208,29 +198,31 @@ impl World {
 
     fn schedule_faults(&mut self) {
         self.after(0, Event::CoordinatorStart);
-        let faults = self.scenario.faults.clone();
         for worker in 0..self.workers.len() {
             let mut start = self.rng.random_range(0..2 * MINUTE);
             if !self.workers[worker].is_honest() {
-                start += faults.late_liars;
+                start += self.scenario.faults.late_liars;
             }
             self.workers[worker].up = false;
             self.after(start, Event::Start(worker));
-            self.some_time(faults.worker_crash, Event::Crash(worker));
-            self.some_time(faults.worker_freeze, Event::Freeze(worker));
-            self.some_time(faults.worker_drain, Event::Drain(worker));
-            self.some_time(faults.worker_pause, Event::WorkerPause(worker));
-            self.some_time(faults.partition, Event::Partition(worker));
-            self.some_time(faults.worker_clock, Event::WorkerClock(worker));
-            if faults.bad_core && !self.workers[worker].is_honest() {
-                self.some_time(Some(HOUR), Event::SelfTest(worker));
+            for fault in [
+                Fault::WorkerCrash,
+                Fault::WorkerFrozen,
+                Fault::WorkerStopped,
+                Fault::WorkerPaused,
+                Fault::Partition,
+                Fault::WorkerClock,
+            ] {
+                self.again(fault, worker);
+            }
+            if !self.workers[worker].is_honest() {
+                self.again(Fault::SelfTest, worker);
             }
         }
-        self.some_time(faults.coordinator_crash, Event::CoordinatorCrash);
-        self.some_time(faults.disk_loss, Event::DiskLoss);
-        self.some_time(faults.coordinator_clock, Event::ClockJump);
-        self.some_time(faults.pause, Event::Pause);
-        self.some_time(faults.ghost, Event::Ghost);
+        use Fault::{CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, RunPaused};
+        for fault in [CoordinatorCrash, DiskLost, CoordinatorClock, RunPaused, Ghost] {
+            self.again(fault, NO_WORKER);
+        }
     }
 
     fn after(&mut self, delay: Time, event: Event) {
@@ -238,11 +230,11 @@ impl World {
         self.events.insert((self.now + delay, self.serial), event);
     }
 
-    /// Schedules an event at a random time, after `mean` on average; never if there is no mean.
-    fn some_time(&mut self, mean: Option<Time>, event: Event) {
-        if let Some(mean) = mean {
+    /// Schedules the next fault of a kind, if the scenario has any.
+    fn again(&mut self, fault: Fault, worker: usize) {
+        if let Some(mean) = self.scenario.faults.often.get(&fault) {
             let delay = self.rng.random_range(1..2 * mean);
-            self.after(delay, event);
+            self.after(delay, Event::Fault(fault, worker));
         }
     }
 
@@ -251,107 +243,92 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        let faults = self.scenario.faults.clone();
-        // A fault comes again, after this time on average.
-        let mean = match event {
-            Event::Wake(worker) => return self.wake(worker),
-            Event::Request(sender, request) => return self.serve(sender, *request),
-            Event::Reply(sender, reply) => return self.deliver(sender, reply),
-            Event::Start(worker) => return self.start(worker),
-            Event::Recounted(start) => return self.recounted(start),
-            Event::CoordinatorStart => return self.coordinator_start(),
+        match event {
+            Event::Wake(worker) => self.wake(worker),
+            Event::Request(sender, request) => self.serve(sender, *request),
+            Event::Reply(sender, reply) => self.deliver(sender, reply),
+            Event::Start(worker) => self.start(worker),
+            Event::Recounted(start) => self.recounted(start),
+            Event::CoordinatorStart => self.coordinator_start(),
             Event::CoordinatorStep => {
                 if self.step_at == self.now {
                     self.step_at = Time::MAX;
                     self.step();
                 }
-                return;
-            }
-            Event::Crash(worker) => {
-                self.crash(worker);
-                faults.worker_crash
-            }
-            Event::Freeze(worker) => {
-                self.workers[worker].frozen_until = self.now + self.some_minutes();
-                self.count(Fault::WorkerFrozen);
-                faults.worker_freeze
-            }
-            Event::Partition(worker) => {
-                self.workers[worker].partitioned_until = self.now + self.some_minutes();
-                self.count(Fault::Partition);
-                faults.partition
-            }
-            Event::Drain(worker) => {
-                if self.workers[worker].up {
-                    self.workers[worker].drain(self.now);
-                    self.count(Fault::WorkerStopped);
-                    self.wake_at_once(worker);
-                }
-                faults.worker_drain
-            }
-            Event::WorkerPause(worker) => {
-                self.count(Fault::WorkerPaused);
-                self.pause(worker, Some("on battery"));
-                let long = self.some_minutes();
-                return self.after(long, Event::WorkerResume(worker));
             }
             Event::WorkerResume(worker) => {
                 self.pause(worker, None);
-                return self.some_time(faults.worker_pause, Event::WorkerPause(worker));
+                self.again(Fault::WorkerPaused, worker);
             }
-            Event::SelfTest(worker) => {
-                let own = &mut self.workers[worker];
-                if own.up && own.self_test(self.now, &mut self.rng) {
-                    self.count(Fault::SelfTest);
-                    self.wake_at_once(worker);
+            Event::Resume => match self.command(Command::Resume) {
+                true => self.again(Fault::RunPaused, NO_WORKER),
+                false => self.after(MINUTE, Event::Resume),
+            },
+            Event::Fault(fault, worker) => self.fault(fault, worker),
+        }
+    }
+
+    /// Makes a fault happen and schedules the next one of its kind.
+    fn fault(&mut self, fault: Fault, number: usize) {
+        let is_up = self.workers.get(number).is_some_and(|worker| worker.up);
+        match fault {
+            Fault::WorkerCrash => self.crash(number),
+            Fault::WorkerFrozen => {
+                self.workers[number].frozen_until = self.now + self.some_minutes();
+                self.count(fault);
+            }
+            Fault::Partition => {
+                self.workers[number].partitioned_until = self.now + self.some_minutes();
+                self.count(fault);
+            }
+            Fault::WorkerStopped if is_up => {
+                self.workers[number].drain(self.now);
+                self.count(fault);
+                self.wake_at_once(number);
+            }
+            Fault::WorkerPaused => {
+                self.count(fault);
+                self.pause(number, Some("on battery"));
+                let long = self.some_minutes();
+                return self.after(long, Event::WorkerResume(number));
+            }
+            Fault::SelfTest if is_up => {
+                if self.workers[number].self_test(self.now, &mut self.rng) {
+                    self.count(fault);
+                    self.wake_at_once(number);
                 }
-                Some(HOUR)
             }
-            Event::WorkerClock(worker) => {
-                self.workers[worker].jump_clock(&mut self.rng);
-                self.count(Fault::WorkerClock);
-                if self.workers[worker].up {
-                    self.wake_at_once(worker);
+            Fault::WorkerClock => {
+                self.workers[number].jump_clock(&mut self.rng);
+                self.count(fault);
+                if is_up {
+                    self.wake_at_once(number);
                 }
-                faults.worker_clock
             }
-            Event::CoordinatorCrash => {
-                if self.coordinator.is_some() {
-                    self.count(Fault::CoordinatorCrash);
-                    self.coordinator_crash();
-                }
-                faults.coordinator_crash
+            Fault::Ghost => self.ghost(),
+            Fault::CoordinatorCrash if self.coordinator.is_some() => {
+                self.count(fault);
+                self.coordinator_crash();
             }
-            Event::DiskLoss => {
+            Fault::DiskLost => {
                 self.coordinator_crash();
                 self.disk.disk().lose();
-                // Otherwise a slow run would never end.
-                match self.runs < MAX_DISKS {
-                    true => faults.disk_loss,
-                    false => None,
+                if self.runs >= MAX_DISKS {
+                    // Otherwise a slow run would never end.
+                    return;
                 }
             }
-            Event::ClockJump => {
-                self.jump_clock();
-                faults.coordinator_clock
-            }
-            Event::Pause => {
+            Fault::CoordinatorClock => self.jump_clock(),
+            Fault::RunPaused => {
+                self.count(fault);
                 self.command(Command::Pause);
                 let long = self.some_minutes();
                 return self.after(long, Event::Resume);
             }
-            Event::Resume => {
-                if self.command(Command::Resume) {
-                    return self.some_time(faults.pause, Event::Pause);
-                }
-                return self.after(MINUTE, Event::Resume);
-            }
-            Event::Ghost => {
-                self.ghost();
-                faults.ghost
-            }
-        };
-        self.some_time(mean, event);
+            // Its process does not run, or the fault does not recur by itself.
+            _ => {}
+        }
+        self.again(fault, number);
     }
 
     /// Returns the random duration of a fault.
