@@ -14,7 +14,7 @@ use common::{
 };
 use proto::v1;
 use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkerTotals, checks::Check};
-use store::{ArchiveLag, JournalEntry, RunManifest, RunState};
+use store::{ArchiveLag, JournalEntry, RunState};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep_until},
@@ -25,25 +25,19 @@ use crate::driver::{
 };
 
 pub(crate) fn run(summary: &RunSummary) -> v1::Run {
+    let manifest = &summary.manifest;
     v1::Run {
+        run: manifest.run.0,
+        spec: Some(manifest.spec.into()),
+        plan_hash: manifest.plan.as_bytes().to_vec(),
+        state: run_state(summary.state).into(),
+        priority: manifest.priority,
+        created_unix_ms: manifest.created_unix_ms,
         fraction_done: summary.fraction_done,
         eta_seconds: summary.eta_seconds,
         counting_seconds: summary.counting_seconds,
         solutions: summary.solutions.map(|solutions| solutions.to_string()).unwrap_or_default(),
         cancelled_by: summary.cancelled_by.as_deref().unwrap_or_default().to_owned(),
-        ..manifest(&summary.manifest, summary.state)
-    }
-}
-
-fn manifest(manifest: &RunManifest, state: RunState) -> v1::Run {
-    v1::Run {
-        run: manifest.run.0,
-        spec: Some(manifest.spec.into()),
-        plan_hash: manifest.plan.as_bytes().to_vec(),
-        state: run_state(state).into(),
-        priority: manifest.priority,
-        created_unix_ms: manifest.created_unix_ms,
-        ..v1::Run::default()
     }
 }
 
@@ -59,39 +53,26 @@ pub(crate) fn run_state(state: RunState) -> v1::RunState {
 }
 
 pub(crate) fn status(report: &StatusReport) -> v1::Status {
-    let StatusReport { status, outcome, finishing, cancelled_by, serving } = report;
-    let rechecks = &status.rechecks;
+    let StatusReport { status, outcome, finishing, serving } = report;
+    let (run, rechecks) = (run(&status.run), &status.rechecks);
+    let tasks = &status.run.tasks;
     let reason = match finishing {
         Some(part) => {
             format!("{}counting the symmetric solutions: {:.0} %", view::FINISHING, part * 100.0)
         }
         None => status.reason.clone(),
     };
-    let (counting_seconds, waiting_seconds) = match outcome {
-        Some(outcome) => (outcome.seconds, outcome.waiting_seconds),
-        None => (status.counting_seconds, status.waiting_seconds),
-    };
-    let right = outcome.as_ref().filter(|outcome| outcome.state() == RunState::Complete);
-    let solutions = right.map(|outcome| outcome.solutions);
     v1::Status {
-        run: Some(v1::Run {
-            fraction_done: status.fraction_done,
-            eta_seconds: status.eta_seconds,
-            counting_seconds,
-            solutions: solutions.map(|solutions| solutions.to_string()).unwrap_or_default(),
-            cancelled_by: cancelled_by.as_deref().unwrap_or_default().to_owned(),
-            ..manifest(&status.manifest, status.state)
-        }),
-        tasks_total: status.tasks.total,
-        tasks_done: status.tasks.done,
-        tasks_leased: status.tasks.leased,
-        tasks_pending: status.tasks.pending,
-        tasks_parked: status.tasks.parked,
+        tasks_total: tasks.total,
+        tasks_done: tasks.done,
+        tasks_leased: tasks.leased,
+        tasks_pending: tasks.pending,
+        tasks_parked: tasks.parked,
         solutions_so_far: status.solutions_so_far.to_string(),
         estimate: status.estimate.map(estimate),
-        eta_seconds: status.eta_seconds,
+        eta_seconds: run.eta_seconds,
         solutions_per_second: status.solutions_per_second,
-        fraction_done: status.fraction_done,
+        fraction_done: run.fraction_done,
         workers: status.workers.iter().map(worker).collect(),
         rechecks: Some(v1::Rechecks {
             agreed: rechecks.agreed,
@@ -104,13 +85,17 @@ pub(crate) fn status(report: &StatusReport) -> v1::Status {
         tasks_recounted: rechecks.recounted,
         coordinator: serving.as_deref().map(coordinator),
         worker_totals: Some(worker_totals(&status.worker_totals)),
-        counting_seconds,
-        waiting_seconds,
+        counting_seconds: run.counting_seconds,
+        waiting_seconds: match outcome {
+            Some(outcome) => outcome.waiting_seconds,
+            None => status.waiting_seconds,
+        },
+        run: Some(run),
         referee: Some(v1::Referee {
             threads: status.referee.threads,
             counting: status.referee.counting,
             broken: status.referee.broken,
-            disputed: status.tasks.disputed,
+            disputed: tasks.disputed,
         }),
     }
 }
@@ -149,7 +134,11 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
         asymmetric: class(|classes| classes.asymmetric),
         half_turn: class(|classes| classes.half_turn),
         quarter_turn: class(|classes| classes.quarter_turn),
-        known: outcome.known.name().to_owned(),
+        known: match outcome.is_published {
+            Some(true) => "matches".to_owned(),
+            Some(false) => "differs".to_owned(),
+            None => "unknown".to_owned(),
+        },
         seconds: outcome.seconds,
         waiting_seconds: outcome.waiting_seconds,
         checks: outcome.checks.iter().map(check).collect(),

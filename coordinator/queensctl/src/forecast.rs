@@ -424,14 +424,6 @@ mod tests {
     }
 
     #[test]
-    fn more_machines_take_less_time_and_more_queens_more() {
-        let one = |count: u32| TWO.replace("count = 3", &format!("count = {count}"));
-        let seconds = |n, text: &str| forecast(n, text).seconds.unwrap().expected;
-        assert!(seconds(20, &one(6)) < seconds(20, &one(3)));
-        assert!(seconds(20, &one(3)) < seconds(22, &one(3)));
-    }
-
-    #[test]
     fn machines_join_by_the_rule_of_workers() {
         let plan = plan(24);
         let threads = NonZeroU16::new(16).unwrap();

@@ -18,14 +18,14 @@ use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkersPart};
 use store::RunState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use view::{
-    check_line, outcome_json, result_lines,
+    check_line, event_text, outcome_json, result_lines,
     text::{
         cancelled, eprint_line, one_line, percent, plural, prose, span, stdout_width, thousands,
     },
 };
 
 use crate::{
-    driver::{DriverHandle, Ended, LOCAL_WORKER, Outcome, StatusReport, Stopped},
+    driver::{DriverHandle, LOCAL_WORKER, Outcome, StatusReport, Stopped},
     message,
 };
 
@@ -65,13 +65,22 @@ impl RunWaiter {
     /// Prints results as they come; returns once the requested runs are finished.
     pub(super) async fn wait(&mut self) -> anyhow::Result<Exit> {
         let mut outcomes = self.driver.outcomes();
-        let mut ends = self.driver.ends();
+        let events = self.driver.events(None, 0).await?;
+        let mut seen = events.last().map_or(0, |(_, event)| event.sequence);
         let mut progress = Progress::new();
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // The states first: an outcome read afterwards was not withdrawn before.
             let runs = self.driver.runs().await?;
+            for event in self.driver.events(None, seen).await? {
+                seen = event.1.sequence;
+                if let Some(line) = end_text(&message::event(&event), &runs) {
+                    // Before the line, which would draw the finished run's bar again.
+                    progress.show(None);
+                    eprint_line(&line);
+                }
+            }
             // The guard ends with the statement: it blocks the driver.
             let all = outcomes.borrow_and_update().clone();
             self.print_new(&all).await?;
@@ -82,13 +91,6 @@ impl RunWaiter {
             }
             tokio::select! {
                 changed = outcomes.changed() => changed.context("the driver ended")?,
-                // `queensctl runs` lists missed ones.
-                Ok(ended) = ends.recv() => {
-                    // Before the line, which would draw the finished run's bar again.
-                    progress.show(None);
-                    eprint_line(&end_text(&ended));
-                    poll.reset_immediately();
-                }
                 _ = poll.tick() => {
                     let report = match run_in_progress(&runs, self.target) {
                         Some(run) => self.driver.status(Some(run)).await?,
@@ -106,7 +108,7 @@ impl RunWaiter {
             let Some(report) = self.driver.status(Some(run)).await? else {
                 continue;
             };
-            let spec = report.status.manifest.spec;
+            let spec = report.status.run.manifest.spec;
             eprint_line(&format!(
                 "run {run} (N = {}): result withdrawn: a recheck contradicts the total printed \
                  earlier; recomputing the affected tasks",
@@ -192,19 +194,21 @@ fn run_in_progress(runs: &[RunSummary], target: Option<RunId>) -> Option<RunId> 
     Some(asked.or_else(served)?.manifest.run)
 }
 
-/// Formats that an operator cancelled or deleted a run.
-fn end_text(Ended { run, deleted, by }: &Ended) -> String {
-    let RunSummary { manifest, tasks, .. } = run;
-    let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-    let what = match deleted {
-        true => format!("deleted{by}"),
-        false => format!(
-            "cancelled{by}; its results are kept: {} of {}",
-            thousands(tasks.done.into()),
-            plural(tasks.total, "task")
-        ),
-    };
-    format!("run {} (N = {}) was {what}", manifest.run, manifest.spec.board)
+/// Formats that an operator cancelled or deleted a run; `None` for other events.
+fn end_text(event: &v1::Event, runs: &[RunSummary]) -> Option<String> {
+    let text = event_text(event);
+    match event.kind.as_str() {
+        "deleted" => Some(text),
+        "cancelled" => {
+            let run = event.run.map(RunId);
+            let of_event = |known: &&RunSummary| Some(known.manifest.run) == run;
+            let RunSummary { manifest, tasks, .. } = runs.iter().find(of_event)?;
+            let (run, n) = (manifest.run, manifest.spec.board);
+            let (done, all) = (thousands(tasks.done.into()), plural(tasks.total, "task"));
+            Some(format!("run {run} (N = {n}) was {text}; its results are kept: {done} of {all}"))
+        }
+        _ => None,
+    }
 }
 
 /// The progress of a run: a bar on a terminal, or else a log line per [`LOG_INTERVAL`].
@@ -224,14 +228,14 @@ impl Progress {
             self.bar = None;
             return;
         };
-        let status = &report.status;
+        let RunSummary { tasks, fraction_done, .. } = report.status.run;
         self.bar = self.bar.take().or_else(StatusBar::bar);
         if let Some(bar) = &self.bar {
-            bar.show(status.fraction_done, progress_message(report));
-        } else if self.logged.elapsed() >= LOG_INTERVAL && status.tasks.done != self.logged_done {
+            bar.show(fraction_done, progress_message(report));
+        } else if self.logged.elapsed() >= LOG_INTERVAL && tasks.done != self.logged_done {
             self.logged = Instant::now();
-            self.logged_done = status.tasks.done;
-            tracing::info!("{}, {}", percent(status.fraction_done), progress_message(report));
+            self.logged_done = tasks.done;
+            tracing::info!("{}, {}", percent(fraction_done), progress_message(report));
         }
     }
 }
@@ -245,9 +249,10 @@ fn progress_message(report: &StatusReport) -> String {
         return format!("all tasks done, counting the symmetric solutions: {:.1} %", part * 100.0);
     }
     // The most important part first: a terminal may cut the rest.
-    let done = thousands(status.tasks.done.into());
-    let mut parts = vec![format!("{done} of {}", plural(status.tasks.total, "task"))];
-    parts.extend(status.eta_seconds.map(|seconds| format!("{} left", span(seconds))));
+    let RunSummary { tasks, eta_seconds, .. } = &status.run;
+    let done = thousands(tasks.done.into());
+    let mut parts = vec![format!("{done} of {}", plural(tasks.total, "task"))];
+    parts.extend(eta_seconds.map(|seconds| format!("{} left", span(seconds))));
     if status.solutions_per_second > 0.0 {
         parts.push(format!("{:.2e} solutions per second", status.solutions_per_second));
     }
@@ -328,7 +333,7 @@ impl Reported {
         }
         let report = driver.status(Some(outcome.run)).await?;
         Ok(report.map(|mut report| {
-            report.status.state = outcome.state();
+            report.status.run.state = outcome.state();
             message::status(&StatusReport { outcome: Some(outcome.clone()), ..report })
         }))
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use anyhow::{Context as _, anyhow};
 use cli::{exit::Exit, terminal::print_json};
 use common::{kernel::Kernel, plan::Plan, run::RunId};
-use scheduler::{Config, RunStatus, RunSummary, Scheduler, ledger::Caller};
+use scheduler::{Config, RunSummary, Scheduler, ledger::Caller};
 use store::{Clock, RunState, StoredRun, certify::public_key};
 use tokio::{
     net::TcpListener,
@@ -193,7 +193,7 @@ async fn announce(
     let runs = driver.runs().await?;
     let report = driver.status(target).await?;
     let served = match (target, report) {
-        (Some(run), Some(report)) => describe(&report.status) + &also_running(run, &runs),
+        (Some(run), Some(report)) => describe(&report.status.run) + &also_running(run, &runs),
         (Some(run), None) => format!("run {run}"),
         (None, _) => plural(runs.len(), "run"),
     };
@@ -206,9 +206,9 @@ async fn announce(
 }
 
 /// Describes the requested run and its progress.
-fn describe(status: &RunStatus) -> String {
-    let RunStatus { manifest, tasks, .. } = status;
-    let paused = match status.state == RunState::Paused {
+fn describe(run: &RunSummary) -> String {
+    let RunSummary { manifest, tasks, .. } = run;
+    let paused = match run.state == RunState::Paused {
         true => format!("\n  paused; run `queensctl resume {}` to continue", manifest.run),
         false => String::new(),
     };
@@ -250,7 +250,7 @@ async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()
     let report = waiter.driver.status(waiter.target).await.ok().flatten();
     let report = report.filter(|report| report.outcome.is_none());
     let done = report.as_ref().map_or_else(String::new, |report| {
-        let tasks = report.status.tasks;
+        let tasks = report.status.run.tasks;
         format!("{} of {} done; ", thousands(tasks.done.into()), plural(tasks.total, "task"))
     });
     let command = match options.new_run {

@@ -20,7 +20,7 @@ use scheduler::{
 };
 use store::{ArchiveLag, JournalCursor, Leader, Note, RunState, StoreError};
 use tokio::{
-    sync::{broadcast, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     task::spawn_blocking,
     time::sleep,
 };
@@ -41,15 +41,6 @@ pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000
 
 /// Name of the caller's token or certificate; `None` without authentication.
 pub type By = Option<Arc<str>>;
-
-/// A run that an operator cancelled or deleted.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// The run afterwards, or before it was deleted.
-    pub run: RunSummary,
-    pub deleted: bool,
-    pub by: By,
-}
 
 /// Work for the driver's thread.
 pub(super) struct Request {
@@ -123,7 +114,6 @@ pub struct DriverHandle {
     pub(super) requests: mpsc::Sender<Request>,
     pub(super) changed: watch::Receiver<u64>,
     pub(super) outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
-    pub(super) ends: broadcast::Sender<Ended>,
     pub(super) serving: Option<Arc<Serving>>,
     pub(super) identities: Identities,
 }
@@ -255,11 +245,6 @@ impl DriverHandle {
     /// Returns the outcomes of all finished runs; closed when the driver stops.
     pub fn outcomes(&self) -> watch::Receiver<BTreeMap<RunId, Outcome>> {
         self.outcomes.clone()
-    }
-
-    /// Returns the runs that operators cancel or delete from now on; a slow reader misses some.
-    pub fn ends(&self) -> broadcast::Receiver<Ended> {
-        self.ends.subscribe()
     }
 
     /// Stops the driver after the requests before this one; later ones fail with [`Stopped`].

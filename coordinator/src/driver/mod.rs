@@ -28,16 +28,14 @@ use scheduler::{Millis, Scheduler, ledger::fold::plan_of};
 use store::{Change, Clock, RunManifest, RunState, Store, StoreError, StoredRun};
 use tokio::{
     runtime::{self, Runtime},
-    sync::{broadcast, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     time::timeout,
 };
 
 pub use self::{
-    handle::{
-        By, DiskSpaceMonitor, DriverHandle, Ended, LOCAL_WORKER, RequestError, Serving, Stopped,
-    },
+    handle::{By, DiskSpaceMonitor, DriverHandle, LOCAL_WORKER, RequestError, Serving, Stopped},
     notes::RunEvent,
-    outcome::{Known, Outcome},
+    outcome::Outcome,
     runs::{JournalPage, StatusReport, Submission, served_first},
 };
 
@@ -52,9 +50,6 @@ const GROUP_MS: u64 = 5;
 /// Queue capacity; further callers wait.
 const QUEUE_CAPACITY: usize = 256;
 
-/// Buffered ends of runs; a slower reader misses the oldest.
-const ENDS_CAPACITY: usize = 64;
-
 /// The state of the driver's thread.
 pub struct Driver {
     scheduler: Scheduler,
@@ -65,7 +60,6 @@ pub struct Driver {
     loopback: mpsc::Sender<Request>,
     changed: watch::Sender<u64>,
     outcomes: watch::Sender<BTreeMap<RunId, Outcome>>,
-    ends: broadcast::Sender<Ended>,
     /// Names of the tokens that cancelled runs.
     cancelled_by: BTreeMap<RunId, Arc<str>>,
     notes: Notes,
@@ -117,12 +111,10 @@ impl Driver {
         let (loopback, requests) = mpsc::channel(QUEUE_CAPACITY);
         let (changed, changes_seen) = watch::channel(0);
         let (outcomes, outcomes_seen) = watch::channel(BTreeMap::new());
-        let (ends, _) = broadcast::channel(ENDS_CAPACITY);
         let handle = DriverHandle {
             requests: loopback.clone(),
             changed: changes_seen,
             outcomes: outcomes_seen,
-            ends: ends.clone(),
             serving: None,
             identities: Identities::new(store.secret()),
         };
@@ -134,7 +126,6 @@ impl Driver {
             loopback,
             changed,
             outcomes,
-            ends,
             cancelled_by: BTreeMap::new(),
             notes: Notes::default(),
             finishing: BTreeMap::new(),

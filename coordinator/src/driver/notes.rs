@@ -192,10 +192,10 @@ impl Driver {
 
     /// Returns the events after a sequence number, oldest first: of one run, or of all and the cluster.
     pub(super) fn events(&self, run: Option<RunId>, after: u64) -> Vec<RunEvent> {
-        let wanted = |of: &Option<RunId>| run.is_none() || *of == run;
-        let logs = self.notes.logs.iter().filter(|(of, _)| wanted(of));
-        let events = logs.flat_map(|(of, log)| log.events().map(|event| (*of, event.clone())));
-        let mut events: Vec<_> = events.filter(|(_, event)| event.sequence > after).collect();
+        let logs = self.notes.logs.iter().filter(|(of, _)| run.is_none() || **of == run);
+        let events = logs.flat_map(|(of, log)| log.events().map(|event| (*of, event)));
+        let new = events.filter(|(_, event)| event.sequence > after);
+        let mut events: Vec<_> = new.map(|(of, event)| (of, event.clone())).collect();
         events.sort_by_key(|(_, event)| event.sequence);
         events
     }

@@ -34,7 +34,8 @@ pub struct Outcome {
     pub solutions: u128,
     /// With the symmetric solutions; an error if the total contradicts them.
     pub counts: Result<Counts, BadTally>,
-    pub known: Known,
+    /// Whether the counts match the published ones; `None` if none are published.
+    pub is_published: Option<bool>,
     /// Time in which tasks were counted, by monotonic clocks.
     pub seconds: f64,
     /// The remaining wall-clock time from the run's creation to its last record.
@@ -42,26 +43,6 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// The first 100 disputed tasks of a run that ended without a referee.
     pub disputed: Vec<TaskId>,
-}
-
-/// Comparison with the published counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    Matches,
-    Differs,
-    /// None are published.
-    Unknown,
-}
-
-impl Known {
-    /// Returns the word in JSON and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Matches => "matches",
-            Self::Differs => "differs",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 impl Outcome {
@@ -73,16 +54,11 @@ impl Outcome {
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
-        let known = match published_counts(board) {
-            None => Known::Unknown,
-            Some(published) if counts == Ok(published) => Known::Matches,
-            Some(_) => Known::Differs,
-        };
-        let published = (known != Known::Unknown).then_some(known == Known::Matches);
+        let is_published = published_counts(board).map(|published| counts == Ok(published));
         let mut checks = checks::of_counts(&evidence);
         checks.extend(checks::of_journal(fold.lines(), fold.tasks_done()));
         if evidence.disputed.is_empty() {
-            checks.extend(checks::of_total(board, Some(&counts), published));
+            checks.extend(checks::of_total(board, Some(&counts), is_published));
         }
         checks.push(checks::of_self_tests(fold, trust));
         checks.push(checks::of_independence());
@@ -90,7 +66,7 @@ impl Outcome {
             run: manifest.run,
             solutions,
             counts,
-            known,
+            is_published,
             // Exact below 2^53 ms.
             #[expect(clippy::cast_precision_loss)]
             seconds: fold.elapsed_ms() as f64 / 1000.0,
@@ -106,16 +82,16 @@ impl Outcome {
         if !self.disputed.is_empty() {
             return RunState::Disputed;
         }
-        match (&self.counts, self.known) {
-            (Ok(_), Known::Matches) => RunState::Complete,
-            (Ok(_), Known::Unknown) => {
+        match (&self.counts, self.is_published) {
+            (Ok(_), Some(true)) => RunState::Complete,
+            (Ok(_), None) => {
                 let failed = |check: &Check| check.outcome == CheckOutcome::Failed;
                 match self.checks.iter().any(failed) {
                     true => RunState::Contradicted,
                     false => RunState::Complete,
                 }
             }
-            (Ok(_), Known::Differs) | (Err(_), _) => RunState::Contradicted,
+            (Ok(_), Some(false)) | (Err(_), _) => RunState::Contradicted,
         }
     }
 }
@@ -306,13 +282,13 @@ mod tests {
     #[test]
     fn a_right_total_is_complete_and_a_wrong_one_contradicted() {
         let right = outcome(12, 14_200);
-        assert_eq!((right.known, right.state()), (Known::Matches, RunState::Complete));
+        assert_eq!((right.is_published, right.state()), (Some(true), RunState::Complete));
         assert_eq!(right.counts.unwrap().unique(), 1787);
         // 14,201 contradicts Burnside's formula, 14,208 only the published count.
         for (wrong, consistent) in [(14_201, false), (14_208, true)] {
             let wrong = outcome(12, wrong);
             assert_eq!(wrong.counts.is_ok(), consistent);
-            assert_eq!((wrong.known, wrong.state()), (Known::Differs, RunState::Contradicted));
+            assert_eq!((wrong.is_published, wrong.state()), (Some(false), RunState::Contradicted));
         }
     }
 
@@ -320,7 +296,7 @@ mod tests {
     fn every_small_board_agrees_with_the_published_counts() {
         for n in 1..=16 {
             let published = published_counts(Board::new(n).unwrap()).unwrap();
-            assert_eq!(outcome(n, published.all()).known, Known::Matches, "N = {n}");
+            assert_eq!(outcome(n, published.all()).is_published, Some(true), "N = {n}");
         }
     }
 

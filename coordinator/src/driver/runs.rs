@@ -15,7 +15,7 @@ use view::text::{method_name, plural};
 
 use super::{
     Driver, DriverError, LOCAL_WORKER, Outcome, RequestError,
-    handle::{By, Ended, Serving},
+    handle::{By, Serving},
 };
 
 /// A run to start.
@@ -37,7 +37,6 @@ pub struct StatusReport {
     pub outcome: Option<Outcome>,
     /// Counted part of the symmetric solutions, 0 to 1, once all tasks are done.
     pub finishing: Option<f64>,
-    pub cancelled_by: By,
     pub serving: Option<Arc<Serving>>,
 }
 
@@ -128,6 +127,10 @@ impl Driver {
         let Some(before) = self.summary(run) else {
             return Ok(Err(ControlError::NoSuchRun(run).into()));
         };
+        if command == Command::Cancel && before.state == RunState::Cancelled {
+            // The first command counts.
+            return Ok(Ok(before));
+        }
         self.commit()?;
         if let Err(error) = self.scheduler.control(run, command, self.clock.now()) {
             return Ok(Err(error.into()));
@@ -145,18 +148,12 @@ impl Driver {
         self.note_command(run, command, &by);
         self.keep_notes();
         self.announce(&kept);
-        let is_end = command == Command::Cancel && before.state != RunState::Cancelled;
-        if is_end && let Some(by) = &by {
-            self.cancelled_by.insert(run, by.clone());
+        if command == Command::Cancel
+            && let Some(by) = by
+        {
+            self.cancelled_by.insert(run, by);
         }
-        let Some(after) = self.summary(run) else {
-            return Ok(Err(ControlError::NoSuchRun(run).into()));
-        };
-        if is_end {
-            // There may be no receiver.
-            let _ = self.ends.send(Ended { run: after.clone(), deleted: false, by });
-        }
-        Ok(Ok(after))
+        Ok(self.summary(run).ok_or_else(|| ControlError::NoSuchRun(run).into()))
     }
 
     /// Readmits a worker, by its name or a prefix of its identity. Returns both.
@@ -221,23 +218,23 @@ impl Driver {
         self.concluded.retain(|outcome| outcome.run != run);
         self.outcomes.send_if_modified(|outcomes| outcomes.remove(&run).is_some());
         self.cancelled_by.remove(&run);
-        let _ = self.ends.send(Ended { run: summary.clone(), deleted: true, by });
         Ok(summary)
     }
 
     pub(super) fn runs(&self) -> Vec<RunSummary> {
-        let mut runs = self.scheduler.runs();
-        let outcomes = self.outcomes.borrow();
-        for summary in &mut runs {
-            let run = summary.manifest.run;
-            summary.cancelled_by = self.cancelled_by.get(&run).cloned();
-            if let Some(outcome) = outcomes.get(&run) {
-                summary.counting_seconds = outcome.seconds;
-                let right = outcome.state() == RunState::Complete;
-                summary.solutions = right.then_some(outcome.solutions);
-            }
+        self.scheduler.runs().into_iter().map(|run| self.with_outcome(run)).collect()
+    }
+
+    /// Adds what the driver knows of a run.
+    fn with_outcome(&self, mut summary: RunSummary) -> RunSummary {
+        let run = summary.manifest.run;
+        summary.cancelled_by = self.cancelled_by.get(&run).cloned();
+        if let Some(outcome) = self.outcomes.borrow().get(&run) {
+            summary.counting_seconds = outcome.seconds;
+            let right = outcome.state() == RunState::Complete;
+            summary.solutions = right.then_some(outcome.solutions);
         }
-        runs
+        summary
     }
 
     pub(super) fn summary(&self, run: RunId) -> Option<RunSummary> {
@@ -249,11 +246,11 @@ impl Driver {
             Some(run) => run,
             None => served_first(&self.scheduler.runs())?,
         };
+        let status = self.scheduler.status(run, self.clock.now())?;
         Some(StatusReport {
-            status: self.scheduler.status(run, self.clock.now())?,
+            status: RunStatus { run: self.with_outcome(status.run), ..status },
             outcome: self.outcomes.borrow().get(&run).cloned(),
             finishing: self.finishing.get(&run).map(|count| count.part()),
-            cancelled_by: self.cancelled_by.get(&run).cloned(),
             serving: None,
         })
     }

@@ -225,23 +225,21 @@ fn counts_in_the_group_of_a_deletion_are_kept_before_it() {
 #[test]
 fn an_end_names_the_token_under_which_it_was_given() {
     let mut bench = Bench::new();
-    let (run, mut ends) = (bench.run, bench.handle.ends());
-    let anna = || Some(Arc::from("anna"));
-    bench.driver.control(run, Command::Pause, anna()).unwrap().unwrap();
-    assert!(ends.try_recv().is_err(), "it goes on");
-    let cancelled = bench.driver.control(run, Command::Cancel, anna()).unwrap().unwrap();
-    assert_eq!(cancelled.cancelled_by.as_deref(), Some("anna"));
-    let end = ends.try_recv().unwrap();
-    assert_eq!((end.run.manifest.run, end.deleted, end.by), (run, false, anna()));
-    // Once is enough, and the first counts.
-    let again = bench.driver.control(run, Command::Cancel, Some(Arc::from("otto")));
-    assert_eq!(again.unwrap().unwrap().cancelled_by.as_deref(), Some("anna"));
-    assert!(ends.try_recv().is_err());
+    let run = bench.run;
+    for name in ["anna", "otto"] {
+        let cancelled = bench.driver.control(run, Command::Cancel, Some(Arc::from(name)));
+        let cancelled_by = cancelled.unwrap().unwrap().cancelled_by;
+        assert_eq!(cancelled_by.as_deref(), Some("anna"), "the first counts");
+    }
     let report = bench.driver.status(Some(run)).unwrap();
-    let status = crate::message::status(&report);
-    let text = view::status_text(&status, None, false, 0).unwrap();
+    let text = view::status_text(&crate::message::status(&report), None, false, 0).unwrap();
     assert!(text.contains("cancelled by anna"), "{text}");
+    let events = bench.driver.events(Some(run), 0).into_iter().map(|(_, event)| event);
+    let events: Vec<_> = events.map(|event| (event.kind, event.by)).collect();
+    let [submitted, cancelled] = [("submitted", ""), ("cancelled", "anna")]
+        .map(|(kind, by)| (kind.to_owned(), by.to_owned()));
+    assert_eq!(events, [submitted, cancelled]);
     bench.driver.delete(run, Some(Arc::from("otto"))).unwrap().unwrap();
-    let end = ends.try_recv().unwrap();
-    assert_eq!((end.deleted, end.by.as_deref()), (true, Some("otto")));
+    let (_, deleted) = bench.driver.events(None, 0).pop().unwrap();
+    assert_eq!((deleted.kind.as_str(), deleted.by.as_str()), ("deleted", "otto"));
 }

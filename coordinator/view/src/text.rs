@@ -189,13 +189,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_align() {
-        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "2".to_owned()]];
-        let columns = [Column::words("name"), Column::numbers("n")];
-        assert_eq!(table(&columns, &rows, None), "NAME   N\na     10\nlong   2");
-    }
-
-    #[test]
     fn names_give_way_where_a_table_is_too_wide() {
         let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
         let rows = [row("rack-07-node-0012"), row("rack-07-node-0013")];

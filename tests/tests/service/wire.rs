@@ -10,7 +10,6 @@ use common::{
     run::{Epoch, Partial, RunId, SessionId, TaskRef},
     sync::{Grant, HeldLease, SyncReply, Verdict},
 };
-use coordinator::driver::Known;
 use kit::{count, held, plan};
 use proto::v1;
 use scheduler::{Config, TaskNumbers, WorkersPart};
@@ -48,7 +47,7 @@ impl Scene {
     async fn tasks(&self) -> anyhow::Result<(TaskNumbers, u128)> {
         let report = self.service.driver.status(Some(self.manifest.run)).await?;
         let status = report.expect("the run is there").status;
-        Ok((status.tasks, status.solutions_so_far))
+        Ok((status.run.tasks, status.solutions_so_far))
     }
 
     /// Makes a call that keeps all leases and submits one partial.
@@ -259,7 +258,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let wrong = outcomes.wait_for(|outcomes| outcomes.contains_key(&manifest.run)).await?
         [&manifest.run]
         .clone();
-    assert_eq!(wrong.known, Known::Differs);
+    assert_eq!(wrong.is_published, Some(false));
     let bad = runs.recheck(v1::RecheckRequest { run, recheck: "some".to_owned() });
     assert_eq!(bad.await.unwrap_err().code(), Code::InvalidArgument);
     let all = v1::RecheckRequest { run, recheck: "all".to_owned() };
@@ -267,7 +266,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     assert_eq!(again.state(), v1::RunState::Running);
     let mut honest =
         [HandWorker::connect(&service, 8).await?, HandWorker::connect(&service, 9).await?];
-    let right = |outcome: &coordinator::driver::Outcome| outcome.known == Known::Matches;
+    let right = |outcome: &coordinator::driver::Outcome| outcome.is_published == Some(true);
     while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
         for worker in &mut honest {
             worker.count_all().await?;

@@ -56,26 +56,37 @@ pub struct Rechecks {
     pub disputed: Vec<TaskId>,
 }
 
-/// Status of a run.
+/// A run in a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunStatus {
+pub struct RunSummary {
     pub manifest: RunManifest,
     pub state: RunState,
     pub tasks: TaskNumbers,
-    /// The sum of the standing counts.
-    pub solutions_so_far: u128,
     /// Done part of the predicted cost, 0 to 1, including tasks in progress.
     pub fraction_done: f64,
-    /// Over the last minutes.
-    pub solutions_per_second: f64,
     /// Remaining predicted cost at the speed of the last minutes; `None` while that is 0 or the run
     /// is stalled.
     pub eta_seconds: Option<f64>,
-    /// Estimate of the total from a random sample of done tasks; `None` if that is too small.
-    pub estimate: Option<Estimate>,
     /// Time during which its tasks were being counted.
     pub counting_seconds: f64,
-    /// The rest of the time since it was created; 0 once it is cancelled.
+    /// Its total, once all checks passed; set by the owner.
+    pub solutions: Option<u128>,
+    /// The token that cancelled it; set by the owner.
+    pub cancelled_by: Option<Arc<str>>,
+}
+
+/// Status of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunStatus {
+    pub run: RunSummary,
+    /// The sum of the standing counts.
+    pub solutions_so_far: u128,
+    /// Over the last minutes.
+    pub solutions_per_second: f64,
+    /// Estimate of the total from a random sample of done tasks; `None` if that is too small.
+    pub estimate: Option<Estimate>,
+    /// The time since it was created, without [`RunSummary::counting_seconds`]; 0 once it is
+    /// cancelled.
     pub waiting_seconds: f64,
     pub rechecks: Rechecks,
     /// The first 200 connected workers: those that need attention, then the fastest.
@@ -86,22 +97,6 @@ pub struct RunStatus {
     pub referee: RefereeStatus,
     /// Why it makes no progress; empty otherwise.
     pub reason: String,
-}
-
-/// A run in a list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunSummary {
-    pub manifest: RunManifest,
-    pub state: RunState,
-    pub tasks: TaskNumbers,
-    /// These three as in [`RunStatus`].
-    pub fraction_done: f64,
-    pub eta_seconds: Option<f64>,
-    pub counting_seconds: f64,
-    /// Its total, once all checks passed; set by the owner.
-    pub solutions: Option<u128>,
-    /// The token that cancelled it; set by the owner.
-    pub cancelled_by: Option<Arc<str>>,
 }
 
 /// State of a worker.
@@ -260,16 +255,11 @@ impl Scheduler {
         let WorkersPage { workers, totals: worker_totals } =
             self.by_attention(live, 0..STATUS_WORKERS, now);
         Some(RunStatus {
-            manifest: run.manifest.clone(),
-            state: run.state(),
-            tasks: task_numbers(run),
+            run: self.summary(number, self.clock.at(now)),
             // A sum of 64-bit counts of at most MAX_TASKS tasks fits 128 bits.
             solutions_so_far: tally::total(run.tasks().counts()).unwrap_or(u128::MAX),
-            fraction_done: fraction_done(run),
             solutions_per_second: per_second,
-            eta_seconds: self.eta_seconds(number, self.clock.at(now)),
             estimate: run.sample.estimate(),
-            counting_seconds: run.shown_ms() as f64 / 1e3,
             waiting_seconds: age_ms.saturating_sub(run.shown_ms()) as f64 / 1e3,
             rechecks: Rechecks {
                 agreed: run.agreed,
@@ -287,7 +277,21 @@ impl Scheduler {
         })
     }
 
-    /// Returns [`RunStatus::eta_seconds`]: a stalled run has none.
+    fn summary(&self, number: RunIx, now: Ticks) -> RunSummary {
+        let run = &self.runs[number];
+        RunSummary {
+            manifest: run.manifest.clone(),
+            state: run.state(),
+            tasks: task_numbers(run),
+            fraction_done: fraction_done(run),
+            eta_seconds: self.eta_seconds(number, now),
+            counting_seconds: run.shown_ms() as f64 / 1e3,
+            solutions: None,
+            cancelled_by: None,
+        }
+    }
+
+    /// Returns [`RunSummary::eta_seconds`].
     fn eta_seconds(&self, number: RunIx, now: Ticks) -> Option<f64> {
         let run = &self.runs[number];
         let (_, cost_per_second) = run.rate.per_second(now);
@@ -329,22 +333,7 @@ impl Scheduler {
 
     /// Returns all runs in the order in which they are served.
     pub fn runs(&self) -> Vec<RunSummary> {
-        self.order
-            .iter()
-            .map(|&number| {
-                let run = &self.runs[number];
-                RunSummary {
-                    manifest: run.manifest.clone(),
-                    state: run.state(),
-                    tasks: task_numbers(run),
-                    fraction_done: fraction_done(run),
-                    eta_seconds: self.eta_seconds(number, self.clock.ticks()),
-                    counting_seconds: run.shown_ms() as f64 / 1e3,
-                    solutions: None,
-                    cancelled_by: None,
-                }
-            })
-            .collect()
+        self.order.iter().map(|&number| self.summary(number, self.clock.ticks())).collect()
     }
 
     /// Returns a selection of the known workers.

@@ -246,7 +246,7 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_nothing_ahead() {
     }
     assert!(ahead > 0);
     // Of several tasks, an idle worker gets one, and a busy one none.
-    assert!(bench.status().tasks.pending > 2);
+    assert!(bench.status().run.tasks.pending > 2);
     assert_eq!(bench.finish(1).grants.len(), 1);
     bench.steps("1 set threads=3");
     assert_eq!(call(&mut bench, 1).grants.len(), 2, "one a thread");
@@ -505,7 +505,7 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
     bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
     bench.steps("1 set threads=1000, 1 sync, 1 sync");
-    assert_eq!(bench.status().tasks.pending, 0);
+    assert_eq!(bench.status().run.tasks.pending, 0);
     bench.scheduler.control(OTHER, Command::Resume, Millis(0)).unwrap();
     assert_eq!(reason(&bench), "", "all of it is leased");
     // A paused run may go on.
@@ -629,7 +629,7 @@ fn work_in_progress_is_part_of_the_done_fraction() {
         [(1_000, cost(&bench, &[counted]) + 1_000), (u64::MAX, cost(&bench, &[counted, begun]))]
     {
         bench.steps(&format!("1 set started done={done}, 1 sync"));
-        let fraction = bench.status().fraction_done;
+        let fraction = bench.status().run.fraction_done;
         assert!((fraction - expected as f64 / all as f64).abs() < 1e-12, "{fraction}");
     }
 }

@@ -240,10 +240,10 @@ impl Bench {
             "why" => status.reason,
             "times" => format!(
                 "counting {} s, waiting {} s, {:.3} done",
-                status.counting_seconds, status.waiting_seconds, status.fraction_done
+                status.run.counting_seconds, status.waiting_seconds, status.run.fraction_done
             ),
             "forecast" => {
-                let eta = [status.eta_seconds, self.scheduler.runs()[0].eta_seconds];
+                let eta = [status.run.eta_seconds, self.scheduler.runs()[0].eta_seconds];
                 let eta =
                     eta.map(|eta| eta.map_or("never".to_owned(), |eta| format!("in {eta:.1} s")));
                 let total = status.estimate.map(|of| format!("total {} to {}, ", of.low, of.high));
@@ -282,7 +282,8 @@ impl Bench {
 
     /// Describes all that is not zero.
     pub(super) fn state(&self) -> String {
-        let RunStatus { state, tasks, rechecks, referee, .. } = self.status();
+        let RunStatus { run, rechecks, referee, .. } = self.status();
+        let RunSummary { state, tasks, .. } = run;
         let levels = Confirmation::ALL
             .map(|level| (self.run().tasks().number_confirmed(level), level.name()));
         let all = [
