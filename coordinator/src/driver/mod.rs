@@ -300,16 +300,17 @@ impl Driver {
         let news =
             std::mem::take(&mut self.news) || !(kept.is_empty() && self.concluded.is_empty());
         self.records = 0;
-        for reply in self.replies.drain(..) {
-            reply();
-        }
         for outcome in self.concluded.drain(..) {
             self.outcomes.send_modify(|outcomes| {
                 outcomes.insert(outcome.run, outcome);
             });
         }
+        // Before the replies: a caller that has its reply finds the change in every status.
         if news {
             self.changed.send_modify(|version| *version += 1);
+        }
+        for reply in self.replies.drain(..) {
+            reply();
         }
     }
 
