@@ -1,6 +1,8 @@
 //! A serving coordinator and its concurrent parts, from their start to their orderly end.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet, future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration,
+};
 
 use anyhow::{Context as _, anyhow};
 use cli::{exit::Exit, terminal::print_json};
@@ -85,14 +87,14 @@ impl Service {
             let http =
                 Http::new(driver.clone(), clock, health, authenticator, (dashboard, http_hosts));
             let close = raised(cluster.close_server.subscribe());
-            cluster.http.start(async {
+            cluster.add(HTTP_SERVER, async {
                 http.serve(listener, close).await;
                 Ok(())
             });
         }
         let texts = dashboard_text.into_iter().chain([join_commands]);
         texts.filter(|text| !text.is_empty()).for_each(|text| eprint_line(&text));
-        cluster.referee.start(referee::serve(driver.clone(), budget));
+        cluster.add(REFEREE_PART, referee::serve(driver.clone(), budget));
         let events = options
             .on_event
             .clone()
@@ -122,7 +124,7 @@ impl Service {
         });
         let config = options.local_worker(calls, kernel);
         let stop = raised(self.cluster.stop_local.subscribe());
-        self.cluster.local.start(async {
+        self.cluster.add(LOCAL_PART, async {
             let counted = worker::run(config, stop).await;
             counted.context("the worker in this process failed")?;
             Ok(())
@@ -271,14 +273,18 @@ async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()
 /// The concurrent parts of the process.
 pub(super) struct Cluster {
     driver: DriverHandle,
-    driver_part: Part,
-    server: Part,
-    http: Part,
+    /// Tasks that run until the shutdown, with their names. The driver is the first: the others fail if
+    /// it fails.
+    parts: Vec<(&'static str, JoinHandle<anyhow::Result<()>>)>,
     close_server: watch::Sender<bool>,
-    local: Part,
-    referee: Part,
     stop_local: watch::Sender<bool>,
 }
+
+const DRIVER: &str = "the driver";
+const GRPC_SERVER: &str = "the gRPC server";
+const HTTP_SERVER: &str = "the HTTP server";
+const LOCAL_PART: &str = "the worker in this process";
+const REFEREE_PART: &str = "the referee";
 
 impl Cluster {
     fn start(
@@ -287,35 +293,52 @@ impl Cluster {
         listener: TcpListener,
         server: Server,
     ) -> Self {
-        let close_server = watch::Sender::new(false);
+        let (close_server, stop_local) = (watch::Sender::new(false), watch::Sender::new(false));
         let close = raised(close_server.subscribe());
-        let driver_end = async { Ok(driver_end.await.map_err(|_| anyhow!("it panicked"))??) };
-        let serving = async { Ok(server.serve(listener, close).await?) };
-        let mut cluster = Self {
-            driver,
-            driver_part: Part::new("the driver"),
-            server: Part::new("the gRPC server"),
-            http: Part::new("the HTTP server"),
-            close_server,
-            local: Part::new("the worker in this process"),
-            referee: Part::new("the referee"),
-            stop_local: watch::Sender::new(false),
-        };
-        cluster.driver_part.start(driver_end);
-        cluster.server.start(serving);
+        let mut cluster = Self { driver, parts: Vec::new(), close_server, stop_local };
+        cluster.add(DRIVER, async { Ok(driver_end.await.map_err(|_| anyhow!("it panicked"))??) });
+        cluster.add(GRPC_SERVER, async { Ok(server.serve(listener, close).await?) });
         cluster
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) {
+        self.parts.push((name, tokio::spawn(work)));
     }
 
     /// Waits until a part ends by itself; returns its error.
     pub(super) async fn failed(&mut self) -> anyhow::Error {
-        tokio::select! {
-            // The others fail if the driver fails.
-            biased;
-            error = self.driver_part.failed() => error,
-            error = self.server.failed() => error,
-            error = self.http.failed() => error,
-            error = self.local.failed() => error,
-            error = self.referee.failed() => error,
+        let (place, ended) = poll_fn(|context| {
+            let mut parts = self.parts.iter_mut().enumerate();
+            let ended = parts.find_map(|(place, (_, part))| match Pin::new(part).poll(context) {
+                Poll::Ready(ended) => Some((place, ended)),
+                Poll::Pending => None,
+            });
+            ended.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        let (name, _) = self.parts.remove(place);
+        match result(name, ended) {
+            Ok(()) => anyhow!("{name} ended unexpectedly"),
+            Err(error) => error,
+        }
+    }
+
+    /// Waits for the result of a part and aborts it after `limit`; succeeds if it has ended before.
+    async fn end(&mut self, name: &str, limit: Duration) -> anyhow::Result<()> {
+        let Some(place) = self.parts.iter().position(|(known, _)| *known == name) else {
+            return Ok(());
+        };
+        let (name, mut part) = self.parts.remove(place);
+        match timeout(limit, &mut part).await {
+            Ok(ended) => result(name, ended),
+            Err(_) => {
+                part.abort();
+                Ok(())
+            }
         }
     }
 
@@ -323,66 +346,23 @@ impl Cluster {
     /// Returns the driver's error.
     async fn close(mut self) -> anyhow::Result<()> {
         // A count in progress stops by itself.
-        self.referee.abort();
+        let _ = self.end(REFEREE_PART, Duration::ZERO).await;
         self.stop_local.send_replace(true);
-        self.local.end_within(SHUTDOWN_TIMEOUT).await;
+        let _ = self.end(LOCAL_PART, SHUTDOWN_TIMEOUT).await;
         self.close_server.send_replace(true);
         // Clients may keep connections open.
-        self.server.end_within(SHUTDOWN_TIMEOUT).await;
-        self.http.end_within(SHUTDOWN_TIMEOUT).await;
+        let _ = self.end(GRPC_SERVER, SHUTDOWN_TIMEOUT).await;
+        let _ = self.end(HTTP_SERVER, SHUTDOWN_TIMEOUT).await;
         self.driver.stop().await;
-        self.driver_part.end().await
+        self.end(DRIVER, Duration::MAX).await
     }
 }
 
-/// A task that runs until the shutdown. Its result is returned once.
-struct Part {
-    name: &'static str,
-    /// `None` once its result was returned, or if it was not started.
-    end: Option<JoinHandle<anyhow::Result<()>>>,
-}
-
-impl Part {
-    const fn new(name: &'static str) -> Self {
-        Self { name, end: None }
-    }
-
-    fn start(&mut self, work: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
-        self.end = Some(tokio::spawn(work));
-    }
-
-    /// Waits until the part ends by itself; forever if it was not started.
-    async fn failed(&mut self) -> anyhow::Error {
-        if self.end.is_none() {
-            return std::future::pending().await;
-        }
-        let name = self.name;
-        let end = self.end().await;
-        end.err().unwrap_or_else(|| anyhow!("{name} ended unexpectedly"))
-    }
-
-    /// Waits for the result; succeeds if it was returned before.
-    async fn end(&mut self) -> anyhow::Result<()> {
-        let Some(end) = &mut self.end else {
-            return Ok(());
-        };
-        let ended = end.await;
-        self.end = None;
-        ended.unwrap_or_else(|error| Err(anyhow!("{}: {error}", self.name)))
-    }
-
-    fn abort(&mut self) {
-        if let Some(end) = self.end.take() {
-            end.abort();
-        }
-    }
-
-    /// Waits for the end, aborts the part after `limit`, and ignores its result.
-    async fn end_within(&mut self, limit: Duration) {
-        if timeout(limit, self.end()).await.is_err() {
-            self.abort();
-        }
-    }
+fn result(
+    name: &str,
+    ended: Result<anyhow::Result<()>, tokio::task::JoinError>,
+) -> anyhow::Result<()> {
+    ended.unwrap_or_else(|error| Err(anyhow!("{name}: {error}")))
 }
 
 async fn raised(mut flag: watch::Receiver<bool>) {
