@@ -103,6 +103,12 @@ async fn invalid_partials_are_refused_with_the_reason() -> anyhow::Result<()> {
         let (tasks, solutions) = scene.tasks().await?;
         assert_eq!((tasks.done, solutions), (1, u128::from(good.count)));
     }
+    let run = v1::RunRequest { run: scene.manifest.run.0 };
+    let mut records = scene.service.runs().await?.export(run).await?.into_inner();
+    let record = records.message().await?.expect("one record was accepted");
+    assert_eq!((record.task, record.count), (good.task.task.0, good.count));
+    assert!(record.line.contains("\"count\""), "{}", record.line);
+    assert_eq!(records.message().await?, None);
 
     // An implausible count shows that the machine counts wrong: its unconfirmed counts are void.
     let mut impossible = count(&scene.grants[1]);
@@ -209,36 +215,6 @@ async fn bad_requests_of_operators_are_refused_with_the_reason() -> anyhow::Resu
         assert!(status.message().starts_with("spec"), "{status}");
     }
     assert_eq!(scene.service.driver.runs().await?.len(), 1);
-    scene.service.stop().await
-}
-
-#[tokio::test]
-async fn runs_are_paused_resumed_exported_and_cancelled() -> anyhow::Result<()> {
-    let mut scene = Scene::new().await?;
-    let mut runs = scene.service.runs().await?;
-    scene.report(count(&scene.grants[0])).await?;
-
-    let request = v1::RunRequest { run: scene.manifest.run.0 };
-    let paused = runs.pause(request).await?.into_inner();
-    assert_eq!(paused.state(), v1::RunState::Paused);
-    let mut second = HandWorker::connect(&scene.service, 8).await?;
-    let reply = second.call(Vec::new(), 10.0).await?;
-    assert!(reply.grants.is_empty() && !reply.reason.is_empty(), "{reply:#?}");
-    let resumed = runs.resume(request).await?.into_inner();
-    assert_eq!(resumed.state(), v1::RunState::Running);
-    let reply = second.call(Vec::new(), 10.0).await?;
-    assert!(!reply.grants.is_empty());
-
-    let mut records = runs.export(request).await?.into_inner();
-    let record = records.message().await?.expect("one record was accepted");
-    assert_eq!(record.task, scene.grants[0].task.task.0);
-    assert!(record.line.contains("\"count\""), "{}", record.line);
-    assert_eq!(records.message().await?, None);
-
-    let cancelled = runs.cancel(request).await?.into_inner();
-    assert_eq!(cancelled.state(), v1::RunState::Cancelled);
-    let status = runs.resume(request).await.unwrap_err();
-    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
     scene.service.stop().await
 }
 
@@ -418,6 +394,8 @@ async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
     for run in [first.run, second.run, third.run] {
         runs.cancel(v1::RunRequest { run }).await?;
     }
+    let status = runs.resume(v1::RunRequest { run: third.run }).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
     let fourth = runs.submit(request(9, "")).await?.into_inner();
     assert_eq!(fourth.state(), v1::RunState::Running);
     scene.service.stop().await
