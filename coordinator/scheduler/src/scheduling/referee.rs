@@ -336,7 +336,12 @@ impl Scheduler {
         let mut own = counts.iter().filter(|of| of.variant.is_recount && of.same_worker(&count));
         let contradicts_itself = own.any(|of| of.count != count.count);
         let is_settled = match before.standing() {
-            _ if before.is_final() => return,
+            Some(stands) if before.is_final() => {
+                if stands != count.count {
+                    self.blame_author(key, &count, stands);
+                }
+                return;
+            }
             Some(stands) => stands == count.count,
             None => {
                 let firm = || self.firm(&counts).is_some_and(|of| of.count == count.count);
@@ -398,6 +403,13 @@ impl Scheduler {
         }
     }
 
+    /// Blames the author of a count that differs from the final one; returns the reason.
+    pub(super) fn blame_author(&mut self, key: LeaseIx, of: &WorkerCount, right: u64) -> String {
+        let reason = format!("it counted {} for task {}, the referee {right}", of.count, key.1);
+        self.blame(of.worker, &reason, Some(key));
+        reason
+    }
+
     /// Stops the coordinator's own referee until an operator readmits it: its machine counts wrong.
     fn stop_referee(&mut self, why: &str) {
         let worker = self.own_referee();
@@ -418,10 +430,9 @@ impl Scheduler {
         let (right, wrong): (Vec<_>, Vec<_>) =
             counts.into_iter().partition(|other| other.count == count.count);
         let losers: BTreeMap<_, _> =
-            wrong.iter().rev().map(|other| (other.worker, other.count)).collect();
-        for (loser, said) in losers {
-            let reason = format!("it counted {said} for task {task}, the referee {}", count.count);
-            self.blame(loser, &reason, Some(key));
+            wrong.iter().rev().map(|other| (other.worker, other)).collect();
+        for loser in losers.into_values() {
+            self.blame_author(key, loser, count.count);
         }
         for winner in right.iter().filter(|other| !other.same_worker(&count)) {
             self.workers.reputation_mut(winner.worker).confirm(Confirmation::Referee);

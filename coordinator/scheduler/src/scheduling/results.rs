@@ -86,10 +86,7 @@ impl Scheduler {
                 self.agree(key, &first, count, record)
             }
             (_, Some(first)) if is_final => {
-                let (said, settled) = (partial.count, first.count);
-                let reason = format!("it counted {said} for task {task}, the referee {settled}");
-                self.bar(worker, &reason, Some(key));
-                (Verdict::Refused, reason)
+                (Verdict::Refused, self.blame_author(key, &count, first.count))
             }
             (Stage::Done | Stage::Disputed, _) => self.dispute(key, count, record),
         }
