@@ -4,7 +4,7 @@
 //! coordinator ◄── Sync ──► link (async) ──jobs──► pool (one OS thread per core)
 //!                           │  │  ▲                  │
 //!                           │  │  └──counts──────────┘
-//!                           │  └──results──► spool (its own thread: append, fdatasync)
+//!                           │  └──results──► spool (a blocking thread: append, fdatasync)
 //!                           ▼
 //!                          engine (decides everything; no I/O, no clock)
 //! ```
@@ -111,7 +111,7 @@ pub async fn run(
         }
     };
     let identity = spool.as_ref().map(|spool| spool.identity.clone()).unwrap_or_default();
-    let spool = spool.map(Writer::start).transpose().map_err(threads)?;
+    let spool = spool.map(Writer::new);
     let (sender, events) = unbounded_channel();
     let make = Arc::new(pool::real_counter);
     let pool = Pool::start(budget, common::self_test::run, make, &sender).map_err(threads)?;

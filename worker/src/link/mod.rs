@@ -111,11 +111,7 @@ impl Link {
     pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> End {
         let reason = self.serve(shutdown).await;
         self.write_last().await;
-        let summary = self.summary();
-        if let Some(spool) = self.spool {
-            spool.close().await;
-        }
-        End { reason, summary, lost: self.engine.unsaved() }
+        End { reason, summary: self.summary(), lost: self.engine.unsaved() }
     }
 
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> ExitReason {
@@ -202,7 +198,7 @@ impl Link {
         if let Some(spool) = &mut self.spool
             && let Some(write) = self.engine.poll_spool(now)
         {
-            spool.write(write);
+            spool.start(write);
         }
     }
 
@@ -287,12 +283,12 @@ impl Link {
         );
     }
 
-    /// Takes the outcome of a write; `None` if the spool's thread panicked.
+    /// Takes the outcome of a write; `None` if it panicked.
     fn handle_written(&mut self, succeeded: Option<bool>) {
         match succeeded {
             Some(succeeded) => self.engine.handle_spooled(succeeded, Instant::now()),
             None => {
-                tracing::error!("the spool's thread panicked; what it held may be lost");
+                tracing::error!("a write of the spool panicked; results may be lost");
                 self.spool = None;
                 self.engine.handle_spool_lost();
             }
@@ -306,7 +302,7 @@ impl Link {
                 return;
             };
             if let Some(write) = self.engine.poll_last_write() {
-                spool.write(write);
+                spool.start(write);
             }
             if !spool.is_busy() {
                 return;

@@ -132,7 +132,7 @@ fn link(
     let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
     let settings = Settings { unacknowledged, ..settings };
     let identity = spool.as_ref().map_or_else(Identity::default, |s| s.identity.clone());
-    let spool = spool.map(|spool| Writer::start(spool).unwrap());
+    let spool = spool.map(Writer::new);
     let (sender, events) = unbounded_channel();
     let pool = Pool::start(budget(settings.info.threads), self_test, make, &sender).unwrap();
     let engine = WorkerEngine::new(settings, Instant::now());

@@ -18,12 +18,10 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Seek, Write},
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, Sender, channel},
-    thread,
 };
 
 use common::run::Partial;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 pub(crate) use identity::Identity;
 use line::SpoolLine;
@@ -69,6 +67,8 @@ pub(crate) struct Spool {
     dead_lines: usize,
     /// Results without an acknowledgement, as far as the file says.
     live: BTreeMap<LeaseKey, Partial>,
+    /// Whether the last write failed.
+    is_failing: bool,
     _lock: File,
 }
 
@@ -141,6 +141,7 @@ impl Spool {
             file: None,
             dead_lines: 0,
             live: BTreeMap::new(),
+            is_failing: false,
             _lock: lock,
         };
         let damaged = spool.load().map_err(unusable)?;
@@ -206,6 +207,24 @@ impl Spool {
         written
     }
 
+    /// Carries out a write, logs the first of several failures, and returns whether it succeeded.
+    fn write(&mut self, SpoolWrite { keep, forget }: &SpoolWrite) -> bool {
+        let written = self.keep(keep, forget);
+        let (directory, succeeded) = (self.directory.display(), written.is_ok());
+        match written {
+            Ok(()) if self.is_failing => {
+                tracing::info!("spool {directory} can be written again; every result is on disk")
+            }
+            Err(error) if !self.is_failing => tracing::error!(
+                "spool {directory}: {error}; results are kept in memory until they are acknowledged or \
+                 the disk has space: do not kill this worker, stop it"
+            ),
+            Ok(()) | Err(_) => {}
+        }
+        self.is_failing = !succeeded;
+        succeeded
+    }
+
     /// Makes every further write fail.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn fill_disk(&mut self) {
@@ -258,70 +277,39 @@ impl Spool {
     }
 }
 
-/// A spool with its own thread, so that the disk never delays the link; one write at a time.
+/// Writes to a spool on another thread, so that the disk never delays the link; one write at a time.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    writes: Sender<SpoolWrite>,
-    /// Whether each write succeeded; closes after the spool.
-    ended: UnboundedReceiver<bool>,
-    busy: bool,
+    /// `None` during a write, and after one that panicked.
+    spool: Option<Spool>,
+    write: Option<JoinHandle<(Spool, bool)>>,
 }
 
 impl Writer {
-    pub(crate) fn start(spool: Spool) -> io::Result<Self> {
-        let (writes, received) = channel();
-        let (sender, ended) = unbounded_channel();
-        thread::Builder::new()
-            .name("spool".to_owned())
-            .spawn(move || write_all(spool, &received, &sender))?;
-        Ok(Self { writes, ended, busy: false })
+    pub(crate) fn new(spool: Spool) -> Self {
+        Self { spool: Some(spool), write: None }
     }
 
-    /// Starts a write; the previous one must have ended.
-    pub(crate) fn write(&mut self, write: SpoolWrite) {
-        self.busy = true;
-        // If the thread has panicked, `ended` returns `None`.
-        let _ = self.writes.send(write);
+    /// Starts a write; the previous one must have ended, without a panic.
+    pub(crate) fn start(&mut self, write: SpoolWrite) {
+        let mut spool = self.spool.take().expect("the previous write has ended");
+        self.write = Some(spawn_blocking(move || {
+            let succeeded = spool.write(&write);
+            (spool, succeeded)
+        }));
     }
 
     /// Returns whether a write is in progress.
     pub(crate) fn is_busy(&self) -> bool {
-        self.busy
+        self.write.is_some()
     }
 
     /// Waits for the end of the write and returns whether it succeeded; `None` after a panic.
     pub(crate) async fn ended(&mut self) -> Option<bool> {
-        let succeeded = self.ended.recv().await;
-        self.busy = false;
-        succeeded
-    }
-
-    /// Closes the spool.
-    pub(crate) async fn close(mut self) {
-        drop(self.writes);
-        while self.ended.recv().await.is_some() {}
-    }
-}
-
-fn write_all(mut spool: Spool, writes: &Receiver<SpoolWrite>, ended: &UnboundedSender<bool>) {
-    let directory = spool.directory.display().to_string();
-    let mut failing = false;
-    for SpoolWrite { keep, forget } in writes {
-        let written = spool.keep(&keep, &forget);
-        let failed = written.is_err();
-        match written {
-            Ok(()) if failing => {
-                tracing::info!("spool {directory} can be written again; every result is on disk")
-            }
-            Err(error) if !failing => tracing::error!(
-                "spool {directory}: {error}; results are kept in memory until they are acknowledged or \
-                 the disk has space: do not kill this worker, stop it"
-            ),
-            Ok(()) | Err(_) => {}
-        }
-        failing = failed;
-        if ended.send(!failed).is_err() {
-            return;
-        }
+        let ended = self.write.as_mut()?.await;
+        self.write = None;
+        let (spool, succeeded) = ended.ok()?;
+        self.spool = Some(spool);
+        Some(succeeded)
     }
 }
