@@ -146,11 +146,6 @@ impl PauseMonitor {
         }
     }
 
-    fn poll(&mut self) {
-        let host = self.observe();
-        self.publish(host);
-    }
-
     fn publish(&mut self, host: HostState) {
         let reason = self.policy.evaluate(host, Instant::now());
         self.pauses.send_if_modified(|known| {
@@ -164,7 +159,8 @@ impl PauseMonitor {
     pub(crate) async fn run<T>(&mut self) -> T {
         while self.policy.rules.restrict() {
             sleep(POLL_INTERVAL).await;
-            self.poll();
+            let host = self.observe();
+            self.publish(host);
         }
         std::future::pending().await
     }

@@ -97,33 +97,31 @@ fn interruption() -> impl Future<Output = ()> {
     }
 }
 
-/// Output that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write to standard output: {0}")]
-struct OutputError(io::Error);
-
 /// Prints a line to standard output.
-fn print(line: &str) -> Result<(), OutputError> {
+fn print(line: &str) -> io::Result<()> {
     written(terminal::print(line))
 }
 
 /// Prints a JSON object to standard output.
-fn print_json(object: &impl Serialize) -> Result<(), OutputError> {
+fn print_json(object: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_string(object).map_err(io::Error::other);
     written(json.and_then(|json| terminal::print_json(&json)))
 }
 
 /// Ignores a closed pipe (`| head`).
-fn written(printed: io::Result<()>) -> Result<(), OutputError> {
+fn written(printed: io::Result<()>) -> io::Result<()> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.map_err(OutputError),
+        printed => printed,
     }
 }
 
 /// Ends the program after its output.
-fn finish(printed: Result<(), OutputError>) -> ExitCode {
-    printed.map_or_else(|error| fail(Exit::Error, error), |()| Exit::Success.into())
+fn finish(printed: io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => Exit::Success.into(),
+        Err(error) => fail(Exit::Error, format!("cannot write to standard output: {error}")),
+    }
 }
 
 /// Prints an error and returns the exit code.
