@@ -125,7 +125,7 @@ impl FromStr for PlanHash {
 
 impl fmt::Display for PlanHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(hex::Digits::<64>::of(&self.0).as_str())
+        write!(f, "{}", hex::display(&self.0))
     }
 }
 

@@ -43,7 +43,7 @@ impl CaHash {
 
 impl fmt::Display for CaHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(common::hex::Digits::<64>::of(&self.0).as_str())
+        write!(f, "{}", common::hex::display(&self.0))
     }
 }
 

@@ -64,7 +64,7 @@ impl Link {
 
 impl Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(hex::Digits::<32>::of(&self.0).as_str())
+        write!(f, "{}", hex::display(&self.0))
     }
 }
 
