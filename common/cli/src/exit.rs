@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Display,
-    io,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -62,21 +61,9 @@ pub enum Signal {
     Terminate,
 }
 
-/// A stream of stop signals.
-#[derive(Debug)]
-pub struct Signals(system::Streams);
+pub use system::Signals;
 
 impl Signals {
-    /// Installs handlers; the signals no longer end the process by default.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(system::Streams::new()?))
-    }
-
-    /// Waits for the next signal.
-    pub async fn next(&mut self) -> Signal {
-        self.0.next().await
-    }
-
     /// Waits for the next signal, ignoring repetitions of the previous one.
     pub async fn next_distinct(&mut self) -> Signal {
         let before = Instant::now();
@@ -97,16 +84,18 @@ mod system {
 
     use super::Signal;
 
+    /// A stream of stop signals.
     #[derive(Debug)]
-    pub(super) struct Streams {
+    pub struct Signals {
         interrupt: Stream,
         terminate: Stream,
         /// `None` if the process ignores it.
         hangup: Option<Stream>,
     }
 
-    impl Streams {
-        pub(super) fn new() -> io::Result<Self> {
+    impl Signals {
+        /// Installs handlers; the signals no longer end the process by default.
+        pub fn new() -> io::Result<Self> {
             let hangup = !outlives_its_terminal();
             let hangup = hangup.then(|| signal(SignalKind::hangup()));
             Ok(Self {
@@ -116,7 +105,8 @@ mod system {
             })
         }
 
-        pub(super) async fn next(&mut self) -> Signal {
+        /// Waits for the next signal.
+        pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,
                 _ = self.terminate.recv() => Signal::Terminate,
@@ -153,8 +143,9 @@ mod system {
 
     use super::Signal;
 
+    /// A stream of stop signals.
     #[derive(Debug)]
-    pub(super) struct Streams {
+    pub struct Signals {
         interrupt: CtrlC,
         stop: CtrlBreak,
         close: CtrlClose,
@@ -162,8 +153,9 @@ mod system {
         shutdown: CtrlShutdown,
     }
 
-    impl Streams {
-        pub(super) fn new() -> io::Result<Self> {
+    impl Signals {
+        /// Installs handlers; the signals no longer end the process by default.
+        pub fn new() -> io::Result<Self> {
             Ok(Self {
                 interrupt: windows::ctrl_c()?,
                 stop: windows::ctrl_break()?,
@@ -173,7 +165,8 @@ mod system {
             })
         }
 
-        pub(super) async fn next(&mut self) -> Signal {
+        /// Waits for the next signal.
+        pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,
                 _ = self.stop.recv() => Signal::Terminate,
