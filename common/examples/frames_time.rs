@@ -18,7 +18,7 @@ use common::{
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
     sample::Sample,
-    symmetric::{HalfTurn, quarter_turn},
+    symmetric::{half_turn, quarter_turn},
     test_fixture::random_from,
 };
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--verbose" => verbose = true,
             "--symmetric" => {
                 let start = cpu::seconds();
-                let half = HalfTurn::new(board).count(&|| ControlFlow::Continue(()))?;
+                let half = half_turn(board, &|| ControlFlow::Continue(()))?;
                 let between = cpu::seconds();
                 let quarter = quarter_turn(board);
                 let (seconds, more) = (between - start, cpu::seconds() - between);

@@ -15,12 +15,6 @@ use crate::{
     setup::{CountError, go_on},
 };
 
-/// Enumerates the solutions fixed by a half turn (OEIS A032522), in branches.
-#[derive(Clone, Copy, Debug)]
-pub struct HalfTurn {
-    board: Board,
-}
-
 /// Occupied lines; `columns` is a palindrome of N bits.
 #[derive(Clone, Copy)]
 struct Lines {
@@ -29,62 +23,51 @@ struct Lines {
     mains: u64,
 }
 
-impl HalfTurn {
-    pub const fn new(board: Board) -> Self {
-        Self { board }
-    }
+/// Returns half(N), the solutions fixed by a half turn (OEIS A032522): the sum over all branches.
+/// `go_on` is called often.
+pub fn half_turn(board: Board, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u64, CountError> {
+    (0..half_turn_branches(board)).try_fold(0u64, |sum, branch| {
+        sum.checked_add(half_turn_branch(board, branch, go_on)?).ok_or(CountError::Overflow)
+    })
+}
 
-    pub fn branches(&self) -> u64 {
-        u64::from(self.board.n()).pow(2)
-    }
+/// Returns the number of branches of [`half_turn`].
+pub fn half_turn_branches(board: Board) -> u64 {
+    u64::from(board.n()).pow(2)
+}
 
-    /// Returns half(N), the sum over all branches. `go_on` is called often.
-    pub fn count(&self, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u64, CountError> {
-        (0..self.branches()).try_fold(0u64, |sum, branch| {
-            sum.checked_add(self.branch(branch, go_on)?).ok_or(CountError::Overflow)
-        })
-    }
-
-    /// Counts the solutions of a branch.
-    ///
-    /// The queens of the two outermost rows are in columns `branch / N` and `branch % N`. Reflection
-    /// pairs the branches, so the left half is counted twice and the right half not at all.
-    ///
-    /// # Panics
-    /// If `branch` is not below [`Self::branches`].
-    pub fn branch(
-        &self,
-        branch: u64,
-        go_on: &dyn Fn() -> ControlFlow<()>,
-    ) -> Result<u64, CountError> {
-        assert!(branch < self.branches(), "branch {branch} of {}", self.branches());
-        let n = u64::from(self.board.n());
-        let rows = self.board.n() / 2;
-        let start = self.start();
-        let (first, second) = (branch / n, branch % n);
-        match rows {
-            // N = 1: the only queen stands in the centre.
-            0 => Ok(1),
-            // N = 2, 3: both columns name the same row's queen.
-            1 if first == second => Ok(u64::from(start.place(self.board, 0, first).is_some())),
-            1 => Ok(0),
-            _ if 2 * first >= n => Ok(0),
-            _ => {
-                let placed = start
-                    .place(self.board, 0, first)
-                    .and_then(|lines| lines.place(self.board, 1, second));
-                let Some(lines) = placed else { return Ok(0) };
-                let mut walk = HalfWalk { board: self.board, go_on, until_call: NODES_PER_CALL };
-                walk.rows_from(2, rows, lines)?.checked_mul(2).ok_or(CountError::Overflow)
-            }
+/// Counts the solutions of a branch of [`half_turn`].
+///
+/// The queens of the two outermost rows are in columns `branch / N` and `branch % N`. Reflection
+/// pairs the branches, so the left half is counted twice and the right half not at all.
+///
+/// # Panics
+/// If `branch` is not below [`half_turn_branches`].
+pub fn half_turn_branch(
+    board: Board,
+    branch: u64,
+    go_on: &dyn Fn() -> ControlFlow<()>,
+) -> Result<u64, CountError> {
+    let branches = half_turn_branches(board);
+    assert!(branch < branches, "branch {branch} of {branches}");
+    let n = u64::from(board.n());
+    let rows = board.n() / 2;
+    let (first, second) = (branch / n, branch % n);
+    let start = Lines::of_centre(board);
+    match rows {
+        // N = 1: the only queen stands in the centre.
+        0 => Ok(1),
+        // N = 2, 3: both columns name the same row's queen.
+        1 if first == second => Ok(u64::from(start.place(board, 0, first).is_some())),
+        1 => Ok(0),
+        _ if 2 * first >= n => Ok(0),
+        _ => {
+            let placed = start.place(board, 0, first);
+            let placed = placed.and_then(|lines| lines.place(board, 1, second));
+            let Some(lines) = placed else { return Ok(0) };
+            let mut walk = HalfWalk { board, go_on, until_call: NODES_PER_CALL };
+            walk.rows_from(2, rows, lines)?.checked_mul(2).ok_or(CountError::Overflow)
         }
-    }
-
-    /// Occupies the centre lines, and for odd N the centre column.
-    fn start(&self) -> Lines {
-        let n = u32::from(self.board.n());
-        let columns = if n.is_multiple_of(2) { 0 } else { 1 << (n / 2) };
-        Lines { columns, antis: 1 << (n - 1), mains: 1 << (n - 1) }
     }
 }
 
@@ -124,6 +107,13 @@ impl HalfWalk<'_> {
 }
 
 impl Lines {
+    /// Occupies the centre lines, and for odd N the centre column.
+    fn of_centre(board: Board) -> Self {
+        let n = u32::from(board.n());
+        let columns = if n.is_multiple_of(2) { 0 } else { 1 << (n / 2) };
+        Self { columns, antis: 1 << (n - 1), mains: 1 << (n - 1) }
+    }
+
     /// Returns the free columns of `row`.
     fn free(self, board: Board, row: u8) -> u64 {
         let n = board.n();
@@ -190,16 +180,12 @@ mod tests {
     use super::*;
     use crate::published::published_counts;
 
-    fn half_turn(n: u8) -> u64 {
-        let go_on = || ControlFlow::Continue(());
-        HalfTurn::new(Board::new(n).unwrap()).count(&go_on).unwrap()
-    }
-
     #[test]
     fn half_turn_is_exact() {
         for n in 1..=22 {
-            let known = published_counts(Board::new(n).unwrap()).unwrap();
-            assert_eq!(half_turn(n), known.half_turn(), "N = {n}");
+            let board = Board::new(n).unwrap();
+            let known = published_counts(board).unwrap().half_turn();
+            assert_eq!(half_turn(board, &|| ControlFlow::Continue(())), Ok(known), "N = {n}");
         }
     }
 
@@ -221,6 +207,6 @@ mod tests {
     fn stops_when_asked() {
         let board = Board::new(26).unwrap();
         let stop = || ControlFlow::Break(());
-        assert_eq!(HalfTurn::new(board).count(&stop), Err(CountError::Cancelled));
+        assert_eq!(half_turn(board, &stop), Err(CountError::Cancelled));
     }
 }

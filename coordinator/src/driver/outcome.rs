@@ -15,7 +15,7 @@ use common::{
     plan::TaskId,
     published::published_counts,
     run::RunId,
-    symmetric::{HalfTurn, quarter_turn},
+    symmetric::{half_turn_branch, half_turn_branches, quarter_turn},
     tally::{BadTally, Counts},
 };
 use scheduler::{
@@ -215,13 +215,12 @@ impl Symmetric {
 
     /// Returns the counted part of the branches, 0 to 1.
     pub(super) fn part(&self) -> f64 {
-        self.done.load(Ordering::Relaxed) as f64 / HalfTurn::new(self.board).branches() as f64
+        self.done.load(Ordering::Relaxed) as f64 / half_turn_branches(self.board) as f64
     }
 
     /// Counts on all cores; `None` once `stop` is set. Takes seconds up to N = 24, minutes for N = 27.
     pub(super) fn count(&self, stop: &AtomicBool) -> Option<Result<SymmetricCounts, CountError>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let half_turn = HalfTurn::new(self.board);
         let go_on = || match stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -230,11 +229,11 @@ impl Symmetric {
             let mut sum = 0u64;
             loop {
                 let branch = self.next.fetch_add(1, Ordering::Relaxed);
-                if branch >= half_turn.branches() {
+                if branch >= half_turn_branches(self.board) {
                     return Ok(sum);
                 }
                 sum = sum
-                    .checked_add(half_turn.branch(branch, &go_on)?)
+                    .checked_add(half_turn_branch(self.board, branch, &go_on)?)
                     .ok_or(CountError::Overflow)?;
                 self.done.fetch_add(1, Ordering::Relaxed);
             }

@@ -12,7 +12,7 @@ use std::{
 
 use common::{
     run::RunId,
-    symmetric::{HalfTurn, quarter_turn},
+    symmetric::{half_turn, quarter_turn},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use store::{Change, DiskStore, MemoryStore, RunManifest, Store, StoreError, SymmetricCounts};
@@ -142,7 +142,7 @@ impl Disk {
         let store = self.store();
         store.create(manifest).expect("there is no such run");
         let board = manifest.spec.board;
-        let half_turn = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
+        let half_turn = half_turn(board, &|| ControlFlow::Continue(()));
         let half_turn = half_turn.expect("a small board");
         let symmetric = SymmetricCounts { half_turn, quarter_turn: quarter_turn(board) };
         store

@@ -15,7 +15,7 @@ use common::{
     plan::TaskId,
     published::published_counts,
     run::RunId,
-    symmetric::{self, HalfTurn},
+    symmetric::{half_turn, quarter_turn},
     tally::Counts,
     text::{Shown, check_text, labelled, method_name, plural},
 };
@@ -333,9 +333,9 @@ impl Checks {
         let known = published_counts(board);
         let enumerated = board.n() <= ENUMERATED_N;
         let symmetric = if enumerated {
-            let half = HalfTurn::new(board).count(&|| ControlFlow::Continue(()));
+            let half = half_turn(board, &|| ControlFlow::Continue(()));
             let half = half.map_err(|error| error.to_string())?;
-            Some((half, symmetric::quarter_turn(board)))
+            Some((half, quarter_turn(board)))
         } else {
             known.map(|known| (known.half_turn(), known.quarter_turn()))
         };
