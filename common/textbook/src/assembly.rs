@@ -190,12 +190,15 @@ impl Quarters {
         let full = (1 << self.side) - 1;
         let (not_a, not_c) = (full & !a, full & !c);
         let two = c.count_ones() == a.count_ones() + 1;
-        let middles: Vec<(u32, u32)> = match (self.is_odd(), two) {
-            (false, _) => vec![],
-            (true, false) => vec![(self.side, self.side)],
+        let n = self.side;
+        let square = |row, column| Square { row, column };
+        let middles: Vec<Vec<Square>> = match (self.is_odd(), two) {
+            (false, _) => vec![vec![]],
+            (true, false) => vec![vec![square(n, n)]],
             (true, true) => {
-                let columns = (0..self.side).filter(|x| a >> x & 1 == 0);
-                columns.flat_map(|x| (0..self.side).map(move |y| (x, y))).collect()
+                let columns = (0..n).filter(|x| a >> x & 1 == 0);
+                let queens = |x| (0..n).map(move |y| vec![square(n, x), square(y, n)]);
+                columns.flat_map(queens).collect()
             }
         };
         let list = |wanted: &dyn Fn(u32, u32) -> bool| -> Vec<&Part> {
@@ -205,20 +208,15 @@ impl Quarters {
         let p = list(&|x, _| x == a);
         let r = list(&|x, _| x == c);
         let mut details = FrameDetails { quarter_pairs: [0; 2], solutions: Vec::new() };
-        let none = [(self.side, self.side)];
-        for &(x, y) in if middles.is_empty() { &none[..] } else { &middles } {
-            let queens: Vec<Square> = match (self.is_odd(), two) {
-                (false, _) => vec![],
-                (true, false) => vec![Square { row: y, column: x }],
-                (true, true) => {
-                    vec![Square { row: self.side, column: x }, Square { row: y, column: self.side }]
-                }
-            };
+        for queens in &middles {
             // The middle-column queen takes a row of the top half, the middle-row queen a column of S.
-            let (rows, columns) = if two { (1 << y, 1 << x) } else { (0, 0) };
+            let (rows, columns) = match queens[..] {
+                [in_row, in_column] => (1 << in_column.row, 1 << in_row.column),
+                _ => (0, 0),
+            };
             let q = |b: u32| list(&move |x, y| y == not_c && x == full & !b & !rows);
             let s = |d: u32| list(&move |x, y| y == not_a & !columns && x == full & !d);
-            let Some(middle) = Lines::of(self.board, &[], &queens) else {
+            let Some(middle) = Lines::of(self.board, &[], queens) else {
                 continue;
             };
             let (tops, pairs_above) = self.halves(&p, [0, 1], &q, middle, rows);
@@ -227,7 +225,7 @@ impl Quarters {
             details.quarter_pairs[1] += pairs_below;
             for (top, above) in &tops {
                 for (_, below) in bottoms.iter().filter(|(bottom, _)| top.fit(*bottom)) {
-                    let squares = [above.as_slice(), below, &queens].concat();
+                    let squares = [above.as_slice(), below, queens].concat();
                     details.solutions.push(solution(squares));
                 }
             }

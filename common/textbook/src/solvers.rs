@@ -319,27 +319,11 @@ fn is_safe(column: u8, queens: Option<&List<'_>>, visits: &mut VisitCounter<'_>)
 mod tests {
     use super::*;
 
-    fn solutions(n: u8) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        let board = Board::new(n).unwrap();
-        list_comprehension_order(board, &|| false, &mut |list| all.push(list.to_vec())).unwrap();
-        all
-    }
-
-    #[test]
-    fn five_queens_are_listed_in_the_comprehensions_order() {
-        let first: Vec<Vec<u8>> = vec![
-            vec![3, 1, 4, 2, 0],
-            vec![2, 4, 1, 3, 0],
-            vec![4, 2, 0, 3, 1],
-            vec![3, 0, 2, 4, 1],
-        ];
-        assert_eq!(solutions(5)[..4], first);
-    }
-
     #[test]
     fn read_from_the_back_the_lists_ascend() {
-        let mut all = solutions(8);
+        let mut all = Vec::new();
+        let board = Board::new(8).unwrap();
+        list_comprehension_order(board, &|| false, &mut |list| all.push(list.to_vec())).unwrap();
         all.iter_mut().for_each(|list| list.reverse());
         assert_eq!(all.len(), 92);
         assert!(all.is_sorted());
