@@ -74,7 +74,7 @@ pub fn choose(
         (MethodChoice::Fixed(method), None) => method.usual_layout(),
         (MethodChoice::Auto, None) => return auto(board, machine),
     };
-    Ok(Choice { layout, reason: "as asked for".to_owned() })
+    Ok(Choice { layout, reason: "as requested".to_owned() })
 }
 
 /// A layout and the reason for choosing it.

@@ -39,7 +39,6 @@ pub fn task_counts(plan: &Plan, config: &CounterConfig) -> Vec<u64> {
 
 /// A plan with exact counts.
 pub struct ExactCounts {
-    /// Plan with the smallest possible tasks.
     pub plan: Plan,
     /// Weighted count of every task.
     pub counts: Vec<u64>,
@@ -54,16 +53,24 @@ impl fmt::Debug for ExactCounts {
 }
 
 impl ExactCounts {
-    /// Counts a whole small board.
+    /// Counts a small board in the smallest possible tasks.
     ///
     /// # Panics
     /// If there is no such board or plan, or its tasks do not add up to the published count.
     pub fn new(n: u8, layout: Layout) -> Self {
         let plan = plan_of_cost(n, layout, 1);
         let config = CounterConfig { kernel: Kernel::SCALAR, ..CounterConfig::best(1 << 30) };
-        let counts = task_counts(&plan, &config);
+        Self::of(plan, &config)
+    }
+
+    /// Counts the tasks of a plan.
+    ///
+    /// # Panics
+    /// If they do not add up to the published count.
+    pub fn of(plan: Plan, config: &CounterConfig) -> Self {
+        let counts = task_counts(&plan, config);
         let total = counts.iter().copied().map(u128::from).sum();
-        assert_eq!(total, published(n), "N = {n} in {layout}");
+        assert_eq!(total, published(plan.spec().board.n()), "{:?}", plan.spec());
         Self { plan, counts, total }
     }
 

@@ -428,53 +428,34 @@ mod tests {
     use crate::{
         count::CounterConfig,
         method::Layout,
-        test_fixture::{self, plan_of_cost, published, random_from, task_counts},
+        test_fixture::{self, ExactCounts, plan_of_cost, published, random_from},
     };
 
-    /// A plan, and the count of every task.
-    struct Counted {
-        plan: Plan,
-        counts: Vec<u64>,
-        truth: u128,
+    fn counted(plan: Plan) -> ExactCounts {
+        ExactCounts::of(plan, &CounterConfig::best(1 << 30))
     }
 
-    impl Counted {
-        fn new(plan: Plan, counts: Vec<u64>) -> Self {
-            let truth = published(plan.spec().board.n());
-            Self { plan, counts, truth }
-        }
+    /// Estimates the total from a seeded sample.
+    fn sampled(counted: &ExactCounts, fraction: f64, seed: u64) -> Estimate {
+        let sample = Sample::select(&counted.plan, fraction, &mut random_from(seed)).unwrap();
+        sample.estimate(&|task| counted.count(task))
+    }
 
-        fn count(plan: Plan) -> Self {
-            let counts = task_counts(&plan, &CounterConfig::best(1 << 30));
-            Self::new(plan, counts)
-        }
-
-        fn count_of(&self, task: TaskId) -> u64 {
-            self.counts[usize::try_from(task.0).unwrap()]
-        }
-
-        /// Estimates the total from a seeded sample.
-        fn sampled(&self, fraction: f64, seed: u64) -> Estimate {
-            let sample = Sample::select(&self.plan, fraction, &mut random_from(seed)).unwrap();
-            sample.estimate(&|task| self.count_of(task))
-        }
-
-        fn is_covered_by(&self, estimate: Estimate) -> bool {
-            (estimate.low..=estimate.high).contains(&self.truth)
-        }
+    fn covers(estimate: Estimate, counted: &ExactCounts) -> bool {
+        (estimate.low..=estimate.high).contains(&counted.total)
     }
 
     #[test]
     fn the_whole_sample_is_exact() {
-        let counted = Counted::count(plan_of_cost(11, Layout::FirstRows, 100));
-        let estimate = counted.sampled(1.0, 1);
+        let counted = counted(plan_of_cost(11, Layout::FirstRows, 100));
+        let estimate = sampled(&counted, 1.0, 1);
         assert_eq!(estimate, Estimate { solutions: 2680, low: 2680, high: 2680 });
     }
 
     #[test]
     fn the_mean_over_many_samples_is_the_truth() {
-        let counted = Counted::count(plan_of_cost(12, Layout::FirstRows, 20));
-        let estimates = (0..20_000).map(|seed| counted.sampled(0.2, seed).solutions as f64);
+        let counted = counted(plan_of_cost(12, Layout::FirstRows, 20));
+        let estimates = (0..20_000).map(|seed| sampled(&counted, 0.2, seed).solutions as f64);
         let mean = estimates.sum::<f64>() / 20_000.0;
         assert!((mean / 14_200.0 - 1.0).abs() < 0.01, "mean {mean}");
     }
@@ -496,19 +477,19 @@ mod tests {
 
     #[test]
     fn finished_tasks_estimate_the_whole() {
-        let counted = Counted::count(plan_of_cost(12, Layout::FirstRows, 20));
+        let counted = counted(plan_of_cost(12, Layout::FirstRows, 20));
         let plan = &counted.plan;
         let mut finished = Finished::of(plan.tasks(), plan.task_costs().sum());
         for (done, task) in plan.lease_order().enumerate() {
             assert_eq!(finished.estimate().is_none(), done < 30);
-            finished.add(task, counted.count_of(task), plan.task_cost(task));
+            finished.add(task, counted.count(task), plan.task_cost(task));
         }
         let estimate = finished.estimate().unwrap();
         assert_eq!(estimate, Estimate { solutions: 14_200, low: 14_200, high: 14_200 });
     }
 
     /// Reads the counts of a certificate's tasks.
-    fn certified(n: u8, file: &[u8]) -> Counted {
+    fn certified(n: u8, file: &[u8]) -> ExactCounts {
         let plan = test_fixture::plan(n, Layout::Frames);
         let mut bytes = file.strip_prefix(b"queens counts 1\n").unwrap().iter().copied();
         let mut number = |skipped: usize| {
@@ -538,7 +519,8 @@ mod tests {
         };
         let counts: Vec<u64> = (0..tasks).map(&mut count).collect();
         assert_eq!(counts.len() as u64, plan.tasks());
-        Counted::new(plan, counts)
+        let total = published(n);
+        ExactCounts { plan, counts, total }
     }
 
     /// Times of a simulated run, by position in a random order of leasing.
@@ -617,9 +599,9 @@ mod tests {
                 if done > 0 && [5, 10, 25, 50, 75, 90].contains(&(100 * done / plan.tasks())) {
                     let estimate = finished.estimate().unwrap();
                     let board = plan.spec().board;
-                    assert!(counted.is_covered_by(estimate), "N = {board}, {done}: {estimate:?}");
+                    assert!(covers(estimate, &counted), "N = {board}, {done}: {estimate:?}");
                 }
-                finished.add(task, counted.count_of(task), plan.task_cost(task));
+                finished.add(task, counted.count(task), plan.task_cost(task));
             }
         }
     }
@@ -628,8 +610,8 @@ mod tests {
     #[test]
     fn estimates_of_running_runs_cover_the_truth() {
         let boards = [
-            Counted::count(plan_of_cost(16, Layout::Frames, 20_000)),
-            Counted::count(plan_of_cost(18, Layout::Frames, 20_000)),
+            counted(plan_of_cost(16, Layout::Frames, 20_000)),
+            counted(plan_of_cost(18, Layout::Frames, 20_000)),
             certified(20, include_bytes!("../../../docs/certificates/n20.json.counts")),
             certified(22, include_bytes!("../../../docs/certificates/n22.json.counts")),
             certified(23, include_bytes!("../../../docs/certificates/n23.json.counts")),
@@ -637,14 +619,14 @@ mod tests {
         for part in [0.02, 0.05, 0.1, 0.25, 0.5, 0.75] {
             let (mut held, mut given) = (0, 0);
             for counted in &boards {
-                let Counted { plan, counts, .. } = counted;
+                let ExactCounts { plan, counts, .. } = counted;
                 let costs: Vec<u64> = plan.task_costs().collect();
                 for seed in 0..1000 {
                     let random = &mut random_from(seed << 8 | u64::from(plan.spec().board.n()));
                     let run = VirtualRun::new(&costs, counts, random);
                     if let Some(estimate) = run.estimate(&costs, counts, part) {
                         given += 1;
-                        held += usize::from(counted.is_covered_by(estimate));
+                        held += usize::from(covers(estimate, counted));
                     }
                 }
             }
@@ -665,9 +647,9 @@ mod tests {
         ] {
             let spec = *test_fixture::plan(n, layout).spec();
             for &fraction in fractions {
-                let counted = Counted::count(plan_to_sample(spec, fraction).unwrap());
-                let covers = |&seed: &u64| counted.is_covered_by(counted.sampled(fraction, seed));
-                let covered = (0..1000).filter(covers).count();
+                let counted = counted(plan_to_sample(spec, fraction).unwrap());
+                let holds = |&seed: &u64| covers(sampled(&counted, fraction, seed), &counted);
+                let covered = (0..1000).filter(holds).count();
                 assert!(covered >= 930, "N = {n}, {layout}, {fraction}: {covered}");
             }
         }

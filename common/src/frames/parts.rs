@@ -8,7 +8,7 @@ use super::{
     geometry::{Frame, Geometry, Kind, Quadrant, elements},
     plan::Division,
     qjoin,
-    quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source},
+    quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source, own},
 };
 use crate::{
     crew::{Crew, OnDone},
@@ -139,14 +139,6 @@ fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
         lists.push(Arc::default());
     }
     &mut lists[at]
-}
-
-/// Returns the list for writing: a new one if the cache shares it.
-fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
-    if Arc::get_mut(list).is_none() {
-        *list = Arc::default();
-    }
-    Arc::get_mut(list).expect("made just now or owned alone")
 }
 
 /// Makes the half boards of one half, by rank of row set.

@@ -330,6 +330,14 @@ impl QuarterCache {
     }
 }
 
+/// Returns the list for writing: a new one if the cache shares it.
+pub(super) fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
+    if Arc::get_mut(list).is_none() {
+        *list = Arc::default();
+    }
+    Arc::get_mut(list).expect("made just now or owned alone")
+}
+
 /// Source of quarter lists: the cache, or else the maker.
 pub(crate) struct Source<'a> {
     pub(crate) sets: &'a Sets,
@@ -349,11 +357,8 @@ impl Source<'_> {
             list.clone_from(cached);
             return Ok(());
         }
-        // A list that is not shared is made in place; a cached one is left to the cache.
-        if Arc::get_mut(list).is_none() {
-            *list = Arc::default();
-        }
-        let made = Arc::get_mut(list).expect("made just now or owned alone");
+        // A list that is not shared is made in place.
+        let made = own(list);
         go_on(self.maker.make(self.sets, of, made, self.on_done))?;
         let bytes = made.held_bytes();
         let CachedLists { lists, bytes: used } = &mut *self.cache.lock();
