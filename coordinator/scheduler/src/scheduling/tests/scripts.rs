@@ -239,7 +239,7 @@ impl Bench {
             "total" => self.total(),
             "why" => status.reason,
             "times" => format!(
-                "counting {} s, waiting {} s, {:.3} done",
+                "counting {} s, waiting {} s, {:.6} done",
                 status.run.counting_seconds, status.waiting_seconds, status.run.fraction_done
             ),
             "forecast" => {
