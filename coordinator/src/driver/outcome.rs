@@ -56,7 +56,7 @@ impl Outcome {
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
         let is_published = published_counts(board).map(|published| counts == Ok(published));
         let mut checks = checks::of_counts(&evidence);
-        checks.extend(checks::of_journal(fold.lines(), fold.tasks_done()));
+        checks.extend(checks::of_journal(fold.lines, fold.tasks_done()));
         if evidence.disputed.is_empty() {
             checks.extend(checks::of_total(board, Some(&counts), is_published));
         }
@@ -69,9 +69,9 @@ impl Outcome {
             is_published,
             // Exact below 2^53 ms.
             #[expect(clippy::cast_precision_loss)]
-            seconds: fold.elapsed_ms() as f64 / 1000.0,
+            seconds: fold.elapsed.ms() as f64 / 1000.0,
             #[expect(clippy::cast_precision_loss)]
-            waiting_seconds: fold.waiting_ms() as f64 / 1000.0,
+            waiting_seconds: fold.elapsed.waiting_ms() as f64 / 1000.0,
             checks,
             disputed: evidence.disputed,
         }

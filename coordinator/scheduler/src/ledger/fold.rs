@@ -52,15 +52,17 @@ pub struct Fold {
     run: RunId,
     /// By task; boxed, since most tasks of a long run have no record yet.
     rows: Vec<Option<Box<KeptTask>>>,
-    lines: u64,
-    confirmed: u64,
-    disagreements: u64,
+    pub lines: u64,
+    /// Number of records that confirm a standing count.
+    pub confirmed: u64,
+    /// How often a count differed from a standing one.
+    pub(crate) disagreements: u64,
     /// Tasks whose standing count a recount found wrong.
-    found_wrong: BTreeSet<TaskId>,
+    pub(crate) found_wrong: BTreeSet<TaskId>,
     /// Tasks that had no count left after one was voided.
-    reopened: BTreeSet<TaskId>,
-    voided: u64,
-    elapsed: Elapsed,
+    pub(crate) reopened: BTreeSet<TaskId>,
+    pub(crate) voided: u64,
+    pub elapsed: Elapsed,
 }
 
 impl Fold {
@@ -140,47 +142,9 @@ impl Fold {
         self.counts().count() as u64
     }
 
-    pub fn lines(&self) -> u64 {
-        self.lines
-    }
-
-    /// Returns how often a count differed from a standing one.
-    pub fn disagreements(&self) -> u64 {
-        self.disagreements
-    }
-
-    /// Returns whether a recount found the task's count wrong while it stood.
-    pub fn was_found_wrong(&self, task: TaskId) -> bool {
-        self.found_wrong.contains(&task)
-    }
-
-    /// Returns whether voided counts once left the task open.
-    pub fn was_reopened(&self, task: TaskId) -> bool {
-        self.reopened.contains(&task)
-    }
-
-    pub fn voided(&self) -> u64 {
-        self.voided
-    }
-
     pub fn disputed(&self) -> Vec<TaskId> {
         let disputed = |row: &KeptTask| matches!(row.state, TaskState::Disputed { .. });
         self.rows().filter(|(_, row)| disputed(row)).map(|(task, _)| task).collect()
-    }
-
-    /// Returns the number of records that confirm a standing count.
-    pub const fn confirmed(&self) -> u64 {
-        self.confirmed
-    }
-
-    /// Returns [`super::StoredRun::elapsed_ms`].
-    pub const fn elapsed_ms(&self) -> u64 {
-        self.elapsed.ms()
-    }
-
-    /// Returns the rest of the time between the run's creation and its last record.
-    pub const fn waiting_ms(&self) -> u64 {
-        self.elapsed.waiting_ms()
     }
 
     /// Returns the sum of the standing counts.
@@ -214,11 +178,13 @@ impl Elapsed {
         self.last_unix_ms = self.last_unix_ms.max(record.accepted_unix_ms);
     }
 
+    /// Returns [`super::StoredRun::elapsed_ms`].
     pub const fn ms(&self) -> u64 {
         self.ms
     }
 
-    const fn waiting_ms(&self) -> u64 {
+    /// Returns the rest of the time between the run's creation and its last record.
+    pub const fn waiting_ms(&self) -> u64 {
         self.last_unix_ms.saturating_sub(self.created_unix_ms).saturating_sub(self.ms)
     }
 }

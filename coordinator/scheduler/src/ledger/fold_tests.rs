@@ -159,8 +159,8 @@ fn the_fold_counts_what_its_records_say() {
     let plan = plan();
     let mut fold = Fold::new(&manifest(&plan), &plan);
     let (first, second, third) = (TaskId(0), TaskId(1), TaskId(2));
-    assert_eq!((fold.total(), fold.lines()), (Ok(0), 0));
-    assert_eq!(fold.disagreements(), 0);
+    assert_eq!((fold.total(), fold.lines), (Ok(0), 0));
+    assert_eq!(fold.disagreements, 0);
     let entries = [
         EntryKind::Accepted.of(record(first, 1, 2)),
         EntryKind::Confirmed.of(record(first, 2, 2)),
@@ -173,12 +173,12 @@ fn the_fold_counts_what_its_records_say() {
     for (entry, sequence) in entries.iter().zip(1..) {
         fold.take(&plan, entry, sequence).unwrap();
     }
-    assert_eq!(fold.lines(), 7);
+    assert_eq!(fold.lines, 7);
     assert_eq!(fold.total(), Ok(5));
     assert_eq!(fold.tasks_done(), 2);
-    assert_eq!(fold.confirmed(), 2);
-    assert_eq!(fold.disagreements(), 1, "the third count joins the quarrel");
-    assert_eq!(fold.elapsed_ms(), 700);
+    assert_eq!(fold.confirmed, 2);
+    assert_eq!(fold.disagreements, 1, "the third count joins the quarrel");
+    assert_eq!(fold.elapsed.ms(), 700);
     assert_eq!(fold.disputed(), [third]);
     let touched: Vec<_> = fold.rows().map(|(task, _)| task).collect();
     assert_eq!(touched, [first, second, third]);
@@ -301,11 +301,11 @@ fn a_fold_counts_the_wrong_counts_that_stood_the_void_ones_and_the_time_without_
         Accepted.of(record(TaskId(3), 1, 7)),
         Voided.of(record(TaskId(3), 1, 7)),
     ]);
-    let wrong = [0, 1, 2].map(|task| fold.was_found_wrong(TaskId(task)));
+    let wrong = [0, 1, 2].map(|task| fold.found_wrong.contains(&TaskId(task)));
     assert_eq!(wrong, [true, false, false]);
-    assert_eq!((fold.disagreements(), fold.voided()), (2, 2));
+    assert_eq!((fold.disagreements, fold.voided), (2, 2));
     // Created at 1,000 ms; the last record names the time in which tasks were counted.
-    assert_eq!((fold.elapsed_ms(), fold.waiting_ms()), (900, 9_000 - 1_000 - 900));
+    assert_eq!((fold.elapsed.ms(), fold.elapsed.waiting_ms()), (900, 9_000 - 1_000 - 900));
 }
 
 #[test]

@@ -112,15 +112,16 @@ impl Scheduler {
         !known.declines(run, now) && has_room()
     }
 
-    /// Returns the connected workers on other machines that are eligible for tasks of `run`.
+    /// Returns the active workers on other machines that have called since the start.
     pub(super) fn on_other_machine(
         &self,
         run: RunIx,
         worker: WorkerIx,
     ) -> impl Iterator<Item = WorkerIx> + '_ {
-        let now = self.clock.ticks();
-        let others = self.workers.on_other_machine(worker);
-        others.filter(move |&other| self.is_eligible(run, other, now))
+        self.active_workers(run).filter(move |&other| {
+            let is_known = self.workers.get(other).session.is_some();
+            is_known && !self.workers.same_machine(worker, other)
+        })
     }
 
     /// Computes the budget from the request and the measured speed, less the repeated grants.

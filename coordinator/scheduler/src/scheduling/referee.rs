@@ -465,13 +465,12 @@ impl Scheduler {
     /// Removes the rechecks of a run that wait for another token.
     fn remove_waits_for_tokens(&mut self, run: RunIx) {
         let tokens = self.active_tokens(run);
-        let authors = self.runs[run].rechecks().waiting().map(|(author, _)| author);
-        let waits = |author: &WorkerIx| {
-            let token = self.workers.token(*author);
-            tokens.iter().any(|other| *other != token)
-        };
-        let authors: BTreeSet<_> = authors.filter(waits).collect();
-        self.runs[run].remove_rechecks_of(|author| authors.contains(&author));
+        let waits = |author| tokens.iter().any(|other| *other != self.workers.token(author));
+        let waiting = self.runs[run].rechecks().waiting().filter(|(author, _)| waits(*author));
+        let tasks: Vec<_> = waiting.flat_map(|(_, tasks)| tasks.keys().copied()).collect();
+        for task in tasks {
+            self.runs[run].remove_recheck(task);
+        }
     }
 
     /// Returns whether a referee counts a disputed task of a run, or may count one.

@@ -135,7 +135,9 @@ impl Scheduler {
         if (is_initial || in_run.is_selected(task)) && !is_trusted {
             in_run.add_recheck(task, self.clock.ticks());
         }
-        self.note_first_self_tests(count.worker);
+        if self.workers[count.worker].stored_self_tests == 0 {
+            self.note_self_tests(count.worker);
+        }
         self.announce_if_done(run);
     }
 
@@ -151,7 +153,7 @@ impl Scheduler {
     /// Measures a worker's speed by a finished task, and forgets that it declined tasks of the run.
     fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
         let worker = self.workers.get_mut(worker);
-        worker.measure(cost, duration_us);
+        worker.speed.measure(cost, duration_us);
         worker.tasks_done += 1;
         worker.declined.retain(|declined| declined.run != run);
     }
@@ -251,7 +253,10 @@ impl Scheduler {
         let in_run = &mut self.runs[run];
         if in_run.announce() {
             self.finished.push_back(in_run.manifest.run);
-            self.note_all_self_tests();
+            let counted = self.workers.iter().filter(|(_, known)| known.tasks_done > 0);
+            for worker in counted.map(|(worker, _)| worker).collect::<Vec<_>>() {
+                self.note_self_tests(worker);
+            }
         }
     }
 }

@@ -298,22 +298,8 @@ impl Scheduler {
         }
     }
 
-    /// Stores the number of a worker's passed self-tests, with its first accepted count.
-    pub(super) fn note_first_self_tests(&mut self, worker: WorkerIx) {
-        if self.workers[worker].stored_self_tests == 0 {
-            self.note_self_tests(worker);
-        }
-    }
-
-    /// Stores the numbers of passed self-tests of all workers that have counted, at the end of a run.
-    pub(super) fn note_all_self_tests(&mut self) {
-        let counted = self.workers.iter().filter(|(_, known)| known.tasks_done > 0);
-        for worker in counted.map(|(worker, _)| worker).collect::<Vec<_>>() {
-            self.note_self_tests(worker);
-        }
-    }
-
-    fn note_self_tests(&mut self, worker: WorkerIx) {
+    /// Stores the number of self-tests that a worker has passed, if it is higher than the stored one.
+    pub(super) fn note_self_tests(&mut self, worker: WorkerIx) {
         let passed = self.workers.get(worker).self_tests_passed;
         if passed > self.workers[worker].stored_self_tests {
             self.workers.raise_stored_self_tests(worker, passed);

@@ -183,10 +183,6 @@ impl Worker {
         }
     }
 
-    pub(super) fn measure(&mut self, cost: u64, duration_us: u64) {
-        self.speed.measure(cost, duration_us);
-    }
-
     /// Returns the cost per second of all threads, once a task was finished.
     pub(super) fn cost_per_second(&self) -> Option<f64> {
         Some(self.speed.per_second()? * f64::from(self.info.threads.max(1)))
@@ -199,22 +195,19 @@ impl Worker {
 
     /// Notes that tasks of `run` were declined; the `most`-th time in a row counts for `pause`.
     pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
-        let known = self.declined.iter_mut().find(|declined| declined.run == run);
-        if let Some(declined) = known {
-            declined.times += 1;
-            if declined.times >= most {
-                declined.until = now + pause;
+        let known = self.declined.iter().position(|declined| declined.run == run);
+        let at = known.unwrap_or_else(|| {
+            if self.declined.len() == MAX_DECLINED_RUNS {
+                self.declined.remove(0);
             }
-            return;
-        }
-        if self.declined.len() == MAX_DECLINED_RUNS {
-            self.declined.remove(0);
-        }
-        self.declined.push(Declined {
-            run,
-            times: 1,
-            until: if most <= 1 { now + pause } else { now },
+            self.declined.push(Declined { run, times: 0, until: now });
+            self.declined.len() - 1
         });
+        let declined = &mut self.declined[at];
+        declined.times += 1;
+        if declined.times >= most {
+            declined.until = now + pause;
+        }
     }
 }
 
@@ -245,7 +238,7 @@ mod tests {
         let mut info = WorkerInfo { threads: 4, ..WorkerInfo::default() };
         let mut worker = Worker { info: info.clone(), ..Worker::default() };
         assert_eq!(worker.cost_per_second(), None);
-        worker.measure(1_000, 2_000_000);
+        worker.speed.measure(1_000, 2_000_000);
         assert_eq!(worker.cost_per_second(), Some(2_000.0));
         info.threads = 2;
         worker.register_session(&info, false);

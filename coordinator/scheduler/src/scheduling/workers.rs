@@ -343,15 +343,6 @@ impl Workers {
         self.find(worker).map_or("", |known| &known.info.name)
     }
 
-    /// Returns the connected workers on other machines that accept work.
-    pub(super) fn on_other_machine(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
-        self.live_ones().filter(move |&other| {
-            let known = self.get(other);
-            let idle = known.draining || self.is_barred(other);
-            !idle && known.session.is_some() && !self.same_machine(worker, other)
-        })
-    }
-
     /// Returns a worker's display name with the start of its identity.
     pub(super) fn shown(&self, worker: WorkerIx) -> String {
         let id = self[worker].id.to_string();

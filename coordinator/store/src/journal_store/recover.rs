@@ -325,7 +325,7 @@ fn try_load<M: Medium>(
             manifest: found.manifest.clone(),
             state: found.saved.map_or(RunState::Running, |saved| saved.state),
             recheck,
-            elapsed_ms: fold.elapsed_ms(),
+            elapsed_ms: fold.elapsed.ms(),
         };
         index.insert(IndexedRun { stored, plan, end, rows });
     }

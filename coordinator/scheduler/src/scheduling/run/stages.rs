@@ -243,15 +243,6 @@ impl Run {
         }
     }
 
-    /// Removes the waiting rechecks of these authors' counts; those in progress stay.
-    pub(crate) fn remove_rechecks_of(&mut self, is_author: impl Fn(WorkerIx) -> bool) {
-        let waiting = self.rechecks.waiting().filter(|(author, _)| is_author(*author));
-        let waiting = waiting.flat_map(|(_, tasks)| tasks.keys().copied());
-        for task in waiting.collect::<Vec<_>>() {
-            self.remove_recheck(task);
-        }
-    }
-
     /// Queues rechecks of all matching done tasks; returns the new ones.
     pub(crate) fn add_rechecks(
         &mut self,
