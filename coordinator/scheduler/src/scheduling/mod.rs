@@ -225,7 +225,10 @@ impl Scheduler {
                     .to_owned();
             return reply;
         }
-        self.workers.calls_from(worker, request.worker.machine, caller.trusted);
+        let is_first = self.workers.calls_from(worker, request.worker.machine, caller.trusted);
+        if is_first && caller.trusted {
+            self.restore_recounts(worker);
+        }
         if let Some(most) = caller.max_machines
             && !self.workers.is_within(worker, most)
         {

@@ -3,7 +3,7 @@
 use common::{run::RunId, sync::WorkerInfo};
 
 use super::{
-    Millis, Scheduler, run,
+    Millis, Scheduler, WorkerIx, run,
     task_table::{CountVariant, WorkerCount},
 };
 use crate::ledger::{Confirmation, Recheck, TaskCount, TaskRow, TaskState};
@@ -80,6 +80,19 @@ impl Scheduler {
                 self.runs[run].restore(task, TaskState::Disputed { counts });
             }
             TaskState::Parked => in_run.park(task, self.clock.ticks()),
+        }
+    }
+
+    /// Restores the recounts that a trusted worker made of disputed tasks before the start.
+    pub(super) fn restore_recounts(&mut self, worker: WorkerIx) {
+        for counts in self.runs.iter_mut().flat_map(|run| run.disputed_mut()) {
+            let is_plain = |(at, of): (usize, &WorkerCount)| {
+                (at == 0 || of.worker != worker) && self.workers.same_machine(of.worker, worker)
+            };
+            let is_party = counts.iter().enumerate().any(is_plain);
+            for of in counts.iter_mut().filter(|of| !is_party && of.worker == worker) {
+                of.variant.is_recount = true;
+            }
         }
     }
 

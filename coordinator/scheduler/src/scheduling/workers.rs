@@ -203,10 +203,12 @@ impl Workers {
         true
     }
 
-    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted.
-    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
+    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted. Returns
+    /// whether it is the first call.
+    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) -> bool {
         let slot = &mut self.slots[worker as usize];
-        (slot.host, slot.trusted) = (Some(host), trusted);
+        slot.trusted = trusted;
+        slot.host.replace(host).is_none()
     }
 
     /// Counts a worker among the connected ones of its token, or no longer.

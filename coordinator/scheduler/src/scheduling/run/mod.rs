@@ -204,6 +204,11 @@ impl Run {
         &self.disputed
     }
 
+    /// Returns the counts of each disputed task.
+    pub(super) fn disputed_mut(&mut self) -> impl Iterator<Item = &mut Vec<WorkerCount>> {
+        self.disputed.values_mut()
+    }
+
     /// Returns the disputed tasks that no referee is counting.
     pub(super) fn unassigned_disputes(&self) -> impl Iterator<Item = TaskIx> + '_ {
         self.unassigned_disputes.iter().copied()
