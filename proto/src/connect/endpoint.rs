@@ -39,7 +39,7 @@ const USUAL_DATA_DIR: &str = "queens-data";
 pub type AuthChannel = InterceptedService<Channel, Credentials>;
 
 /// A coordinator's address, transport and authentication.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum CoordinatorEndpoint {
     /// Plain text, on loopback or over a trusted network.
     Plain(Uri),
@@ -50,7 +50,7 @@ pub enum CoordinatorEndpoint {
 }
 
 /// The `https` URL of a coordinator, its authority, and the caller's certificate.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct MutualTls {
     pub uri: Uri,
     pub ca: TrustedCa,

@@ -182,16 +182,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-impl PartialEq for Identity {
-    fn eq(&self, other: &Self) -> bool {
-        self.chain_pem == other.chain_pem && self.key_pem == other.key_pem
-    }
-}
-
-impl Eq for Identity {}
-
 /// Certificates of authorities.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct TrustedCa {
     pub(super) pem: String,
     certificates: Vec<CertificateDer<'static>>,
