@@ -180,9 +180,7 @@ mod tests {
     #[test]
     fn auto_needs_memory_for_frames() {
         let choose = |n, machine| auto(Board::new(n).unwrap(), machine).map(|choice| choice.layout);
-        assert_eq!(choose(8, None), Ok(Layout::Border));
         assert_eq!(choose(8, with(1)), Ok(Layout::Border));
-        assert_eq!(choose(20, None), Ok(Layout::Frames));
         assert_eq!(choose(20, with(1 << 30)), Ok(Layout::Frames));
         assert_eq!(choose(20, with(1 << 10)), Ok(Layout::Border));
         assert_eq!(choose(32, None), Ok(Layout::Frames));

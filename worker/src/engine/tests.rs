@@ -372,14 +372,6 @@ fn a_failed_thread_reduces_the_requested_work() {
 }
 
 #[test]
-fn the_first_call_is_made_by_this_worker_and_is_the_only_one() {
-    let mut bench = Bench::new(settings(None));
-    let request = bench.call();
-    assert_eq!(request.worker, settings(None).info);
-    assert!(!bench.engine.is_call_due(bench.now + Duration::from_secs(60)));
-}
-
-#[test]
 fn a_partial_has_all_facts_of_its_count() {
     let mut bench = Bench::new(settings(None));
     for step in ["sync grant 0", "plan", "start 0", "count 0"] {
