@@ -65,7 +65,7 @@ pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
 }
 
 /// Adds an environment variable to every flag of `command` and its subcommands.
-pub fn with_environment(command: Command) -> Command {
+fn with_environment(command: Command) -> Command {
     let given = ArgSources {
         typed: &|long| env::args_os().any(|argument| is_flag(&argument, long)),
         set: &|name| env::var_os(name).is_some(),

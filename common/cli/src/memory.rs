@@ -356,7 +356,7 @@ fn directory() -> io::Result<PathBuf> {
     }
 }
 
-/// Returns a directory of this user's workers; outside Unix each user has an own temporary directory.
+/// Returns a directory of this user's workers; outside Unix each user has a separate temporary directory.
 #[cfg(not(unix))]
 fn directory() -> io::Result<PathBuf> {
     let directory = std::env::temp_dir().join("queens-workers");
