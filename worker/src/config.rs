@@ -5,7 +5,7 @@ use std::{fmt, fs, num::NonZeroU16, path::PathBuf, pin::Pin, sync::Arc, time::Du
 use cli::{
     memory::MemorySize,
     terminal::StatusBar,
-    threads::{self, Threads, TooLittleMemory, host_name, usual_name},
+    threads::{self, Threads, TooLittleMemory},
 };
 use common::{
     board::Board,
@@ -45,9 +45,6 @@ pub struct WorkerConfig {
     pub status_bar: Option<Arc<StatusBar>>,
 }
 
-/// Default of [`WorkerConfig::drain_limit`]: service managers kill after 30 seconds.
-const DRAIN_LIMIT: Duration = Duration::from_secs(25);
-
 /// Storage of results that are not acknowledged yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolChoice {
@@ -58,24 +55,6 @@ pub enum SpoolChoice {
     Directory(PathBuf),
     /// Memory only, for a worker that exits with its coordinator.
     Memory,
-}
-
-impl WorkerConfig {
-    /// Creates the default configuration of a worker for `coordinator`.
-    pub fn new(coordinator: Coordinator) -> Self {
-        Self {
-            coordinator,
-            budget: ComputeBudget::of_this_machine(),
-            others: None,
-            name: usual_name(&host_name()),
-            spool: SpoolChoice::Usual,
-            id: WorkerId(0),
-            drain_limit: DRAIN_LIMIT,
-            idle_timeout: None,
-            rules: Rules::default(),
-            status_bar: None,
-        }
-    }
 }
 
 /// Threads, memory and kernel for counting.
@@ -90,15 +69,6 @@ pub struct ComputeBudget {
 }
 
 impl ComputeBudget {
-    pub fn of_this_machine() -> Self {
-        Self {
-            threads: Threads::of_this_machine(),
-            memory: MemorySize::of_this_machine(),
-            crews: None,
-            kernel: Kernel::best(),
-        }
-    }
-
     pub fn machine(&self) -> Machine {
         threads::machine(self.memory, self.threads, self.crews)
     }

@@ -20,7 +20,10 @@ use common::{
 };
 use scheduler::ledger::Recheck;
 use store::{ArchivePlace, StoreUrl};
-use worker::config::{ComputeBudget, Coordinator, InProcess, SpoolChoice, WorkerConfig};
+use worker::{
+    availability::Rules,
+    config::{ComputeBudget, Coordinator, InProcess, SpoolChoice, WorkerConfig},
+};
 
 use super::{
     endpoints::advertised,
@@ -291,17 +294,19 @@ impl Options {
 
     /// Returns the configuration of the worker in this process, which calls the driver with `calls`.
     pub(super) fn local_worker(&self, calls: InProcess, kernel: Kernel) -> WorkerConfig {
-        let usual = WorkerConfig::new(Coordinator::InProcess(calls));
         let Claimed { name, memory, .. } = claim(Some("local"), "local", self.memory);
-        let threads = self.threads.unwrap_or(usual.budget.threads);
         WorkerConfig {
-            budget: ComputeBudget { threads, memory, kernel, ..usual.budget },
+            coordinator: Coordinator::InProcess(calls),
+            budget: ComputeBudget { threads: self.threads(), memory, crews: None, kernel },
+            others: None,
             name,
             // It exits with the coordinator, which stores every result that it acknowledged.
             spool: SpoolChoice::Memory,
             id: LOCAL_WORKER,
             drain_limit: LOCAL_DRAIN_LIMIT,
-            ..usual
+            idle_timeout: None,
+            rules: Rules::default(),
+            status_bar: None,
         }
     }
 

@@ -16,6 +16,7 @@ use cli::{
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
     threads::{host_name, usual_name},
 };
+use common::run::WorkerId;
 use proto::connect::BadAddress;
 use worker::config::{ComputeBudget, Coordinator, SpoolChoice, WorkerConfig};
 
@@ -56,14 +57,16 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     let Claimed { name, memory, others } =
         claim(arguments.name.as_deref(), &usual_name(&host_name()), arguments.resources.memory);
     let config = WorkerConfig {
+        coordinator: Coordinator::Remote(coordinator),
         budget: ComputeBudget { memory, ..budget },
         others,
         name,
         spool: arguments.spool.clone().map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        id: WorkerId(0),
         drain_limit: arguments.drain_limit,
         idle_timeout: arguments.idle_timeout.0,
         rules: arguments.rules.clone(),
-        ..WorkerConfig::new(Coordinator::Remote(coordinator))
+        status_bar: None,
     };
     config.budget.check_memory().map_err(|error| match &config.others {
         Some(others) => format!("{error}; {others}"),
