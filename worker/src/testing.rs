@@ -8,14 +8,14 @@ use std::{
 
 use cli::memory::MemorySize;
 use common::{
-    board::Board,
     count::{CountError, CounterConfig, Orientation, ProgressSink as _},
     kernel::{Kernel, KernelName},
     method::Layout,
-    plan::{Plan, PlanSpec, TaskId},
+    plan::{Plan, TaskId},
     run::{Epoch, Partial, RunId, SessionId, TaskRef, WorkerId},
     self_test::SelfTestError,
     sync::{Acknowledgement, Grant, SyncReply, SyncRequest, Verdict, WorkerInfo},
+    test_fixture::plan_of_cost,
 };
 
 use crate::{
@@ -29,9 +29,7 @@ pub(crate) const RUN: RunId = RunId(0xa1);
 
 /// A plan of many tasks on a small board.
 pub(crate) fn plan(n: u8) -> Plan {
-    let spec =
-        PlanSpec { task_cost: 1, ..PlanSpec::new(Board::new(n).unwrap(), Layout::FirstRows) };
-    Plan::new(spec).unwrap()
+    plan_of_cost(n, Layout::FirstRows, 1)
 }
 
 /// A task of `plan` in [`RUN`].

@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    use crate::{method::Layout, plan::Plan};
+    use crate::{method::Layout, plan::Plan, test_fixture};
 
     #[test]
     fn small_boards_are_refused() {
@@ -400,7 +400,7 @@ mod tests {
     fn the_plan_is_frozen() {
         let mut found = String::new();
         for n in [4, 13, 16, 19, 20] {
-            let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), Layout::Frames)).unwrap();
+            let plan = test_fixture::plan(n, Layout::Frames);
             let starts = [0, 1, plan.tasks() / 3, plan.tasks() / 2, plan.tasks() - 1];
             let starts = starts.map(|task| plan.task_units(TaskId(task % plan.tasks())).start);
             let (hash, units, tasks) = (plan.hash(), plan.units(), plan.tasks());

@@ -18,7 +18,7 @@ use common::{
     board::Board,
     plan::{Plan, PlanSpec},
     sync::SyncReply,
-    text::plural,
+    text::{age, plural},
 };
 use proto::CallId;
 use tokio::{
@@ -371,11 +371,13 @@ fn status_line(
     let draining = if engine.is_draining() { ", draining" } else { "" };
     let paused = engine.paused().map(|why| format!(", paused: {why}")).unwrap_or_default();
     let contact = match (engine.failures(), answered) {
-        (0, Some(at)) => format!("last contact {} ago", whole(now.saturating_duration_since(at))),
+        (0, Some(at)) => {
+            format!("last contact {} ago", age(now.saturating_duration_since(at).as_secs_f64()))
+        }
         (0, None) => "connecting".to_owned(),
         (failures, _) => {
             let next = engine.retry_at().map(|at| at.saturating_duration_since(now));
-            let next = next.map(|wait| format!(", next in {}", whole(wait)));
+            let next = next.map(|wait| format!(", next in {}", age(wait.as_secs_f64())));
             format!("no answer, {}{}", plural(failures, "attempt"), next.unwrap_or_default())
         }
     };
@@ -387,14 +389,6 @@ fn status_line(
         engine.summary().counted,
         engine.unacknowledged()
     )
-}
-
-/// Formats whole seconds or minutes: "3 s", "5 min".
-fn whole(span: Duration) -> String {
-    match span.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
-    }
 }
 
 fn make_plan(spec: PlanSpec) -> Result<Plan, String> {

@@ -260,7 +260,10 @@ fn used(_threads: u16, _crews: u16) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use common::{board::Board, method::Layout, plan::PlanSpec};
+    use common::{
+        method::Layout,
+        test_fixture::{self, random_from},
+    };
 
     use super::*;
     use crate::{
@@ -269,8 +272,7 @@ mod tests {
     };
 
     fn plan(n: u8, layout: Layout, limit: Duration) -> Plan {
-        let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).unwrap();
-        plan_to_sample(plan, big().threads, limit).unwrap()
+        plan_to_sample(test_fixture::plan(n, layout), big().threads, limit).unwrap()
     }
 
     /// Two threads and enough memory for N = 24.
@@ -283,12 +285,7 @@ mod tests {
         (plan, limit): (&Plan, Duration),
         stop: impl Future<Output = ()>,
     ) -> Result<Measured, MeasureFailure> {
-        let mut state = 1u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 16) % below
-        };
-        measure((plan, big(), limit), &mut random, stop, &mut |_| {}).await
+        measure((plan, big(), limit), &mut random_from(1), stop, &mut |_| {}).await
     }
 
     #[tokio::test]
@@ -319,10 +316,9 @@ mod tests {
 
     #[test]
     fn the_limit_decides_how_large_the_tasks_are() {
-        let spec = PlanSpec::new(Board::new(20).unwrap(), Layout::Frames);
         let tasks = |seconds| plan(20, Layout::Frames, Duration::from_secs(seconds)).tasks();
         assert!(tasks(2) > tasks(5));
-        assert_eq!(tasks(3600), Plan::new(spec).unwrap().tasks());
+        assert_eq!(tasks(3600), test_fixture::plan(20, Layout::Frames).tasks());
     }
 
     /// A task that was stopped half way, and progressed evenly after its start.
