@@ -148,7 +148,7 @@ impl Runs for RunsService {
             ));
         };
         let link = match request.extensions().get::<Principal>() {
-            Some(Principal::Token { id, .. }) => sessions.link(*id),
+            Some(Principal::Token { id, .. }) => sessions.links.add(*id),
             _ => None,
         };
         let url = match link {
@@ -312,8 +312,8 @@ pub(super) fn not_found(run: RunId) -> Status {
 }
 
 fn recheck_of(text: &str) -> Result<Recheck, Status> {
-    let bad = |error| Status::invalid_argument(format!("recheck: {error}"));
-    text.parse().map_err(|error: BadRecheck| bad(error.to_string()))
+    let bad = |error: BadRecheck| Status::invalid_argument(format!("recheck: {error}"));
+    text.parse().map_err(bad)
 }
 
 /// The statuses of a run for one caller: an extension of a response, which [`encoded_once`] turns into its

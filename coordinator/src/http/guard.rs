@@ -144,7 +144,7 @@ fn authorized(
     let headers = request.headers();
     own_pages_only(request, host.as_ref())?;
     let peer = request.extensions().get::<Peer>();
-    let open = || session(headers).and_then(|session| app.sessions.find(session));
+    let open = || session(headers).and_then(|session| app.sessions.open.find(session));
     let credential = match bearer(headers)? {
         Some(token) => Some(CallerCredential::Bearer(token)),
         None => open().map(CallerCredential::Session),

@@ -109,7 +109,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn of(app: &App, request: &Request) -> Self {
         let session = session(request.headers());
-        let logged_in = session.is_some_and(|session| app.sessions.find(session).is_some());
+        let logged_in = session.is_some_and(|session| app.sessions.open.find(session).is_some());
         Self { operator: is_operator(request), logged_in }
     }
 }

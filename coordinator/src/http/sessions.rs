@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -32,70 +32,61 @@ const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 const MAX_SECRETS: usize = 1_000;
 
 /// The sessions and links of one coordinator.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sessions {
-    open: Mutex<Secrets>,
-    links: Mutex<Secrets>,
+    pub(super) open: Secrets,
+    /// Each opens one session.
+    pub(crate) links: Secrets,
 }
 
-impl Sessions {
-    /// Opens a session and returns the browser's secret; `None` without random numbers.
-    pub(super) fn open(&self, token: TokenId) -> Option<String> {
-        lock(&self.open).add(token, SESSION_LIFETIME)
+impl Default for Sessions {
+    fn default() -> Self {
+        let [open, links] = [SESSION_LIFETIME, LINK_LIFETIME].map(Secrets::new);
+        Self { open, links }
     }
-
-    /// Returns the token of a session.
-    pub(super) fn find(&self, secret: &str) -> Option<TokenId> {
-        lock(&self.open).find(secret)
-    }
-
-    /// Ends a session.
-    pub(super) fn close(&self, secret: &str) {
-        lock(&self.open).take(secret);
-    }
-
-    /// Returns a link that opens one session.
-    pub(crate) fn link(&self, token: TokenId) -> Option<String> {
-        lock(&self.links).add(token, LINK_LIFETIME)
-    }
-
-    /// Returns the token of a link, which is used up.
-    pub(super) fn follow(&self, secret: &str) -> Option<TokenId> {
-        lock(&self.links).take(secret)
-    }
-}
-
-fn lock(secrets: &Mutex<Secrets>) -> std::sync::MutexGuard<'_, Secrets> {
-    secrets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tokens by the hash of a secret: a lookup by the secret itself would leak it through timing.
-#[derive(Debug, Default)]
-struct Secrets(BTreeMap<[u8; 32], (Instant, TokenId)>);
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    lifetime: Duration,
+    tokens: Mutex<BTreeMap<[u8; 32], (Instant, TokenId)>>,
+}
 
 impl Secrets {
-    fn add(&mut self, token: TokenId, lifetime: Duration) -> Option<String> {
-        let now = Instant::now();
-        self.0.retain(|_, (until, _)| *until > now);
-        if self.0.len() >= MAX_SECRETS {
-            let oldest = self.0.iter().min_by_key(|(_, (until, _))| *until);
+    fn new(lifetime: Duration) -> Self {
+        Self { lifetime, tokens: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Instant, TokenId)>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a new secret for a token; `None` without random numbers.
+    pub(crate) fn add(&self, token: TokenId) -> Option<String> {
+        let (mut tokens, now) = (self.lock(), Instant::now());
+        tokens.retain(|_, (until, _)| *until > now);
+        if tokens.len() >= MAX_SECRETS {
+            let oldest = tokens.iter().min_by_key(|(_, (until, _))| *until);
             let oldest = oldest.map(|(hash, _)| *hash);
-            oldest.and_then(|hash| self.0.remove(&hash));
+            oldest.and_then(|hash| tokens.remove(&hash));
         }
         let mut random = [0; 32];
         rand::TryRng::try_fill_bytes(&mut rand::rngs::SysRng, &mut random).ok()?;
         let secret = URL_SAFE_NO_PAD.encode(random);
-        self.0.insert(hash(&secret), (now + lifetime, token));
+        tokens.insert(hash(&secret), (now + self.lifetime, token));
         Some(secret)
     }
 
-    fn find(&self, secret: &str) -> Option<TokenId> {
-        let (until, token) = self.0.get(&hash(secret))?;
-        (*until > Instant::now()).then_some(*token)
+    /// Returns the token of a secret.
+    pub(super) fn find(&self, secret: &str) -> Option<TokenId> {
+        let (until, token) = *self.lock().get(&hash(secret))?;
+        (until > Instant::now()).then_some(token)
     }
 
-    fn take(&mut self, secret: &str) -> Option<TokenId> {
-        let (until, token) = self.0.remove(&hash(secret))?;
+    /// Returns the token of a secret, which is used up.
+    pub(super) fn take(&self, secret: &str) -> Option<TokenId> {
+        let (until, token) = self.lock().remove(&hash(secret))?;
         (until > Instant::now()).then_some(token)
     }
 }
@@ -153,7 +144,7 @@ pub(super) async fn follow(
     axum::Extension(peer): axum::Extension<Peer>,
     Path(link): Path<String>,
 ) -> Response {
-    match app.sessions.follow(&link) {
+    match app.sessions.links.take(&link) {
         Some(token) => start_session(&app, peer, token),
         None => login_page(
             "This login link has expired or was already used. Run `queensctl dashboard` for a new one.",
@@ -162,7 +153,7 @@ pub(super) async fn follow(
 }
 
 fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
-    let Some(session) = app.sessions.open(token) else {
+    let Some(session) = app.sessions.open.add(token) else {
         return login_page(
             "Cannot open a session: the operating system returned no random numbers.",
         );
@@ -178,7 +169,7 @@ fn start_session(app: &App, peer: Peer, token: TokenId) -> Response {
 
 pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Some(session) = session(&headers) {
-        app.sessions.close(session);
+        app.sessions.open.take(session);
     }
     let mut response = Redirect::to("/login").into_response();
     let gone =
@@ -200,27 +191,28 @@ mod tests {
 
     #[test]
     fn a_link_opens_one_session_and_a_session_ends_when_it_is_closed() {
-        let sessions = Sessions::default();
-        let token = TokenId(7);
-        let link = sessions.link(token).unwrap();
-        assert_eq!(sessions.find(&link), None, "a link is no session");
-        assert_eq!(sessions.follow(&link), Some(token));
-        assert_eq!(sessions.follow(&link), None, "twice");
-        let session = sessions.open(token).unwrap();
-        assert_eq!(sessions.find(&session), Some(token));
-        sessions.close(&session);
-        assert_eq!(sessions.find(&session), None);
+        let Sessions { open, links } = Sessions::default();
+        let link = links.add(TokenId(7)).unwrap();
+        assert_eq!(open.find(&link), None, "a link is no session");
+        assert_eq!(links.take(&link), Some(TokenId(7)));
+        assert_eq!(links.take(&link), None, "twice");
+        let session = open.add(TokenId(7)).unwrap();
+        assert_eq!(open.find(&session), Some(TokenId(7)));
+        open.take(&session);
+        assert_eq!(open.find(&session), None);
     }
 
     #[test]
     fn the_oldest_secrets_are_dropped_and_all_expire() {
-        let mut secrets = Secrets::default();
-        let first = secrets.add(TokenId(1), LINK_LIFETIME).unwrap();
+        let secrets = Secrets::new(LINK_LIFETIME);
+        let first = secrets.add(TokenId(1)).unwrap();
         for _ in 0..MAX_SECRETS {
-            secrets.add(TokenId(2), SESSION_LIFETIME).unwrap();
+            secrets.add(TokenId(2)).unwrap();
         }
-        assert_eq!((secrets.0.len(), secrets.find(&first)), (MAX_SECRETS, None));
-        let over = secrets.add(TokenId(3), Duration::ZERO).unwrap();
-        assert_eq!(secrets.find(&over), None, "expired");
+        assert_eq!(secrets.lock().len(), MAX_SECRETS);
+        assert_eq!(secrets.find(&first), None);
+        let short = Secrets::new(Duration::ZERO);
+        let over = short.add(TokenId(3)).unwrap();
+        assert_eq!(short.find(&over), None, "expired");
     }
 }
