@@ -165,6 +165,9 @@ impl RunView {
                 self.set("eta-at", "its results are kept");
             }
             (None, _) => match expected(status, history) {
+                None if status.tasks_done > 0 && status.reason.is_empty() => {
+                    self.set("eta", "not known: no task was finished lately");
+                }
                 None => self.set("eta", "not known yet"),
                 Some((low, high)) => {
                     // For display; `as` saturates.
@@ -546,6 +549,8 @@ mod tests {
             eta(&status(v1::RunState::Paused)),
             "paused; run `queensctl resume 0000000000001234` to continue"
         );
+        let starved = v1::Status { eta_seconds: None, ..status(v1::RunState::Running) };
+        assert_eq!(eta(&starved), "not known: no task was finished lately");
         let mut cancelled = status(v1::RunState::Cancelled);
         assert_eq!(eta(&cancelled), "cancelled; its results are kept");
         cancelled.run.as_mut().unwrap().cancelled_by = "anna".to_owned();
