@@ -30,12 +30,6 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
-/// Connection of a worker to the driver.
-enum Way {
-    Driver(DriverHandle),
-    Grpc(QueueClient),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     Driver,
@@ -90,11 +84,11 @@ async fn measure(span: Duration, (through, workers, batch): Load) -> anyhow::Res
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
     for (number, way) in (0..).zip(&ways) {
-        let way = match through {
-            Through::Driver => Way::Driver(service.driver.clone()),
-            Through::Grpc | Through::Tls => Way::Grpc(QueueClient::new(connect(way).await?)),
+        let client = match through {
+            Through::Driver => None,
+            Through::Grpc | Through::Tls => Some(QueueClient::new(connect(way).await?)),
         };
-        all.spawn(report_until(end, way, (number, batch)));
+        all.spawn(report_until(end, (service.driver.clone(), client), (number, batch)));
     }
     let (mut rechecks, mut results, mut calls) = (0, 0, Vec::new());
     for reported in all.join_all().await {
@@ -143,10 +137,10 @@ fn serve(
     Ok((service, ways))
 }
 
-/// Calls until `end`; returns the verdicts on all results, and the duration of each call.
+/// Calls the driver until `end`, through a client if there is one; returns the verdicts on all results, and the duration of each call.
 async fn report_until(
     end: Instant,
-    mut way: Way,
+    (driver, mut client): (DriverHandle, Option<QueueClient>),
     (number, batch): (u32, usize),
 ) -> anyhow::Result<(Vec<Verdict>, Vec<Duration>)> {
     let mut worker = idle_worker(number);
@@ -154,12 +148,12 @@ async fn report_until(
     while Instant::now() < end {
         let request = report(&mut worker, batch);
         let start = Instant::now();
-        let reply = match &mut way {
-            Way::Driver(driver) => {
+        let reply = match &mut client {
+            None => {
                 let caller = Caller::new(WorkerId(request.worker.id.0 << 64), None);
                 driver.sync(caller, request).await?
             }
-            Way::Grpc(client) => client.sync(request).await?,
+            Some(client) => client.sync(request).await?,
         };
         calls.push(start.elapsed());
         verdicts.extend(reply.acknowledgements.iter().map(|answer| answer.verdict));

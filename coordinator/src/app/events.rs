@@ -353,17 +353,4 @@ mod tests {
             tokio::task::yield_now().await;
         }
     }
-
-    #[tokio::test]
-    async fn a_full_queue_does_not_block() {
-        let (events, waiting) = mpsc::channel(1);
-        events.try_send(event("first")).unwrap();
-        assert!(events.try_send(event("second")).is_err());
-        drop(events);
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("out");
-        let script = format!("cat >> {}", out.display());
-        deliver(program(dir.path(), &script), LONG, waiting).await;
-        assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 1);
-    }
 }

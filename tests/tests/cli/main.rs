@@ -236,21 +236,12 @@ fn queensctl_does_not_wait_forever() {
     for process in asking {
         process.end().refused(1, &[&silent, "does not answer within 1s", "--timeout"]);
     }
-    let http = other_server(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-    ask(&http, "runs").end().refused(1, &[&http, "is an HTTP port", "gRPC port (7171 by default)"]);
-}
-
-#[test]
-fn the_port_of_the_dashboard_is_recognized() {
-    let cluster = Cluster::new(&["--http", "127.0.0.1:0"]);
-    let coordinator = cluster.serving();
+    let coordinator = Cluster::new(&["--http", "127.0.0.1:0"]).serving();
     let line = coordinator.stderr_line("dashboard at ");
-    let (_, url) = line.split_once("dashboard at ").unwrap();
-    let url = format!("http://{}", url.split('/').nth(2).unwrap());
-    for command in [&["runs"][..], &["pause", "last"]] {
-        let end = queensctl(&[&["--coordinator", &url], command].concat());
-        end.refused(1, &[&url, "is an HTTP port", "7171"]);
-    }
+    let http = format!("http://{}", line.split('/').nth(2).expect("an address"));
+    ask(&http, "pause last")
+        .end()
+        .refused(1, &[&http, "is an HTTP port", "gRPC port (7171 by default)"]);
 }
 
 /// A coordinator, and `queensctl wait` for its run.

@@ -292,11 +292,9 @@ impl World {
                 let long = self.some_minutes();
                 return self.after(long, Event::WorkerResume(number));
             }
-            Fault::SelfTest if is_up => {
-                if self.workers[number].self_test(self.now, &mut self.rng) {
-                    self.count(fault);
-                    self.wake_at_once(number);
-                }
+            Fault::SelfTest if is_up && self.workers[number].self_test(self.now, &mut self.rng) => {
+                self.count(fault);
+                self.wake_at_once(number);
             }
             Fault::WorkerClock => {
                 self.workers[number].jump_clock(&mut self.rng);
