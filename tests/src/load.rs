@@ -106,7 +106,7 @@ pub async fn call_regularly(
 /// plan allows.
 ///
 /// # Panics
-/// If no plan has so many tasks.
+/// If no plan has that many tasks.
 pub fn plan_of(tasks: u64) -> Plan {
     let board = Board::new(22).expect("a board");
     let mut task_cost = 1u64 << 40;

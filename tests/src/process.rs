@@ -132,7 +132,7 @@ pub struct Process {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// How a program ended, with its whole output.
+/// The end of a program, with its whole output.
 #[derive(Debug)]
 pub struct End {
     /// Exit code; `None` if a signal killed it.

@@ -1,5 +1,5 @@
-//! Access control: what tokens, certificates and join strings permit, and what callers without them
-//! are told.
+//! Access control: the permissions of tokens, certificates and join strings, and the errors of callers
+//! without them.
 
 use std::{
     fs,

@@ -325,16 +325,14 @@ mod tests {
             ..v1::Status::default()
         };
         assert!(lines.is_change(&status));
-        status.workers[0].last_seen_ms_ago = 1000;
-        status.workers[0].cost_per_second = 5.0;
+        let worker = &mut status.workers[0];
+        (worker.last_seen_ms_ago, worker.cost_per_second) = (1000, 5.0);
         (status.counting_seconds, status.waiting_seconds) = (1.0, 2.0);
-        status.run = Some(v1::Run { counting_seconds: 1.0, ..v1::Run::default() });
+        (status.solutions_per_second, status.fraction_done) = (7.0, 0.000_01);
         status.eta_seconds = Some(3.0);
+        status.run.as_mut().unwrap().counting_seconds = 1.0;
         let coordinator = status.coordinator.as_mut().unwrap();
-        coordinator.archive_behind_ms = Some(4000);
-        coordinator.disk_free_bytes = Some(1);
-        status.solutions_per_second = 7.0;
-        status.fraction_done = 0.000_01;
+        (coordinator.archive_behind_ms, coordinator.disk_free_bytes) = (Some(4000), Some(1));
         assert!(!lines.is_change(&status), "time went by");
         status.tasks_done = 1;
         assert!(lines.is_change(&status));

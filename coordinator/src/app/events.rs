@@ -327,8 +327,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let failed = run(&program(dir.path(), "exit 7"), LONG, &event("")).await.unwrap_err();
         assert!(failed.to_string().contains("7"), "{failed}");
-        let none = run(Path::new("/does/not/exist"), LONG, &event("")).await.unwrap_err();
-        assert!(none.to_string().contains("cannot be started"), "{none}");
     }
 
     #[tokio::test]

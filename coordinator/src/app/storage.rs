@@ -1,4 +1,4 @@
-//! Where a coordinator stores runs, keys and tokens: a data directory, which an archive may follow, or a
+//! The storage of runs, keys and tokens: a data directory, which an archive may follow, or a
 //! database whose leader it may have to wait for.
 
 use std::{path::Path, sync::Arc};

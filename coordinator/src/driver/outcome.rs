@@ -1,4 +1,4 @@
-//! From the last record of a run to its outcome: the total, the symmetric solutions and the checks.
+//! The outcome of a run, made after its last record: the total, the symmetric solutions and the checks.
 
 use std::{
     ops::ControlFlow,

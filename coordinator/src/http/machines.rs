@@ -74,7 +74,7 @@ pub(super) struct Shares {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     tasks: u64,
-    /// Of these, second counts.
+    /// Number of rechecks among them.
     rechecks: u64,
     /// Microseconds of one core.
     core_us: u64,

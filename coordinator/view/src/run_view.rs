@@ -350,7 +350,7 @@ const LOW_DISK_BYTES: u64 = 2 << 30;
 /// Disputed tasks named in an alert.
 const MAX_LISTED_TASKS: usize = 10;
 
-/// The begin of a status's reason while the symmetric solutions are counted.
+/// The beginning of a status's reason while the symmetric solutions are counted.
 pub const FINISHING: &str = "every task is done; ";
 
 /// A condition that an operator has to look at.

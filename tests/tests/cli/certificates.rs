@@ -77,7 +77,7 @@ fn a_run_is_certified_and_audited() {
     for name in ["journal", "sum", "symmetry", "published"] {
         assert_eq!(outcome(name), "passed", "{name}");
     }
-    // What was counted once is confirmed by nothing, and nothing was recounted.
+    // Nothing confirms a single count, and nothing was recounted.
     assert_eq!(outcome("rechecks"), "not_applicable");
     assert_eq!(certificate["recounts"], Value::Null);
     assert_eq!(certificate["confirmed"]["none"], certificate["counts"]);
@@ -89,7 +89,7 @@ fn a_run_is_certified_and_audited() {
         assert!(line.contains(" passed: "), "{line}");
     }
     assert!(end.stdout.contains("20 of "), "{end:#?}");
-    // What the certificate states about its result is shown as a statement.
+    // The statements of the certificate are shown as statements.
     for claim in ["rechecks not applicable: ", "journal passed: ", "published passed: "] {
         assert!(end.stdout.contains(&format!("claims     {claim}")), "{end:#?}");
     }

@@ -31,7 +31,7 @@ use crate::{Board, number};
 
 /// Counted quickly, so that every damage is followed by a count to the end.
 const TINY: Board = Board { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };
-/// With so many tasks that the journal has a sealed segment.
+/// It has enough tasks for a sealed segment of the journal.
 const MANY: Board = Board { run: by_rows("15", "1"), solutions: "2279184", tasks: 40_000 };
 /// Long enough that processes are killed in the middle of it.
 const LONG: Board = Board { run: by_rows("16", "10000"), solutions: "14772512", tasks: 0 };

@@ -484,7 +484,7 @@ fn tokens_permit_what_their_role_may() {
     assert_eq!(ask("POST", cancel, Some(&operator)).json()["state"], "cancelled");
 }
 
-/// As with Jupyter: the link logs one browser in as an operator; the next one is told how to get another.
+/// The link logs one browser in as an operator; the next one reads how to get another.
 #[test]
 fn the_printed_link_logs_one_browser_in() {
     let fixture = Fixture::start(&["--n", "14"]);

@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Of the first workers.
+    /// Returns the totals of the first workers.
     fn totals(workers: u32) -> v1::WorkerTotals {
         let number =
             |is: fn(&v1::Worker) -> bool| (0..workers).map(worker).filter(is).count() as u64;

@@ -104,7 +104,7 @@ struct World {
     /// The coordinator's clock ahead of true time.
     clock_ahead: u64,
     clock: &'static AtomicU64,
-    /// By time, and by number of those at the same time.
+    /// Events by time, and by number among those at the same time.
     events: BTreeMap<(Time, u64), Event>,
     serial: u64,
     workers: Vec<Worker>,
