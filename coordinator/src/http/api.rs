@@ -312,19 +312,14 @@ pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinReque
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitBody {
     n: u8,
-    #[serde(default)]
     method: Option<String>,
-    #[serde(default)]
     layout: Option<String>,
-    #[serde(default)]
     task_cost: Option<u64>,
     #[serde(default)]
     priority: i32,
-    #[serde(default)]
     recheck: Option<String>,
     #[serde(default)]
     force_new: bool,
-    #[serde(default)]
     key: Option<String>,
 }
 
