@@ -3,7 +3,7 @@
 use common::{
     limits,
     plan::PlanSpec,
-    run::{Epoch, TaskRef, WorkerId},
+    run::{Epoch, TaskRef},
     sync::{Grant, Verdict},
 };
 
@@ -11,7 +11,7 @@ use super::{
     super::{grants::REFERENCE_SPEED, *},
     bench::{Bench, RUN},
 };
-use crate::ledger::{EntryKind, Principal, TaskCount, TaskState, fold::KeptTask, test_records};
+use crate::ledger::{Principal, TaskCount, TaskState, fold::KeptTask, test_records};
 
 const OTHER: RunId = RunId(8);
 
@@ -232,25 +232,6 @@ fn counts_of_other_plans_and_runs_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn each_worker_gets_two_rechecks_whatever_the_others_have_used_up() {
-    // 1 % of such a small run is less than one task.
-    let mut bench = Bench::after(&["recheck auto"], &["drive 1 2 3 4"]);
-    for author in (1..=4).map(WorkerId) {
-        let confirmed = bench.history.iter().filter(|change| match change {
-            Change::Recorded(entry) if entry.kind == EntryKind::Confirmed => {
-                let first = bench.run().tasks().done(run::index(entry.record.task)).unwrap();
-                bench.scheduler.workers[first.worker].id == author
-            }
-            _ => false,
-        });
-        let confirmed = confirmed.count();
-        assert!((2..=4).contains(&confirmed), "{author}: {confirmed}");
-    }
-    bench.steps("restart");
-    assert_eq!(bench.steps("total"), "total right");
-}
-
-#[test]
 fn the_key_decides_which_tasks_are_selected() {
     let selected = |key| {
         let mut bench = Bench::new(&[]);
@@ -346,45 +327,6 @@ fn the_wait_for_disputes_follows_from_their_costs() {
     assert_eq!(bench.scheduler.recount_seconds(0), seconds);
     bench.steps("referee 4");
     assert_eq!(bench.scheduler.recount_seconds(0), seconds / 4.0);
-}
-
-#[test]
-fn a_token_is_barred_with_three_of_its_machines_unless_they_are_few_or_it_is_the_only_one() {
-    for (honest, others, barred) in [(0, 1, true), (12, 1, true), (13, 1, false), (0, 0, false)] {
-        let mut bench = Bench::new(&["referee"]);
-        if others > 0 {
-            bench.steps("99 set token=other, 99 sync");
-            let task = bench.workers[&99].held[0].task.task;
-            bench.steps(&format!("99 say {task}, 99 drop, 99 names"));
-        }
-        let mut lies = Vec::new();
-        for id in 1..=3 + honest {
-            bench.steps(&format!("{id} set token=lab, {id} sync"));
-            let task = bench.workers[&id].held.last().unwrap().task.task;
-            let wrong = if id <= 3 { 8 } else { 0 };
-            bench.steps(&format!("{id} say {task}+{wrong}, {id} drop, {id} names"));
-            lies.extend((id <= 3).then_some(task));
-        }
-        for lie in lies {
-            bench.steps(&format!("50 say {lie}"));
-            while let Some(recount) = bench.assign(true) {
-                assert!(recount.is_dispute());
-                bench.settle(&recount, 0);
-            }
-        }
-        let is_barred = |bench: &mut Bench, id: u128| {
-            bench.steps(&format!("{id} set token=lab, {id} names")).contains("is barred")
-        };
-        assert_eq!(is_barred(&mut bench, 70), barred, "{honest} honest");
-        if others > 0 {
-            assert_eq!(bench.steps("99 names"), "the worker asked for nothing");
-        }
-        // This survives a restart; readmitting one of its machines readmits the token.
-        bench.steps("restart");
-        assert_eq!(is_barred(&mut bench, 70), barred);
-        bench.steps("trust 1");
-        assert!(!is_barred(&mut bench, 70));
-    }
 }
 
 #[test]
