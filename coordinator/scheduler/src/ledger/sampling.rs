@@ -41,11 +41,6 @@ impl Recheck {
             Self::All => ALL_PARTS,
         }
     }
-
-    /// Returns whether a machine's first counts are rechecked in any case.
-    pub const fn covers_first_counts(self) -> bool {
-        matches!(self, Self::Auto)
-    }
 }
 
 impl fmt::Display for Recheck {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use common::{
     count::Orientation,
-    sync::{SyncReply, SyncRequest},
+    sync::{Grant, SyncReply, SyncRequest},
 };
 
 use super::{
@@ -133,7 +133,10 @@ impl Scheduler {
         let room = self.config.leases_per_worker.saturating_sub(held);
         let tasks_at_most =
             self.config.grants_per_sync.saturating_sub(reply.grants.len()).min(room);
-        let sent_again: f64 = reply.grants.iter().map(|grant| self.cost_of(grant.task)).sum();
+        let cost_of = |grant: &Grant| {
+            self.runs[self.by_id[&grant.task.run]].plan.task_cost(grant.task.task) as f64
+        };
+        let sent_again: f64 = reply.grants.iter().map(cost_of).sum();
         let first = FIRST_TASKS_PER_THREAD.saturating_mul(threads as usize).saturating_sub(held);
         // A new machine gets little until its first counts were rechecked.
         let now = self.clock.ticks();
@@ -157,11 +160,6 @@ impl Scheduler {
                 tasks_at_most: tasks_at_most.min(first),
             },
         }
-    }
-
-    fn cost_of(&self, task: common::run::TaskRef) -> f64 {
-        let run = self.by_id.get(&task.run);
-        run.map_or(0.0, |&run| self.runs[run].plan.task_cost(task.task) as f64)
     }
 
     /// Narrows a budget towards the end of a run, so that all workers finish together: at most half of the

@@ -44,7 +44,7 @@ impl Parking {
             self.trial = None;
             self.interval_ms = (2 * self.interval_ms).min(MAX_TRIAL_INTERVAL_MS);
             self.next_at = now + self.interval_ms;
-        } else if self.is_empty() {
+        } else if self.tasks.is_empty() && self.trial.is_none() {
             self.interval_ms = MIN_TRIAL_INTERVAL_MS;
             self.next_at = now + self.interval_ms;
         }
@@ -95,10 +95,6 @@ impl Parking {
 
     pub(super) fn tasks(&self) -> &BTreeSet<TaskIx> {
         &self.tasks
-    }
-
-    fn is_empty(&self) -> bool {
-        self.tasks.is_empty() && self.trial.is_none()
     }
 }
 

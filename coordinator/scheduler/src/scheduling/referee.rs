@@ -326,10 +326,7 @@ impl Scheduler {
         let before = self.runs[run].task_state(task);
         let mut counts = before.counts();
         // A repeated message is no second recount: that one has the other orientation.
-        let is_repeated = |of: &WorkerCount| {
-            of.same_worker(&count) && of.count == count.count && of.variant == count.variant
-        };
-        if counts.iter().any(is_repeated) {
+        if counts.contains(&count) {
             return;
         }
         counts.push(count);
@@ -358,10 +355,7 @@ impl Scheduler {
             self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
             self.void_counts(key, &BTreeSet::from([count.worker]));
             // Another referee's count may be final now.
-            if let Some(first) = self.firm(self.runs[run].disputed_counts(task)) {
-                let record = self.record_of(key, &first);
-                self.settle(key, first, record);
-            }
+            self.settle_if_firm(key);
         }
     }
 
@@ -486,16 +480,18 @@ impl Scheduler {
 
     /// Settles the disputed tasks of a run that have a final count; returns whether there was one.
     fn settle_firm(&mut self, run: RunIx) -> bool {
-        let disputed = self.runs[run].disputed();
-        let firm: Vec<_> = disputed
-            .iter()
-            .filter_map(|(&task, counts)| Some((task, self.firm(counts)?)))
-            .collect();
-        for &(task, count) in &firm {
-            let record = self.record_of((run, task), &count);
-            self.settle((run, task), count, record);
+        let disputed: Vec<_> = self.runs[run].disputed().keys().copied().collect();
+        disputed.into_iter().filter(|&task| self.settle_if_firm((run, task))).count() > 0
+    }
+
+    /// Settles a disputed task if it has a final count; returns whether it has.
+    fn settle_if_firm(&mut self, key: LeaseIx) -> bool {
+        let firm = self.firm(self.runs[key.0].disputed_counts(key.1));
+        if let Some(count) = firm {
+            let record = self.record_of(key, &count);
+            self.settle(key, count, record);
         }
-        !firm.is_empty()
+        firm.is_some()
     }
 
     /// Ends the waits of runs: for random recounts, for rechecks with another token if all is rechecked,

@@ -43,8 +43,7 @@ impl Scheduler {
         let epoch = row.epoch.0;
         let failed = row.failed.into_iter().map(|worker| self.workers.pinned(worker)).collect();
         let in_run = &mut self.runs[run];
-        in_run.restore_epoch(task, epoch);
-        in_run.restore_failed(task, failed);
+        in_run.restore_attempts(task, epoch, failed);
         match row.state {
             TaskState::Pending => {}
             TaskState::Leased { worker, until_unix_ms } => {

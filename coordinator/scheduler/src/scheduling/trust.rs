@@ -171,8 +171,7 @@ impl Scheduler {
         self.is_on_probation(worker)
             && self.workers.of_same_token(worker).any(|other| {
                 let reputation = self.workers[other].reputation;
-                let known = self.workers.find(other);
-                let holds = known.is_some_and(|known| !known.leases.is_empty());
+                let holds = self.leases_of(other).next().is_some();
                 // Referees never look at the counts of finished runs.
                 let awaits_check = || {
                     let mut runs = self.order.iter().filter(|&&run| self.is_checked_in(run));

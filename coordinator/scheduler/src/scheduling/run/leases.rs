@@ -164,10 +164,6 @@ impl Run {
         }
     }
 
-    pub(crate) fn restore_epoch(&mut self, task: TaskIx, epoch: u64) {
-        self.tasks.raise_epoch(task, epoch);
-    }
-
     /// Continues all epochs after a restart: `leap` above those on disk, with up to `lost` above them that
     /// a crash may have lost.
     pub(crate) fn leap_epochs(&mut self, leap: u64, lost: u64) {

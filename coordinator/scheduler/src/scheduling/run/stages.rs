@@ -190,7 +190,9 @@ impl Run {
         self.parking.park(task, now);
     }
 
-    pub(crate) fn restore_failed(&mut self, task: TaskIx, failed: Vec<WorkerIx>) {
+    /// Restores a task's highest epoch and the workers of its failed attempts.
+    pub(crate) fn restore_attempts(&mut self, task: TaskIx, epoch: u64, failed: Vec<WorkerIx>) {
+        self.tasks.raise_epoch(task, epoch);
         if !failed.is_empty() {
             self.failed.insert(task, failed);
         }
@@ -264,7 +266,7 @@ impl Run {
     pub(crate) fn charge_first_count(&mut self, task: TaskIx, guaranteed: bool) -> bool {
         let limit = self.tasks.total_cost() / FIRST_COUNTS_PART;
         let cost = self.first_rechecks_cost.saturating_add(self.cost(task));
-        let is_charged = self.life.recheck.covers_first_counts() && (guaranteed || cost <= limit);
+        let is_charged = self.life.recheck == Recheck::Auto && (guaranteed || cost <= limit);
         if is_charged {
             self.first_rechecks_cost = cost;
         }
