@@ -36,29 +36,25 @@ impl Evidence {
     /// Recounts behind the first gap in the order of ranks do not count as random: workers may have caused
     /// them.
     pub fn of(fold: &Fold, rank: impl Fn(TaskId) -> Option<u64>) -> Self {
+        let mut disputed = fold.disputed();
+        let disputed_number = disputed.len() as u64;
+        disputed.truncate(MAX_LISTED_TASKS);
         let mut evidence = Self {
             tasks: fold.tasks(),
             disagreements: fold.disagreements,
             voided: fold.voided,
+            disputed,
+            disputed_number,
             ..Self::default()
         };
         let mut gap = u64::MAX;
         let mut recounted = Vec::new();
         for task in (0..fold.tasks()).map(TaskId) {
-            let mut by_referee = false;
-            match fold.row(task).map(|row| &row.state) {
-                Some(TaskState::Done { confirmed, .. }) => {
-                    evidence.levels[*confirmed as usize] += 1;
-                    by_referee = *confirmed == Confirmation::Referee;
-                    evidence.replaced += u64::from(!by_referee && fold.reopened.contains(&task));
-                }
-                Some(TaskState::Disputed { .. }) => {
-                    evidence.disputed_number += 1;
-                    if evidence.disputed.len() < MAX_LISTED_TASKS {
-                        evidence.disputed.push(task);
-                    }
-                }
-                Some(TaskState::Pending | TaskState::Leased { .. } | TaskState::Parked) | None => {}
+            let state = fold.row(task).map(|row| &row.state);
+            let by_referee = state.is_some_and(TaskState::is_final);
+            if let Some(TaskState::Done { confirmed, .. }) = state {
+                evidence.levels[*confirmed as usize] += 1;
+                evidence.replaced += u64::from(!by_referee && fold.reopened.contains(&task));
             }
             match rank(task) {
                 Some(rank) if by_referee => recounted.push((rank, task)),

@@ -203,15 +203,10 @@ impl Default for KeptTask {
 }
 
 impl KeptTask {
-    /// Returns whether it has no count.
-    pub const fn is_open(&self) -> bool {
-        self.state.is_open()
-    }
-
     /// Returns whether a stored row agrees with the journal's fold. The journal knows neither leases nor
     /// parked tasks.
     pub fn agrees_with(&self, folded: &Self) -> bool {
-        let both_open = self.is_open() && folded.is_open();
+        let both_open = self.state.is_open() && folded.state.is_open();
         self.sequence == folded.sequence && (both_open || self.state == folded.state)
     }
 
@@ -251,7 +246,7 @@ impl KeptTask {
             }
             Change::Released { epoch, .. } => self.end_lease(epoch),
             Change::Expired { epoch, worker, .. } => {
-                if self.is_open() && !self.failed.contains(&worker) {
+                if self.state.is_open() && !self.failed.contains(&worker) {
                     self.failed.push(worker);
                 }
                 self.end_lease(epoch);

@@ -108,15 +108,11 @@ impl Scheduler {
     /// Chooses a recheck of the worker's own counts, if no other machine is available. It finds transient
     /// errors, not permanent ones.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
-        let in_run = &self.runs[run];
-        let own = in_run
-            .rechecks()
-            .waiting()
-            .filter(|&(first, _)| self.workers.same_machine(first, worker));
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
-        let (_, tasks) = own.into_iter().find(|&(first, _)| is_alone(first))?;
-        let task = tasks.keys().next()?;
-        Some(self.recheck_of(run, *task))
+        let mut waiting = self.runs[run].rechecks().waiting();
+        let (_, tasks) = waiting
+            .find(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))?;
+        Some(self.recheck_of(run, *tasks.keys().next()?))
     }
 
     /// Returns the recheck of a done task, in the other orientation.
@@ -159,17 +155,13 @@ impl Scheduler {
         if first_count.is_none_or(|first| first.variant.kernel != mine.kernel) {
             return false;
         }
-        let of_a_thread = |worker: WorkerIx| {
-            let known = self.workers.get(worker);
-            let threads = f64::from(known.info.threads.max(1));
-            known.cost_per_second().map(|speed| speed / threads)
-        };
-        let Some(my_speed) = of_a_thread(worker) else {
+        let speed = |worker: WorkerIx| self.workers.get(worker).speed.per_second();
+        let Some(my_speed) = speed(worker) else {
             return false;
         };
         self.on_other_machine(run, first).take(MAX_SCANNED).any(|other| {
             self.workers.get(other).info.kernel != mine.kernel
-                && of_a_thread(other).is_some_and(|speed| speed * KERNEL_SLOWDOWN >= my_speed)
+                && speed(other).is_some_and(|speed| speed * KERNEL_SLOWDOWN >= my_speed)
         })
     }
 
@@ -178,9 +170,9 @@ impl Scheduler {
     pub(super) fn is_enough(&self, (run, task): (RunIx, TaskIx)) -> bool {
         let in_run = &self.runs[run];
         in_run.tasks().done(task).is_some_and(|done| {
-            let is_less = done.confirmed < Confirmation::OtherToken;
-            let wants_token = || in_run.recheck() == Recheck::All && is_less;
-            done.confirmed.elsewhere() && !(wants_token() && self.has_other_token(run, done.worker))
+            let wants_token =
+                in_run.recheck() == Recheck::All && done.confirmed < Confirmation::OtherToken;
+            done.confirmed.elsewhere() && !(wants_token && self.has_other_token(run, done.worker))
         })
     }
 }

@@ -201,8 +201,8 @@ impl Scheduler {
         let (run, task) = key;
         let before = self.runs[run].task_state(task);
         let counts = before.counts();
-        let is_repeated = before.standing().is_none()
-            && counts.iter().any(|other| other.same_worker(&count) && other.count == count.count);
+        let is_repeated =
+            counts.iter().any(|other| other.same_worker(&count) && other.count == count.count);
         if !is_repeated && counts.len() >= MAX_DISPUTED_COUNTS {
             return (Verdict::Refused, format!("task {task} has {} counts already", counts.len()));
         }

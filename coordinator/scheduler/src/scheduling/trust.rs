@@ -186,10 +186,8 @@ impl Scheduler {
     /// Returns whether a worker gets a single task, because many machines of its token were barred and no
     /// referee has checked it. An operator trusts the referees.
     pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
-        let is_flood = self.workers.barred_of_token(worker) >= BARRED_MACHINES;
-        let is_unchecked = !self.workers[worker].reputation.is_checked;
-        is_flood
-            && is_unchecked
+        self.workers.barred_of_token(worker) >= BARRED_MACHINES
+            && !self.workers[worker].reputation.is_checked
             && !self.workers.is_referee(worker)
             && self.order.iter().any(|&run| self.is_checked_in(run))
     }
@@ -267,12 +265,10 @@ impl Scheduler {
         let is_suspect = is_news || known.has_more_suspect_results;
         known.failed_threads = known.failed_threads.max(report.failed_threads);
         known.has_more_suspect_results = is_suspect && is_full;
-        if is_suspect {
-            self.count_again_since(worker, report.suspect_window_ms);
+        if !is_suspect {
+            return;
         }
-    }
-
-    fn count_again_since(&mut self, worker: WorkerIx, window_ms: u64) {
+        let window_ms = report.suspect_window_ms;
         // Own time may be ahead of the worker's by one step.
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.ticks();

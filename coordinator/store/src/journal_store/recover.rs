@@ -356,7 +356,7 @@ fn rows<M: Medium>(
             // Brought up below.
             Some(folded) if folded.sequence > seen => {}
             Some(folded) if row.agrees_with(folded) => {}
-            None if row.sequence == 0 && row.is_open() && plan.contains(*task) => {}
+            None if row.sequence == 0 && row.state.is_open() && plan.contains(*task) => {}
             folded => {
                 return wrong(format!("task {task}: the row says {row:?}, the journal {folded:?}"));
             }
