@@ -85,7 +85,7 @@ struct Row {
 /// [`run`] checks that no honest machine is barred and that no dispute vanishes.
 #[test]
 fn attacked_runs_end_exact_or_within_the_printed_bound() {
-    let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 9);
+    let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 10);
     let from = number("QUEENS_SIM_FROM").unwrap_or(0);
     eprintln!("attack            recheck  exact  within  disputed  outside  recounts");
     for attack in Attack::ALL {

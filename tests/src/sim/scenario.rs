@@ -54,6 +54,8 @@ pub struct Faults {
     pub bad_core: bool,
     /// A barred liar comes back with another identity.
     pub renames: bool,
+    /// Liars after the first lie about tasks that the first has counted before.
+    pub accomplice: bool,
     /// Delay of the liars.
     pub late_liars: Time,
     /// Liars claim the machine numbers of honest ones.
@@ -86,6 +88,9 @@ pub enum Attack {
     Renamed,
     /// One that claims the machine number of an honest one.
     Impersonating,
+    /// One machine lies in a twentieth of the tasks; another counts right until the first is barred, and
+    /// then lies about tasks that the first had counted.
+    Accomplice,
     /// Two that collude, and join late.
     Late,
     /// One machine with random bit errors.
@@ -95,13 +100,14 @@ pub enum Attack {
 }
 
 impl Attack {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Single,
         Self::Always,
         Self::Colluding,
         Self::Hundred,
         Self::Renamed,
         Self::Impersonating,
+        Self::Accomplice,
         Self::Late,
         Self::BitErrors,
         Self::FaultyReferee,
@@ -246,8 +252,10 @@ impl Scenario {
         match attack {
             Attack::Single => {}
             Attack::Always => faults.lie_rate = 1.0,
-            Attack::Colluding | Attack::Late => {
-                (faults.liars, faults.liars_agree) = (2, true);
+            Attack::Colluding | Attack::Accomplice | Attack::Late => {
+                faults.liars = 2;
+                faults.accomplice = attack == Attack::Accomplice;
+                faults.liars_agree = !faults.accomplice;
                 faults.late_liars = if attack == Attack::Late { 10 * MINUTE } else { 0 };
                 scenario.workers = 4;
                 scenario.tokens = vec!["lying", "lying too", "honest"];

@@ -1,15 +1,16 @@
 //! A worker process: the engine of the program with simulated slots, spool, clock and calls.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     num::NonZeroU16,
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
 use common::{
-    count::SetupError,
+    count::{Orientation, SetupError},
     kernel::KernelName,
+    plan::TaskId,
     run::{Partial, SessionId, WorkerId},
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
@@ -35,6 +36,8 @@ pub(super) struct Environment<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) rng: &'a mut ChaCha8Rng,
     pub(super) tally: &'a mut Tally,
+    /// Tasks that the first liar has counted.
+    pub(super) bait: &'a mut BTreeSet<TaskId>,
 }
 
 /// A machine whose process comes and goes.
@@ -374,7 +377,16 @@ impl Worker {
         let task = running.work.lease.task.task;
         let truth = environment.scenario.truth.count(task);
         let faults = &environment.scenario.faults;
+        if self.lie == Some(0) {
+            environment.bait.insert(task);
+        }
         let count = match self.lie {
+            // The first is barred, since its task is counted once more.
+            Some(1..) if faults.accomplice => {
+                let again = running.work.orientation == Orientation::Upright
+                    && environment.bait.contains(&task);
+                truth + u64::from(again)
+            }
             Some(_) if faults.bit_errors => {
                 truth
                     + u64::from(environment.rng.random_bool(faults.lie_rate))

@@ -115,6 +115,8 @@ struct World {
     runs: u64,
     /// All identities of liars.
     liars: BTreeSet<WorkerId>,
+    /// Tasks that the first liar has counted.
+    bait: BTreeSet<TaskId>,
     /// The referee's current task.
     recounting: Option<Recount>,
     complete: bool,
@@ -148,8 +150,13 @@ impl World {
         let seed = scenario.seed;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         let mut tally = Tally::default();
-        let mut environment =
-            Environment { now: 0, scenario: &scenario, rng: &mut rng, tally: &mut tally };
+        let mut environment = Environment {
+            now: 0,
+            scenario: &scenario,
+            rng: &mut rng,
+            tally: &mut tally,
+            bait: &mut BTreeSet::new(),
+        };
         let workers = (0..scenario.workers)
             .map(|number| {
                 let lie = (number < scenario.faults.liars).then_some(number as u64);
@@ -178,6 +185,7 @@ impl World {
             steps: 0,
             runs: 0,
             liars,
+            bait: BTreeSet::new(),
             recounting: None,
             complete: false,
             outcome,
@@ -383,6 +391,7 @@ impl World {
             scenario: &self.scenario,
             rng: &mut self.rng,
             tally: &mut self.outcome.faults,
+            bait: &mut self.bait,
         };
         let act = worker.act(&mut environment);
         let (worker, life) = (number, worker.life);
@@ -423,6 +432,7 @@ impl World {
             scenario: &self.scenario,
             rng: &mut self.rng,
             tally: &mut self.outcome.faults,
+            bait: &mut self.bait,
         };
         let mut ghost = Worker::new(id, None, &mut environment);
         ghost.start(1, self.now);
