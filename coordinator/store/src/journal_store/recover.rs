@@ -1,6 +1,6 @@
 //! Opening a store: find its runs, read every journal whole, check it, and bring the rows up to it.
 
-use std::{fs, io::ErrorKind, path::Path};
+use std::{io::ErrorKind, path::Path};
 
 use common::{plan::Plan, run::RunId};
 use scheduler::ledger::fold::{self, Fold};
@@ -57,14 +57,11 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
     let path = files.manifest();
     let Some(manifest) = files::read_decoded(&path, manifest::decode)? else {
         // The manifest is written last: without it the run was never created.
-        let journal = files.journal();
-        return match fs::metadata(&journal) {
-            Ok(data) if data.len() > 0 => {
-                let what = format!("it is missing, yet {} has records", journal.display());
-                Err(StoreError::damaged(&path, None, what))
-            }
-            _ => Ok(None),
-        };
+        if files.length()? == 0 {
+            return Ok(None);
+        }
+        let what = format!("it is missing, yet {} has records", files.name().display());
+        return Err(StoreError::damaged(&path, None, what));
     };
     if manifest.run != run {
         let what = format!("it belongs to run {}", manifest.run);

@@ -154,17 +154,30 @@ fn segments_are_one_journal() {
 
 #[test]
 fn a_crash_while_a_segment_is_sealed_loses_nothing() {
-    // Before the renaming: a seal of what is still the last segment.
+    // Between the two renamings there is no last segment.
     let mut disk = segmented();
     let last = (1..).find(|number| !segment(&disk, *number, "jsonl").exists()).unwrap();
-    // Between the two: there is no last segment.
     fs::rename(disk.journal(), segment(&disk, last, "jsonl")).unwrap();
-    let verified = crate::verify(disk.dir()).unwrap();
-    assert_eq!(verified.runs[0].lines, 9);
+    check_records(&mut disk, 9);
+    // Before the first one there is a seal of what is still the last segment.
+    let mut disk = segmented();
     disk.reopen();
     disk.store().apply(&[accepted(9)]).unwrap();
+    disk.close();
+    assert_eq!(fs::read(disk.journal()).unwrap(), b"", "sealed after the last record");
+    let last = (1..).take_while(|number| segment(&disk, *number, "jsonl").exists()).last().unwrap();
+    fs::rename(segment(&disk, last, "jsonl"), disk.journal()).unwrap();
+    check_records(&mut disk, 10);
+}
+
+/// Checks that a closed directory holds this number of records and takes another.
+fn check_records(disk: &mut OnDisk, records: u64) {
+    let verified = crate::verify(disk.dir()).unwrap();
+    assert_eq!(verified.runs[0].lines, records);
     disk.reopen();
-    assert_eq!(done(disk.store()), (0..10).collect::<Vec<_>>());
+    disk.store().apply(&[accepted(records)]).unwrap();
+    disk.reopen();
+    assert_eq!(done(disk.store()), (0..=records).collect::<Vec<_>>());
 }
 
 #[test]
@@ -186,6 +199,11 @@ fn missing_and_altered_segments_are_found() {
         fs::write(&path, bytes).unwrap();
         damaged(&disk);
     }
+    // The manifest is gone, and all records are in sealed segments.
+    let disk = segmented();
+    fs::write(disk.journal(), "").unwrap();
+    fs::remove_file(disk.journal().with_file_name("manifest.json")).unwrap();
+    damaged(&disk);
     // All segments from the second on are gone: only the seals reveal it.
     let disk = segmented();
     fs::write(disk.journal(), "").unwrap();
