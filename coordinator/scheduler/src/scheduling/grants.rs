@@ -263,7 +263,7 @@ impl Scheduler {
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
         let SingleHolders { not_started, started } = in_run.single_holders();
         let suits = |&&(_, task): &&(u64, TaskIx)| {
-            let first = in_run.tasks().done(task).map(|done| done.worker);
+            let first = in_run.tasks().done(task).map(|done| done.first.worker);
             !self.workers.get(worker).leases.contains(&(run, task))
                 && !in_run.failed(task).contains(&worker)
                 && first.is_none_or(|first| !self.workers.same_machine(first, worker))

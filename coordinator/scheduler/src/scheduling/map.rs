@@ -68,13 +68,13 @@ impl Scheduler {
             name => name.to_owned(),
         };
         let holders = run.leases_of(at).iter().map(|(worker, _)| *worker);
-        let authors = done.map(|done| done.worker).into_iter().chain(holders);
+        let authors = done.map(|done| done.first.worker).into_iter().chain(holders);
         Some(TaskView {
             task,
             state: map_state(run, at).name(),
             units: run.plan.task_units(task),
             cost: run.cost(at),
-            count: done.map(|done| done.count),
+            count: done.map(|done| done.first.count),
             workers: authors.map(name).collect(),
             accepted_ms_ago: done
                 .filter(|done| done.accepted_s > 0)

@@ -225,10 +225,7 @@ impl Scheduler {
                     .to_owned();
             return reply;
         }
-        let is_first = self.workers.calls_from(worker, request.worker.machine, caller.trusted);
-        if is_first && caller.trusted {
-            self.restore_recounts(worker);
-        }
+        self.workers.calls_from(worker, request.worker.machine, caller.trusted);
         if let Some(most) = caller.max_machines
             && !self.workers.is_within(worker, most)
         {

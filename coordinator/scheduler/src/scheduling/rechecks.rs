@@ -118,7 +118,7 @@ impl Scheduler {
     /// Returns the recheck of a done task, in the other orientation.
     pub(super) fn recheck_of(&self, run: RunIx, task: TaskIx) -> Choice {
         let done = self.runs[run].tasks().done(task).expect("rechecked tasks are done");
-        let orientation = done.variant.orientation.rotated();
+        let orientation = done.first.orientation.rotated();
         Choice { task, purpose: Purpose::Recheck, orientation }
     }
 
@@ -152,7 +152,7 @@ impl Scheduler {
     ) -> bool {
         let first_count = self.runs[run].tasks().done(task);
         let mine = &self.workers.get(worker).info;
-        if first_count.is_none_or(|first| first.variant.kernel != mine.kernel) {
+        if first_count.is_none_or(|done| done.first.kernel != mine.kernel) {
             return false;
         }
         let speed = |worker: WorkerIx| self.workers.get(worker).speed.per_second();
@@ -172,7 +172,8 @@ impl Scheduler {
         in_run.tasks().done(task).is_some_and(|done| {
             let wants_token =
                 in_run.recheck() == Recheck::All && done.confirmed < Confirmation::OtherToken;
-            done.confirmed.elsewhere() && !(wants_token && self.has_other_token(run, done.worker))
+            done.confirmed.elsewhere()
+                && !(wants_token && self.has_other_token(run, done.first.worker))
         })
     }
 }

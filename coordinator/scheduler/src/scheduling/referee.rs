@@ -19,7 +19,7 @@ use super::{
     grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
     rechecks::RECHECK_WAIT_MS,
     run,
-    task_table::{CountVariant, WorkerCount},
+    task_table::WorkerCount,
     worker::{Purpose, Speed},
 };
 use crate::ledger::{
@@ -99,9 +99,7 @@ impl Scheduler {
     pub fn set_referee(&mut self, threads: u32, memory_bytes: u64) {
         (self.referee.threads, self.referee.memory_bytes) = (threads, memory_bytes);
         if threads == 0 {
-            for run in &mut self.runs {
-                run.end_recounts();
-            }
+            self.runs.iter_mut().for_each(|run| run.recounting.clear());
         }
     }
 
@@ -115,7 +113,7 @@ impl Scheduler {
 
     pub fn referee(&self) -> RefereeStatus {
         let Referee { threads, broken, .. } = self.referee;
-        let counting = self.runs.iter().map(|run| run.recounting().len() as u64).sum();
+        let counting = self.runs.iter().map(|run| run.recounting.len() as u64).sum();
         RefereeStatus { threads, broken, counting }
     }
 
@@ -132,7 +130,7 @@ impl Scheduler {
             suits.then_some((run, choice, purpose))
         })?;
         let in_run = &mut self.runs[run];
-        in_run.begin_recount(choice.task, self.clock.ticks());
+        in_run.recounting.insert(choice.task, self.clock.ticks());
         let disputed = purpose == RecountPurpose::Dispute;
         Some(Recount {
             run: in_run.manifest.run,
@@ -141,10 +139,7 @@ impl Scheduler {
             orientation: choice.orientation,
             purpose,
             blocks_end: disputed && in_run.has_only_disputes(),
-            again: in_run
-                .disputed_counts(choice.task)
-                .iter()
-                .any(|of| of.variant.is_recount && of.worker == worker),
+            again: in_run.disputed_counts(choice.task).iter().any(|of| of.worker == worker),
         })
     }
 
@@ -169,8 +164,7 @@ impl Scheduler {
         if count > self.runs[run].plan.task_limit(recount.task) {
             return self.stop_referee(&format!("{count} solutions of task {task} are impossible"));
         }
-        let variant = CountVariant { kernel, orientation: recount.orientation, is_recount: true };
-        let count = WorkerCount { count, worker, variant };
+        let count = WorkerCount { count, worker, kernel, orientation: recount.orientation };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let record = Record { version, duration_us, ..self.record_of(key, &count) };
         self.take_recount(key, count, record);
@@ -187,7 +181,7 @@ impl Scheduler {
 
     fn end_recount(&mut self, recount: &Recount) -> Option<(LeaseIx, Ticks)> {
         let (run, task) = (*self.by_id.get(&recount.run)?, run::index(recount.task));
-        self.runs[run].end_recount(task).map(|since| ((run, task), since))
+        self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
     }
 
     /// Returns the worker index of the coordinator's own counts.
@@ -231,7 +225,7 @@ impl Scheduler {
             let done = in_run.tasks().done(task);
             let open = done.filter(|done| done.confirmed < Confirmation::Referee);
             !in_run.is_being_counted(task)
-                && open.is_some_and(|done| !self.workers.same_machine(done.worker, by))
+                && open.is_some_and(|done| !self.workers.same_machine(done.first.worker, by))
         };
         let firsts = |held_back: bool| {
             let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
@@ -260,12 +254,13 @@ impl Scheduler {
     /// to its own count, or else to the first one.
     fn recount_disputed(&self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
         let counts = self.runs[run].disputed_counts(task);
-        let own = || counts.iter().filter(|of| of.worker == by && of.variant.is_recount);
+        let own = || counts.iter().filter(|of| of.worker == by);
         let first = own().next().or(counts.first())?;
-        (!self.is_party(counts, by) && own().count() < 2).then(|| Choice {
+        let (_, plain) = self.recounts_among(counts);
+        (!self.is_party(&plain, by) && own().count() < 2).then(|| Choice {
             task,
             purpose: Purpose::Recount,
-            orientation: first.variant.orientation.rotated(),
+            orientation: first.orientation.rotated(),
         })
     }
 
@@ -301,23 +296,34 @@ impl Scheduler {
         cost / (self.own_speed() * f64::from(self.referee.threads.max(1)))
     }
 
-    /// Returns whether a worker's machine has made one of these counts, and not as a referee.
+    /// Returns whether a worker's machine has made one of these counts.
     fn is_party(&self, counts: &[WorkerCount], worker: WorkerIx) -> bool {
-        let mut plain = counts.iter().filter(|of| !of.variant.is_recount);
-        plain.any(|of| self.workers.same_machine(of.worker, worker))
+        counts.iter().any(|of| self.workers.same_machine(of.worker, worker))
     }
 
-    /// Returns whether a worker's count of a task is a recount by a referee: others have counted the task, and
-    /// the worker's own machine is not among them.
+    /// Divides the counts of a task, in their order, into recounts and others. A trusted worker's count is a
+    /// recount if others have counted the task before, and its own machine is not among them.
+    fn recounts_among(&self, counts: &[WorkerCount]) -> (Vec<WorkerCount>, Vec<WorkerCount>) {
+        let (mut recounts, mut plain) = (Vec::new(), Vec::new());
+        for (at, &of) in counts.iter().enumerate() {
+            let author = &self.workers[of.worker];
+            let is_trusted = author.trusted && at > 0 && !self.is_party(&plain, of.worker);
+            let is_recount = is_trusted || author.principal.is_referee();
+            if is_recount { recounts.push(of) } else { plain.push(of) }
+        }
+        (recounts, plain)
+    }
+
+    /// Returns whether a worker's next count of a task is a recount by a referee.
     pub(super) fn is_recount(&self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
         let state = self.runs[run].task_state(task);
         let counts = state.counts();
         // A recount that stands, since the others are void, is a count like any other.
-        let is_party = match state.standing() {
-            Some(_) => counts.iter().any(|of| self.workers.same_machine(of.worker, worker)),
-            None => self.is_party(&counts, worker),
+        let plain = match state.standing() {
+            Some(_) => counts.clone(),
+            None => self.recounts_among(&counts).1,
         };
-        self.workers.is_referee(worker) && !counts.is_empty() && !is_party
+        self.workers.is_referee(worker) && !counts.is_empty() && !self.is_party(&plain, worker)
     }
 
     /// Applies a referee's count of a task.
@@ -330,7 +336,7 @@ impl Scheduler {
             return;
         }
         counts.push(count);
-        let mut own = counts.iter().filter(|of| of.variant.is_recount && of.same_worker(&count));
+        let mut own = counts.iter().filter(|of| of.same_worker(&count));
         let contradicts_itself = own.any(|of| of.count != count.count);
         let is_settled = match before.standing() {
             Some(stands) if before.is_final() => {
@@ -364,8 +370,7 @@ impl Scheduler {
     /// A referee made it twice, or once while a worker agrees and no two tokens agree against it. No other
     /// referee that is connected, or that recounted the task twice, made a different count.
     fn firm(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
-        let (recounts, plain): (Vec<&WorkerCount>, Vec<&WorkerCount>) =
-            counts.iter().partition(|of| of.variant.is_recount);
+        let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
             |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
         let is_connected = |worker| match self.workers[worker].principal.is_referee() {
@@ -376,7 +381,7 @@ impl Scheduler {
             let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
             one.count == other.count && !same_token(one_token, other_token)
         };
-        let is_firm = |of: &&&WorkerCount| {
+        let is_firm = |of: &&WorkerCount| {
             let mut others = recounts.iter().filter(|other| other.count != of.count);
             let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.worker));
             let against = || plain.iter().filter(|other| other.count != of.count);
@@ -386,7 +391,7 @@ impl Scheduler {
             };
             !is_opposed && (is_repeated(of) || is_backed())
         };
-        recounts.iter().find(is_firm).map(|&&of| of)
+        recounts.iter().find(is_firm).copied()
     }
 
     /// Bars a machine that was found wrong, or stops the coordinator's own referee.

@@ -2,10 +2,7 @@
 
 use common::{run::RunId, sync::WorkerInfo};
 
-use super::{
-    Millis, Scheduler, WorkerIx, run,
-    task_table::{CountVariant, WorkerCount},
-};
+use super::{Millis, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Confirmation, Recheck, TaskCount, TaskRow, TaskState};
 
 /// A crash may lose the last leases from disk, but not from their workers. After each restart the
@@ -82,19 +79,6 @@ impl Scheduler {
         }
     }
 
-    /// Restores the recounts that a trusted worker made of disputed tasks before the start.
-    pub(super) fn restore_recounts(&mut self, worker: WorkerIx) {
-        for counts in self.runs.iter_mut().flat_map(|run| run.disputed_mut()) {
-            let is_plain = |(at, of): (usize, &WorkerCount)| {
-                (at == 0 || of.worker != worker) && self.workers.same_machine(of.worker, worker)
-            };
-            let is_party = counts.iter().enumerate().any(is_plain);
-            for of in counts.iter_mut().filter(|of| !is_party && of.worker == worker) {
-                of.variant.is_recount = true;
-            }
-        }
-    }
-
     /// Ends the restoring: from now on workers are served. Leases found on disk last for the grace period,
     /// except those of workers that were not heard of for a day: a coordinator that restarts every few
     /// minutes would wait for them forever. Their counts are still accepted.
@@ -132,11 +116,8 @@ impl super::Workers {
         WorkerCount {
             count: count.count,
             worker,
-            variant: CountVariant {
-                kernel: count.kernel,
-                orientation: count.orientation,
-                is_recount: count.principal.is_referee(),
-            },
+            kernel: count.kernel,
+            orientation: count.orientation,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
     leases::{BARRED, LeaseEnd},
     run::{self, Run},
-    task_table::{CountVariant, Done, Stage, WorkerCount},
+    task_table::{Done, Stage, WorkerCount},
     worker::Purpose,
 };
 use crate::ledger::{AnyCount, Confirmation, EntryKind, Recheck, Record, RunState};
@@ -60,8 +60,7 @@ impl Scheduler {
         self.workers.pin(worker);
         let is_recount = self.is_recount(key, worker);
         let Partial { epoch, count, kernel, orientation, duration_us, .. } = *partial;
-        let variant = CountVariant { kernel, orientation, is_recount };
-        let count = WorkerCount { count, worker, variant };
+        let count = WorkerCount { count, worker, kernel, orientation };
         let version = self.workers.get(worker).info.version.clone();
         let record = Record { epoch, version, duration_us, ..self.record_of(key, &count) };
         let done = self.runs[run].tasks().done(task);
@@ -75,18 +74,20 @@ impl Scheduler {
                 self.credit(worker, run, self.runs[run].cost(task), record.duration_us);
                 self.take_recount(key, count, record);
                 match self.runs[run].tasks().done(task) {
-                    Some(now) if now.count == count.count && done.is_some() => {
+                    Some(now) if now.first.count == count.count && done.is_some() => {
                         (Verdict::Duplicate, String::new())
                     }
-                    Some(now) if now.count == count.count => (Verdict::Accepted, String::new()),
+                    Some(now) if now.first.count == count.count => {
+                        (Verdict::Accepted, String::new())
+                    }
                     Some(_) | None => (Verdict::Conflict, self.conflict_reason(key)),
                 }
             }
-            (_, Some(first)) if first.count == count.count => {
-                self.agree(key, &first, count, record)
+            (_, Some(done)) if done.first.count == count.count => {
+                self.agree(key, &done, count, record)
             }
-            (_, Some(first)) if is_final => {
-                (Verdict::Refused, self.blame_author(key, &count, first.count))
+            (_, Some(done)) if is_final => {
+                (Verdict::Refused, self.blame_author(key, &count, done.first.count))
             }
             (Stage::Done | Stage::Disputed, _) => self.dispute(key, count, record),
         }
@@ -110,11 +111,11 @@ impl Scheduler {
         if let Some(done) = in_run.tasks().done(task)
             && let Some(second) = match kind {
                 EntryKind::Confirmed => Some(count.worker),
-                EntryKind::Voided => done.second.map(|(second, _)| second),
+                EntryKind::Voided => done.second.map(|(second, ..)| second),
                 _ => None,
             }
         {
-            let confirmed = workers.confirmed_by(done.worker, second);
+            let confirmed = workers.confirmed_by(done.first.worker, second);
             in_run.confirm(task, Done { confirmed, ..done });
         }
         self.changes.push_back(kind.change(record));
@@ -159,10 +160,10 @@ impl Scheduler {
     }
 
     /// Applies a count equal to the standing one. It is journalled if it confirms it better than before.
-    fn agree(&mut self, key: LeaseIx, first: &Done, second: WorkerCount, record: Record) -> Ruling {
-        let (run, task) = key;
-        let is_independent = first.worker != second.worker
-            || first.variant.orientation != second.variant.orientation;
+    fn agree(&mut self, key: LeaseIx, done: &Done, second: WorkerCount, record: Record) -> Ruling {
+        let ((run, task), first) = (key, done.first);
+        let is_independent =
+            first.worker != second.worker || first.orientation != second.orientation;
         let lease = self.runs[run].lease(task, second.worker);
         // A repeated message has an older epoch.
         let was_asked = lease.is_some_and(|lease| {
@@ -172,7 +173,7 @@ impl Scheduler {
             Confirmation::SameMachine if !(is_independent && was_asked) => Confirmation::None,
             by => by,
         };
-        let is_news = by > first.confirmed;
+        let is_news = by > done.confirmed;
         if is_news {
             self.credit(second.worker, run, self.runs[run].cost(task), record.duration_us);
             for worker in [first.worker, second.worker] {

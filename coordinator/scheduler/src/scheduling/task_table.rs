@@ -24,21 +24,13 @@ impl Stage {
         [Self::Pending, Self::Leased, Self::Done, Self::Parked, Self::Disputed];
 }
 
-/// Properties of a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CountVariant {
-    pub(super) kernel: KernelName,
-    pub(super) orientation: Orientation,
-    /// A referee made it as a recount.
-    pub(super) is_recount: bool,
-}
-
 /// One count of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkerCount {
     pub(super) count: u64,
     pub(super) worker: WorkerIx,
-    pub(super) variant: CountVariant,
+    pub(super) kernel: KernelName,
+    pub(super) orientation: Orientation,
 }
 
 impl AnyCount for WorkerCount {
@@ -52,36 +44,22 @@ impl AnyCount for WorkerCount {
 }
 
 /// A standing count, and the equal one that confirms it best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    pub(super) count: u64,
-    pub(super) worker: WorkerIx,
+    pub(super) first: WorkerCount,
+    pub(super) second: Option<(WorkerIx, KernelName, Orientation)>,
+    pub(super) confirmed: Confirmation,
     /// When it was accepted, in seconds of the scheduler's time; 0 if before it started.
     pub(super) accepted_s: u32,
-    pub(super) second: Option<(WorkerIx, CountVariant)>,
-    pub(super) variant: CountVariant,
-    pub(super) confirmed: Confirmation,
 }
 
 impl Done {
-    pub(super) fn new(
-        first: WorkerCount,
-        second: Option<WorkerCount>,
-        confirmed: Confirmation,
-        accepted_s: u32,
-    ) -> Self {
-        let WorkerCount { count, worker, variant, .. } = first;
-        let second = second.map(|second| (second.worker, second.variant));
-        Self { count, worker, accepted_s, second, variant, confirmed }
-    }
-
     pub(super) fn state(&self) -> TaskState<WorkerCount> {
-        let of = |(worker, variant)| WorkerCount { count: self.count, worker, variant };
-        TaskState::Done {
-            first: of((self.worker, self.variant)),
-            second: self.second.map(|second| Box::new(of(second))),
-            confirmed: self.confirmed,
-        }
+        let Self { first, second, confirmed, .. } = *self;
+        let equal = |(worker, kernel, orientation)| {
+            Box::new(WorkerCount { count: first.count, worker, kernel, orientation })
+        };
+        TaskState::Done { first, second: second.map(equal), confirmed }
     }
 }
 
@@ -108,15 +86,9 @@ impl TaskTable {
     pub(super) fn new(plan: &Plan) -> Self {
         let size = usize::try_from(plan.tasks()).expect("at most MAX_TASKS");
         let costs = (0..plan.tasks()).map(|task| plan.task_cost(TaskId(task)));
-        let variant = CountVariant {
-            kernel: KernelName::Scalar,
-            orientation: Orientation::Upright,
-            is_recount: false,
-        };
-        let none = WorkerCount { count: 0, worker: 0, variant };
         let mut table = Self {
             stages: vec![Stage::Pending; size],
-            done: vec![Done::new(none, None, Confirmation::None, 0); size],
+            done: vec![Done::default(); size],
             epochs: vec![0; size],
             numbers: [0; Stage::ALL.len()],
             costs: [0; Stage::ALL.len()],
@@ -152,7 +124,7 @@ impl TaskTable {
         let from = std::mem::replace(&mut self.stages[task as usize], stage);
         if from == Stage::Done {
             let done = &mut self.done[task as usize];
-            done.count = 0;
+            done.first.count = 0;
             self.levels[done.confirmed as usize] -= 1;
         }
         self.numbers[from as usize] -= 1;
@@ -180,7 +152,7 @@ impl TaskTable {
 
     /// Returns the count of every task; 0 unless it is done.
     pub(super) fn counts(&self) -> impl Iterator<Item = u64> + '_ {
-        self.done.iter().map(|done| done.count)
+        self.done.iter().map(|done| done.first.count)
     }
 
     /// Returns the highest epoch that may have been issued for a task; 0 if none.
@@ -212,13 +184,9 @@ mod tests {
         let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
         let mut table = TaskTable::new(&Plan::new(spec).unwrap());
         assert_eq!(size_of::<Done>() + size_of::<u64>() + size_of::<Stage>(), 41);
-        let variant = CountVariant {
-            kernel: KernelName::Avx2,
-            orientation: Orientation::Upright,
-            is_recount: true,
-        };
-        let count = |worker| WorkerCount { count: 1, worker, variant };
-        let done = |confirmed| Done::new(count(0), Some(count(3)), confirmed, 0);
+        let first = WorkerCount { count: 1, kernel: KernelName::Avx2, ..WorkerCount::default() };
+        let second = Some((3, KernelName::Avx2, Orientation::Upright));
+        let done = |confirmed| Done { first, second, confirmed, accepted_s: 0 };
         let levels = |table: &TaskTable| Confirmation::ALL.map(|of| table.number_confirmed(of));
         table.accept(0, 1, done(Confirmation::None));
         assert_eq!(levels(&table), [1, 0, 0, 0, 0]);

@@ -158,8 +158,8 @@ impl Scheduler {
             worker: self.workers[count.worker].id,
             principal: self.workers[count.worker].principal.clone(),
             version: String::new(),
-            kernel: count.variant.kernel,
-            orientation: count.variant.orientation,
+            kernel: count.kernel,
+            orientation: count.orientation,
             duration_us: 0,
             accepted_unix_ms: self.clock.wall(self.clock.ticks()).0,
             elapsed_ms: in_run.elapsed_ms(),
@@ -286,7 +286,7 @@ impl Scheduler {
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
                 self.count_again(run, |_, _, done| {
-                    let is_unconfirmed = done.worker == worker && !done.confirmed.elsewhere();
+                    let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
                     is_unconfirmed && done.accepted_s >= from_s
                 });
             }

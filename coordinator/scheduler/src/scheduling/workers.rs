@@ -31,7 +31,7 @@ pub(super) struct Slot {
     /// Number of its passed self-tests on record.
     pub(super) stored_self_tests: u64,
     /// An operator trusts its token to referee.
-    trusted: bool,
+    pub(super) trusted: bool,
     /// Its machine and token, as in its records; both are unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
@@ -203,12 +203,10 @@ impl Workers {
         true
     }
 
-    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted. Returns
-    /// whether it is the first call.
-    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) -> bool {
+    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted.
+    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
         let slot = &mut self.slots[worker as usize];
-        slot.trusted = trusted;
-        slot.host.replace(host).is_none()
+        (slot.host, slot.trusted) = (Some(host), trusted);
     }
 
     /// Counts a worker among the connected ones of its token, or no longer.

@@ -123,21 +123,18 @@ impl Run {
             }
             Purpose::Recheck => {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
-                self.rechecks.begin(task, done.worker);
+                self.rechecks.begin(task, done.first.worker);
             }
             Purpose::Recount => {}
         }
         self.leases.change(task, |leases| leases.push((worker, lease)));
-        self.update_dispute(task);
     }
 
     pub(crate) fn remove_lease(&mut self, task: TaskIx, worker: WorkerIx) -> Option<Lease> {
-        let removed = self.leases.change(task, |leases| {
+        self.leases.change(task, |leases| {
             let at = leases.iter().position(|(holder, _)| *holder == worker)?;
             Some(leases.remove(at).1)
-        });
-        self.update_dispute(task);
-        removed
+        })
     }
 
     pub(crate) fn change_lease(

@@ -63,9 +63,7 @@ pub(super) struct Run {
     /// The disputed tasks and their counts, in order.
     disputed: BTreeMap<TaskIx, Vec<WorkerCount>>,
     /// The tasks that the coordinator's referee is counting, and since when.
-    recounting: BTreeMap<TaskIx, Ticks>,
-    /// The disputed tasks that no referee is counting.
-    unassigned_disputes: BTreeSet<TaskIx>,
+    pub(super) recounting: BTreeMap<TaskIx, Ticks>,
     /// Done tasks that no referee has counted, by rank.
     recount_order: BTreeSet<(u64, TaskIx)>,
     /// Tasks whose counts were voided since the start: they are recounted first.
@@ -143,7 +141,6 @@ impl Run {
             parking: Parking::default(),
             disputed: BTreeMap::new(),
             recounting: BTreeMap::new(),
-            unassigned_disputes: BTreeSet::new(),
             recount_order: BTreeSet::new(),
             reopened: BTreeSet::new(),
             first_counts: BTreeMap::new(),
@@ -204,46 +201,9 @@ impl Run {
         &self.disputed
     }
 
-    /// Returns the counts of each disputed task.
-    pub(super) fn disputed_mut(&mut self) -> impl Iterator<Item = &mut Vec<WorkerCount>> {
-        self.disputed.values_mut()
-    }
-
     /// Returns the disputed tasks that no referee is counting.
     pub(super) fn unassigned_disputes(&self) -> impl Iterator<Item = TaskIx> + '_ {
-        self.unassigned_disputes.iter().copied()
-    }
-
-    /// Updates whether a task is a dispute that no referee is counting.
-    fn update_dispute(&mut self, task: TaskIx) {
-        match self.disputed.contains_key(&task) && !self.is_being_counted(task) {
-            true => self.unassigned_disputes.insert(task),
-            false => self.unassigned_disputes.remove(&task),
-        };
-    }
-
-    /// Returns the tasks that the coordinator's referee is counting.
-    pub(super) fn recounting(&self) -> &BTreeMap<TaskIx, Ticks> {
-        &self.recounting
-    }
-
-    pub(super) fn begin_recount(&mut self, task: TaskIx, now: Ticks) {
-        self.recounting.insert(task, now);
-        self.update_dispute(task);
-    }
-
-    /// Returns since when the coordinator's referee was counting a task that it no longer counts.
-    pub(super) fn end_recount(&mut self, task: TaskIx) -> Option<Ticks> {
-        let since = self.recounting.remove(&task);
-        self.update_dispute(task);
-        since
-    }
-
-    /// Forgets the recounts in progress: the coordinator's referee has stopped.
-    pub(super) fn end_recounts(&mut self) {
-        for task in std::mem::take(&mut self.recounting).into_keys() {
-            self.update_dispute(task);
-        }
+        self.disputed.keys().copied().filter(|&task| !self.is_being_counted(task))
     }
 
     /// Returns whether a worker or the coordinator's referee is counting a task.
@@ -350,7 +310,9 @@ impl Run {
     /// Returns whether the first count of a worker stands and no referee has confirmed it.
     pub(super) fn has_first_count(&self, worker: WorkerIx) -> bool {
         let done = self.first_counts.get(&worker).and_then(|&task| self.tasks.done(task));
-        done.is_some_and(|done| done.worker == worker && done.confirmed < Confirmation::Referee)
+        done.is_some_and(|done| {
+            done.first.worker == worker && done.confirmed < Confirmation::Referee
+        })
     }
 
     /// Returns one done task of each author.

@@ -67,13 +67,12 @@ impl Run {
                     self.enter(task, Stage::Disputed);
                 }
                 self.disputed.insert(task, counts);
-                self.update_dispute(task);
             }
             TaskState::Done { first, second, confirmed } => {
-                let second = second.map(|second| *second);
-                let done = Done::new(first, second, confirmed, accepted_s);
+                let second = second.map(|of| (of.worker, of.kernel, of.orientation));
+                let done = Done { first, second, confirmed, accepted_s };
                 match self.tasks.done(task) {
-                    Some(before) if before.worker == done.worker => {
+                    Some(before) if before.first.worker == first.worker => {
                         self.confirm(task, Done { accepted_s: before.accepted_s, ..done });
                     }
                     Some(_) => {
@@ -90,7 +89,7 @@ impl Run {
     pub(crate) fn confirm(&mut self, task: TaskIx, done: Done) {
         self.tasks.accept(task, self.cost(task), done);
         if done.confirmed == Confirmation::Referee {
-            self.rechecks.remove(task, done.worker);
+            self.rechecks.remove(task, done.first.worker);
             self.recount_order.remove(&(self.rank(task), task));
         }
     }
@@ -100,7 +99,7 @@ impl Run {
         if let Some(done) = self.tasks.done(task)
             && self.is_sampled[task as usize]
         {
-            self.sample.remove(id(task), done.count, self.cost(task));
+            self.sample.remove(id(task), done.first.count, self.cost(task));
         }
         self.leave(task);
         (self.counted_since, self.done_since) = (None, None);
@@ -118,10 +117,7 @@ impl Run {
                 self.orphaned.remove(&task);
             }
             Stage::Parked => self.parking.leave(task),
-            Stage::Disputed => {
-                self.disputed.remove(&task);
-                self.update_dispute(task);
-            }
+            Stage::Disputed => drop(self.disputed.remove(&task)),
             Stage::Done => {
                 self.remove_recheck(task);
                 self.recount_order.remove(&(self.rank(task), task));
@@ -150,7 +146,7 @@ impl Run {
         let cost = self.cost(task);
         self.tasks.accept(task, cost, done);
         if self.is_sampled[task as usize] {
-            self.sample.add(id(task), done.count, cost);
+            self.sample.add(id(task), done.first.count, cost);
         }
         self.failed.remove(&task);
         let rank = self.rank(task);
@@ -158,8 +154,8 @@ impl Run {
         if is_low && done.confirmed < Confirmation::Referee {
             self.recount_order.insert((rank, task));
         }
-        let first = self.first_counts.entry(done.worker).or_insert(task);
-        if self.tasks.done(*first).is_none_or(|first| first.worker != done.worker) {
+        let first = self.first_counts.entry(done.first.worker).or_insert(task);
+        if self.tasks.done(*first).is_none_or(|other| other.first.worker != done.first.worker) {
             *first = task;
         }
         self.extend_sample();
@@ -173,7 +169,7 @@ impl Run {
             let task = index(self.plan.task_at(self.sampled_to));
             match self.tasks.stage(task) {
                 Stage::Done => {
-                    let count = self.tasks.done(task).map_or(0, |done| done.count);
+                    let count = self.tasks.done(task).map_or(0, |done| done.first.count);
                     self.sample.add(id(task), count, self.cost(task));
                 }
                 Stage::Pending if !self.orphaned.contains(&task) => break,
@@ -233,7 +229,7 @@ impl Run {
     pub(crate) fn add_recheck(&mut self, task: TaskIx, now: Ticks) -> bool {
         self.done_since = None;
         let done = self.tasks.done(task);
-        let is_new = done.is_some_and(|done| self.rechecks.add(task, done.worker, now));
+        let is_new = done.is_some_and(|done| self.rechecks.add(task, done.first.worker, now));
         // The run has to be announced again after the recheck.
         self.life.is_announced &= !is_new;
         is_new
@@ -241,7 +237,7 @@ impl Run {
 
     pub(crate) fn remove_recheck(&mut self, task: TaskIx) {
         if let Some(done) = self.tasks.done(task) {
-            self.rechecks.remove(task, done.worker);
+            self.rechecks.remove(task, done.first.worker);
         }
     }
 
