@@ -22,7 +22,7 @@ use common::{
     plan::{Plan, TaskId},
     self_test,
 };
-use scheduler::Recount;
+use scheduler::{Recount, RecountPurpose};
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -187,7 +187,7 @@ impl Thread {
         recount: &Recount,
         kernel: Kernel,
     ) -> Result<(u64, Duration), Failure> {
-        let (yields, waited_for) = (!recount.is_dispute(), recount.blocks_end);
+        let (yields, waited_for) = (recount.purpose != RecountPurpose::Dispute, recount.blocks_end);
         self.run_self_test(yields, waited_for).await?;
         let setup = CounterConfig {
             memory_bytes: self.budget.bytes_per_thread(),

@@ -120,7 +120,7 @@ impl Scheduler {
     /// Readmits a worker after a repair, and its token.
     pub fn trust(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);
-        self.readmit(worker);
+        self.workers.readmit(worker);
         self.note_trust(worker, Trust::Trusted, "an operator readmitted it");
     }
 

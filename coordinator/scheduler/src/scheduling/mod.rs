@@ -44,7 +44,7 @@ use std::{
 use common::{
     plan::{Plan, TaskId},
     run::RunId,
-    sync::{SyncReply, SyncRequest},
+    sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 
 pub use audit::Imbalance;
@@ -60,12 +60,12 @@ pub use status::{
 use self::{
     clock::{Clock, Jitter, MAX_STEP_MS, Ticks},
     control::Undo,
-    referee::Referee,
+    referee::{OWN_REFEREE, Referee},
     run::Run,
     worker::SessionUpdate,
     workers::Workers,
 };
-use crate::ledger::{Caller, Change, Recheck, RecheckSampler, RunManifest, RunState};
+use crate::ledger::{Caller, Change, Principal, Recheck, RecheckSampler, RunManifest, RunState};
 
 /// Index of a run in the scheduler.
 type RunIx = usize;
@@ -108,6 +108,9 @@ pub struct Scheduler {
 impl Scheduler {
     /// Creates a scheduler without runs; `seed` varies the times between syncs.
     pub fn new(config: Config, seed: u64) -> Self {
+        let mut workers = Workers::default();
+        assert_eq!(workers.pinned(REFEREE), OWN_REFEREE);
+        workers.identify(OWN_REFEREE, &Principal::referee());
         Self {
             clock: Clock::default(),
             config,
@@ -116,7 +119,7 @@ impl Scheduler {
             by_id: BTreeMap::new(),
             order: Vec::new(),
             preferred: None,
-            workers: Workers::default(),
+            workers,
             sampler: RecheckSampler::new(std::array::from_fn(|at| seed.to_be_bytes()[at % 8])),
             changes: VecDeque::new(),
             finished: VecDeque::new(),
@@ -189,6 +192,39 @@ impl Scheduler {
         }
     }
 
+    /// Returns the worker of a caller, or why it gets no work.
+    fn admit(&mut self, caller: &Caller, info: &WorkerInfo) -> Result<WorkerIx, String> {
+        let token = caller.token.as_deref();
+        let is_full = |most| !self.workers.has_room(info.id, token, most);
+        let most = self.config.workers_per_token;
+        if let Some(token) = token
+            && is_full(most)
+        {
+            return Err(format!(
+                "'{token}' has {most} workers already, the most that one token may have: stop some, \
+                 or give every laboratory a token of its own"
+            ));
+        }
+        if let Some(most) = caller.max_machines
+            && is_full(most.get() as usize)
+        {
+            return Err(format!(
+                "{most} machines use this token already, which is the most that it allows: take another \
+                 token, or have the operator make one with more --machines"
+            ));
+        }
+        let most = self.config.workers;
+        let worker = self.workers.remember(info, most);
+        let worker = worker.ok_or_else(|| format!("{most} workers are known already"))?;
+        if !self.workers.identify(worker, &caller.principal()) {
+            return Err("a worker of this identity has another token: give every worker a spool \
+                        directory of its own"
+                .to_owned());
+        }
+        self.workers.calls_from(worker, info.machine, caller.trusted);
+        Ok(worker)
+    }
+
     /// Serves one call of a worker. The reply must be sent only after every change that
     /// [`Self::poll_change`] yields is stored.
     pub fn sync_by(&mut self, caller: &Caller, request: &SyncRequest, now: Millis) -> SyncReply {
@@ -198,43 +234,18 @@ impl Scheduler {
             lease_ms: self.lease_ms(),
             ..SyncReply::default()
         };
-        let most = self.config.workers_per_token;
-        if let Some(token) = &caller.token
-            && self.workers.live_with(token) >= most
-            && !self.workers.is_live_with(request.worker.id, token)
-        {
-            reply.reason = format!(
-                "'{token}' has {most} workers already, the most that one token may have: stop some, \
-                 or give every laboratory a token of its own"
-            );
-            return reply;
-        }
-        let Some(worker) = self.workers.remember(&request.worker, self.config.workers) else {
-            reply.reason = format!("{} workers are known already", self.config.workers);
-            return reply;
+        let worker = match self.admit(caller, &request.worker) {
+            Ok(worker) => worker,
+            Err(reason) => {
+                reply.reason = reason;
+                return reply;
+            }
         };
         for run in self.workers.get(worker).runs() {
             self.runs[run].hear();
         }
         let silent_ms = self.clock.ticks() - self.workers.get(worker).seen;
         let silent = silent_ms > 2 * self.regular_sync_ms();
-        if !self.workers.identify(worker, &caller.principal()) {
-            reply.reason =
-                "a worker of this identity has another token: give every worker a spool \
-                            directory of its own"
-                    .to_owned();
-            return reply;
-        }
-        self.workers.calls_from(worker, request.worker.machine, caller.trusted);
-        if let Some(most) = caller.max_machines
-            && !self.workers.is_within(worker, most)
-        {
-            reply.reason = format!(
-                "{most} machines use this token already, which is the most that it allows: take another \
-                 token, or have the operator make one with more --machines"
-            );
-            return reply;
-        }
         let session = self.workers.get_mut(worker).register_session(&request.worker, silent);
         self.workers.get_mut(worker).self_tests_passed = request.self_test.tests_passed;
         for partial in request.partials.iter().take(self.config.partials_per_sync) {

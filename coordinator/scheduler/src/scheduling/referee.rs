@@ -23,11 +23,14 @@ use super::{
     worker::{Purpose, Speed},
 };
 use crate::ledger::{
-    AnyCount, Confirmation, EntryKind, Principal, Recheck, Record, RunState, Trust, same_token,
+    AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust, same_token,
 };
 
 /// The worker name under which the coordinator's own counts are journalled.
 pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
+
+/// The index of the coordinator's own referee among the workers.
+pub(super) const OWN_REFEREE: WorkerIx = 0;
 
 /// Maximum fraction of the tasks that trusted workers recount at random: a fleet of trusted workers alone
 /// would count everything twice.
@@ -63,20 +66,11 @@ pub struct Recount {
     pub again: bool,
 }
 
-impl Recount {
-    /// Returns whether it goes before all other recounts.
-    pub fn is_dispute(&self) -> bool {
-        self.purpose == RecountPurpose::Dispute
-    }
-}
-
 /// The coordinator's own referee.
 #[derive(Debug, Default)]
 pub(super) struct Referee {
     threads: u32,
     memory_bytes: u64,
-    /// Its two counts of one task differed: its machine is broken, and it decides nothing more.
-    pub(super) broken: bool,
     /// Runs of which it could not count a task.
     given_up: BTreeSet<RunIx>,
     speed: Speed,
@@ -112,20 +106,18 @@ impl Scheduler {
     }
 
     pub fn referee(&self) -> RefereeStatus {
-        let Referee { threads, broken, .. } = self.referee;
         let counting = self.runs.iter().map(|run| run.recounting.len() as u64).sum();
-        RefereeStatus { threads, broken, counting }
+        RefereeStatus { threads: self.referee.threads, broken: self.is_broken(), counting }
     }
 
     /// Assigns the next task to the coordinator's own referee, until [`Self::recounted`] or
     /// [`Self::recount_abandoned`]. `disputes_alone`: it is busy, and only a dispute would interrupt it.
     pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
         self.advance(now);
-        let worker = self.own_referee();
         let served = self.order.iter().copied();
         let mut served = served.filter(|&run| self.counts_itself(run));
         let (run, choice, purpose) = served.find_map(|run| {
-            let (choice, purpose) = self.choose_recount(run, worker)?;
+            let (choice, purpose) = self.choose_recount(run, OWN_REFEREE)?;
             let suits = !disputes_alone || purpose == RecountPurpose::Dispute;
             suits.then_some((run, choice, purpose))
         })?;
@@ -139,7 +131,7 @@ impl Scheduler {
             orientation: choice.orientation,
             purpose,
             blocks_end: disputed && in_run.has_only_disputes(),
-            again: in_run.disputed_counts(choice.task).iter().any(|of| of.worker == worker),
+            again: in_run.disputed_counts(choice.task).iter().any(|of| of.worker == OWN_REFEREE),
         })
     }
 
@@ -157,14 +149,14 @@ impl Scheduler {
         let (run, task) = key;
         let took_ms = (self.clock.ticks() - since).max(1);
         self.referee.speed.measure(self.runs[run].cost(task), 1_000 * took_ms);
-        if self.referee.broken || self.runs[run].state() == RunState::Cancelled {
+        if self.is_broken() || self.runs[run].state() == RunState::Cancelled {
             return;
         }
-        let worker = self.own_referee();
         if count > self.runs[run].plan.task_limit(recount.task) {
             return self.stop_referee(&format!("{count} solutions of task {task} are impossible"));
         }
-        let count = WorkerCount { count, worker, kernel, orientation: recount.orientation };
+        let count =
+            WorkerCount { count, worker: OWN_REFEREE, kernel, orientation: recount.orientation };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let record = Record { version, duration_us, ..self.record_of(key, &count) };
         self.take_recount(key, count, record);
@@ -184,23 +176,22 @@ impl Scheduler {
         self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
     }
 
-    /// Returns the worker index of the coordinator's own counts.
-    fn own_referee(&mut self) -> WorkerIx {
-        let worker = self.workers.pinned(REFEREE);
-        self.workers.identify(worker, &Principal::referee());
-        worker
+    /// Returns whether the two counts of the coordinator's own referee differed: it decides nothing more.
+    fn is_broken(&self) -> bool {
+        self.workers.barred.contains(&OWN_REFEREE)
     }
 
     /// Returns whether the coordinator itself recounts tasks of a run.
     pub(super) fn counts_itself(&self, run: RunIx) -> bool {
-        let Referee { threads, memory_bytes, broken, ref given_up, .. } = self.referee;
-        let able = threads > 0 && !broken && !given_up.contains(&run);
+        let Referee { threads, memory_bytes, ref given_up, .. } = self.referee;
+        let able = threads > 0 && !self.is_broken() && !given_up.contains(&run);
         able && self.runs[run].grants() && self.runs[run].least_bytes() <= memory_bytes
     }
 
-    /// Returns whether any referee of a run is available.
+    /// Returns whether any referee counts tasks of a run.
     pub(super) fn is_refereed(&self, run: RunIx) -> bool {
-        self.counts_itself(run) || self.trusted_workers(run).next().is_some()
+        let has_trusted = || self.trusted_workers(run).next().is_some();
+        self.counts_itself(run) || self.runs[run].grants() && has_trusted()
     }
 
     /// Returns the connected trusted workers that count tasks of a run.
@@ -306,9 +297,9 @@ impl Scheduler {
     fn recounts_among(&self, counts: &[WorkerCount]) -> (Vec<WorkerCount>, Vec<WorkerCount>) {
         let (mut recounts, mut plain) = (Vec::new(), Vec::new());
         for (at, &of) in counts.iter().enumerate() {
-            let author = &self.workers[of.worker];
-            let is_trusted = author.trusted && at > 0 && !self.is_party(&plain, of.worker);
-            let is_recount = is_trusted || author.principal.is_referee();
+            let is_trusted =
+                at > 0 && self.workers[of.worker].trusted && !self.is_party(&plain, of.worker);
+            let is_recount = is_trusted || of.worker == OWN_REFEREE;
             if is_recount { recounts.push(of) } else { plain.push(of) }
         }
         (recounts, plain)
@@ -373,9 +364,9 @@ impl Scheduler {
         let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
             |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
-        let is_connected = |worker| match self.workers[worker].principal.is_referee() {
-            true => self.referee.threads > 0 && !self.referee.broken,
-            false => self.workers.find(worker).is_none_or(|known| known.deadline.is_some()),
+        let is_connected = |worker| match worker {
+            OWN_REFEREE => self.referee.threads > 0 && !self.is_broken(),
+            _ => self.workers.find(worker).is_none_or(|known| known.deadline.is_some()),
         };
         let agree = |one: &WorkerCount, other: &WorkerCount| {
             let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
@@ -396,9 +387,9 @@ impl Scheduler {
 
     /// Bars a machine that was found wrong, or stops the coordinator's own referee.
     fn blame(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
-        match self.workers[worker].principal.is_referee() {
-            true => self.stop_referee(reason),
-            false => self.bar(worker, reason, except),
+        match worker {
+            OWN_REFEREE => self.stop_referee(reason),
+            _ => self.bar(worker, reason, except),
         }
     }
 
@@ -411,14 +402,12 @@ impl Scheduler {
 
     /// Stops the coordinator's own referee until an operator readmits it: its machine counts wrong.
     fn stop_referee(&mut self, why: &str) {
-        let worker = self.own_referee();
-        self.referee.broken = true;
-        self.workers.reputation_mut(worker).is_barred = true;
+        self.workers.bar(OWN_REFEREE);
         let reason = format!(
             "the coordinator's own machine is broken and its referee has stopped: {why}; check memory and \
              cooling"
         );
-        self.note_trust(worker, Trust::Barred, &reason);
+        self.note_trust(OWN_REFEREE, Trust::Barred, &reason);
     }
 
     /// Makes a referee's count final and bars the authors of different ones.
@@ -473,8 +462,8 @@ impl Scheduler {
     }
 
     /// Returns whether a referee counts a disputed task of a run, or may count one.
-    fn has_referee_for_disputes(&mut self, run: RunIx) -> bool {
-        let own = self.counts_itself(run).then(|| self.own_referee());
+    fn has_referee_for_disputes(&self, run: RunIx) -> bool {
+        let own = self.counts_itself(run).then_some(OWN_REFEREE);
         let in_run = &self.runs[run];
         let referees = || self.trusted_workers(run).chain(own);
         in_run.disputed().keys().any(|&task| {
@@ -483,20 +472,12 @@ impl Scheduler {
         })
     }
 
-    /// Settles the disputed tasks of a run that have a final count; returns whether there was one.
-    fn settle_firm(&mut self, run: RunIx) -> bool {
-        let disputed: Vec<_> = self.runs[run].disputed().keys().copied().collect();
-        disputed.into_iter().filter(|&task| self.settle_if_firm((run, task))).count() > 0
-    }
-
-    /// Settles a disputed task if it has a final count; returns whether it has.
-    fn settle_if_firm(&mut self, key: LeaseIx) -> bool {
-        let firm = self.firm(self.runs[key.0].disputed_counts(key.1));
-        if let Some(count) = firm {
+    /// Settles a disputed task if it has a final count.
+    fn settle_if_firm(&mut self, key: LeaseIx) {
+        if let Some(count) = self.firm(self.runs[key.0].disputed_counts(key.1)) {
             let record = self.record_of(key, &count);
             self.settle(key, count, record);
         }
-        firm.is_some()
     }
 
     /// Ends the waits of runs: for random recounts, for rechecks with another token if all is rechecked,
@@ -511,9 +492,14 @@ impl Scheduler {
             let stalled = waits && self.runs[run].has_only_disputes() && self.workers.live() > 0;
             if !stalled || self.has_referee_for_disputes(run) {
                 self.runs[run].clear_stall();
-            } else if self.settle_firm(run) {
-                // A referee that contradicted the count has left.
-            } else if now >= self.runs[run].stalled_since(now) + REFEREE_WAIT_MS {
+                continue;
+            }
+            // A referee that contradicted a count may have left.
+            for task in self.runs[run].disputed().keys().copied().collect::<Vec<_>>() {
+                self.settle_if_firm((run, task));
+            }
+            let is_over = now >= self.runs[run].stalled_since(now) + REFEREE_WAIT_MS;
+            if is_over && self.runs[run].has_only_disputes() {
                 self.runs[run].clear_stall();
                 if let Some(change) = self.runs[run].end_disputed() {
                     self.finished.push_back(self.runs[run].manifest.run);

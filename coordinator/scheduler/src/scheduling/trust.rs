@@ -38,8 +38,6 @@ pub(super) struct Reputation {
     pub(super) has_counted: bool,
     /// Another token or the referee has agreed with it.
     pub(super) is_checked: bool,
-    /// A count of it was wrong.
-    pub(super) is_barred: bool,
 }
 
 impl Reputation {
@@ -138,10 +136,8 @@ impl Scheduler {
             }
         }
         match self.runs[run].tasks().stage(task) {
-            Stage::Done if !self.is_enough(key) => {
-                self.runs[run].add_recheck(task, self.clock.ticks());
-            }
-            Stage::Done | Stage::Disputed => {}
+            Stage::Done => drop(self.runs[run].add_recheck(task, self.clock.ticks())),
+            Stage::Disputed => {}
             Stage::Pending | Stage::Leased | Stage::Parked => self.runs[run].note_reopened(task),
         }
         self.reopen_if_finished(run, true);
@@ -174,7 +170,7 @@ impl Scheduler {
                 let holds = self.leases_of(other).next().is_some();
                 // Referees never look at the counts of finished runs.
                 let awaits_check = || {
-                    let mut runs = self.order.iter().filter(|&&run| self.is_checked_in(run));
+                    let mut runs = self.order.iter().filter(|&&run| self.is_refereed(run));
                     runs.any(|&run| self.runs[run].has_first_count(other))
                 };
                 !reputation.is_checked
@@ -189,12 +185,7 @@ impl Scheduler {
         self.workers.barred_of_token(worker) >= BARRED_MACHINES
             && !self.workers[worker].reputation.is_checked
             && !self.workers.is_referee(worker)
-            && self.order.iter().any(|&run| self.is_checked_in(run))
-    }
-
-    /// Returns whether referees check machines by their counts in this run.
-    fn is_checked_in(&self, run: RunIx) -> bool {
-        self.runs[run].grants() && self.is_refereed(run)
+            && self.order.iter().any(|&run| self.is_refereed(run))
     }
 
     /// Stores a change of the trust in a worker.
@@ -204,7 +195,7 @@ impl Scheduler {
             principal: self.workers[worker].principal.clone(),
             name: self.workers.name(worker).to_owned(),
             trust,
-            faults: u64::from(self.workers[worker].reputation.is_barred),
+            faults: self.workers.barred.contains(&worker).into(),
             reason: reason.to_owned(),
             since_unix_ms: self.clock.wall(self.clock.ticks()).0,
         }));
@@ -217,17 +208,14 @@ impl Scheduler {
         let since = record.since_unix_ms;
         match record.trust {
             Trust::Suspect => self.suspect_windows.push((worker, 0..=since)),
-            Trust::Barred => {
-                self.workers.bar(worker);
-                self.referee.broken |= record.principal.is_referee();
-            }
+            Trust::Barred => self.workers.bar(worker),
             Trust::TokenBarred => self.workers.bar_token(worker),
             Trust::Trusted => {
                 // Earlier programs let counts stand that were made before.
-                if self.workers[worker].reputation.is_barred {
+                if self.workers.barred.contains(&worker) {
                     self.suspect_windows.push((worker, 0..=since));
                 }
-                self.readmit(worker);
+                self.workers.readmit(worker);
             }
             Trust::SelfTestFailed { from_unix_ms } => {
                 self.suspect_windows.push((worker, from_unix_ms..=since));
@@ -238,18 +226,15 @@ impl Scheduler {
         }
     }
 
-    /// Readmits a machine and its token, or the coordinator's own referee.
-    pub(super) fn readmit(&mut self, worker: WorkerIx) {
-        self.workers.readmit(worker);
-        self.referee.broken &= !self.workers[worker].principal.is_referee();
-    }
-
     /// Voids counts of barred machines that a crash or an earlier program left.
     pub(super) fn void_of_barred(&mut self) {
         let barred: BTreeSet<_> =
             self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
+        if barred.is_empty() {
+            return;
+        }
         for run in 0..self.runs.len() {
-            if !barred.is_empty() && self.runs[run].is_live() {
+            if self.runs[run].is_live() {
                 self.void_in(run, &barred, None);
             }
         }

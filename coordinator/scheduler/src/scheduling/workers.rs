@@ -1,15 +1,14 @@
 //! The fleet: all known workers, by index and by name.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    num::NonZeroU32,
+    collections::{BTreeSet, HashMap},
     ops::Index,
     sync::Arc,
 };
 
 use common::{run::WorkerId, sync::WorkerInfo};
 
-use super::{WorkerIx, clock::Ticks, trust::Reputation, worker::Worker};
+use super::{WorkerIx, clock::Ticks, referee::OWN_REFEREE, trust::Reputation, worker::Worker};
 use crate::ledger::{Caller, Confirmation, Principal};
 
 /// How long a stopped worker is still shown.
@@ -47,17 +46,15 @@ pub(super) struct Workers {
     slots: Vec<Slot>,
     free: Vec<WorkerIx>,
     by_id: HashMap<WorkerId, WorkerIx>,
+    /// The machines that were found wrong, and the tokens of too many of them.
+    pub(super) barred: BTreeSet<WorkerIx>,
     barred_tokens: BTreeSet<Token>,
-    /// Numbers of barred machines by token.
-    barred_machines: BTreeMap<Token, usize>,
     remembered: usize,
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
     /// Lost and stopped workers by the time when they are forgotten.
     gone: BTreeSet<(Ticks, WorkerIx)>,
     /// Number of threads of all connected workers.
     live_threads: u64,
-    /// Numbers of connected workers by token.
-    live_by_token: HashMap<Arc<str>, usize>,
 }
 
 impl Index<WorkerIx> for Workers {
@@ -174,7 +171,6 @@ impl Workers {
         if let Some(deadline) = known.deadline.take() {
             self.deadlines.remove(&(deadline, worker));
             self.live_threads -= threads;
-            self.count_live(worker, false);
         }
         self.gone.insert((forget_at, worker));
     }
@@ -189,7 +185,6 @@ impl Workers {
     /// Fixes the machine and the token of a worker once they are known; returns whether it has these. The
     /// coordinator derives both and the worker's ID from one secret.
     pub(super) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
-        let is_live = self.is_live(worker);
         let slot = &mut self.slots[worker as usize];
         if slot.is_identified {
             return slot.principal == *principal;
@@ -197,9 +192,6 @@ impl Workers {
         slot.is_identified = true;
         slot.token = principal.token().map(Arc::from);
         slot.principal = principal.clone();
-        if is_live {
-            self.count_live(worker, true);
-        }
         true
     }
 
@@ -207,29 +199,6 @@ impl Workers {
     pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
         let slot = &mut self.slots[worker as usize];
         (slot.host, slot.trusted) = (Some(host), trusted);
-    }
-
-    /// Counts a worker among the connected ones of its token, or no longer.
-    fn count_live(&mut self, worker: WorkerIx, lives: bool) {
-        let Some(token) = &self.slots[worker as usize].token else {
-            return;
-        };
-        let live = self.live_by_token.entry(token.clone()).or_default();
-        *live = if lives { *live + 1 } else { *live - 1 };
-        if *live == 0 {
-            self.live_by_token.remove(token);
-        }
-    }
-
-    /// Returns the number of connected workers with this token.
-    pub(super) fn live_with(&self, token: &Arc<str>) -> usize {
-        self.live_by_token.get(token).copied().unwrap_or(0)
-    }
-
-    /// Returns whether a worker is one of them.
-    pub(super) fn is_live_with(&self, id: WorkerId, token: &Arc<str>) -> bool {
-        let worker = self.by_id.get(&id);
-        worker.is_some_and(|&worker| self.is_live(worker) && self.token(worker) == Some(token))
     }
 
     /// Returns whether a worker is connected.
@@ -251,12 +220,16 @@ impl Workers {
         self.all().filter(move |&other| self[other].token == *token)
     }
 
-    /// Returns whether a worker is connected or fewer than `most` machines with its token are connected or
-    /// barred.
-    pub(super) fn is_within(&self, worker: WorkerIx, most: NonZeroU32) -> bool {
-        let others = self.of_same_token(worker).filter(|&other| other != worker);
-        let used = || others.filter(|&other| self.is_live(other) || self.is_barred(other)).count();
-        self.is_live(worker) || used() < most.get() as usize
+    /// Returns whether a worker with this token is connected, or fewer than `most` of its machines are connected
+    /// or barred.
+    pub(super) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
+        let is_its = |worker: &WorkerIx| self.token(*worker) == token;
+        let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && is_its(worker));
+        let uses = |&other: &WorkerIx| {
+            self[other].id != id && is_its(&other) && (self.is_live(other) || self.is_barred(other))
+        };
+        // Only few fleets are as large as that.
+        known.is_some() || self.by_id.len() < most || self.all().filter(uses).count() < most
     }
 
     /// Returns every index in use.
@@ -271,24 +244,25 @@ impl Workers {
         self.all().any(|other| {
             let slot = &self[other];
             let counts = slot.reputation.has_counted && !self.is_barred(other);
-            counts && slot.token != self[worker].token && !slot.principal.is_referee()
+            counts && slot.token != self[worker].token && other != OWN_REFEREE
         })
     }
 
     /// Returns whether a machine or its token is barred.
     pub(super) fn is_barred(&self, worker: WorkerIx) -> bool {
-        let slot = &self[worker];
-        slot.reputation.is_barred || self.barred_tokens.contains(&slot.token)
+        self.barred.contains(&worker) || self.barred_tokens.contains(&self[worker].token)
     }
 
     /// Returns the number of barred machines with this worker's token.
     pub(super) fn barred_of_token(&self, worker: WorkerIx) -> usize {
-        self.barred_machines.get(&self[worker].token).copied().unwrap_or(0)
+        let token = &self[worker].token;
+        let barred = self.barred.iter().filter(|&&other| other != OWN_REFEREE);
+        barred.filter(|&&other| self[other].token == *token).count()
     }
 
     pub(super) fn bar(&mut self, worker: WorkerIx) {
-        self.reputation_mut(worker).is_barred = true;
-        self.count_barred();
+        self.pin(worker);
+        self.barred.insert(worker);
     }
 
     pub(super) fn bar_token(&mut self, worker: WorkerIx) {
@@ -297,18 +271,8 @@ impl Workers {
 
     /// Readmits a machine and its token.
     pub(super) fn readmit(&mut self, worker: WorkerIx) {
-        let slot = &mut self.slots[worker as usize];
-        slot.reputation.is_barred = false;
-        self.barred_tokens.remove(&slot.token);
-        self.count_barred();
-    }
-
-    /// Recomputes the numbers of barred machines.
-    fn count_barred(&mut self) {
-        self.barred_machines.clear();
-        for slot in self.slots.iter().filter(|slot| slot.reputation.is_barred) {
-            *self.barred_machines.entry(slot.token.clone()).or_default() += 1;
-        }
+        self.barred.remove(&worker);
+        self.barred_tokens.remove(&self.slots[worker as usize].token);
     }
 
     /// Returns whether it is the worker in the coordinator's own process.
@@ -407,9 +371,8 @@ impl Workers {
         let before = known.deadline.replace(deadline);
         let threads_before = std::mem::replace(&mut known.live_threads, threads);
         let forget_at = known.forget_at.take();
-        match before {
-            Some(before) => drop(self.deadlines.remove(&(before, worker))),
-            None => self.count_live(worker, true),
+        if let Some(before) = before {
+            self.deadlines.remove(&(before, worker));
         }
         if let Some(at) = forget_at {
             self.gone.remove(&(at, worker));

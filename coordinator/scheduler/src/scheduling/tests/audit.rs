@@ -22,9 +22,9 @@ struct Books {
 }
 
 /// Indexes of the workers in [`Books`]; the third holds nothing and called before the second.
-const FIRST: WorkerIx = 0;
-const SECOND: WorkerIx = 2;
-const THIRD: WorkerIx = 1;
+const FIRST: WorkerIx = 1;
+const SECOND: WorkerIx = 3;
+const THIRD: WorkerIx = 2;
 
 fn books() -> Books {
     let steps = [
@@ -89,7 +89,7 @@ fn each_inconsistency_is_named() {
         books.run().add_lease(task, worker, Lease::new(1, Purpose::Recheck, 0), 0);
     };
     let cases: [Case; 17] = [
-        (&|books| books.worker(FIRST).deadline = None, "worker 0 holds leases without a deadline"),
+        (&|books| books.worker(FIRST).deadline = None, "worker 1 holds leases without a deadline"),
         // The third one holds none.
         (&|books| books.worker(THIRD).deadline = None, ""),
         (&|books| books.scheduler.config.leases_per_worker = most, ""),
