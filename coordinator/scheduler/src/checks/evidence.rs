@@ -103,7 +103,7 @@ pub fn max_wrong_counts(tasks: u64, recounts: u64, found: u64) -> u64 {
     let first = (0..found).map(|before| ((drawn - before as f64) / (all - before as f64)).ln());
     let mut exactly = first.sum::<f64>();
     let mut at_most = 1.0;
-    for wrong in found..tasks - (recounts - found) {
+    for wrong in found..tasks {
         let others = all - wrong as f64;
         at_most -= exactly.exp() * (drawn - known) / others;
         if at_most <= 1.0 - CONFIDENCE {

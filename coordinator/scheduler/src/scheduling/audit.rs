@@ -58,9 +58,6 @@ impl Scheduler {
                 check_task(run.lease(task, worker).is_some(), task, "is held by no lease")?;
             }
         }
-        for &task in run.rechecks().running() {
-            check_task(run.is_held(task), task, "is rechecked by no worker")?;
-        }
         Ok(())
     }
 }
@@ -77,19 +74,19 @@ fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     let orphaned = run.orphaned().iter().map(|task| (task, Stage::Pending));
     let parked = run.parking().tasks().iter().map(|task| (task, Stage::Parked));
     let disputed = run.disputed().keys().map(|task| (task, Stage::Disputed));
-    let rechecked = run.rechecks().running().iter().map(|task| (task, Stage::Done));
     let pending = returned.chain(orphaned);
-    for (&task, stage) in pending.chain(parked).chain(disputed).chain(rechecked) {
+    for (&task, stage) in pending.chain(parked).chain(disputed) {
         equal("stage of a queued task", tasks.stage(task), stage)?;
     }
     equal("parked tasks", run.parking().tasks().len() as u64, tasks.number(Stage::Parked))?;
     equal("disputed tasks", run.disputed().len() as u64, tasks.number(Stage::Disputed))?;
     let is_returned = run.orphaned().is_subset(run.returned());
     check(is_returned, format_args!("an orphaned task"), "was not returned")?;
-    for (author, rechecks) in run.rechecks().waiting() {
+    for (author, rechecks) in run.rechecks().by_author() {
         for &task in rechecks.keys() {
             let is_by_author = tasks.done(task).is_some_and(|done| done.first.worker == author);
             check_task(is_by_author, task, "has a recheck under another author")?;
+            check_task(!run.is_held(task), task, "waits for a recheck that a worker makes")?;
         }
     }
     let upcoming: BTreeSet<_> = run.upcoming().collect();

@@ -139,9 +139,8 @@ impl Scheduler {
         let now = self.clock.ticks();
         let tasks: Vec<_> = self.runs[run].held().collect();
         for task in tasks {
-            let was_recheck = self.runs[run].rechecks().running().contains(&task);
             self.remove_all(run, task);
-            self.runs[run].drop_leased(task, was_recheck, now);
+            self.runs[run].drop_leased(task, now);
         }
     }
 

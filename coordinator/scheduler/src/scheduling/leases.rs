@@ -59,8 +59,7 @@ impl Scheduler {
         let Choice { task, purpose, orientation } = choice;
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
         let is_rotated = orientation == Orientation::Rotated;
-        let round = self.workers.get(worker).round;
-        let lease = Lease { is_rotated, round, ..Lease::new(epoch, purpose, self.clock.ticks()) };
+        let lease = Lease { is_rotated, ..Lease::new(epoch, purpose, self.clock.ticks()) };
         self.install((run, task), worker, lease);
         self.grant_of((run, task), worker)
     }
@@ -111,7 +110,6 @@ impl Scheduler {
         while let Some(&(holder, _)) = self.runs[run].leases_of(task).first() {
             self.remove(holder, (run, task));
         }
-        self.runs[run].end_recheck(task);
     }
 
     /// Ends a lease without a result.
@@ -122,10 +120,7 @@ impl Scheduler {
         };
         match lease.purpose {
             Purpose::Count => self.end_attempt(worker, key, lease.epoch, end),
-            Purpose::Recheck => {
-                let now = self.clock.ticks();
-                self.runs[run].abandon_recheck(task, now);
-            }
+            Purpose::Recheck => drop(self.runs[run].add_recheck(task, self.clock.ticks())),
             // If the task is still disputed, another referee may take it.
             Purpose::Recount => {}
         }
@@ -307,12 +302,7 @@ impl Scheduler {
             Stage::Parked => return Err("the task is parked"),
             Stage::Disputed => return Err("the task is disputed: its counts differ"),
         }
-        let lease = Lease {
-            seen: true,
-            started: held.started,
-            round: self.workers.get(worker).round,
-            ..Lease::new(epoch, Purpose::Count, self.clock.ticks())
-        };
+        let lease = Lease::new(epoch, Purpose::Count, self.clock.ticks());
         self.install((run, task), worker, lease);
         Ok(())
     }

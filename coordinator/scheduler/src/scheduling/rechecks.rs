@@ -13,66 +13,39 @@ use crate::ledger::{Confirmation, Recheck};
 /// How long a recheck waits for a worker that proves more: one with another token or another kernel.
 pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;
 
+/// Maximum number of waiting tasks that are considered for one worker.
+const MAX_SCANNED_RECHECKS: usize = 4_096;
+
 /// Maximum factor by which a thread with another kernel may be slower than the present worker.
 const KERNEL_SLOWDOWN: f64 = 1.5;
 
-/// Done tasks of a run whose recheck is due or in progress.
+/// Done tasks of a run whose recheck is due and that no worker counts, by the author of the first count, with
+/// the time since when they wait.
 #[derive(Debug, Default)]
-pub(super) struct RecheckQueue {
-    /// Those that no worker counts, by the author of the first count, with the time since when they wait.
-    waiting: BTreeMap<WorkerIx, BTreeMap<TaskIx, Ticks>>,
-    /// Those that a worker counts.
-    running: BTreeSet<TaskIx>,
-}
+pub(super) struct RecheckQueue(BTreeMap<WorkerIx, BTreeMap<TaskIx, Ticks>>);
 
 impl RecheckQueue {
     /// Adds a task; returns whether it is new.
     pub(super) fn add(&mut self, task: TaskIx, author: WorkerIx, now: Ticks) -> bool {
-        !self.running.contains(&task)
-            && self.waiting.entry(author).or_default().insert(task, now).is_none()
-    }
-
-    /// Marks a task as in progress.
-    pub(super) fn begin(&mut self, task: TaskIx, author: WorkerIx) {
-        self.remove(task, author);
-        self.running.insert(task);
-    }
-
-    /// Marks a task as no longer in progress; returns whether it was.
-    pub(super) fn end(&mut self, task: TaskIx) -> bool {
-        self.running.remove(&task)
+        self.0.entry(author).or_default().insert(task, now).is_none()
     }
 
     pub(super) fn remove(&mut self, task: TaskIx, author: WorkerIx) {
-        self.running.remove(&task);
-        if let Some(tasks) = self.waiting.get_mut(&author) {
+        if let Some(tasks) = self.0.get_mut(&author) {
             tasks.remove(&task);
             if tasks.is_empty() {
-                self.waiting.remove(&author);
+                self.0.remove(&author);
             }
         }
     }
 
-    /// Returns the waiting tasks by the author of the first count.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (WorkerIx, &BTreeMap<TaskIx, Ticks>)> {
-        self.waiting.iter().map(|(&author, tasks)| (author, tasks))
-    }
-
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Returns the tasks by the author of the first count.
+    pub(super) fn by_author(&self) -> impl Iterator<Item = (WorkerIx, &BTreeMap<TaskIx, Ticks>)> {
+        self.0.iter().map(|(&author, tasks)| (author, tasks))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
-    }
-
-    pub(super) fn running(&self) -> &BTreeSet<TaskIx> {
-        &self.running
-    }
-
-    /// Returns the number of tasks, waiting and in progress.
-    pub(super) fn number(&self) -> usize {
-        self.waiting.values().map(BTreeMap::len).sum::<usize>() + self.running.len()
+        self.0.is_empty()
     }
 }
 
@@ -82,7 +55,7 @@ impl Scheduler {
     pub(super) fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
-        if !in_run.rechecks().has_waiting() {
+        if in_run.rechecks().is_empty() {
             return None;
         }
         let mine = self.workers.token(worker);
@@ -91,12 +64,12 @@ impl Scheduler {
         let all = in_run.recheck() == Recheck::All;
         let suits =
             |first| !(self.workers.same_machine(first, worker) || all && waits_for_token(first));
-        let waiting = in_run.rechecks().waiting().filter(|&(first, _)| suits(first));
+        let waiting = in_run.rechecks().by_author().filter(|&(first, _)| suits(first));
         let mut tasks = waiting
             .flat_map(|(first, tasks)| {
                 tasks.iter().take(MAX_SCANNED).map(move |task| (first, task))
             })
-            .take(MAX_SCANNED * MAX_SCANNED);
+            .take(MAX_SCANNED_RECHECKS);
         let (_, (&task, _)) = tasks.find(|&(first, (&task, &since))| {
             now >= since + RECHECK_WAIT_MS
                 || !(waits_for_token(first)
@@ -109,7 +82,7 @@ impl Scheduler {
     /// errors, not permanent ones.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
-        let mut waiting = self.runs[run].rechecks().waiting();
+        let mut waiting = self.runs[run].rechecks().by_author();
         let (_, tasks) = waiting
             .find(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))?;
         Some(self.recheck_of(run, *tasks.keys().next()?))

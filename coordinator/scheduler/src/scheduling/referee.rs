@@ -228,7 +228,7 @@ impl Scheduler {
         };
         let random = in_run.recounts_below(self.threshold(run)).take(MAX_SCANNED);
         let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
-        let rechecks = in_run.rechecks().waiting().flat_map(|(_, tasks)| tasks);
+        let rechecks = in_run.rechecks().by_author().flat_map(|(_, tasks)| tasks);
         let rechecks = rechecks
             .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
             .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
@@ -454,7 +454,7 @@ impl Scheduler {
     fn remove_waits_for_tokens(&mut self, run: RunIx) {
         let tokens = self.active_tokens(run);
         let waits = |author| tokens.iter().any(|other| *other != self.workers.token(author));
-        let waiting = self.runs[run].rechecks().waiting().filter(|(author, _)| waits(*author));
+        let waiting = self.runs[run].rechecks().by_author().filter(|(author, _)| waits(*author));
         let tasks: Vec<_> = waiting.flat_map(|(_, tasks)| tasks.keys().copied()).collect();
         for task in tasks {
             self.runs[run].remove_recheck(task);

@@ -73,14 +73,12 @@ impl Scheduler {
             (Stage::Done | Stage::Disputed, _) if is_recount && !is_final => {
                 self.credit(worker, run, self.runs[run].cost(task), record.duration_us);
                 self.take_recount(key, count, record);
-                match self.runs[run].tasks().done(task) {
-                    Some(now) if now.first.count == count.count && done.is_some() => {
-                        (Verdict::Duplicate, String::new())
+                match self.runs[run].tasks().stage(task) {
+                    Stage::Done if done.is_some() => (Verdict::Duplicate, String::new()),
+                    Stage::Done => (Verdict::Accepted, String::new()),
+                    Stage::Pending | Stage::Leased | Stage::Parked | Stage::Disputed => {
+                        (Verdict::Conflict, self.conflict_reason(key))
                     }
-                    Some(now) if now.first.count == count.count => {
-                        (Verdict::Accepted, String::new())
-                    }
-                    Some(_) | None => (Verdict::Conflict, self.conflict_reason(key)),
                 }
             }
             (_, Some(done)) if done.first.count == count.count => {

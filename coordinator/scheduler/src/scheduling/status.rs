@@ -264,7 +264,7 @@ impl Scheduler {
             rechecks: Rechecks {
                 agreed: run.agreed,
                 conflicts: run.conflicts,
-                awaited: run.rechecks().number() as u64,
+                awaited: run.awaited_rechecks() as u64,
                 confirmed: run.tasks().number(Stage::Done)
                     - run.tasks().number_confirmed(Confirmation::None),
                 recounted: run.tasks().number_confirmed(Confirmation::Referee),

@@ -22,16 +22,20 @@ const SYNCS_PER_SECOND: u64 = 50;
 const SHORT_SYNCS: u64 = 20;
 
 impl Scheduler {
+    /// Returns the interval at which all workers together make [`SYNCS_PER_SECOND`].
+    fn spread_ms(&self) -> Ticks {
+        self.workers.live() as u64 * 1_000 / SYNCS_PER_SECOND
+    }
+
     /// Returns the regular interval between two syncs of a worker.
     pub(super) fn regular_sync_ms(&self) -> Ticks {
-        let spread = self.workers.live() as u64 * 1_000 / SYNCS_PER_SECOND;
-        self.config.sync_floor_ms.max(spread)
+        self.config.sync_floor_ms.max(self.spread_ms())
     }
 
     /// Returns the time until a worker's next sync, before jitter.
     fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
         let regular = self.regular_sync_ms();
-        let spread = self.workers.live() as u64 * 1_000 / (SYNCS_PER_SECOND * SHORT_SYNCS);
+        let spread = self.spread_ms() / SHORT_SYNCS;
         let shortest = self.config.least_sync_ms.max(spread).min(regular);
         let dry = self.config.dry_sync_ms.max(spread).min(regular);
         let known = self.workers.get(worker);
@@ -210,7 +214,7 @@ impl Scheduler {
             parts.push(self.parked_reason(run, parked));
         }
         parts.extend(self.dispute_reason(run_ix));
-        let due = run.rechecks().number();
+        let due = run.awaited_rechecks();
         if due > 0 {
             parts.push(format!("{} to be rechecked", plural(due, "task")));
         }

@@ -123,7 +123,7 @@ impl Run {
             }
             Purpose::Recheck => {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
-                self.rechecks.begin(task, done.first.worker);
+                self.rechecks.remove(task, done.first.worker);
             }
             Purpose::Recount => {}
         }
@@ -149,18 +149,6 @@ impl Run {
         });
     }
 
-    /// Ends the recheck of a task that was decided.
-    pub(crate) fn end_recheck(&mut self, task: TaskIx) {
-        self.rechecks.end(task);
-    }
-
-    /// Ends a recheck without a result: it waits again unless another worker holds it.
-    pub(crate) fn abandon_recheck(&mut self, task: TaskIx, now: Ticks) {
-        if !self.is_held(task) && self.rechecks.end(task) {
-            self.add_recheck(task, now);
-        }
-    }
-
     /// Continues all epochs after a restart: `leap` above those on disk, with up to `lost` above them that
     /// a crash may have lost.
     pub(crate) fn leap_epochs(&mut self, leap: u64, lost: u64) {
@@ -169,11 +157,11 @@ impl Run {
     }
 
     /// Returns a task of a cancelled run whose leases were dropped to its queue.
-    pub(crate) fn drop_leased(&mut self, task: TaskIx, was_recheck: bool, now: Ticks) {
+    pub(crate) fn drop_leased(&mut self, task: TaskIx, now: Ticks) {
         match self.tasks.stage(task) {
             Stage::Leased => self.enter(task, Stage::Pending),
-            Stage::Done if was_recheck => drop(self.add_recheck(task, now)),
-            Stage::Done | Stage::Pending | Stage::Parked | Stage::Disputed => {}
+            Stage::Done => drop(self.add_recheck(task, now)),
+            Stage::Pending | Stage::Parked | Stage::Disputed => {}
         }
     }
 }

@@ -31,7 +31,7 @@ impl Run {
 
     /// Returns whether every task is done and no recheck is awaited.
     pub(crate) fn all_done(&self) -> bool {
-        self.is_counted() && self.rechecks.is_empty()
+        self.is_counted() && self.rechecks.is_empty() && self.leases.is_empty()
     }
 
     /// Returns whether tasks of it may be granted, now or once it is resumed.
@@ -78,7 +78,7 @@ impl Run {
     pub(crate) fn has_waiting(&self) -> bool {
         self.tasks.number(Stage::Pending) > 0
             || self.unassigned_disputes().next().is_some()
-            || self.rechecks.has_waiting()
+            || !self.rechecks.is_empty()
     }
 
     pub(crate) fn is_announced(&self) -> bool {
@@ -147,7 +147,13 @@ impl Run {
         let disputed = self.tasks.number(Stage::Disputed);
         disputed > 0
             && self.tasks.number(Stage::Done) + disputed == self.tasks.len()
-            && self.rechecks.is_empty()
+            && self.awaited_rechecks() == 0
+    }
+
+    /// Returns the number of done tasks whose recheck is awaited or in progress.
+    pub(crate) fn awaited_rechecks(&self) -> usize {
+        let running = self.held().filter(|&task| self.tasks.stage(task) == Stage::Done).count();
+        running + self.rechecks.by_author().map(|(_, tasks)| tasks.len()).sum::<usize>()
     }
 
     /// Returns since when it is stalled: from now on, if it was not.

@@ -225,10 +225,10 @@ impl Run {
         self.sampler.selects(self.manifest.run, id(task), self.life.recheck)
     }
 
-    /// Queues a recheck of a done task; returns whether it is new.
+    /// Queues a recheck of a done task, unless a worker makes it; returns whether it is new.
     pub(crate) fn add_recheck(&mut self, task: TaskIx, now: Ticks) -> bool {
         self.done_since = None;
-        let done = self.tasks.done(task);
+        let done = self.tasks.done(task).filter(|_| !self.is_held(task));
         let is_new = done.is_some_and(|done| self.rechecks.add(task, done.first.worker, now));
         // The run has to be announced again after the recheck.
         self.life.is_announced &= !is_new;
