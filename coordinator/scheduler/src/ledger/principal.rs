@@ -219,6 +219,7 @@ mod tests {
     #[test]
     fn no_token_names_the_referee() {
         assert_eq!(Principal::referee().as_str(), "referee");
+        assert!(Caller::local(WorkerId(1)).trusted && !Caller::new(WorkerId(1), None).trusted);
         for token in [None, Some("referee"), Some("")] {
             assert!(!Principal::new(0, token).is_referee());
         }

@@ -33,7 +33,7 @@ impl Scheduler {
 
     fn audit_leases(&self, number: RunIx) -> Result<(), Imbalance> {
         let run = &self.runs[number];
-        check(run.has_consistent_leases(), format_args!("run {number}"), "has stale leases")?;
+        check(run.leases.is_consistent(), format_args!("run {number}"), "has stale leases")?;
         for task in run.held() {
             let leases = run.leases_of(task);
             let holders: BTreeSet<_> = leases.iter().map(|(worker, _)| worker).collect();

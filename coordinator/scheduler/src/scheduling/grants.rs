@@ -261,7 +261,7 @@ impl Scheduler {
         let now = self.clock.ticks();
         let before = now.checked_sub(BACKUP_AFTER_MS)?;
         let ripe = (Bound::Unbounded, Bound::Included((before, TaskIx::MAX)));
-        let SingleHolders { not_started, started } = in_run.single_holders();
+        let SingleHolders { not_started, started } = &in_run.leases.single;
         let suits = |&&(_, task): &&(u64, TaskIx)| {
             let first = in_run.tasks().done(task).map(|done| done.first.worker);
             !self.workers.get(worker).leases.contains(&(run, task))

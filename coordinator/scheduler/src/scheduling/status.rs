@@ -251,6 +251,7 @@ impl Scheduler {
             _ => now.0.saturating_sub(run.manifest.created_unix_ms),
         };
         let disputed = run.disputed().keys().map(|&task| run::id(task));
+        let confirmed = Confirmation::ALL[1..].iter();
         let live = self.workers.live_ones().collect();
         let WorkersPage { workers, totals: worker_totals } =
             self.by_attention(live, 0..STATUS_WORKERS, now);
@@ -265,8 +266,7 @@ impl Scheduler {
                 agreed: run.agreed,
                 conflicts: run.conflicts,
                 awaited: run.awaited_rechecks() as u64,
-                confirmed: run.tasks().number(Stage::Done)
-                    - run.tasks().number_confirmed(Confirmation::None),
+                confirmed: confirmed.map(|&level| run.tasks().number_confirmed(level)).sum(),
                 recounted: run.tasks().number_confirmed(Confirmation::Referee),
                 disputed: disputed.take(MAX_LISTED_TASKS).collect(),
             },
@@ -443,7 +443,7 @@ impl Scheduler {
 }
 
 fn fraction_done(run: &run::Run) -> f64 {
-    let under_way = run.cost_in_progress().min(run.tasks().cost(Stage::Leased));
+    let under_way = run.leases.cost_done.min(run.tasks().cost(Stage::Leased));
     let done = (run.tasks().cost(Stage::Done) + under_way) as f64;
     (done / run.tasks().total_cost().max(1) as f64).min(1.0)
 }

@@ -14,11 +14,11 @@ use super::{
 
 /// The leases of a run, by task.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Leases {
+pub(crate) struct Leases {
     by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
-    single: SingleHolders,
+    pub(crate) single: SingleHolders,
     /// Cost that is done of all of them, as their workers report it.
-    cost_done: u64,
+    pub(crate) cost_done: u64,
 }
 
 /// Leased tasks with a single holder, by the time of the grant.
@@ -72,7 +72,7 @@ impl Leases {
     }
 
     /// Returns whether the cost and the single holders follow from the leases.
-    fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let mut again = Self { by_task: self.by_task.clone(), ..Self::default() };
         self.by_task.iter().for_each(|(&task, leases)| again.count(task, leases, true));
         again == *self
@@ -97,18 +97,6 @@ impl Run {
     /// Returns every held task.
     pub(crate) fn held(&self) -> impl Iterator<Item = TaskIx> + '_ {
         self.leases.by_task.keys().copied()
-    }
-
-    pub(crate) fn single_holders(&self) -> &SingleHolders {
-        &self.leases.single
-    }
-
-    pub(crate) fn cost_in_progress(&self) -> u64 {
-        self.leases.cost_done
-    }
-
-    pub(crate) fn has_consistent_leases(&self) -> bool {
-        self.leases.is_consistent()
     }
 
     /// Adds a lease, and moves its task to the stage that it requires.
@@ -163,22 +151,5 @@ impl Run {
             Stage::Done => drop(self.add_recheck(task, now)),
             Stage::Pending | Stage::Parked | Stage::Disputed => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cost_and_the_single_holders_follow_from_the_leases() {
-        let mut leases = Leases::default();
-        let lease = Lease { cost_done: 5, ..Lease::new(1, Purpose::Count, 7) };
-        leases.change(3, |of| of.push((0, lease)));
-        leases.change(3, |of| of[0].1.started = true);
-        assert_eq!((leases.cost_done, leases.single.started.first()), (5, Some(&(7, 3))));
-        assert!(leases.is_consistent() && leases.single.not_started.is_empty());
-        leases.by_task.clear();
-        assert!(!leases.is_consistent());
     }
 }

@@ -73,7 +73,7 @@ pub(super) struct Run {
 
     /// Up to this many epochs above a task's highest known one may be leases that a crash lost.
     lost_epochs: u64,
-    leases: Leases,
+    pub(super) leases: Leases,
 
     /// Number of rechecks that agreed.
     pub(super) agreed: u64,

@@ -88,7 +88,7 @@ fn each_inconsistency_is_named() {
     let recheck = |books: &mut Books, task, worker| {
         books.run().add_lease(task, worker, Lease::new(1, Purpose::Recheck, 0), 0);
     };
-    let cases: [Case; 16] = [
+    let cases: [Case; 17] = [
         (&|books| books.worker(FIRST).deadline = None, "worker 1 holds leases without a deadline"),
         // The third one holds none.
         (&|books| books.worker(THIRD).deadline = None, ""),
@@ -103,6 +103,7 @@ fn each_inconsistency_is_named() {
         (&|books| books.change(|lease| lease.epoch = 2), &no_epoch),
         (&|books| recheck(books, books.done, THIRD), &of(plain.done, unknown)),
         (&|books| books.lease(THIRD), &of(plain.alone, unknown)),
+        (&|books| books.run().leases.cost_done += 1, "run 0 has stale leases"),
         (&|books| books.lease(FIRST), &too_many),
         (&|books| books.copy(SECOND), ""),
         (&|books| [SECOND, THIRD].into_iter().for_each(|to| books.copy(to)), &too_many),

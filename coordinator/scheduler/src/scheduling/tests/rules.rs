@@ -283,7 +283,7 @@ fn a_task_that_the_referees_memory_does_not_hold_is_none_of_its() {
     for (threads, bytes, lacks) in [
         (1, least - 1, Some((least, least - 1))),
         (1, 1, Some((least, 1))),
-        (0, least, None),
+        (0, least - 1, None),
         (1, least + 1, None),
         (1, least, None),
     ] {
@@ -338,6 +338,7 @@ fn a_run_that_is_not_there_has_no_commands_and_no_status() {
     assert_eq!(scheduler.status(none, Millis(0)), None);
     assert_eq!(scheduler.solutions_so_far(none), None);
     assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(0)));
+    assert!(scheduler.plan(none).is_none() && scheduler.plan(RUN).is_some());
     assert_eq!(scheduler.recheck(none), None);
     assert_eq!(scheduler.recheck(RUN), Some(Recheck::Millionths(0)));
     assert_eq!(scheduler.task_view(none, TaskId(0), Millis(0)), None);
@@ -375,9 +376,11 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     assert_eq!(bench.status().run.tasks.pending, 0);
     bench.scheduler.control(OTHER, Command::Resume, Millis(0)).unwrap();
     assert_eq!(reason(&bench), "", "all of it is leased");
+    bench.steps("1 set wants=0, 1 finish, recheck all");
+    assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
     // A paused run may go on.
     bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
-    bench.steps("drive 1");
+    bench.steps("1 set wants=60, drive 1 2");
     let over = |bench: &mut Bench| bench.steps("2 names").contains("all runs finished");
     assert!(!over(&mut bench));
     bench.scheduler.control(OTHER, Command::Cancel, Millis(0)).unwrap();
@@ -426,15 +429,18 @@ fn a_status_shows_those_that_need_attention_and_counts_all() {
     call_up_to(&mut bench, 1_000);
     bench.now = 60_000;
     call_up_to(&mut bench, 900);
+    bench.steps("900 tests 2 all");
     let (status, now) = (bench.status(), Millis(bench.now));
     let totals = status.worker_totals;
+    assert_eq!((totals.failing, totals.failed_threads), (1, 2));
     assert_eq!((totals.all().workers, totals.all().threads), (1_000, 1_000));
     assert_eq!(totals.of(WorkerState::Unresponsive).workers, 100);
     assert_eq!(totals.last_call_ms_ago, Some(0));
     assert_eq!(status.workers.len(), STATUS_WORKERS);
     let silent = |worker: &WorkerStatus| worker.state == WorkerState::Unresponsive;
-    assert!(status.workers[..100].iter().all(silent));
-    assert!(!status.workers[100..].iter().any(silent));
+    assert_eq!(status.workers[0].info.id, common::run::WorkerId(900));
+    assert!(status.workers[1..101].iter().all(silent));
+    assert!(!status.workers[101..].iter().any(silent));
     // Pages by identity show each worker once, independent of changes between two pages.
     let (mut after, mut seen) = (None, Vec::new());
     loop {
@@ -447,7 +453,7 @@ fn a_status_shows_those_that_need_attention_and_counts_all() {
     }
     assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");
     let shown = bench.scheduler.workers(&WorkersPart::ByAttention(95..105), now).workers;
-    assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 5);
+    assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 6);
     let none = bench.scheduler.workers(&WorkersPart::ByAttention(2_000..2_050), now);
     assert_eq!(none.workers, []);
 }

@@ -321,6 +321,9 @@ impl Bench {
                     write!(text, " {number} {what}").unwrap();
                 }
             }
+            if let Some((task, ms)) = worker.current_task {
+                write!(text, " on {task} for {} s", ms / 1_000).unwrap();
+            }
             text
         };
         let workers = self.scheduler.workers(&all, Millis(self.now)).workers;
