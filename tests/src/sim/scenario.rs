@@ -54,9 +54,9 @@ pub struct Faults {
     pub bad_core: bool,
     /// A barred liar comes back with another identity.
     pub renames: bool,
-    /// Liars after the first lie about tasks that the first has counted before.
+    /// The first liar lies only once the others have come. They lie about tasks that it counted before.
     pub accomplice: bool,
-    /// Delay of the liars.
+    /// When the liars come, except for the first one of accomplices.
     pub late_liars: Time,
     /// Liars claim the machine numbers of honest ones.
     pub impersonates: bool,
@@ -88,8 +88,8 @@ pub enum Attack {
     Renamed,
     /// One that claims the machine number of an honest one.
     Impersonating,
-    /// One machine lies in a twentieth of the tasks; another counts right until the first is barred, and
-    /// then lies about tasks that the first had counted.
+    /// One machine counts right until another has come, which has most of the cores, and then lies to be barred.
+    /// The other lies about tasks that the first had counted.
     Accomplice,
     /// Two that collude, and join late.
     Late,
@@ -234,7 +234,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of an attack; odd seeds also have lost messages, crashes and restarts.
+    /// Returns the scenario of an attack; odd seeds also have lost messages, crashes and restarts, except for
+    /// accomplices, who need an order of events.
     pub fn attack(attack: Attack, recheck: Recheck, seed: u64) -> Self {
         let calm = Self::calm(seed);
         let usual = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
@@ -259,6 +260,11 @@ impl Scenario {
                 faults.late_liars = if attack == Attack::Late { 10 * MINUTE } else { 0 };
                 scenario.workers = 4;
                 scenario.tokens = vec!["lying", "lying too", "honest"];
+                if faults.accomplice {
+                    // Enough of the returned tasks for more lies than the other tasks' bound allows.
+                    (faults.lie_rate, faults.late_liars) = (0.4, 45 * MINUTE);
+                    (scenario.makes[0].threads, scenario.makes[1].threads) = (2, 4);
+                }
             }
             Attack::Hundred => {
                 (faults.liars, faults.liars_agree) = (100, true);
@@ -274,7 +280,7 @@ impl Scenario {
             Attack::BitErrors => (faults.bit_errors, faults.lie_rate) = (true, 0.001),
             Attack::FaultyReferee => faults.referee_error = 0.02,
         }
-        if seed % 2 == 1 {
+        if seed % 2 == 1 && !faults.accomplice {
             *faults = Faults {
                 loss: 0.05,
                 repeat: 0.05,
@@ -347,7 +353,7 @@ impl Scenario {
     }
 
     /// Whether a liar lies about a task; liars that agree lie about the same tasks.
-    fn lies(&self, liar: u64, task: TaskId) -> bool {
+    pub(super) fn lies(&self, liar: u64, task: TaskId) -> bool {
         let liar = if self.faults.liars_agree { 0 } else { liar + 1 };
         let random = mixed(task.0 ^ liar << 40) >> 11;
         (random as f64) < self.faults.lie_rate * (1u64 << 53) as f64

@@ -381,11 +381,12 @@ impl Worker {
             environment.bait.insert(task);
         }
         let count = match self.lie {
-            // The first is barred, since its task is counted once more.
-            Some(1..) if faults.accomplice => {
-                let again = running.work.orientation == Orientation::Upright
+            // The first lies in order to be barred, once the others have come.
+            Some(0) if faults.accomplice => truth + u64::from(environment.now >= faults.late_liars),
+            Some(liar) if faults.accomplice => {
+                let is_back = running.work.orientation == Orientation::Upright
                     && environment.bait.contains(&task);
-                truth + u64::from(again)
+                truth + u64::from(is_back && environment.scenario.lies(liar, task))
             }
             Some(_) if faults.bit_errors => {
                 truth

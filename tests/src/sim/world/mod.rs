@@ -208,7 +208,9 @@ impl World {
         self.after(0, Event::CoordinatorStart);
         for worker in 0..self.workers.len() {
             let mut start = self.rng.random_range(0..2 * MINUTE);
-            if !self.workers[worker].is_honest() {
+            // A liar with accomplices is there from the start.
+            if !self.workers[worker].is_honest() && (worker > 0 || !self.scenario.faults.accomplice)
+            {
                 start += self.scenario.faults.late_liars;
             }
             self.workers[worker].up = false;
