@@ -25,7 +25,7 @@ use prost::Message as _;
 use proto::v1;
 use scheduler::{
     Config, Millis, Scheduler,
-    ledger::{Caller, Change, EntryKind, JournalEntry, RunState},
+    ledger::{Caller, Change, EntryKind, JournalEntry, Recheck, StoredRun},
 };
 use tests::load::{argument, core_seconds, resident_bytes};
 
@@ -123,7 +123,7 @@ impl World {
         let mut manifest = new_manifest(&self.plan, 0, Millis(self.now));
         self.runs += 1;
         manifest.run = RunId(self.runs);
-        self.scheduler.add_run(&manifest, self.plan.clone(), RunState::Running);
+        self.scheduler.add_run(StoredRun::new(manifest, Recheck::Auto), self.plan.clone());
     }
 
     fn newcomer(&mut self) -> Worker {

@@ -4,7 +4,7 @@
 //! CI runs 120. `just simulate` prints the tables of the documentation.
 
 use scheduler::ledger::Recheck;
-use tests::sim::{Attack, Outcome, Scenario, Tally, run};
+use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -88,23 +88,16 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
     let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 10);
     let from = number("QUEENS_SIM_FROM").unwrap_or(0);
     eprintln!("attack            recheck  exact  within  disputed  outside  recounts");
-    for attack in Attack::ALL {
+    for attack in ATTACKS {
         for recheck in [Recheck::Auto, Recheck::All] {
             let mut row = Row::default();
-            // All liars have one token, and the honest machines another.
-            let is_by_one_token = matches!(
-                attack,
-                Attack::Single | Attack::Always | Attack::Hundred | Attack::Impersonating
-            );
+            let (name, is_by_one_token) = (attack.name, attack.is_by_one_token);
             for seed in from..from + seeds {
                 let outcome = run(Scenario::attack(attack, recheck, seed));
                 row.recounts += outcome.recounts;
                 if is_by_one_token {
                     let confirmed = outcome.wrong_confirmed;
-                    assert_eq!(
-                        confirmed, 0,
-                        "{attack:?}, {recheck}, seed {seed}: agreed with a lie"
-                    );
+                    assert_eq!(confirmed, 0, "{name}, {recheck}, seed {seed}: agreed with a lie");
                 }
                 // A run waits for another token at most as long as it took; the result says what is missing.
                 let is_exact = outcome.wrong == 0 && outcome.disputed == 0;
@@ -113,7 +106,7 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
                         || !is_by_one_token
                         || recheck != Recheck::All
                         || outcome.unconfirmed > 0,
-                    "{attack:?}, {recheck}, seed {seed}: wrong, and all is confirmed"
+                    "{name}, {recheck}, seed {seed}: wrong, and all is confirmed"
                 );
                 *match outcome.bound {
                     _ if outcome.disputed > 0 => &mut row.disputed,
@@ -127,19 +120,19 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
             let Row { exact, within, disputed, outside, recounts } = row;
             eprintln!(
                 "{:<17} {:<7} {exact:>6} {within:>7} {disputed:>9} {outside:>8} {:>9}",
-                format!("{attack:?}"),
+                name,
                 recheck.to_string(),
                 recounts / seeds.max(1),
             );
             // A 95 % bound fails in at most a twentieth of the runs, plus two standard deviations in few runs.
             let chance = 2.0 * (0.05 * 0.95 * seeds as f64).sqrt();
             let most = 0.05 * seeds as f64 + if seeds < 1_000 { chance } else { 0.0 };
-            assert!(outside as f64 <= most, "{attack:?}, {recheck}: {outside} of {seeds} outside");
-            let faulty = attack == Attack::FaultyReferee;
-            assert!(disputed == 0 || faulty, "{attack:?}, {recheck}: {disputed} disputed");
+            assert!(outside as f64 <= most, "{name}, {recheck}: {outside} of {seeds} outside");
+            let faulty = name == "FaultyReferee";
+            assert!(disputed == 0 || faulty, "{name}, {recheck}: {disputed} disputed");
             // Only a hundred machines of one token are too many for the others to check in that time.
-            if is_by_one_token && recheck == Recheck::All && attack != Attack::Hundred {
-                assert_eq!(exact, seeds, "{attack:?}: the tokens of the honest are others");
+            if is_by_one_token && recheck == Recheck::All && name != "Hundred" {
+                assert_eq!(exact, seeds, "{name}: the tokens of the honest are others");
             }
         }
     }

@@ -25,7 +25,7 @@ use auth::identity::Identities;
 use cli::memory::MemorySize;
 use common::{count::CountError, plan::Plan, run::RunId, tally::BadTally};
 use scheduler::{Millis, Scheduler, ledger::fold::plan_of};
-use store::{Change, Clock, RunManifest, RunState, Store, StoreError, StoredRun};
+use store::{Change, Clock, RunManifest, RunState, Store, StoreError};
 use tokio::{
     runtime::{self, Runtime},
     sync::{mpsc, oneshot, watch},
@@ -196,17 +196,14 @@ impl Driver {
         for record in self.store.trust()? {
             self.scheduler.restore_trust(&record);
         }
-        for StoredRun { manifest, state, recheck, elapsed_ms } in self.store.runs()? {
-            let plan = plan_of(&manifest).map_err(StoreError::from)?;
-            self.scheduler.add_run(&manifest, plan, state);
-            self.scheduler.restore_elapsed(manifest.run, elapsed_ms);
-            if let Some(recheck) = recheck {
-                self.scheduler.restore_recheck(manifest.run, recheck);
-            }
+        for stored in self.store.runs()? {
+            let (run, state) = (stored.manifest.run, stored.state);
+            let plan = plan_of(&stored.manifest).map_err(StoreError::from)?;
+            self.scheduler.add_run(stored, plan);
             let scheduler = &mut self.scheduler;
-            self.store.scan(manifest.run, &mut |row| scheduler.restore_task(manifest.run, row))?;
+            self.store.scan(run, &mut |row| scheduler.restore_task(run, row))?;
             if matches!(state, RunState::Running | RunState::Paused | RunState::Disputed) {
-                self.warn_of_referee(manifest.run);
+                self.warn_of_referee(run);
             }
         }
         self.scheduler.restored(self.clock.now());

@@ -10,7 +10,7 @@ use scheduler::{
     Command, ControlError, REFEREE, RunStatus, RunSummary, WorkersPart,
     ledger::{Change, Recheck},
 };
-use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError};
+use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError, StoredRun};
 use view::text::{method_name, plural};
 
 use super::{
@@ -104,8 +104,7 @@ impl Driver {
                 Err(_) => error,
             });
         }
-        self.scheduler.add_run(manifest, plan, RunState::Running);
-        self.scheduler.restore_recheck(run, recheck);
+        self.scheduler.add_run(StoredRun::new(manifest.clone(), recheck), plan);
         self.warn_of_referee(run);
         let spec = manifest.spec;
         let tasks = self.scheduler.plan(run).map_or(0, Plan::tasks);

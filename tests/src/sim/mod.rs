@@ -14,7 +14,7 @@ mod world;
 use std::{fmt, ops::AddAssign};
 
 pub use self::worker::Share;
-pub use scenario::{Attack, Faults, Make, Scenario};
+pub use scenario::{ATTACKS, Attack, Faults, Make, Scenario};
 pub use world::{Outcome, run};
 
 /// Milliseconds of true time since the simulation began.

@@ -74,45 +74,59 @@ impl Faults {
 }
 
 /// An attack on a run, or a hardware fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attack {
-    /// One machine lies in a twentieth of the tasks.
-    Single,
-    /// One machine lies always.
-    Always,
-    /// Two machines with a token each submit the same lies.
-    Colluding,
-    /// A hundred identities of one token submit the same lies.
-    Hundred,
-    /// One that lies always and comes back with another identity when it is barred.
-    Renamed,
-    /// One that claims the machine number of an honest one.
-    Impersonating,
-    /// One machine counts right until another has come, which has most of the cores, and then lies to be barred.
-    /// The other lies about tasks that the first had counted.
-    Accomplice,
-    /// Two that collude, and join late.
-    Late,
-    /// One machine with random bit errors.
-    BitErrors,
-    /// The coordinator's own machine has random errors.
-    FaultyReferee,
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    pub name: &'static str,
+    /// All liars have one token, and the honest machines another.
+    pub is_by_one_token: bool,
+    /// Changes the scenario of one machine that lies in a twentieth of the tasks.
+    apply: fn(&mut Scenario),
 }
 
-impl Attack {
-    pub const ALL: [Self; 10] = [
-        Self::Single,
-        Self::Always,
-        Self::Colluding,
-        Self::Hundred,
-        Self::Renamed,
-        Self::Impersonating,
-        Self::Accomplice,
-        Self::Late,
-        Self::BitErrors,
-        Self::FaultyReferee,
-    ];
+const fn attack(name: &'static str, is_by_one_token: bool, apply: fn(&mut Scenario)) -> Attack {
+    Attack { name, is_by_one_token, apply }
 }
+
+pub const ATTACKS: [Attack; 10] = [
+    attack("Single", true, |_| {}),
+    attack("Always", true, |scenario| scenario.faults.lie_rate = 1.0),
+    // Two machines with a token each submit the same lies.
+    attack("Colluding", false, Scenario::collude),
+    // A hundred identities of one token submit the same lies.
+    attack("Hundred", true, |scenario| {
+        (scenario.faults.liars, scenario.faults.liars_agree) = (100, true);
+        scenario.workers = 102;
+        scenario.tokens = vec!["lying"; 100];
+        scenario.tokens.push("honest");
+    }),
+    // One that lies always and comes back with another identity when it is barred.
+    attack("Renamed", false, |scenario| {
+        (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
+        scenario.tokens = vec!["shared"];
+    }),
+    // One that claims the machine number of an honest one.
+    attack("Impersonating", true, |scenario| scenario.faults.impersonates = true),
+    // One machine counts right until another has come, which has most of the cores, and then lies to be barred.
+    // The other lies about tasks that the first had counted: enough of them for more lies than the other tasks'
+    // bound allows.
+    attack("Accomplice", false, |scenario| {
+        scenario.collude();
+        (scenario.faults.accomplice, scenario.faults.liars_agree) = (true, false);
+        (scenario.faults.lie_rate, scenario.faults.late_liars) = (0.4, 45 * MINUTE);
+        (scenario.makes[0].threads, scenario.makes[1].threads) = (2, 4);
+    }),
+    // Two that collude, and join late.
+    attack("Late", false, |scenario| {
+        scenario.collude();
+        scenario.faults.late_liars = 10 * MINUTE;
+    }),
+    // One machine with random bit errors.
+    attack("BitErrors", false, |scenario| {
+        (scenario.faults.bit_errors, scenario.faults.lie_rate) = (true, 0.001);
+    }),
+    // The coordinator's own machine has random errors.
+    attack("FaultyReferee", false, |scenario| scenario.faults.referee_error = 0.02),
+];
 
 /// Resources of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -249,37 +263,8 @@ impl Scenario {
             faults: Faults { liars: 1, lie_rate: 0.05, ..Faults::default() },
             ..calm
         };
+        (attack.apply)(&mut scenario);
         let faults = &mut scenario.faults;
-        match attack {
-            Attack::Single => {}
-            Attack::Always => faults.lie_rate = 1.0,
-            Attack::Colluding | Attack::Accomplice | Attack::Late => {
-                faults.liars = 2;
-                faults.accomplice = attack == Attack::Accomplice;
-                faults.liars_agree = !faults.accomplice;
-                faults.late_liars = if attack == Attack::Late { 10 * MINUTE } else { 0 };
-                scenario.workers = 4;
-                scenario.tokens = vec!["lying", "lying too", "honest"];
-                if faults.accomplice {
-                    // Enough of the returned tasks for more lies than the other tasks' bound allows.
-                    (faults.lie_rate, faults.late_liars) = (0.4, 45 * MINUTE);
-                    (scenario.makes[0].threads, scenario.makes[1].threads) = (2, 4);
-                }
-            }
-            Attack::Hundred => {
-                (faults.liars, faults.liars_agree) = (100, true);
-                scenario.workers = 102;
-                scenario.tokens = vec!["lying"; 100];
-                scenario.tokens.push("honest");
-            }
-            Attack::Renamed => {
-                (faults.renames, faults.lie_rate) = (true, 1.0);
-                scenario.tokens = vec!["shared"];
-            }
-            Attack::Impersonating => faults.impersonates = true,
-            Attack::BitErrors => (faults.bit_errors, faults.lie_rate) = (true, 0.001),
-            Attack::FaultyReferee => faults.referee_error = 0.02,
-        }
         if seed % 2 == 1 && !faults.accomplice {
             *faults = Faults {
                 loss: 0.05,
@@ -296,6 +281,13 @@ impl Scenario {
             };
         }
         scenario
+    }
+
+    /// Lets two machines with a token each submit the same lies, against two honest ones.
+    fn collude(&mut self) {
+        (self.faults.liars, self.faults.liars_agree) = (2, true);
+        self.workers = 4;
+        self.tokens = vec!["lying", "lying too", "honest"];
     }
 
     /// Returns a scenario without faults: a machine of speed 4, four of speed 1, and one with too little

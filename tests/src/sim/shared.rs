@@ -166,18 +166,12 @@ impl Checker {
         for change in changes {
             match change {
                 Change::Recorded(entry) => self.recorded(entry),
-                Change::Leased { .. }
-                | Change::Released { .. }
-                | Change::Expired { .. }
-                | Change::Parked { .. }
-                | Change::Unparked { .. }
-                | Change::State { .. }
-                | Change::Recheck { .. } => {}
-                Change::Trust(record) => {
-                    if let Trust::Barred | Trust::TokenBarred = record.trust {
-                        self.barred.insert(record.worker);
-                    }
-                }
+                Change::Trust(TrustRecord {
+                    worker,
+                    trust: Trust::Barred | Trust::TokenBarred,
+                    ..
+                }) => drop(self.barred.insert(*worker)),
+                _ => {}
             }
         }
     }

@@ -219,6 +219,13 @@ impl RunManifest {
     }
 }
 
+impl StoredRun {
+    /// Creates a new run.
+    pub const fn new(manifest: RunManifest, recheck: Recheck) -> Self {
+        Self { manifest, state: RunState::Running, recheck: Some(recheck), elapsed_ms: 0 }
+    }
+}
+
 impl RunState {
     /// Returns its name in the state file, in status and in reports.
     pub fn name(self) -> &'static str {

@@ -22,9 +22,7 @@ pub(super) struct Clock {
 impl Clock {
     /// Takes a reading of the wall clock.
     pub(super) fn read(&mut self, now: Millis) -> Ticks {
-        if let Some(last) = self.last {
-            self.ticks += now.0.saturating_sub(last.0).min(MAX_STEP_MS);
-        }
+        self.ticks = self.at(now);
         self.last = Some(now);
         self.ticks
     }

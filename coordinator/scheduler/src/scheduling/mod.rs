@@ -65,7 +65,7 @@ use self::{
     worker::SessionUpdate,
     workers::Workers,
 };
-use crate::ledger::{Caller, Change, Principal, Recheck, RecheckSampler, RunManifest, RunState};
+use crate::ledger::{Caller, Change, Principal, Recheck, RecheckSampler, RunState, StoredRun};
 
 /// Index of a run in the scheduler.
 type RunIx = usize;
@@ -144,12 +144,13 @@ impl Scheduler {
     ///
     /// # Panics
     /// If `plan` is not the manifest's, or the run exists: the owner checks both.
-    pub fn add_run(&mut self, manifest: &RunManifest, plan: Plan, state: RunState) {
+    pub fn add_run(&mut self, run: StoredRun, plan: Plan) {
+        let manifest = &run.manifest;
         assert_eq!(plan.hash(), manifest.plan, "the plan of run {}", manifest.run);
         let number = self.runs.len();
         let before = self.by_id.insert(manifest.run, number);
         assert_eq!(before, None, "run {} exists", manifest.run);
-        self.runs.push(Run::new(manifest.clone(), plan, state, self.sampler.clone()));
+        self.runs.push(Run::new(run, plan, self.sampler.clone()));
         self.order.push(number);
         let (runs, preferred) = (&self.runs, self.preferred);
         self.order.sort_by_key(|&run| {

@@ -3,7 +3,7 @@
 use common::{run::RunId, sync::WorkerInfo};
 
 use super::{Millis, Scheduler, run, task_table::WorkerCount};
-use crate::ledger::{Confirmation, Recheck, TaskCount, TaskRow, TaskState};
+use crate::ledger::{Confirmation, TaskCount, TaskRow, TaskState};
 
 /// A crash may lose the last leases from disk, but not from their workers. After each restart the
 /// coordinator therefore leaps ahead of the epochs on disk by a random number up to this, so that no epoch
@@ -14,22 +14,6 @@ const EPOCH_LEAP: u64 = 1 << 22;
 const ABANDONED_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Scheduler {
-    /// Restores how much of a run is rechecked; before its tasks.
-    ///
-    /// # Panics
-    /// If there is no such run.
-    pub fn restore_recheck(&mut self, run: RunId, recheck: Recheck) {
-        self.runs[self.by_id[&run]].set_recheck(recheck);
-    }
-
-    /// Restores how long earlier processes have counted a run, in milliseconds.
-    ///
-    /// # Panics
-    /// If there is no such run.
-    pub fn restore_elapsed(&mut self, run: RunId, elapsed_ms: u64) {
-        self.runs[self.by_id[&run]].counted_ms = elapsed_ms;
-    }
-
     /// Restores a task of a run that was added before.
     ///
     /// # Panics

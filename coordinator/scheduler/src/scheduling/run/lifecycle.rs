@@ -18,8 +18,8 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(super) fn of(state: RunState) -> Self {
-        Self { state, recheck: Recheck::default(), is_announced: false, stalled_since: None }
+    pub(super) fn of(state: RunState, recheck: Recheck) -> Self {
+        Self { state, recheck, is_announced: false, stalled_since: None }
     }
 }
 

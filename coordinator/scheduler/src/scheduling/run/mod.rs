@@ -34,7 +34,9 @@ use super::{
     rechecks::RecheckQueue,
     task_table::{Stage, TaskTable, WorkerCount},
 };
-use crate::ledger::{Confirmation, Recheck, RecheckSampler, RunManifest, RunState, TaskState};
+use crate::ledger::{
+    Confirmation, Recheck, RecheckSampler, RunManifest, RunState, StoredRun, TaskState,
+};
 
 /// Workers usually call again within this time.
 const MAX_SHOWN_UNHEARD_MS: u64 = 30_000;
@@ -119,18 +121,14 @@ pub(super) fn memory_bytes(worker: &WorkerInfo) -> u64 {
 }
 
 impl Run {
-    pub(super) fn new(
-        manifest: RunManifest,
-        plan: Plan,
-        state: RunState,
-        sampler: RecheckSampler,
-    ) -> Self {
+    pub(super) fn new(stored: StoredRun, plan: Plan, sampler: RecheckSampler) -> Self {
+        let StoredRun { manifest, state, recheck, elapsed_ms } = stored;
         let tasks = TaskTable::new(&plan);
         Self {
             manifest,
             memory: MemoryNeeds { needs: PlanNeeds::new(&plan), known: RefCell::default() },
             plan,
-            life: Lifecycle::of(state),
+            life: Lifecycle::of(state, recheck.unwrap_or_default()),
             failed: BTreeMap::new(),
             sampler,
             rechecks: RecheckQueue::default(),
@@ -153,7 +151,7 @@ impl Run {
             sampled_to: 0,
             is_sampled: vec![false; usize::try_from(tasks.len()).expect("at most MAX_TASKS")],
             tasks,
-            counted_ms: 0,
+            counted_ms: elapsed_ms,
             unheard_ms: 0,
             counted_since: None,
             done_since: None,
@@ -164,7 +162,9 @@ impl Run {
     pub(super) fn forgotten(manifest: RunManifest) -> Self {
         let board = Board::new(1).expect("the smallest board");
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("it has a plan");
-        Self::new(manifest, plan, RunState::Cancelled, RecheckSampler::new([0; 32]))
+        let cancelled =
+            StoredRun { state: RunState::Cancelled, ..StoredRun::new(manifest, Recheck::Auto) };
+        Self::new(cancelled, plan, RecheckSampler::new([0; 32]))
     }
 
     pub(super) fn tasks(&self) -> &TaskTable {

@@ -16,7 +16,7 @@ use common::{
 };
 
 use super::super::*;
-use crate::ledger::fold::KeptTask;
+use crate::ledger::{RunManifest, fold::KeptTask};
 
 pub(super) const RUN: RunId = RunId(7);
 
@@ -182,9 +182,8 @@ impl Bench {
         }
         let mut scheduler = Scheduler::new(config.clone(), 1);
         scheduler.restored(Millis(0));
-        scheduler.add_run(&RunManifest::new(RUN, plan, 0, 0), plan.clone(), RunState::Running);
-        scheduler.restore_recheck(RUN, recheck);
-        scheduler.restore_elapsed(RUN, elapsed_ms);
+        let run = StoredRun::new(RunManifest::new(RUN, plan, 0, 0), recheck);
+        scheduler.add_run(StoredRun { elapsed_ms, ..run }, plan.clone());
         scheduler.set_referee(threads, 1 << 30);
         Self {
             scheduler,
@@ -363,9 +362,8 @@ impl Bench {
         }
         self.scheduler = Scheduler::new(self.config.clone(), 2);
         trust.iter().for_each(|record| self.scheduler.restore_trust(record));
-        let manifest = RunManifest::new(RUN, self.plan, 0, 0);
-        self.scheduler.add_run(&manifest, self.plan.clone(), state);
-        self.scheduler.restore_recheck(RUN, recheck);
+        let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), recheck);
+        self.scheduler.add_run(StoredRun { state, ..run }, self.plan.clone());
         for (task, row) in rows {
             self.scheduler.restore_task(RUN, row.task_row(task));
         }

@@ -11,15 +11,15 @@ use super::{
     super::{grants::REFERENCE_SPEED, *},
     bench::{Bench, RUN},
 };
-use crate::ledger::{Principal, TaskCount, TaskState, fold::KeptTask, test_records};
+use crate::ledger::{Principal, RunManifest, TaskCount, TaskState, fold::KeptTask, test_records};
 
 const OTHER: RunId = RunId(8);
 
 /// Adds another run of the same board.
 fn add(bench: &mut Bench, run: RunId, priority: i32, created_unix_ms: u64) {
     let manifest = RunManifest::new(run, bench.plan, priority, created_unix_ms);
-    bench.scheduler.add_run(&manifest, bench.plan.clone(), RunState::Running);
-    bench.scheduler.restore_recheck(run, Recheck::Millionths(0));
+    let run = StoredRun::new(manifest, Recheck::Millionths(0));
+    bench.scheduler.add_run(run, bench.plan.clone());
 }
 
 fn call(bench: &mut Bench, id: u128) -> SyncReply {
@@ -239,7 +239,7 @@ fn the_key_decides_which_tasks_are_selected() {
         scheduler.set_sampling_key([key; 32]);
         bench.scheduler = scheduler;
         add(&mut bench, RUN, 0, 0);
-        bench.scheduler.restore_recheck(RUN, Recheck::Millionths(500_000));
+        bench.steps("recheck 0.5");
         bench.steps("selected")
     };
     assert_eq!(selected(1), selected(1));
