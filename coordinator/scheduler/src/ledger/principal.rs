@@ -203,6 +203,7 @@ mod tests {
             (Principal::referee(), Principal::referee(), Confirmation::SameMachine),
             // Unknown machines are treated as one.
             (of(0, None), of(0, None), Confirmation::SameMachine),
+            (of(0, None), Principal::referee(), Confirmation::Referee),
         ] {
             assert_eq!(one.confirmed_by(&other), confirmed, "{one}, {other}");
             assert_eq!(other.confirmed_by(&one), confirmed, "{other}, {one}");

@@ -82,12 +82,10 @@ fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     equal("disputed tasks", run.disputed().len() as u64, tasks.number(Stage::Disputed))?;
     let is_returned = run.orphaned().is_subset(run.returned());
     check(is_returned, format_args!("an orphaned task"), "was not returned")?;
-    for (author, rechecks) in run.rechecks().by_author() {
-        for &task in rechecks.keys() {
-            let is_by_author = tasks.done(task).is_some_and(|done| done.first.worker == author);
-            check_task(is_by_author, task, "has a recheck under another author")?;
-            check_task(!run.is_held(task), task, "waits for a recheck that a worker makes")?;
-        }
+    for &(author, task) in run.rechecks().keys() {
+        let is_by_author = tasks.done(task).is_some_and(|done| done.first.worker == author);
+        check_task(is_by_author, task, "has a recheck under another author")?;
+        check_task(!run.is_held(task), task, "waits for a recheck that a worker makes")?;
     }
     let upcoming: BTreeSet<_> = run.upcoming().collect();
     for task in run.all_tasks() {

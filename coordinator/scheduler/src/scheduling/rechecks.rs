@@ -1,6 +1,6 @@
 //! Rechecks: the done tasks that wait for one, and which worker makes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Range};
 
 use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
@@ -21,32 +21,18 @@ const KERNEL_SLOWDOWN: f64 = 1.5;
 
 /// Done tasks of a run whose recheck is due and that no worker counts, by the author of the first count, with
 /// the time since when they wait.
-#[derive(Debug, Default)]
-pub(super) struct RecheckQueue(BTreeMap<WorkerIx, BTreeMap<TaskIx, Ticks>>);
+pub(super) type RecheckQueue = BTreeMap<(WorkerIx, TaskIx), Ticks>;
 
-impl RecheckQueue {
-    /// Adds a task; returns whether it is new.
-    pub(super) fn add(&mut self, task: TaskIx, author: WorkerIx, now: Ticks) -> bool {
-        self.0.entry(author).or_default().insert(task, now).is_none()
-    }
-
-    pub(super) fn remove(&mut self, task: TaskIx, author: WorkerIx) {
-        if let Some(tasks) = self.0.get_mut(&author) {
-            tasks.remove(&task);
-            if tasks.is_empty() {
-                self.0.remove(&author);
-            }
-        }
-    }
-
-    /// Returns the tasks by the author of the first count.
-    pub(super) fn by_author(&self) -> impl Iterator<Item = (WorkerIx, &BTreeMap<TaskIx, Ticks>)> {
-        self.0.iter().map(|(&author, tasks)| (author, tasks))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// Returns the tasks of each author.
+fn by_author(
+    queue: &RecheckQueue,
+) -> impl Iterator<Item = (WorkerIx, Range<'_, (WorkerIx, TaskIx), Ticks>)> {
+    let mut next = queue.first_key_value();
+    std::iter::from_fn(move || {
+        let (&(author, _), _) = next?;
+        next = queue.range((author + 1, 0)..).next();
+        Some((author, queue.range((author, 0)..=(author, TaskIx::MAX))))
+    })
 }
 
 impl Scheduler {
@@ -64,13 +50,11 @@ impl Scheduler {
         let all = in_run.recheck() == Recheck::All;
         let suits =
             |first| !(self.workers.same_machine(first, worker) || all && waits_for_token(first));
-        let waiting = in_run.rechecks().by_author().filter(|&(first, _)| suits(first));
-        let mut tasks = waiting
-            .flat_map(|(first, tasks)| {
-                tasks.iter().take(MAX_SCANNED).map(move |task| (first, task))
-            })
+        let mut tasks = by_author(in_run.rechecks())
+            .filter(|&(first, _)| suits(first))
+            .flat_map(|(_, tasks)| tasks.take(MAX_SCANNED))
             .take(MAX_SCANNED_RECHECKS);
-        let (_, (&task, _)) = tasks.find(|&(first, (&task, &since))| {
+        let (&(_, task), _) = tasks.find(|&(&(first, task), &since)| {
             now >= since + RECHECK_WAIT_MS
                 || !(waits_for_token(first)
                     || self.another_kernel_is_available((run, task), first, worker))
@@ -82,10 +66,10 @@ impl Scheduler {
     /// errors, not permanent ones.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
-        let mut waiting = self.runs[run].rechecks().by_author();
-        let (_, tasks) = waiting
+        let (_, mut tasks) = by_author(self.runs[run].rechecks())
             .find(|&(first, _)| self.workers.same_machine(first, worker) && is_alone(first))?;
-        Some(self.recheck_of(run, *tasks.keys().next()?))
+        let (&(_, task), _) = tasks.next()?;
+        Some(self.recheck_of(run, task))
     }
 
     /// Returns the recheck of a done task, in the other orientation.

@@ -228,11 +228,12 @@ impl Scheduler {
         };
         let random = in_run.recounts_below(self.threshold(run)).take(MAX_SCANNED);
         let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
-        let rechecks = in_run.rechecks().by_author().flat_map(|(_, tasks)| tasks);
-        let rechecks = rechecks
+        let rechecks = in_run
+            .rechecks()
+            .iter()
             .take(if all || in_run.is_counted() { MAX_SCANNED } else { 0 })
             .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
-            .map(|(task, _)| (task, RecountPurpose::Recheck));
+            .map(|((_, task), _)| (task, RecountPurpose::Recheck));
         let (&task, purpose) = firsts(true)
             .chain(random.map(|task| (task, RecountPurpose::Random)))
             .chain(firsts(false))
@@ -454,9 +455,8 @@ impl Scheduler {
     fn remove_waits_for_tokens(&mut self, run: RunIx) {
         let tokens = self.active_tokens(run);
         let waits = |author| tokens.iter().any(|other| *other != self.workers.token(author));
-        let waiting = self.runs[run].rechecks().by_author().filter(|(author, _)| waits(*author));
-        let tasks: Vec<_> = waiting.flat_map(|(_, tasks)| tasks.keys().copied()).collect();
-        for task in tasks {
+        let waiting = self.runs[run].rechecks().keys().filter(|(author, _)| waits(*author));
+        for (_, task) in waiting.copied().collect::<Vec<_>>() {
             self.runs[run].remove_recheck(task);
         }
     }

@@ -138,7 +138,7 @@ pub fn run(scenario: Scenario) -> Outcome {
             world.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
             "seed {}: no end in sight: {:#?}",
             world.seed(),
-            world.status()
+            world.coordinator.as_ref().map(|one| one.scheduler().runs())
         );
         world.handle(event);
     }
@@ -196,12 +196,6 @@ impl World {
 
     fn seed(&self) -> u64 {
         self.scenario.seed
-    }
-
-    fn status(&self) -> Option<scheduler::RunStatus> {
-        let coordinator = self.coordinator.as_ref()?;
-        let now = scheduler::Millis(self.now + self.clock_ahead);
-        coordinator.scheduler().status(coordinator.run(), now)
     }
 
     fn schedule_faults(&mut self) {

@@ -111,7 +111,7 @@ impl Run {
             }
             Purpose::Recheck => {
                 let done = self.tasks.done(task).expect("rechecked tasks are done");
-                self.rechecks.remove(task, done.first.worker);
+                self.rechecks.remove(&(done.first.worker, task));
             }
             Purpose::Recount => {}
         }

@@ -153,7 +153,7 @@ impl Run {
     /// Returns the number of done tasks whose recheck is awaited or in progress.
     pub(crate) fn awaited_rechecks(&self) -> usize {
         let running = self.held().filter(|&task| self.tasks.stage(task) == Stage::Done).count();
-        running + self.rechecks.by_author().map(|(_, tasks)| tasks.len()).sum::<usize>()
+        running + self.rechecks.len()
     }
 
     /// Returns since when it is stalled: from now on, if it was not.

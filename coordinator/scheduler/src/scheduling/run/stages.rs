@@ -89,7 +89,7 @@ impl Run {
     pub(crate) fn confirm(&mut self, task: TaskIx, done: Done) {
         self.tasks.accept(task, self.cost(task), done);
         if done.confirmed == Confirmation::Referee {
-            self.rechecks.remove(task, done.first.worker);
+            self.rechecks.remove(&(done.first.worker, task));
             self.recount_order.remove(&(self.rank(task), task));
         }
     }
@@ -229,7 +229,8 @@ impl Run {
     pub(crate) fn add_recheck(&mut self, task: TaskIx, now: Ticks) -> bool {
         self.done_since = None;
         let done = self.tasks.done(task).filter(|_| !self.is_held(task));
-        let is_new = done.is_some_and(|done| self.rechecks.add(task, done.first.worker, now));
+        let is_new =
+            done.is_some_and(|done| self.rechecks.insert((done.first.worker, task), now).is_none());
         // The run has to be announced again after the recheck.
         self.life.is_announced &= !is_new;
         is_new
@@ -237,7 +238,7 @@ impl Run {
 
     pub(crate) fn remove_recheck(&mut self, task: TaskIx) {
         if let Some(done) = self.tasks.done(task) {
-            self.rechecks.remove(task, done.first.worker);
+            self.rechecks.remove(&(done.first.worker, task));
         }
     }
 

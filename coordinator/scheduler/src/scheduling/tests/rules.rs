@@ -11,7 +11,7 @@ use super::{
     super::{grants::REFERENCE_SPEED, *},
     bench::{Bench, RUN},
 };
-use crate::ledger::{Principal, RunManifest, TaskCount, TaskState, fold::KeptTask, test_records};
+use crate::ledger::RunManifest;
 
 const OTHER: RunId = RunId(8);
 
@@ -291,19 +291,6 @@ fn a_task_that_the_referees_memory_does_not_hold_is_none_of_its() {
         assert_eq!(bench.scheduler.referee_lacks(RUN), lacks);
         assert_eq!(bench.scheduler.counts_itself(0), threads > 0 && lacks.is_none());
     }
-}
-
-#[test]
-fn workers_of_unknown_machines_share_none_with_the_coordinator() {
-    let mut bench = Bench::new(&["referee"]);
-    let count = |id, wrong| {
-        let record = test_records::record(3, id, bench.truth(TaskId(3)) + wrong);
-        TaskCount { principal: Principal::new(0, None), ..TaskCount::from(&record) }
-    };
-    let state = TaskState::of(vec![count(1, 0), count(2, 1)]);
-    let kept = KeptTask { state, ..KeptTask::default() };
-    bench.scheduler.restore_task(RUN, kept.task_row(TaskId(3)));
-    assert_eq!(bench.steps("recount"), "dispute 3 rotated");
 }
 
 #[test]
