@@ -48,12 +48,12 @@ impl Kept {
     }
 }
 
-/// Whether a change is a line of the journal, which `Store::apply` writes first.
+/// Returns whether a change is a line of the journal, which `Store::apply` writes first.
 fn is_journalled(change: &Change) -> bool {
     matches!(change, Change::Recorded(_))
 }
 
-/// Whether a change is synced to another file, after the journal.
+/// Returns whether a change is synced to another file, after the journal.
 fn is_file(change: &Change) -> bool {
     matches!(change, Change::State { .. } | Change::Recheck { .. } | Change::Trust(_))
 }
@@ -76,7 +76,7 @@ fn torn(changes: &[Change], rng: &mut ChaCha8Rng) -> Vec<Change> {
 }
 
 impl Disk {
-    /// The store with everything that was written.
+    /// Returns the store with everything that was written.
     pub(super) fn store(&mut self) -> &mut dyn Store {
         self.flush();
         self.kept.store()
@@ -107,7 +107,7 @@ impl Disk {
         }
     }
 
-    /// Comes from the seed: with a random one no replay would be the same.
+    /// Returns a secret that follows from the seed, so that replays are the same.
     pub(super) fn secret(&mut self) -> [u8; 32] {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5ec7e7);
         std::array::from_fn(|_| rng.random())
@@ -242,7 +242,7 @@ impl Disk {
         self.checker.forget();
     }
 
-    /// The only run, if the disk has it.
+    /// Returns the only run, if the disk has it.
     pub(super) fn run(&mut self) -> Option<RunId> {
         let runs = self.store().runs().expect("a sound store");
         runs.first().map(|stored| stored.manifest.run)
@@ -360,7 +360,7 @@ impl Files {
         }
     }
 
-    /// Removes the journals half of the time; whether it did.
+    /// Removes the journals half of the time; returns whether it did.
     fn lose_journals(&self, rng: &mut ChaCha8Rng) -> bool {
         if rng.random_bool(0.5) {
             return false;

@@ -1,6 +1,6 @@
 //! A simulated cluster: the worker's engine, the driver with its groups, the scheduler and the store of the
-//! programs in the default configuration, with a network, clocks, disks and processors that fail as a seed
-//! says. There are no threads, sockets or sleeps: a day takes milliseconds.
+//! programs in the default configuration, with a network, clocks, disks and processors whose faults follow
+//! from a seed. There are no threads, sockets or sleeps: a day takes milliseconds.
 //!
 //! [`run`] checks that each task is counted once and that the total is exact unless the scenario has wrong
 //! counts, and the invariants of its `Checker` at every write of the store.
@@ -70,7 +70,7 @@ impl Tally {
         self.0[fault as usize] += 1;
     }
 
-    /// Number of faults of workers and their messages.
+    /// Returns the number of faults of workers and their messages.
     pub fn of_workers(&self) -> u64 {
         self.0[..Fault::CoordinatorCrash as usize].iter().sum()
     }

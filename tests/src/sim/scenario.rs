@@ -99,12 +99,12 @@ pub const ATTACKS: [Attack; 10] = [
         scenario.tokens = vec!["lying"; 100];
         scenario.tokens.push("honest");
     }),
-    // One that lies always and comes back with another identity when it is barred.
+    // One machine lies always and comes back with another identity when it is barred.
     attack("Renamed", false, |scenario| {
         (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
         scenario.tokens = vec!["shared"];
     }),
-    // One that claims the machine number of an honest one.
+    // One machine claims the machine number of an honest one.
     attack("Impersonating", true, |scenario| scenario.faults.impersonates = true),
     // One machine counts right until another has come, which has most of the cores, and then lies to be barred.
     // The other lies about tasks that the first had counted: enough of them for more lies than the other tasks'
@@ -115,12 +115,12 @@ pub const ATTACKS: [Attack; 10] = [
         (scenario.faults.lie_rate, scenario.faults.late_liars) = (0.4, 45 * MINUTE);
         (scenario.makes[0].threads, scenario.makes[1].threads) = (2, 4);
     }),
-    // Two that collude, and join late.
+    // Two machines collude and join late.
     attack("Late", false, |scenario| {
         scenario.collude();
         scenario.faults.late_liars = 10 * MINUTE;
     }),
-    // One machine with random bit errors.
+    // One machine has random bit errors.
     attack("BitErrors", false, |scenario| {
         (scenario.faults.bit_errors, scenario.faults.lie_rate) = (true, 0.001);
     }),
@@ -154,7 +154,7 @@ pub struct Scenario {
     /// Uses the store of files instead of the one in memory.
     pub files: bool,
     pub recheck: Recheck,
-    /// Whether the coordinator has a referee.
+    /// The coordinator has a referee.
     pub referee: bool,
     /// Tokens of the first machines; others use the last of them, if there is any.
     pub tokens: Vec<&'static str>,
@@ -307,7 +307,7 @@ impl Scenario {
         }
     }
 
-    /// The token of a machine.
+    /// Returns the token of a machine.
     pub fn token(&self, machine: usize) -> Option<&'static str> {
         self.tokens.get(machine).or(self.tokens.last()).copied()
     }
@@ -344,7 +344,7 @@ impl Scenario {
         }
     }
 
-    /// Whether a liar lies about a task; liars that agree lie about the same tasks.
+    /// Returns whether a liar lies about a task; liars that agree lie about the same tasks.
     pub(super) fn lies(&self, liar: u64, task: TaskId) -> bool {
         let liar = if self.faults.liars_agree { 0 } else { liar + 1 };
         let random = mixed(task.0 ^ liar << 40) >> 11;

@@ -108,7 +108,7 @@ pub(super) struct Checker {
     /// Tasks that the referee settled.
     settled: BTreeSet<TaskId>,
     pub(super) barred: BTreeSet<WorkerId>,
-    /// Whether the scenario has wrong counts.
+    /// The scenario has wrong counts.
     has_errors: bool,
     pub(super) conflicts: u64,
     pub(super) confirmed: u64,
@@ -258,7 +258,7 @@ impl Checker {
         }
     }
 
-    /// Number of done tasks.
+    /// Returns the number of done tasks.
     pub(super) fn done(&self) -> usize {
         self.durable.len()
     }

@@ -167,7 +167,7 @@ impl Worker {
         self.lie.is_none()
     }
 
-    /// True time by this worker's clock.
+    /// Returns true time by this worker's clock.
     fn clock(&self, now: Time) -> Instant {
         let behind = Duration::from_millis(self.clock_behind.unsigned_abs());
         let now = *ORIGIN + Duration::from_millis(now);
@@ -233,7 +233,7 @@ impl Worker {
         }
     }
 
-    /// Makes the first slot of a liar fail its self-test, with some probability; whether it did.
+    /// Makes the first slot of a liar fail its self-test, with some probability; returns whether it did.
     pub(super) fn self_test(&mut self, now: Time, rng: &mut ChaCha8Rng) -> bool {
         let finds = self.lie.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
         if finds {
@@ -244,7 +244,7 @@ impl Worker {
         finds
     }
 
-    /// A slot fails its self-test between two tasks, after it has submitted the last count.
+    /// Fails the self-test of a slot between two tasks, after it has submitted the last count.
     fn fail_self_test(&mut self, now: Time) {
         let slot = &mut self.slots[0];
         if slot.fails && slot.running.is_none() {

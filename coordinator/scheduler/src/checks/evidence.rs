@@ -145,7 +145,7 @@ mod tests {
     const THREE: (u64, Option<&str>) = (3, Some("b"));
 
     #[test]
-    fn a_journal_says_who_agreed_with_whom() {
+    fn evidence_follows_from_the_journal() {
         use EntryKind::{Accepted, Confirmed, Disputed, Recounted, Settled, Voided};
         let entries = [
             Accepted.of(record(0, ONE, 4)),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_buy_what_the_documentation_says() {
+    fn bounds_match_the_documentation() {
         let table = include_str!("../../../../docs/verification.md");
         for (percent, wrong) in [(1, 298), (2, 148), (5, 58), (10, 28), (20, 13), (50, 4), (95, 0)]
         {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_largest_number_that_may_hide() {
+    fn the_bound_is_the_largest_plausible_number() {
         for (all, drawn) in [(60, 10), (200, 40), (97, 31), (730, 15)] {
             for found in [0, 1, 2, 5, 9] {
                 let bound = found + max_wrong_counts(all, drawn, found);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn many_wrong_ones_found_leave_a_bound_that_holds() {
+    fn the_bound_holds_if_many_wrong_counts_are_found() {
         let mut rng = StdRng::seed_from_u64(21);
         let (all, wrong, recounts) = (5_000usize, 823u64, 300usize);
         let holds = (0..1_000).filter(|_| {

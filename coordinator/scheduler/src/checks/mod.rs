@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_said_with_its_numbers_or_why_there_is_none() {
+    fn the_referee_check_states_the_bound_or_why_there_is_none() {
         let evidence = Evidence {
             tasks: 20_000,
             levels: [19_100, 100, 200, 200, 400],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn rechecks_are_told_by_what_they_say_and_nothing_passes_that_looked_at_nothing() {
+    fn rechecks_are_listed_by_level_and_an_empty_check_does_not_pass() {
         let evidence = Evidence { levels: [5, 4, 3, 2, 1], ..Evidence::default() };
         let (outcome, text) = reason(&of_counts(&evidence), "rechecks");
         assert_eq!(outcome, CheckOutcome::Passed);

@@ -69,7 +69,7 @@ fn after(steps: &str) -> KeptTask {
     row
 }
 
-fn told(row: &KeptTask) -> String {
+fn described(row: &KeptTask) -> String {
     let state = match &row.state {
         TaskState::Leased { worker, .. } => format!("leased to {}", worker.0),
         TaskState::Done { first, confirmed, .. } => {
@@ -79,11 +79,11 @@ fn told(row: &KeptTask) -> String {
         TaskState::Parked => "parked".to_owned(),
         TaskState::Disputed { .. } => "disputed".to_owned(),
     };
-    row.failed.iter().fold(state, |told, worker| format!("{told}, failed {}", worker.0))
+    row.failed.iter().fold(state, |described, worker| format!("{described}, failed {}", worker.0))
 }
 
 #[test]
-fn a_task_lives_by_its_leases_and_counts() {
+fn the_state_of_a_task_follows_from_its_leases_and_counts() {
     for (steps, end) in [
         // The end of the newest lease alone makes it pending.
         ("L1.1 L2.2", "leased to 2"),
@@ -91,10 +91,10 @@ fn a_task_lives_by_its_leases_and_counts() {
         ("L1.1 L2.2 X1.1", "leased to 2, failed 1"),
         ("L1.1 L2.2 R2", "pending"),
         ("L1.1 L2.2 X2.2", "pending, failed 2"),
-        // The lease of a recheck: its end is nothing to the count.
+        // The lease of a recheck: its end does not change the count.
         ("A1=7 L2.5 R5", "7 by 1, none"),
         ("A1=7 L2.5 R5 L2.6 X2.6", "7 by 1, none"),
-        // Each worker fails once, and on open tasks alone: a count settles what failed before it.
+        // Failures are recorded once per worker and only of open tasks; a count clears them.
         ("X1.1 X2.2 X1.3", "pending, failed 1, failed 2"),
         ("L1.1 P X1.1", "parked, failed 1"),
         ("L1.1 P X1.1 A2=7", "7 by 2, none"),
@@ -124,7 +124,7 @@ fn a_task_lives_by_its_leases_and_counts() {
         // A worker without a count cannot be voided.
         ("A1=7 !V2=7", "7 by 1, none"),
     ] {
-        assert_eq!(told(&after(steps)), end, "{steps}");
+        assert_eq!(described(&after(steps)), end, "{steps}");
     }
     assert_eq!(after("A1=7 L2.5 R5 L2.6 X2.6").epoch, Epoch(6));
     assert_eq!(after("A1=7 C2=7").sequence, 2);
@@ -142,7 +142,7 @@ fn the_referees_count_is_final() {
         let refused = [7, 8, 9].map(|count| {
             ["A", "C", "D", "N", "S", "V"].map(|kind| format!("!{kind}{first}={count}")).join(" ")
         });
-        assert_eq!(told(&after(&format!("{steps} {}", refused.join(" ")))), end);
+        assert_eq!(described(&after(&format!("{steps} {}", refused.join(" ")))), end);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_refusal_names_the_count_that_stands() {
 }
 
 #[test]
-fn the_fold_counts_what_its_records_say() {
+fn the_fold_tallies_its_records() {
     let plan = plan();
     let mut fold = Fold::new(&manifest(&plan), &plan);
     let (first, second, third) = (TaskId(0), TaskId(1), TaskId(2));
@@ -177,7 +177,7 @@ fn the_fold_counts_what_its_records_say() {
     assert_eq!(fold.total(), Ok(5));
     assert_eq!(fold.tasks_done(), 2);
     assert_eq!(fold.confirmed, 2);
-    assert_eq!(fold.disagreements, 1, "the third count joins the quarrel");
+    assert_eq!(fold.disagreements, 1, "the third count joins the dispute");
     assert_eq!(fold.elapsed.ms(), 700);
     assert_eq!(fold.disputed(), [third]);
     let touched: Vec<_> = fold.rows().map(|(task, _)| task).collect();
@@ -232,7 +232,7 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
 }
 
 #[test]
-fn runs_are_as_old_as_they_say_then_by_name() {
+fn runs_are_ordered_by_creation_time_then_by_name() {
     let of = |run, created_unix_ms| RunManifest {
         run: RunId(run),
         created_unix_ms,
@@ -282,7 +282,7 @@ fn a_stored_row_agrees_with_the_journal_where_only_leases_differ() {
 }
 
 #[test]
-fn a_fold_counts_the_wrong_counts_that_stood_the_void_ones_and_the_time_without_work() {
+fn a_fold_tallies_wrong_and_void_counts_and_waiting_time() {
     use EntryKind::{Accepted, Disputed, Recounted, Voided};
     let referees = |task, count| Record {
         principal: Principal::referee(),

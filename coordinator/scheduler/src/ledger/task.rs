@@ -266,7 +266,7 @@ impl KeptTask {
         }
     }
 
-    /// Only the end of the newest lease makes the task pending: older ones were replaced.
+    /// Makes the task pending if this is the newest lease: older ones were replaced.
     fn end_lease(&mut self, epoch: Epoch) {
         if matches!(self.state, TaskState::Leased { .. }) && epoch >= self.epoch {
             self.state = TaskState::Pending;

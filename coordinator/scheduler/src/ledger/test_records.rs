@@ -13,7 +13,7 @@ use super::{Fold, JournalEntry, Principal, Record, RunManifest, Trust, TrustReco
 
 pub(crate) const RUN: RunId = RunId(3);
 
-/// N = 8 in the smallest tasks.
+/// Returns the plan of N = 8 in the smallest tasks.
 pub(crate) fn plan() -> Plan {
     let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
     Plan::new(PlanSpec { task_cost: 1, ..spec }).unwrap()

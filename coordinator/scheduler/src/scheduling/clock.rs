@@ -31,13 +31,13 @@ impl Clock {
         self.ticks
     }
 
-    /// Own time at a reading of the wall clock, without taking it.
+    /// Returns the own time at a reading of the wall clock, without taking it.
     pub(super) fn at(&self, now: Millis) -> Ticks {
         let step = self.last.map_or(0, |last| now.0.saturating_sub(last.0));
         self.ticks + step.min(MAX_STEP_MS)
     }
 
-    /// The wall clock's reading at a moment of own time, if it runs evenly from here.
+    /// Returns the wall clock's reading at a moment of own time, if the clock runs evenly from here.
     pub(super) fn wall(&self, ticks: Ticks) -> Millis {
         let last = self.last.unwrap_or_default();
         Millis(last.0.saturating_add(ticks.saturating_sub(self.ticks)))
@@ -49,20 +49,20 @@ impl Clock {
 pub(super) struct Jitter(pub(super) u64);
 
 impl Jitter {
-    /// `value` ± 20 %.
+    /// Returns `value` ± 20 %.
     pub(super) fn spread(&mut self, value: u64) -> u64 {
         let fifth = value / 5;
         value - fifth + self.next() % (2 * fifth + 1)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        // The finaliser: a bijection whose bits all look random.
+        // The finalizer: a bijection whose bits all look random.
         let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         word ^ word >> 31

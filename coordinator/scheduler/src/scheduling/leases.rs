@@ -64,7 +64,7 @@ impl Scheduler {
         self.grant_of((run, task), worker)
     }
 
-    /// Adds a lease to all indexes. The worker must not hold the task, and has done nothing of it yet.
+    /// Adds a lease to all indexes. The worker must not hold the task or have started it.
     fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_task_does_not_put_off_the_first_trial() {
+    fn a_later_task_does_not_postpone_the_first_trial() {
         let mut parking = Parking::default();
         parking.park(3, 0);
         parking.park(5, MIN_TRIAL_INTERVAL_MS / 2);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_task_is_tried_at_a_time_and_a_bad_one_only_delays_the_others() {
+    fn one_task_is_retried_at_a_time_and_a_bad_one_only_delays_the_others() {
         let mut parking = Parking::default();
         assert_eq!(parking.next_trial(0), None);
         for task in [3, 5, 9] {

@@ -18,11 +18,11 @@ use crate::ledger::{
 const INITIAL_RECHECKS: u32 = 10;
 
 /// First counts of a machine that are rechecked in any case, or a machine that joins late would never be
-/// looked at.
+/// checked.
 const GUARANTEED_RECHECKS: u32 = 2;
 
-/// This many barred machines bar their token, if they are at least one in [`BARRED_PART`] of those that
-/// counted; and from then on its new machines get work only as fast as they are checked.
+/// Number of barred machines that bar their token, if they are at least one in [`BARRED_PART`] of those that
+/// counted. From then on its new machines get work only as fast as they are checked.
 const BARRED_MACHINES: usize = 3;
 
 /// In a lab with twenty machines, three bad ones bar only themselves.

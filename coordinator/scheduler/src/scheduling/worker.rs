@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sessions_are_known_to_be_over() {
+    fn earlier_sessions_are_superseded() {
         let of = |session| WorkerInfo { session: SessionId(session), ..WorkerInfo::default() };
         let mut worker = Worker::default();
         for session in 1..=5 {

@@ -195,7 +195,7 @@ impl Workers {
         true
     }
 
-    /// Applies what a call says of a worker: the host that it names, and whether its token is trusted.
+    /// Sets the host that a worker names, and whether its token is trusted.
     pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
         let slot = &mut self.slots[worker as usize];
         (slot.host, slot.trusted) = (Some(host), trusted);
@@ -228,7 +228,7 @@ impl Workers {
         let uses = |&other: &WorkerIx| {
             self[other].id != id && is_its(&other) && (self.is_live(other) || self.is_barred(other))
         };
-        // Only few fleets are as large as that.
+        // In most fleets the first two conditions decide: the last one looks at all workers.
         known.is_some() || self.by_id.len() < most || self.all().filter(uses).count() < most
     }
 
@@ -317,12 +317,16 @@ impl Workers {
         }
     }
 
+    /// Returns a worker that is remembered.
+    ///
     /// # Panics
     /// If the worker was forgotten: those that call, hold leases or are live never are.
     pub(super) fn get(&self, worker: WorkerIx) -> &Worker {
         self.find(worker).expect("remembered")
     }
 
+    /// Returns a worker that is remembered.
+    ///
     /// # Panics
     /// If the worker was forgotten: those that call, hold leases or are live never are.
     pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {

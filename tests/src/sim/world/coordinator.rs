@@ -154,7 +154,7 @@ impl Coordinator {
         Ok(answered)
     }
 
-    /// Whether requests wait for a group.
+    /// Returns whether requests wait for a group.
     pub(super) fn has_requests(&self) -> bool {
         !(self.calls.is_empty() && self.commands.is_empty() && self.recount.is_none())
     }
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Sends an operator's command; whether the coordinator was up.
+    /// Sends an operator's command; returns whether the coordinator was up.
     pub(super) fn command(&mut self, command: Command) -> bool {
         let Some(coordinator) = &mut self.coordinator else {
             return false;

@@ -92,7 +92,7 @@ pub struct Outcome {
     pub disputed: u64,
     /// Random recounts.
     pub recounts: u64,
-    /// Whether the total is exact.
+    /// The total is exact.
     pub exact: bool,
     pub faults: Tally,
 }

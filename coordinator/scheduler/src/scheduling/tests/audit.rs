@@ -9,7 +9,7 @@ use super::{
 };
 
 /// A scheduler with tasks in every stage.
-struct Books {
+struct Fixture {
     scheduler: Scheduler,
     /// A task with a single holder, who has started it.
     alone: TaskIx,
@@ -21,12 +21,12 @@ struct Books {
     second: TaskIx,
 }
 
-/// Indexes of the workers in [`Books`]; the third holds nothing and called before the second.
+/// Indexes of the workers in [`Fixture`]; the third holds nothing and called before the second.
 const FIRST: WorkerIx = 1;
 const SECOND: WorkerIx = 3;
 const THIRD: WorkerIx = 2;
 
-fn books() -> Books {
+fn fixture() -> Fixture {
     let steps = [
         "1 set threads=4, 1 sync, 1 say 6 8 4 2 13",
         // One of them is disputed, one confirmed; the second worker rechecks others and referees.
@@ -37,10 +37,10 @@ fn books() -> Books {
     ];
     let scheduler = Bench::after(&["recheck all"], &steps).scheduler;
     let pending = scheduler.runs[0].upcoming().last().unwrap();
-    Books { scheduler, alone: 5, pending, done: 8, second: 2 }
+    Fixture { scheduler, alone: 5, pending, done: 8, second: 2 }
 }
 
-impl Books {
+impl Fixture {
     fn run(&mut self) -> &mut run::Run {
         &mut self.scheduler.runs[0]
     }
@@ -75,7 +75,7 @@ impl Books {
 
 #[test]
 fn each_inconsistency_is_named() {
-    let mut plain = books();
+    let mut plain = fixture();
     let [of_first, of_second] = [FIRST, SECOND].map(|worker| plain.worker(worker).leases.len());
     let most = of_first.max(of_second);
     let of = |task: TaskIx, problem: &str| format!("task {task} {problem}");
@@ -84,47 +84,53 @@ fn each_inconsistency_is_named() {
     let too_many = of(plain.alone, "is held by too many, or twice by one");
     let too_many_leases =
         format!("worker {} holds too many leases", if of_first == most { FIRST } else { SECOND });
-    type Case<'a> = (&'a dyn Fn(&mut Books), &'a str);
-    let recheck = |books: &mut Books, task, worker| {
-        books.run().add_lease(task, worker, Lease::new(1, Purpose::Recheck, 0), 0);
+    type Case<'a> = (&'a dyn Fn(&mut Fixture), &'a str);
+    let recheck = |fixture: &mut Fixture, task, worker| {
+        fixture.run().add_lease(task, worker, Lease::new(1, Purpose::Recheck, 0), 0);
     };
     let cases: [Case; 17] = [
-        (&|books| books.worker(FIRST).deadline = None, "worker 1 holds leases without a deadline"),
-        // The third one holds none.
-        (&|books| books.worker(THIRD).deadline = None, ""),
-        (&|books| books.scheduler.config.leases_per_worker = most, ""),
-        (&|books| books.scheduler.config.leases_per_worker = most - 1, &too_many_leases),
-        (&|books| books.worker(FIRST).info.threads += 1, "live threads: 6 kept, 7 counted"),
         (
-            &|books| books.scheduler.runs[0].park(books.alone, 0),
+            &|fixture| fixture.worker(FIRST).deadline = None,
+            "worker 1 holds leases without a deadline",
+        ),
+        // The third one holds none.
+        (&|fixture| fixture.worker(THIRD).deadline = None, ""),
+        (&|fixture| fixture.scheduler.config.leases_per_worker = most, ""),
+        (&|fixture| fixture.scheduler.config.leases_per_worker = most - 1, &too_many_leases),
+        (&|fixture| fixture.worker(FIRST).info.threads += 1, "live threads: 6 kept, 7 counted"),
+        (
+            &|fixture| fixture.scheduler.runs[0].park(fixture.alone, 0),
             "stage of a leased task: Parked kept, Leased counted",
         ),
-        (&|books| books.change(|lease| lease.epoch = 0), &no_epoch),
-        (&|books| books.change(|lease| lease.epoch = 2), &no_epoch),
-        (&|books| recheck(books, books.done, THIRD), &of(plain.done, unknown)),
-        (&|books| books.lease(THIRD), &of(plain.alone, unknown)),
-        (&|books| books.run().leases.cost_done += 1, "run 0 has stale leases"),
-        (&|books| books.lease(FIRST), &too_many),
-        (&|books| books.copy(SECOND), ""),
-        (&|books| [SECOND, THIRD].into_iter().for_each(|to| books.copy(to)), &too_many),
+        (&|fixture| fixture.change(|lease| lease.epoch = 0), &no_epoch),
+        (&|fixture| fixture.change(|lease| lease.epoch = 2), &no_epoch),
+        (&|fixture| recheck(fixture, fixture.done, THIRD), &of(plain.done, unknown)),
+        (&|fixture| fixture.lease(THIRD), &of(plain.alone, unknown)),
+        (&|fixture| fixture.run().leases.cost_done += 1, "run 0 has stale leases"),
+        (&|fixture| fixture.lease(FIRST), &too_many),
+        (&|fixture| fixture.copy(SECOND), ""),
+        (&|fixture| [SECOND, THIRD].into_iter().for_each(|to| fixture.copy(to)), &too_many),
         (
-            &|books| {
-                books.scheduler.runs[0].add_lease(books.pending, THIRD, Lease::default(), 0);
-                books.scheduler.runs[0].enter(books.pending, task_table::Stage::Pending);
+            &|fixture| {
+                fixture.scheduler.runs[0].add_lease(fixture.pending, THIRD, Lease::default(), 0);
+                fixture.scheduler.runs[0].enter(fixture.pending, task_table::Stage::Pending);
             },
             &of(plain.pending, "is pending, and held or lost"),
         ),
         (
-            &|books| books.remove(books.alone, FIRST),
+            &|fixture| fixture.remove(fixture.alone, FIRST),
             &of(plain.alone, "is leased, and no worker holds it"),
         ),
-        (&|books| books.remove(books.second, SECOND), &of(plain.second, "is held by no lease")),
+        (
+            &|fixture| fixture.remove(fixture.second, SECOND),
+            &of(plain.second, "is held by no lease"),
+        ),
     ];
     for (at, (change, expected)) in cases.into_iter().enumerate() {
-        let mut books = books();
-        change(&mut books);
+        let mut fixture = fixture();
+        change(&mut fixture);
         let found =
-            books.scheduler.audit().map_or_else(|error| error.to_string(), |()| String::new());
+            fixture.scheduler.audit().map_or_else(|error| error.to_string(), |()| String::new());
         assert_eq!(found, expected, "case {at}");
     }
 }

@@ -31,7 +31,7 @@ static LONG: LazyLock<Plan> = LazyLock::new(|| plan(20, Layout::Border));
 
 /// A worker that a script drives: its leases, and its reports.
 #[derive(Clone)]
-pub(super) struct Puppet {
+pub(super) struct ScriptedWorker {
     pub(super) info: WorkerInfo,
     pub(super) held: Vec<Grant>,
     pub(super) wants: f64,
@@ -43,7 +43,7 @@ pub(super) struct Puppet {
     max_machines: Option<u32>,
     /// Reported for each count.
     duration_us: u64,
-    /// Added to its counts of every so many-th task.
+    /// The error of its counts of every n-th task, and n.
     lies: (u64, u64),
     /// Its passed self-tests.
     passed: u64,
@@ -54,7 +54,7 @@ pub(super) fn read<T: FromStr>(word: &str) -> T {
     word.parse().unwrap_or_else(|_| panic!("'{word}' is not valid"))
 }
 
-impl Puppet {
+impl ScriptedWorker {
     fn new(id: u128) -> Self {
         Self {
             info: WorkerInfo {
@@ -145,7 +145,7 @@ impl Puppet {
 /// A scheduler, its workers by number, and its time.
 pub(super) struct Bench {
     pub(super) scheduler: Scheduler,
-    pub(super) workers: BTreeMap<u128, Puppet>,
+    pub(super) workers: BTreeMap<u128, ScriptedWorker>,
     pub(super) now: u64,
     config: Config,
     /// Threads of the referee.
@@ -209,8 +209,8 @@ impl Bench {
         &self.scheduler.runs[0]
     }
 
-    pub(super) fn worker(&mut self, id: u128) -> &mut Puppet {
-        self.workers.entry(id).or_insert_with(|| Puppet::new(id))
+    pub(super) fn worker(&mut self, id: u128) -> &mut ScriptedWorker {
+        self.workers.entry(id).or_insert_with(|| ScriptedWorker::new(id))
     }
 
     pub(super) fn task(&self, task: u64) -> TaskRef {

@@ -1,4 +1,4 @@
-//! Rules that are compared with a calculation, or with the same rule in another way.
+//! Rules whose outcomes are compared with a calculation.
 
 use common::{
     limits,
@@ -154,7 +154,7 @@ fn a_full_reply_fits_a_message() {
 }
 
 #[test]
-fn revocations_fill_their_part_of_a_reply_and_the_rest_comes_with_the_next() {
+fn revocations_beyond_the_limit_of_a_reply_come_with_the_next() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
     // Epochs that were never issued, with equally many digits, so that all reasons have one length.
@@ -169,7 +169,7 @@ fn revocations_fill_their_part_of_a_reply_and_the_rest_comes_with_the_next() {
 }
 
 #[test]
-fn a_lease_lasts_from_when_it_was_granted() {
+fn a_lease_begins_when_it_is_granted() {
     let mut bench = Bench::new(&[]);
     bench.scheduler.advance(Millis(1_000));
     bench.now = 8_000;
@@ -183,7 +183,7 @@ fn a_lease_lasts_from_when_it_was_granted() {
 }
 
 #[test]
-fn in_the_last_part_of_a_run_a_busy_thread_gets_nothing_ahead() {
+fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
     let mut bench = Bench::after(&["many"], &["2 sync", "1 sync"]);
     let mut ahead = 0;
     loop {
@@ -247,7 +247,7 @@ fn the_key_decides_which_tasks_are_selected() {
 }
 
 #[test]
-fn referees_recount_the_part_of_the_tasks_that_they_are_of_the_fleet() {
+fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
     for (own, plain, trusted, part) in [
         (1, 10, 0, 0.1),
         (2, 10, 0, 0.2),
@@ -277,7 +277,7 @@ fn referees_recount_the_part_of_the_tasks_that_they_are_of_the_fleet() {
 const DISPUTED: [&str; 3] = ["2 sync", "2 say 6", "1 say 6+1"];
 
 #[test]
-fn a_task_that_the_referees_memory_does_not_hold_is_none_of_its() {
+fn the_referee_counts_no_task_that_exceeds_its_memory() {
     let mut bench = Bench::after(&[], &DISPUTED);
     let least = bench.run().least_bytes();
     for (threads, bytes, lacks) in [
@@ -317,7 +317,7 @@ fn the_wait_for_disputes_follows_from_their_costs() {
 }
 
 #[test]
-fn a_run_that_is_not_there_has_no_commands_and_no_status() {
+fn an_unknown_run_has_no_commands_and_no_status() {
     let mut scheduler = Bench::new(&[]).scheduler;
     let none = RunId(99);
     let error = scheduler.control(none, Command::Pause, Millis(0));
@@ -333,7 +333,7 @@ fn a_run_that_is_not_there_has_no_commands_and_no_status() {
 }
 
 #[test]
-fn a_run_that_is_forgotten_takes_no_other_with_it() {
+fn a_forgotten_run_affects_no_other() {
     let mut bench = Bench::new(&[]);
     add(&mut bench, OTHER, 0, 0);
     bench.steps("1 sync");
@@ -405,7 +405,7 @@ fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
 }
 
 #[test]
-fn a_status_shows_those_that_need_attention_and_counts_all() {
+fn a_status_shows_workers_that_need_attention_and_counts_all() {
     let mut bench = Bench::new(&[]);
     let call_up_to = |bench: &mut Bench, most| {
         for id in 1..=most {

@@ -161,15 +161,15 @@ impl Bench {
                 return Some(recount.map_or("nothing".to_owned(), |recount| recounted(&recount)));
             }
             "recounts" => {
-                let mut told = Grouped::default();
+                let mut groups = Grouped::default();
                 while let Some(recount) = self.assign(false) {
                     let what = format!("{:?} {:?}", recount.purpose, recount.orientation);
-                    told.add(what.to_lowercase(), recount.task.to_string());
+                    groups.add(what.to_lowercase(), recount.task.to_string());
                     if words != ["begin"] {
                         self.settle(&recount, 0);
                     }
                 }
-                return Some(told.lines().join(", "));
+                return Some(groups.lines().join(", "));
             }
             "settle" => {
                 let recount = self.recounts.pop().expect("assigned");
@@ -351,7 +351,7 @@ impl Bench {
 
     /// Describes the decisions to be stored, except for leases and accepted counts.
     pub(super) fn decisions(&mut self) -> Vec<String> {
-        let mut told = Grouped::default();
+        let mut groups = Grouped::default();
         while let Some(change) = self.scheduler.poll_change() {
             let task = change.task().map_or(String::new(), |(_, task)| task.to_string());
             let what = match &change {
@@ -370,11 +370,11 @@ impl Bench {
                 }
             };
             if let Some(what) = what {
-                told.add(what, task);
+                groups.add(what, task);
             }
             self.history.push(change);
         }
-        told.lines()
+        groups.lines()
     }
 }
 
@@ -398,17 +398,17 @@ fn recounted(recount: &Recount) -> String {
 
 /// Describes a reply, except for its times.
 fn described(reply: &SyncReply) -> Vec<String> {
-    let mut told = Grouped::default();
+    let mut groups = Grouped::default();
     for answer in &reply.acknowledgements {
         let verdict = format!("{:?}", answer.verdict).to_lowercase();
         let what = match answer.reason.as_str() {
             "" => verdict,
             reason => format!("{verdict} ({reason})"),
         };
-        told.add(what, answer.task.task.to_string());
+        groups.add(what, answer.task.task.to_string());
     }
     for gone in &reply.revoked {
-        told.add(format!("revoked ({})", gone.reason), gone.task.task.to_string());
+        groups.add(format!("revoked ({})", gone.reason), gone.task.task.to_string());
     }
     for grant in &reply.grants {
         let rotated = if grant.orientation == Orientation::Rotated { "r" } else { "" };
@@ -416,9 +416,9 @@ fn described(reply: &SyncReply) -> Vec<String> {
             1 => String::new(),
             epoch => format!("@{epoch}"),
         };
-        told.add("granted".to_owned(), format!("{}{rotated}{epoch}", grant.task.task));
+        groups.add("granted".to_owned(), format!("{}{rotated}{epoch}", grant.task.task));
     }
-    let mut lines = told.lines();
+    let mut lines = groups.lines();
     lines.push(reply.reason.clone());
     lines.extend(reply.drain.then(|| "drain".to_owned()));
     lines.extend(reply.all_runs_finished.then(|| "all runs finished".to_owned()));
