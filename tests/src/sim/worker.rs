@@ -31,13 +31,13 @@ static ORIGIN: LazyLock<Instant> =
     LazyLock::new(|| Instant::now() + Duration::from_millis(100_000 * HOUR));
 
 /// Time, scenario and randomness, passed to workers.
-pub(super) struct Environment<'a> {
+pub(super) struct Environment {
     pub(super) now: Time,
-    pub(super) scenario: &'a Scenario,
-    pub(super) rng: &'a mut ChaCha8Rng,
-    pub(super) tally: &'a mut Tally,
+    pub(super) scenario: Scenario,
+    pub(super) rng: ChaCha8Rng,
+    pub(super) tally: Tally,
     /// Tasks that the first liar has counted.
-    pub(super) bait: &'a mut BTreeSet<TaskId>,
+    pub(super) bait: BTreeSet<TaskId>,
 }
 
 /// A machine whose process comes and goes.
@@ -118,8 +118,8 @@ fn settings(info: WorkerInfo, kept: Vec<Partial>) -> Settings {
 }
 
 impl Worker {
-    pub(super) fn new(id: u128, lie: Option<u64>, environment: &mut Environment<'_>) -> Self {
-        let rng = &mut *environment.rng;
+    pub(super) fn new(id: u128, lie: Option<u64>, environment: &mut Environment) -> Self {
+        let rng = &mut environment.rng;
         let kernels = KernelName::ALL;
         let mut crew = rng.random_range(1..=3);
         let mut slots = rng.random_range(1..=environment.scenario.threads);
@@ -257,7 +257,7 @@ impl Worker {
     }
 
     /// Advances to the current time and returns the next action.
-    pub(super) fn act(&mut self, environment: &mut Environment<'_>) -> Option<Act> {
+    pub(super) fn act(&mut self, environment: &mut Environment) -> Option<Act> {
         let now = environment.now;
         let clock = self.clock(now);
         self.finish(environment);
@@ -311,7 +311,7 @@ impl Worker {
         }
     }
 
-    fn follow_orders(&mut self, environment: &mut Environment<'_>) {
+    fn follow_orders(&mut self, environment: &mut Environment) {
         let clock = self.clock(environment.now);
         while let Some(order) = self.engine.poll_command() {
             match order {
@@ -336,7 +336,7 @@ impl Worker {
         }
     }
 
-    fn finish(&mut self, environment: &mut Environment<'_>) {
+    fn finish(&mut self, environment: &mut Environment) {
         let now = environment.now;
         for slot in 0..self.slots.len() {
             let is_over = |running: &mut Running| running.end <= now;
@@ -360,7 +360,7 @@ impl Worker {
         &mut self,
         running: &Running,
         slot: usize,
-        environment: &mut Environment<'_>,
+        environment: &mut Environment,
     ) -> Outcome {
         if running.cancelled {
             return Outcome::Cancelled;
@@ -401,7 +401,7 @@ impl Worker {
         Outcome::Counted(count)
     }
 
-    fn begin(&mut self, environment: &mut Environment<'_>) {
+    fn begin(&mut self, environment: &mut Environment) {
         let now = environment.now;
         let clock = self.clock(now);
         for slot in &mut self.slots {
@@ -431,7 +431,7 @@ impl Worker {
     }
 
     /// Finishes the current write, or fails it.
-    fn written(&mut self, environment: &mut Environment<'_>) {
+    fn written(&mut self, environment: &mut Environment) {
         let clock = self.clock(environment.now);
         let is_over = |(_, end): &mut (SpoolWrite, Time)| *end <= environment.now;
         if let Some((write, _)) = self.writing.take_if(is_over) {

@@ -190,15 +190,15 @@ impl World {
     /// Schedules a step for when the disk has written the previous group.
     pub(super) fn step_soon(&mut self) {
         let slow = self.chance(0.01);
-        let wait = self.rng.random_range(1..if slow { 2 * SECOND } else { 50 });
-        self.step_by(self.now + wait);
+        let wait = self.env.rng.random_range(1..if slow { 2 * SECOND } else { 50 });
+        self.step_by(self.env.now + wait);
     }
 
     /// Schedules a step, unless an earlier one is scheduled.
     pub(super) fn step_by(&mut self, at: Time) {
         if at < self.step_at {
             self.step_at = at;
-            self.after(at - self.now, Event::CoordinatorStep);
+            self.after(at - self.env.now, Event::CoordinatorStep);
         }
     }
 
@@ -251,12 +251,12 @@ impl World {
         }
         if let Some(timeout) = coordinator.next_timeout() {
             let at = timeout.0.saturating_sub(self.clock_ahead);
-            self.step_by(at.max(self.now + 1));
+            self.step_by(at.max(self.env.now + 1));
         }
     }
 
     pub(super) fn set_clock(&self) {
-        self.clock.store(self.now + self.clock_ahead, Relaxed);
+        self.clock.store(self.env.now + self.clock_ahead, Relaxed);
     }
 
     /// Starts with the run on the disk; on an empty one an operator submits the board again.
@@ -268,15 +268,15 @@ impl World {
         self.set_clock();
         let known = self.disk.disk().run();
         let run = known.unwrap_or_else(|| self.submit());
-        let (jitter, clock) = (self.rng.random(), Clock::told(self.clock));
-        let started = Coordinator::start(&self.disk, (run, &self.scenario), jitter, clock);
+        let (jitter, clock) = (self.env.rng.random(), Clock::told(self.clock));
+        let started = Coordinator::start(&self.disk, (run, &self.env.scenario), jitter, clock);
         let Ok(coordinator) = started else {
             // It crashed in its first write.
             return self.coordinator_crash();
         };
         self.coordinator = Some(coordinator);
         self.recounting = None;
-        if self.scenario.referee {
+        if self.env.scenario.referee {
             self.after(SECOND, Event::Recounted(self.outcome.starts));
         }
         self.note_state();
@@ -285,7 +285,7 @@ impl World {
 
     pub(super) fn submit(&mut self) -> RunId {
         self.runs += 1;
-        let plan = &self.scenario.truth.plan;
+        let plan = &self.env.scenario.truth.plan;
         let manifest = RunManifest {
             run: RunId(0x51 + self.runs),
             spec: *plan.spec(),
@@ -295,7 +295,7 @@ impl World {
             created_unix_ms: 0,
             key: None,
         };
-        self.disk.disk().create(&manifest, &self.scenario);
+        self.disk.disk().create(&manifest, &self.env.scenario);
         manifest.run
     }
 
@@ -303,7 +303,7 @@ impl World {
         self.coordinator = None;
         self.disk.disk().crash();
         self.step_at = Time::MAX;
-        let down = self.rng.random_range(SECOND..15 * MINUTE);
+        let down = self.env.rng.random_range(SECOND..15 * MINUTE);
         self.after(down, Event::CoordinatorStart);
     }
 
@@ -311,8 +311,8 @@ impl World {
     fn begin_recount(&mut self, next: Option<Recount>) {
         self.recounting = next;
         let takes = next.map_or(5 * SECOND, |recount| {
-            let cost = self.scenario.truth.plan.task_cost(recount.task);
-            self.scenario.duration(recount.task, cost)
+            let cost = self.env.scenario.truth.plan.task_cost(recount.task);
+            self.env.scenario.duration(recount.task, cost)
         });
         self.after(takes, Event::Recounted(self.outcome.starts));
     }
@@ -322,11 +322,11 @@ impl World {
         if start != self.outcome.starts {
             return;
         }
-        let wrong = self.chance(self.scenario.faults.referee_error);
-        let error = if wrong { self.rng.random_range(1..100) } else { 0 };
+        let wrong = self.chance(self.env.scenario.faults.referee_error);
+        let error = if wrong { self.env.rng.random_range(1..100) } else { 0 };
         let recount = self.recounting.take();
         let counted =
-            recount.map(|recount| (recount, self.scenario.truth.count(recount.task) + error));
+            recount.map(|recount| (recount, self.env.scenario.truth.count(recount.task) + error));
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.referee(counted);
             self.step_soon();
@@ -345,7 +345,7 @@ impl World {
 
     pub(super) fn jump_clock(&mut self) {
         self.count(Fault::CoordinatorClock);
-        let by = self.rng.random_range(SECOND..6 * HOUR);
+        let by = self.env.rng.random_range(SECOND..6 * HOUR);
         if self.chance(0.5) {
             self.clock_ahead += by;
         } else {

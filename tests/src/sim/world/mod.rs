@@ -98,9 +98,7 @@ pub struct Outcome {
 }
 
 struct World {
-    scenario: Scenario,
-    rng: ChaCha8Rng,
-    now: Time,
+    env: Environment,
     /// The coordinator's clock ahead of true time.
     clock_ahead: u64,
     clock: &'static AtomicU64,
@@ -115,8 +113,6 @@ struct World {
     runs: u64,
     /// All identities of liars.
     liars: BTreeSet<WorkerId>,
-    /// Tasks that the first liar has counted.
-    bait: BTreeSet<TaskId>,
     /// The referee's current task.
     recounting: Option<Recount>,
     complete: bool,
@@ -133,9 +129,9 @@ pub fn run(scenario: Scenario) -> Outcome {
         let Some(((now, _), event)) = world.events.pop_first() else {
             panic!("seed {}: no event is left", world.seed());
         };
-        world.now = now;
+        world.env.now = now;
         assert!(
-            world.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
+            world.env.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
             "seed {}: no end in sight: {:#?}",
             world.seed(),
             world.coordinator.as_ref().map(|one| one.scheduler().runs())
@@ -148,32 +144,25 @@ pub fn run(scenario: Scenario) -> Outcome {
 impl World {
     fn new(scenario: Scenario) -> Self {
         let seed = scenario.seed;
-        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
-        let mut tally = Tally::default();
-        let mut environment = Environment {
-            now: 0,
-            scenario: &scenario,
-            rng: &mut rng,
-            tally: &mut tally,
-            bait: &mut BTreeSet::new(),
-        };
-        let workers = (0..scenario.workers)
+        let disk = Shared::new(Disk::new(&scenario));
+        let liars = (1..=scenario.faults.liars as u128).map(WorkerId).collect();
+        let outcome = Outcome { tasks: scenario.truth.plan.tasks(), ..Outcome::default() };
+        let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
+        let (tally, bait) = (Tally::default(), BTreeSet::new());
+        let mut env = Environment { now: 0, scenario, rng, tally, bait };
+        let workers = (0..env.scenario.workers)
             .map(|number| {
-                let lie = (number < scenario.faults.liars).then_some(number as u64);
-                let mut worker = Worker::new(number as u128 + 1, lie, &mut environment);
-                if scenario.faults.impersonates && lie.is_some() {
-                    worker.info.machine = (number + scenario.faults.liars) as u64 + 1;
+                let lie = (number < env.scenario.faults.liars).then_some(number as u64);
+                let mut worker = Worker::new(number as u128 + 1, lie, &mut env);
+                if env.scenario.faults.impersonates && lie.is_some() {
+                    worker.info.machine = (number + env.scenario.faults.liars) as u64 + 1;
                 }
                 worker
             })
             .collect();
-        let liars = (1..=scenario.faults.liars as u128).map(WorkerId).collect();
-        let outcome = Outcome { tasks: scenario.truth.plan.tasks(), ..Outcome::default() };
         let mut world = Self {
-            disk: Shared::new(Disk::new(&scenario)),
-            scenario,
-            rng,
-            now: 0,
+            env,
+            disk,
             clock_ahead: 1_000 * HOUR,
             // The driver needs a static one.
             clock: Box::leak(Box::default()),
@@ -185,7 +174,6 @@ impl World {
             steps: 0,
             runs: 0,
             liars,
-            bait: BTreeSet::new(),
             recounting: None,
             complete: false,
             outcome,
@@ -195,17 +183,18 @@ impl World {
     }
 
     fn seed(&self) -> u64 {
-        self.scenario.seed
+        self.env.scenario.seed
     }
 
     fn schedule_faults(&mut self) {
         self.after(0, Event::CoordinatorStart);
         for worker in 0..self.workers.len() {
-            let mut start = self.rng.random_range(0..2 * MINUTE);
+            let mut start = self.env.rng.random_range(0..2 * MINUTE);
             // A liar with accomplices is there from the start.
-            if !self.workers[worker].is_honest() && (worker > 0 || !self.scenario.faults.accomplice)
+            if !self.workers[worker].is_honest()
+                && (worker > 0 || !self.env.scenario.faults.accomplice)
             {
-                start += self.scenario.faults.late_liars;
+                start += self.env.scenario.faults.late_liars;
             }
             self.workers[worker].up = false;
             self.after(start, Event::Start(worker));
@@ -231,19 +220,19 @@ impl World {
 
     fn after(&mut self, delay: Time, event: Event) {
         self.serial += 1;
-        self.events.insert((self.now + delay, self.serial), event);
+        self.events.insert((self.env.now + delay, self.serial), event);
     }
 
     /// Schedules the next fault of a kind, if the scenario has any.
     fn again(&mut self, fault: Fault, worker: usize) {
-        if let Some(mean) = self.scenario.faults.often.get(&fault) {
-            let delay = self.rng.random_range(1..2 * mean);
+        if let Some(mean) = self.env.scenario.faults.often.get(&fault) {
+            let delay = self.env.rng.random_range(1..2 * mean);
             self.after(delay, Event::Fault(fault, worker));
         }
     }
 
     fn count(&mut self, fault: Fault) {
-        self.outcome.faults.add(fault);
+        self.env.tally.add(fault);
     }
 
     fn handle(&mut self, event: Event) {
@@ -255,7 +244,7 @@ impl World {
             Event::Recounted(start) => self.recounted(start),
             Event::CoordinatorStart => self.coordinator_start(),
             Event::CoordinatorStep => {
-                if self.step_at == self.now {
+                if self.step_at == self.env.now {
                     self.step_at = Time::MAX;
                     self.step();
                 }
@@ -278,15 +267,15 @@ impl World {
         match fault {
             Fault::WorkerCrash => self.crash(number),
             Fault::WorkerFrozen => {
-                self.workers[number].frozen_until = self.now + self.some_minutes();
+                self.workers[number].frozen_until = self.env.now + self.some_minutes();
                 self.count(fault);
             }
             Fault::Partition => {
-                self.workers[number].partitioned_until = self.now + self.some_minutes();
+                self.workers[number].partitioned_until = self.env.now + self.some_minutes();
                 self.count(fault);
             }
             Fault::WorkerStopped if is_up => {
-                self.workers[number].drain(self.now);
+                self.workers[number].drain(self.env.now);
                 self.count(fault);
                 self.wake_at_once(number);
             }
@@ -296,12 +285,14 @@ impl World {
                 let long = self.some_minutes();
                 return self.after(long, Event::WorkerResume(number));
             }
-            Fault::SelfTest if is_up && self.workers[number].self_test(self.now, &mut self.rng) => {
+            Fault::SelfTest
+                if is_up && self.workers[number].self_test(self.env.now, &mut self.env.rng) =>
+            {
                 self.count(fault);
                 self.wake_at_once(number);
             }
             Fault::WorkerClock => {
-                self.workers[number].jump_clock(&mut self.rng);
+                self.workers[number].jump_clock(&mut self.env.rng);
                 self.count(fault);
                 if is_up {
                     self.wake_at_once(number);
@@ -335,11 +326,11 @@ impl World {
 
     /// Returns the random duration of a fault.
     fn some_minutes(&mut self) -> Time {
-        self.rng.random_range(SECOND..20 * MINUTE)
+        self.env.rng.random_range(SECOND..20 * MINUTE)
     }
 
     fn chance(&mut self, chance: f64) -> bool {
-        self.rng.random_bool(chance)
+        self.env.rng.random_bool(chance)
     }
 
     /// Sends a message over the network.
@@ -349,8 +340,8 @@ impl World {
             _ => NO_WORKER,
         };
         let partitioned = self.workers.get(worker).map(|worker| worker.partitioned_until);
-        let (loss, late) = (self.scenario.faults.loss, self.scenario.faults.late);
-        if partitioned.is_some_and(|until| self.now < until) || self.chance(loss) {
+        let (loss, late) = (self.env.scenario.faults.loss, self.env.scenario.faults.late);
+        if partitioned.is_some_and(|until| self.env.now < until) || self.chance(loss) {
             self.count(Fault::MessageLost);
             return;
         }
@@ -360,14 +351,14 @@ impl World {
         } else {
             200
         };
-        let delay = self.rng.random_range(1..longest);
+        let delay = self.env.rng.random_range(1..longest);
         self.after(delay, message);
     }
 }
 
 impl World {
     fn pause(&mut self, number: usize, why: Option<&'static str>) {
-        self.workers[number].pause(why, self.now);
+        self.workers[number].pause(why, self.env.now);
         if self.workers[number].up {
             self.wake_at_once(number);
         }
@@ -375,26 +366,19 @@ impl World {
 
     fn wake(&mut self, number: usize) {
         let worker = &mut self.workers[number];
-        if !worker.up || worker.wake_at != self.now {
+        if !worker.up || worker.wake_at != self.env.now {
             return;
         }
-        if worker.frozen_until > self.now {
+        if worker.frozen_until > self.env.now {
             self.wake_soon(number);
             return;
         }
-        let mut environment = Environment {
-            now: self.now,
-            scenario: &self.scenario,
-            rng: &mut self.rng,
-            tally: &mut self.outcome.faults,
-            bait: &mut self.bait,
-        };
-        let act = worker.act(&mut environment);
+        let act = worker.act(&mut self.env);
         let (worker, life) = (number, worker.life);
         match act {
             Some(Act::Call(call, request)) => {
                 let sender = Sender { worker, life, call };
-                if self.chance(self.scenario.faults.repeat) {
+                if self.chance(self.env.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
                     self.send(Event::Request(sender, request.clone()));
                 }
@@ -409,30 +393,23 @@ impl World {
     /// Schedules the worker's next wake-up, which replaces an earlier one.
     fn wake_soon(&mut self, number: usize) {
         let worker = &mut self.workers[number];
-        let at = worker.next(self.now).max(worker.frozen_until);
+        let at = worker.next(self.env.now).max(worker.frozen_until);
         worker.wake_at = at;
-        self.after(at - self.now, Event::Wake(number));
+        self.after(at - self.env.now, Event::Wake(number));
     }
 
     fn wake_at_once(&mut self, number: usize) {
-        self.workers[number].wake_at = self.now + 1;
+        self.workers[number].wake_at = self.env.now + 1;
         self.after(1, Event::Wake(number));
     }
 
     /// Lets a machine ask for work and vanish.
     fn ghost(&mut self) {
         self.count(Fault::Ghost);
-        let id = u128::from(self.rng.random::<u64>()) << 64;
-        let mut environment = Environment {
-            now: self.now,
-            scenario: &self.scenario,
-            rng: &mut self.rng,
-            tally: &mut self.outcome.faults,
-            bait: &mut self.bait,
-        };
-        let mut ghost = Worker::new(id, None, &mut environment);
-        ghost.start(1, self.now);
-        if let Some(Act::Call(call, request)) = ghost.act(&mut environment) {
+        let id = u128::from(self.env.rng.random::<u64>()) << 64;
+        let mut ghost = Worker::new(id, None, &mut self.env);
+        ghost.start(1, self.env.now);
+        if let Some(Act::Call(call, request)) = ghost.act(&mut self.env) {
             let sender = Sender { worker: NO_WORKER, life: 0, call };
             self.send(Event::Request(sender, request));
         }
@@ -445,15 +422,15 @@ impl World {
         if !worker.up || worker.life != sender.life {
             return;
         }
-        if worker.frozen_until > self.now {
-            let wait = worker.frozen_until - self.now;
+        if worker.frozen_until > self.env.now {
+            let wait = worker.frozen_until - self.env.now;
             self.after(wait, Event::Reply(sender, reply));
             return;
         }
         let barred = reply.reason.contains("barred");
-        worker.handle_reply(sender.call, *reply, self.now);
+        worker.handle_reply(sender.call, *reply, self.env.now);
         self.wake_at_once(sender.worker);
-        if barred && self.scenario.faults.renames {
+        if barred && self.env.scenario.faults.renames {
             self.restart(sender.worker, true);
         }
     }
@@ -463,7 +440,7 @@ impl World {
             return;
         }
         self.count(Fault::WorkerCrash);
-        let loses_spool = self.chance(self.scenario.faults.spool_loss);
+        let loses_spool = self.chance(self.env.scenario.faults.spool_loss);
         if loses_spool {
             self.count(Fault::SpoolLost);
         }
@@ -472,30 +449,30 @@ impl World {
 
     /// Restarts the process, with another identity if it lost its spool.
     fn restart(&mut self, number: usize, loses_spool: bool) {
-        let new_id = loses_spool.then(|| u128::from(self.rng.random::<u64>()) << 32);
+        let new_id = loses_spool.then(|| u128::from(self.env.rng.random::<u64>()) << 32);
         if let Some(id) = new_id.filter(|_| !self.workers[number].is_honest()) {
             self.liars.insert(WorkerId(id));
         }
-        self.workers[number].crash(new_id, &mut self.rng);
+        self.workers[number].crash(new_id, &mut self.env.rng);
         self.come_back(number);
     }
 
     /// Returns the authenticated caller of a machine's calls.
     fn caller(&self, number: usize, worker: WorkerId) -> Caller {
-        let token = self.scenario.token(number).map(Arc::from);
+        let token = self.env.scenario.token(number).map(Arc::from);
         // Identities are random in the upper bits, or count from one.
         let machine = u64::try_from(worker.0 % (1 << 64) + (worker.0 >> 64)).unwrap_or(u64::MAX);
         Caller { machine, ..Caller::new(worker, token) }
     }
 
     fn come_back(&mut self, number: usize) {
-        let long = self.rng.random_range(SECOND..10 * MINUTE);
+        let long = self.env.rng.random_range(SECOND..10 * MINUTE);
         self.after(long, Event::Start(number));
     }
 
     fn start(&mut self, number: usize) {
-        let session = self.rng.random();
-        self.workers[number].start(session, self.now);
+        let session = self.env.rng.random();
+        self.workers[number].start(session, self.env.now);
         self.wake_at_once(number);
     }
 }
@@ -506,8 +483,9 @@ impl World {
         let seed = self.seed();
         let shared = self.disk.clone();
         let mut disk = shared.disk();
+        self.outcome.faults = self.env.tally;
         self.outcome.faults += disk.tally;
-        self.outcome.time_ms = self.now;
+        self.outcome.time_ms = self.env.now;
         self.outcome.counted = self.workers.iter().map(|worker| worker.share.counted).sum();
         self.outcome.shares = self.workers.iter().map(|worker| worker.share).collect();
         let checker = &disk.checker;
@@ -527,7 +505,7 @@ impl World {
         let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
         let unconfirmed = standing.values().filter(|(_, by)| !is_confirmed(*by)).count();
         self.outcome.unconfirmed = unconfirmed as u64;
-        let truth = self.scenario.truth;
+        let truth = self.env.scenario.truth;
         assert_eq!(
             standing.len() as u64 + evidence.disputed_number,
             truth.counts.len() as u64,
@@ -553,10 +531,10 @@ impl World {
 
     /// Checks that counts are wrong only if the scenario has errors, and that no dispute vanishes.
     fn check_wrong(&self, evidence: &Evidence) {
-        let (seed, faults) = (self.seed(), &self.scenario.faults);
+        let (seed, faults) = (self.seed(), &self.env.scenario.faults);
         let errs = faults.liars > 0 || faults.referee_error > 0.0;
         assert!(self.outcome.wrong == 0 || errs, "seed {seed}: honest counts are wrong");
-        let refereed = self.scenario.referee && faults.referee_error == 0.0;
+        let refereed = self.env.scenario.referee && faults.referee_error == 0.0;
         assert!(self.outcome.disputed == 0 || !refereed, "seed {seed}: {:?}", evidence.disputed);
     }
 
