@@ -21,7 +21,7 @@ pub struct WorkerId(pub u128);
 pub struct SessionId(pub u64);
 
 /// Orders the leases of a task: each new one has a higher epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 /// Idempotency key of a submission: the same key gives the same run.

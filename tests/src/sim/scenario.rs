@@ -138,6 +138,8 @@ pub struct Make {
     pub memory_bytes_per_thread: u64,
 }
 
+const USUAL: Make = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
+
 /// A cluster and its faults.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -252,10 +254,9 @@ impl Scenario {
     /// accomplices, who need an order of events.
     pub fn attack(attack: Attack, recheck: Recheck, seed: u64) -> Self {
         let calm = Self::calm(seed);
-        let usual = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
         let mut scenario = Self {
             recheck,
-            makes: vec![usual; 110],
+            makes: vec![USUAL; 110],
             workers: 3,
             tokens: vec!["lying", "honest"],
             // Some minutes per run; workers start within two.
@@ -294,10 +295,9 @@ impl Scenario {
     /// memory.
     pub fn mixed(seed: u64) -> Self {
         let calm = Self::calm(seed);
-        let usual = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
-        let fast = Make { speed: 4.0, ..usual };
-        let small = Make { memory_bytes_per_thread: 1 << 10, ..usual };
-        let makes = vec![fast, usual, usual, usual, usual, small];
+        let fast = Make { speed: 4.0, ..USUAL };
+        let small = Make { memory_bytes_per_thread: 1 << 10, ..USUAL };
+        let makes = vec![fast, USUAL, USUAL, USUAL, USUAL, small];
         Self {
             workers: makes.len(),
             makes,

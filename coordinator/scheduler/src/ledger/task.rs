@@ -13,24 +13,16 @@ use common::{
 use super::{Change, Confirmation, EntryKind, JournalEntry, Principal, Record, Refusal, TaskRow};
 
 /// State of a task, with its counts as [`TaskCount`] or in the scheduler's compact form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskState<C = TaskCount> {
+    #[default]
     Pending,
     /// Leased to a worker until a time.
-    Leased {
-        worker: WorkerId,
-        until_unix_ms: u64,
-    },
+    Leased { worker: WorkerId, until_unix_ms: u64 },
     /// Counted: `first` stands, and `second` is the equal count that confirms it best.
-    Done {
-        first: C,
-        second: Option<Box<C>>,
-        confirmed: Confirmation,
-    },
+    Done { first: C, second: Option<Box<C>>, confirmed: Confirmation },
     /// Its counts differ, and none stands. They are in the order of their arrival.
-    Disputed {
-        counts: Vec<C>,
-    },
+    Disputed { counts: Vec<C> },
     /// In backoff after too many failed attempts.
     Parked,
 }
@@ -183,8 +175,8 @@ impl<C: AnyCount> TaskState<C> {
     }
 }
 
-/// Stored state of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Stored state of a task; by default untouched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptTask {
     /// The highest epoch ever leased or reported.
     pub epoch: Epoch,
@@ -193,13 +185,6 @@ pub struct KeptTask {
     pub state: TaskState,
     /// Workers whose lease ended without a result, each once; cleared by a count.
     pub failed: Vec<WorkerId>,
-}
-
-impl Default for KeptTask {
-    /// Returns an untouched task.
-    fn default() -> Self {
-        Self { epoch: Epoch(0), sequence: 0, state: TaskState::Pending, failed: Vec::new() }
-    }
 }
 
 impl KeptTask {
