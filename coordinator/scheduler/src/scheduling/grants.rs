@@ -1,4 +1,4 @@
-//! Grants: which tasks a worker gets, and how many.
+//! Grants: selection and number of the tasks that a worker gets.
 
 use std::ops::Bound;
 

@@ -38,19 +38,19 @@ impl LeaseEnd {
     }
 }
 
-/// The reason of each refusal of a barred machine.
+/// Reason of each refusal of a barred machine.
 pub(super) const BARRED: &str = "this machine is barred, since a count of it or of its token was wrong, and gets no \
                                  more work: check its memory and cooling, then have an operator readmit it";
 
 /// Maximum number of workers that count one task at the same time.
 pub(super) const MAX_HOLDERS: usize = 2;
 
-/// A lease granted this often without appearing in the worker's inventory is revoked: replies are lost, but
-/// not five in a row.
+/// Number of grants of a lease, without an appearance in the worker's inventory, after which it is revoked:
+/// replies are lost, but not five in a row.
 const MAX_UNSEEN_GRANTS: u8 = 5;
 
-/// A worker that declined tasks of a run this often in a row gets no more of it for the duration of a
-/// lease.
+/// Number of times in a row that a worker may decline tasks of a run: then it gets none for the duration of
+/// a lease.
 pub(super) const MAX_DECLINES: u32 = 3;
 
 impl Scheduler {

@@ -1,4 +1,4 @@
-//! The scheduler: which worker counts which task, and what becomes of its count.
+//! The scheduler: it assigns tasks to workers, and decides what follows from their counts.
 //!
 //! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
 //! values. Its owner
@@ -181,7 +181,7 @@ impl Scheduler {
         self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
     }
 
-    /// Retries parked tasks, one per run at a time. Its failures are kept: one more parks it again.
+    /// Retries parked tasks, one per run at a time. Their failures are kept: one more parks a task again.
     fn try_parked(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             let in_run = &mut self.runs[run];

@@ -1,4 +1,4 @@
-//! Parked tasks of a run, and when each is retried.
+//! Parked tasks of a run, and the times of their retries.
 //!
 //! Failed attempts may be the fault of the task or of the workers: a machine that is switched off looks the
 //! same. So all parked tasks are retried, one at a time. After a success the next one follows at once; after
@@ -14,10 +14,10 @@ const MIN_TRIAL_INTERVAL_MS: Ticks = 60_000;
 /// Maximum time between two trials.
 const MAX_TRIAL_INTERVAL_MS: Ticks = 3_600_000;
 
-/// A task on which this many distinct workers failed is parked.
+/// Number of distinct workers whose failures park a task.
 const MAX_FAILED_WORKERS: usize = 5;
 
-/// A task that failed this often is parked: in a small cluster the same workers fail again.
+/// Number of failed attempts that park a task: in a small cluster the same workers fail again.
 const MAX_FAILED_ATTEMPTS: usize = 20;
 
 /// Returns whether attempts by these workers, one entry per attempt, are enough to park a task.

@@ -1,4 +1,4 @@
-//! Rechecks: the done tasks that wait for one, and which worker makes it.
+//! Rechecks: the queue of done tasks, and the selection for a worker.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Range};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::ledger::{Confirmation, Recheck};
 
-/// How long a recheck waits for a worker that proves more: one with another token or another kernel.
+/// Time that a recheck waits for a worker that proves more: one with another token or another kernel.
 pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;
 
 /// Maximum number of waiting tasks that are considered for one worker.

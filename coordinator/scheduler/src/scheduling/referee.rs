@@ -36,7 +36,7 @@ pub(super) const OWN_REFEREE: WorkerIx = 0;
 /// would count everything twice.
 const MAX_TRUSTED_FRACTION: f64 = 0.1;
 
-/// How long a run waits at its end for a referee to appear.
+/// Time that a run waits at its end for a referee to appear.
 const REFEREE_WAIT_MS: Ticks = 60_000;
 
 /// Reason of a recount.

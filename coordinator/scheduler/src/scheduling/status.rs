@@ -25,7 +25,7 @@ pub const STATUS_WORKERS: usize = 200;
 const NO_WORKERS: &str = "no workers connected: start one with `worker`, here or, with the join string \
                           that `queensctl token create --role worker` prints, on another machine";
 
-/// A worker is unresponsive when its call is late by its interval, and at least by this.
+/// Minimum delay of a call, beyond its interval, after which a worker is unresponsive.
 const UNRESPONSIVE_AFTER_MS: u64 = 10_000;
 
 /// Numbers of a run's tasks by state.

@@ -55,7 +55,7 @@ impl Scheduler {
         if half_way >= regular as f64 {
             return regular;
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let half_way = half_way.max(0.0) as Ticks;
         half_way.max(shortest)
     }

@@ -11,10 +11,10 @@ use common::{run::WorkerId, sync::WorkerInfo};
 use super::{WorkerIx, clock::Ticks, referee::OWN_REFEREE, trust::Reputation, worker::Worker};
 use crate::ledger::{Caller, Confirmation, Principal};
 
-/// How long a stopped worker is still shown.
+/// Time for which a stopped worker is still shown.
 const STOPPED_SHOWN_MS: Ticks = 600_000;
 
-/// How long a lost worker is still shown.
+/// Time for which a lost worker is still shown.
 const LOST_SHOWN_MS: Ticks = 3_600_000;
 
 /// A worker: its identity, which is kept for good, and its state while it is remembered.
