@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(max_wrong_counts(50, 50, 0), 0);
         assert_eq!(max_wrong_counts(50, 50, 7), 0);
         assert_eq!(max_wrong_counts(50, 0, 0), 50);
+        assert_eq!(max_wrong_counts(60, 5, 5), 55);
         // One of 20 escapes with probability 1/20, which is just not more than 5 %.
         assert_eq!(max_wrong_counts(20, 19, 0), 0);
         assert_eq!(max_wrong_counts(19, 18, 0), 1);

@@ -18,7 +18,7 @@ use super::{
     task_table::Stage,
     worker::{Lease, Purpose},
 };
-use crate::ledger::{Change, RunState};
+use crate::ledger::{Change, RunManifest, RunState};
 
 /// Reason of a lease's end without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +81,12 @@ impl Scheduler {
 
     /// Returns the grant of a lease that the worker holds.
     pub(super) fn grant_of(&self, (run, task): LeaseIx, worker: WorkerIx) -> Grant {
-        let run = &self.runs[run];
-        let lease = run.lease(task, worker).expect("held");
+        let lease = self.runs[run].lease(task, worker).expect("held");
+        let RunManifest { run, plan, spec, .. } = self.runs[run].manifest;
         Grant {
-            task: run.task_ref(task),
+            task: TaskRef { run, plan, task: run::id(task) },
             epoch: Epoch(lease.epoch),
-            spec: run.manifest.spec,
+            spec,
             orientation: if lease.is_rotated { Orientation::Rotated } else { Orientation::Upright },
         }
     }

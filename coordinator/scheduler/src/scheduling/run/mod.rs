@@ -18,7 +18,6 @@ use common::{
     crew_layout::PlanNeeds,
     method::Layout,
     plan::{Plan, PlanSpec, TaskId},
-    run::TaskRef,
     sample::Finished,
     sync::WorkerInfo,
 };
@@ -251,10 +250,6 @@ impl Run {
     /// Returns the same for display, including a short time in which no worker has called.
     pub(super) fn shown_ms(&self) -> u64 {
         self.counted_ms + self.unheard_ms.min(MAX_SHOWN_UNHEARD_MS)
-    }
-
-    pub(super) fn task_ref(&self, task: TaskIx) -> TaskRef {
-        TaskRef { run: self.manifest.run, plan: self.manifest.plan, task: id(task) }
     }
 
     pub(super) fn cost(&self, task: TaskIx) -> u64 {
