@@ -344,6 +344,7 @@ fn a_forgotten_run_affects_no_other() {
     let done = |run: &RunSummary| run.tasks.done == run.tasks.total;
     assert!(bench.scheduler.runs().iter().all(done));
     bench.scheduler.forget_run(RUN);
+    assert!(bench.steps("2 names").contains("all runs finished"));
     assert_eq!(bench.scheduler.poll_finished(), Some(OTHER));
     assert_eq!(bench.scheduler.poll_finished(), None);
     let left: Vec<_> = bench.scheduler.runs().iter().map(|run| run.manifest.run).collect();
