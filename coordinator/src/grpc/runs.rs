@@ -1,10 +1,6 @@
 //! The service `Runs`, and streams of a run's statuses.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{pin::Pin, time::Duration};
 
 use auth::Principal;
 use axum::body::Bytes;
@@ -12,7 +8,9 @@ use common::{
     plan::Plan,
     run::{RunId, WorkerId},
 };
+use futures_util::stream::unfold;
 use http_body::Frame;
+use http_body_util::StreamBody;
 use proto::v1::{self, runs_server::Runs};
 use scheduler::{
     Command, ControlError, RunSummary, STATUS_WORKERS, WorkersPage, WorkersPart,
@@ -360,12 +358,7 @@ impl StatusWatch {
     }
 
     /// Returns the next status as a gRPC frame; `None` after the run's result, or at shutdown.
-    async fn next(mut self) -> (Self, Option<Result<Bytes, Status>>) {
-        let next = self.step().await;
-        (self, next)
-    }
-
-    async fn step(&mut self) -> Option<Result<Bytes, Status>> {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         if self.is_last {
             return None;
         }
@@ -390,51 +383,26 @@ impl StatusWatch {
     }
 }
 
-/// Turns a response's [`StatusWatch`] into its body.
+/// Turns a response's [`StatusWatch`] into its body, which creates a status only when the transport can
+/// send it: a reader that does not read holds only references to shared messages.
 pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<Body> {
     match answer.extensions_mut().remove::<StatusWatch>() {
-        Some(watch) => answer.map(|_| Body::new(StatusBody::new(watch))),
+        Some(watch) => answer.map(|_| Body::new(StreamBody::new(unfold(Some(watch), next_frame)))),
         None => answer,
     }
 }
 
-type Next = Pin<Box<dyn Future<Output = (StatusWatch, Option<Result<Bytes, Status>>)> + Send>>;
-
-/// A body that creates a status only when the transport can send it: a reader that does not read holds only
-/// references to shared messages.
-struct StatusBody {
-    /// `None` after the trailers.
-    next: Option<Next>,
-}
-
-impl StatusBody {
-    fn new(watch: StatusWatch) -> Self {
-        Self { next: Some(Box::pin(watch.next())) }
-    }
-}
-
-impl http_body::Body for StatusBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let Some(next) = &mut self.next else {
-            return Poll::Ready(None);
-        };
-        let (watch, next) = ready!(next.as_mut().poll(context));
-        let end = match next {
-            Some(Ok(message)) => {
-                self.next = Some(Box::pin(watch.next()));
-                return Poll::Ready(Some(Ok(Frame::data(message))));
-            }
-            Some(Err(status)) => status,
-            None => Status::ok(""),
-        };
-        self.next = None;
-        let mut trailers = http::HeaderMap::new();
-        Poll::Ready(Some(end.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
-    }
+/// Returns the next frame of a body, and the watch for the frames after it; `None` after the trailers.
+async fn next_frame(
+    watch: Option<StatusWatch>,
+) -> Option<(Result<Frame<Bytes>, Status>, Option<StatusWatch>)> {
+    let mut watch = watch?;
+    let end = match watch.next().await {
+        Some(Ok(message)) => return Some((Ok(Frame::data(message)), Some(watch))),
+        Some(Err(status)) => status,
+        None => Status::ok(""),
+    };
+    let mut trailers = http::HeaderMap::new();
+    let trailers = end.add_header(&mut trailers).map(|()| Frame::trailers(trailers));
+    Some((trailers, None))
 }
