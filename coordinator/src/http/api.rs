@@ -168,11 +168,8 @@ fn summary(run: &RunSummary) -> Value {
 }
 
 async fn shown(app: &App, run: RunId) -> Answer {
-    let status = status_of(app, run).await?;
-    let shown = status_json(&status);
-    let shown = shown
-        .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")))?;
-    Ok(Json(shown))
+    let shown = status_json(&*status_of(app, run).await?);
+    shown.map(Json).map_err(|error| Refusal::internal(format!("{error:#}")))
 }
 
 /// Returns the status of a run.
@@ -187,10 +184,8 @@ pub(super) async fn status_of(
 /// Returns the run that is served first, otherwise the one created last.
 pub(super) async fn first(app: &App) -> Result<RunId, Refusal> {
     let runs = app.driver.runs().await?;
-    served_first(&runs).ok_or_else(|| {
-        let none = "there are no runs; start one with `queensctl submit`";
-        Refusal::new(StatusCode::NOT_FOUND, none)
-    })
+    let none = "there are no runs; start one with `queensctl submit`";
+    served_first(&runs).ok_or_else(|| Refusal::not_found(none))
 }
 
 /// Returns the run that a selector matches.
@@ -200,7 +195,7 @@ pub(super) async fn find(app: &App, name: &str) -> Result<RunId, Refusal> {
     let runs = app.driver.runs().await?;
     let created = |run: &RunSummary| (run.manifest.created_unix_ms, run.manifest.run);
     let created: Vec<_> = runs.iter().map(created).collect();
-    parsed.among(&created).map_err(|error| Refusal::new(StatusCode::NOT_FOUND, error.to_string()))
+    parsed.among(&created).map_err(|error| Refusal::not_found(error.to_string()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -238,8 +233,7 @@ pub(super) async fn grid(
         false => app.broadcast.grid(run, window).await?,
     };
     grid.map(Json).ok_or_else(|| {
-        let what = format!("run {run} has no such sheet; see /api/v1/runs/{run}/grid");
-        Refusal::new(StatusCode::NOT_FOUND, what)
+        Refusal::not_found(format!("run {run} has no such sheet; see /api/v1/runs/{run}/grid"))
     })
 }
 
@@ -249,10 +243,7 @@ pub(super) async fn task(
 ) -> Answer {
     let run = find(&app, &name).await?;
     let view = app.driver.task(run, TaskId(task)).await?;
-    let view = view.ok_or_else(|| {
-        let what = format!("run {run} has no task {task}");
-        Refusal::new(StatusCode::NOT_FOUND, what)
-    })?;
+    let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} has no task {task}")))?;
     Ok(Json(json!({
         "task": view.task.0,
         "state": view.state,
@@ -300,10 +291,8 @@ pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinReque
         let lifetime = Some(Duration::from_secs(days * 24 * 60 * 60));
         tokens.create(NewToken { lifetime, ..NewToken::new(role, &name) }).map(|join| (join, name))
     });
-    let made = made.await.map_err(|error| error.to_string());
-    let made = made.and_then(|made| made.map_err(|error| error.to_string()));
-    let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error);
-    let (join, name) = made.map_err(failed)?;
+    let made = made.await.map_err(|error| Refusal::internal(error.to_string()))?;
+    let (join, name) = made.map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(Json(json!({ "name": name, "join": join.expose() })))
 }
 
@@ -373,6 +362,5 @@ pub(super) async fn submit(
 }
 
 fn no_run(run: RunId) -> Refusal {
-    let message = format!("run {run} not found; see /api/v1/runs");
-    Refusal::new(StatusCode::NOT_FOUND, message)
+    Refusal::not_found(format!("run {run} not found; see /api/v1/runs"))
 }

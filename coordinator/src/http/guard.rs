@@ -33,6 +33,14 @@ impl Refusal {
         let message = message.into();
         Self { code, message }
     }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
 }
 
 /// Maps gRPC codes to HTTP.

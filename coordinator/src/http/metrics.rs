@@ -80,10 +80,8 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
     registry.register("http_requests", "Requests answered over HTTP", app.requests.0.clone());
     register_storage(&mut registry, &app.storage);
     let mut text = String::new();
-    encode(&mut text, &registry).map_err(|fmt::Error| {
-        let message = "cannot encode the metrics";
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-    })?;
+    encode(&mut text, &registry)
+        .map_err(|fmt::Error| Refusal::internal("cannot encode the metrics"))?;
     let kind = HeaderValue::from_static(CONTENT_TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
@@ -193,7 +191,6 @@ fn register_storage(registry: &mut Registry, storage: &StorageHealth) {
         ("data_disk_free", "Free space on the data directory's file system", space.free),
         ("data_disk_size", "Size of the data directory's file system", space.total),
     ] {
-        #[expect(clippy::cast_precision_loss, reason = "samples are doubles")]
         let bytes = ConstGauge::new(bytes as f64);
         registry.register_with_unit(name, help, Unit::Bytes, bytes);
     }

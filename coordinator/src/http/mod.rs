@@ -22,7 +22,7 @@ use axum::{
     Router,
     body::Body,
     extract::{DefaultBodyLimit, Path, Request, State},
-    http::{StatusCode, Uri},
+    http::Uri,
     middleware,
     routing::{MethodRouter, get, post},
 };
@@ -110,9 +110,7 @@ impl Dashboard {
 }
 
 /// The HTTP service, ready to serve.
-pub struct Http {
-    app: App,
-}
+pub struct Http(App);
 
 impl Http {
     /// Binds the port, so that a port in use is reported first.
@@ -141,18 +139,19 @@ impl Http {
             requests: metrics::Requests::default(),
             storage,
         };
-        Self { app: Arc::new(app) }
+        Self(Arc::new(app))
     }
 
     /// Serves until `shutdown`, then finishes running requests.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
-        let mode = self.app.authenticator.mode();
+        let Self(app) = self;
+        let mode = app.authenticator.mode();
         let mut incoming = Incoming::new(listener, most, mode, Limits::default());
-        let router = router(&self.app);
+        let router = router(&app);
         let under_way = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
-        let updates = tokio::spawn(self.app.broadcast.clone().run());
+        let updates = tokio::spawn(app.broadcast.clone().run());
         loop {
             tokio::select! {
                 accepted = incoming.next() => match accepted {
@@ -165,7 +164,7 @@ impl Http {
             }
         }
         updates.abort();
-        self.app.broadcast.close().await;
+        app.broadcast.close().await;
         // Clients that do not close are cut off with the process.
         let _ = timeout(SHUTDOWN_TIMEOUT, under_way.shutdown()).await;
     }
@@ -256,8 +255,7 @@ fn command(command: Command) -> MethodRouter<App> {
 }
 
 async fn not_found(uri: Uri) -> Refusal {
-    let what = format!("{} not found; see /api/v1/openapi.json", uri.path());
-    Refusal::new(StatusCode::NOT_FOUND, what)
+    Refusal::not_found(format!("{} not found; see /api/v1/openapi.json", uri.path()))
 }
 
 #[cfg(test)]

@@ -32,8 +32,7 @@ const ASSETS: [(&str, &str, &str); 7] = [
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
     let found = ASSETS.iter().find(|(known, ..)| *known == name);
     let Some((_, kind, text)) = found else {
-        let what = format!("file {name} not found");
-        return Refusal::new(StatusCode::NOT_FOUND, what).into_response();
+        return Refusal::not_found(format!("file {name} not found")).into_response();
     };
     let headers = [
         (header::CONTENT_TYPE, *kind),
@@ -209,10 +208,8 @@ const STATES: [(&str, &str); 7] = [
 ];
 
 async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusal> {
-    let view = app.broadcast.view_with_shares(run).await?.ok_or_else(|| {
-        let what = format!("run {run} not found");
-        Refusal::new(StatusCode::NOT_FOUND, what)
-    })?;
+    let view = app.broadcast.view_with_shares(run).await?;
+    let view = view.ok_or_else(|| Refusal::not_found(format!("run {run} not found")))?;
     let status = api::status_of(app, run).await?;
     let method = status.run.as_ref().and_then(|run| run_of(run).ok());
     let method = method.map_or(Method::Frames, |run| run.layout.method());
