@@ -167,7 +167,7 @@ pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
 
 /// Returns the value at `part` (0 to 1) of sorted values; zero if there are none.
 pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    #[expect(clippy::cast_possible_truncation)]
     let index = (sorted.len().saturating_sub(1) as f64 * part) as usize;
     sorted.get(index).copied().unwrap_or_default()
 }

@@ -20,31 +20,31 @@ use clap_complete::Shell;
 /// Maximum width of `--help`, in columns.
 const WIDTH: usize = 80;
 
-/// The end of `--help` on the environment.
+/// The end of `--help` on the environment and on documents.
 const HELP: &str = "\
 Environment:
   QUEENS_…    any flag by its name: QUEENS_DATA_DIR=/srv/queens is --data-dir,
               QUEENS_JSON=1 is --json; the command line takes precedence
   RUST_LOG    level of the log on stderr: error, warn, info (default), debug
-  NO_COLOR    disable colors if set";
+  NO_COLOR    disable colors if set
 
-/// A flag that requires another one.
+More:
+  --completions SHELL   print completions for bash, elvish, fish, powershell
+                        or zsh: source <(PROGRAM --completions bash)
+  --man-pages DIR       write a man page for each command into a directory";
+
+/// Fields of flags that require another flag, and its field.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagDependency {
-    /// The field of the flag.
-    pub flag: &'static str,
-    /// The field of the required flag.
+    pub flags: &'static [&'static str],
     pub other: &'static str,
 }
 
 /// Parses the command line and the environment; exits on invalid usage and for `--help`.
 pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
     let mut command = with_environment(T::command()).max_term_width(WIDTH);
-    let help = match command.get_after_help() {
-        Some(help) => format!("{help}\n\n{HELP}\n\n{}", DOCUMENTS_HELP),
-        None => format!("{HELP}\n\n{}", DOCUMENTS_HELP),
-    };
-    command = command.after_help(help);
+    let own = command.get_after_help().map_or_else(String::new, |own| format!("{own}\n\n"));
+    command = command.after_help(own + HELP);
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     match write_documents(&mut command, &arguments) {
         Ok(false) => {}
@@ -66,40 +66,22 @@ pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
 
 /// Adds an environment variable to every flag of `command` and its subcommands.
 fn with_environment(command: Command) -> Command {
-    let given = ArgSources {
-        typed: &|long| env::args_os().any(|argument| is_flag(&argument, long)),
-        set: &|name| env::var_os(name).is_some(),
-    };
-    given.attach(command)
+    let set = |name: &str| env::var_os(name).is_some();
+    command
+        .mut_args(|arg| match arg.get_long() {
+            Some(long) if is_overridden(long, is_typed, set) => arg,
+            Some(_) | None => from_environment(arg),
+        })
+        .mut_subcommands(with_environment)
 }
 
-/// Sources of flag values.
-struct ArgSources<'a> {
-    /// Whether a flag is on the command line.
-    typed: &'a dyn Fn(&str) -> bool,
-    /// Whether a variable is in the environment.
-    set: &'a dyn Fn(&str) -> bool,
-}
-
-impl ArgSources<'_> {
-    fn attach(&self, command: Command) -> Command {
-        command
-            .mut_args(|arg| match arg.get_long() {
-                Some(long) if self.is_overridden(long) => arg,
-                Some(_) | None => from_environment(arg),
-            })
-            .mut_subcommands(|command| self.attach(command))
-    }
-
-    /// Returns whether the variable of a flag is ignored, because the coordinator is named in another way
-    /// with precedence.
-    fn is_overridden(&self, long: &str) -> bool {
-        let typed = |flags: &[&str]| flags.iter().any(|flag| (self.typed)(flag));
-        match long {
-            "join" => typed(&["coordinator", "data-dir"]),
-            "coordinator" => typed(&["join", "data-dir"]) || (self.set)(&variable("join")),
-            _ => false,
-        }
+/// Returns whether the variable of a flag is ignored, because the coordinator is named in another way with
+/// precedence: by a flag on the command line, or by a variable that is set.
+fn is_overridden(long: &str, typed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> bool {
+    match long {
+        "join" => ["coordinator", "data-dir"].into_iter().any(typed),
+        "coordinator" => ["join", "data-dir"].into_iter().any(typed) || set(&variable("join")),
+        _ => false,
     }
 }
 
@@ -182,9 +164,11 @@ fn check_needs(
         }
     }
     // Flags differ between subcommands.
-    let known = |needs: &&FlagDependency| matches.try_contains_id(needs.flag).is_ok();
-    for FlagDependency { flag, other } in needs.iter().filter(known) {
-        if typed(flag) && !given(other) {
+    let known = |flag: &&&str| matches.try_contains_id(flag).is_ok();
+    for FlagDependency { flags, other } in needs {
+        if let Some(flag) = flags.iter().filter(known).find(|flag| typed(flag))
+            && !given(other)
+        {
             let [flag, other] = [flag, other].map(|field| field.replace('_', "-"));
             return Err(command.error(
                 ErrorKind::MissingRequiredArgument,
@@ -204,9 +188,8 @@ fn with_source(mut error: Error) -> Error {
     let Some(long) = flag.as_deref().and_then(|flag| flag.strip_prefix("--")) else {
         return error;
     };
-    let typed = env::args_os().any(|argument| is_flag(&argument, long));
     let name = variable(long);
-    if !typed && env::var_os(&name).is_some() {
+    if !is_typed(long) && env::var_os(&name).is_some() {
         let tip = format!("the value comes from the environment variable {name}");
         let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
         error.insert(ContextKind::Suggested, tip);
@@ -214,10 +197,13 @@ fn with_source(mut error: Error) -> Error {
     error
 }
 
-fn is_flag(argument: &OsStr, long: &str) -> bool {
-    let argument = argument.to_string_lossy();
-    let name = argument.strip_prefix("--").and_then(|rest| rest.split('=').next());
-    name == Some(long)
+/// Returns whether a flag is on the command line.
+fn is_typed(long: &str) -> bool {
+    env::args_os().any(|argument| {
+        let argument = argument.to_string_lossy();
+        let name = argument.strip_prefix("--").and_then(|rest| rest.split('=').next());
+        name == Some(long)
+    })
 }
 
 /// Checks, for tests, that every flag has the environment variable of its name, that every command has
@@ -297,13 +283,6 @@ fn words(line: &str) -> Vec<&str> {
     words.collect()
 }
 
-/// The end of `--help` on documents.
-const DOCUMENTS_HELP: &str = "\
-More:
-  --completions SHELL   print completions for bash, elvish, fish, powershell
-                        or zsh: source <(PROGRAM --completions bash)
-  --man-pages DIR       write a man page for each command into a directory";
-
 /// Writes the documents that the arguments after the program's name request; returns whether they do.
 ///
 /// The flags stand alone, so that required arguments of the commands can be left out.
@@ -359,20 +338,18 @@ mod tests {
 
     #[test]
     fn typed_flags_take_precedence_over_variables_that_they_exclude() {
-        let passed_over = |typed: &[&str], set: &[&str]| {
-            let given = ArgSources {
-                typed: &|long| typed.contains(&long),
-                set: &|name| set.contains(&name),
+        let ignored = |typed: &[&str], set: &[&str]| {
+            let is_ignored = |flag: &&str| {
+                is_overridden(flag, |long| typed.contains(&long), |name| set.contains(&name))
             };
-            let flags = ["coordinator", "join", "n"].into_iter();
-            Vec::from_iter(flags.filter(|flag| given.is_overridden(flag)))
+            Vec::from_iter(["coordinator", "join", "n"].into_iter().filter(is_ignored))
         };
         let both = ["QUEENS_COORDINATOR", "QUEENS_JOIN"];
-        assert_eq!(passed_over(&["coordinator"], &both), ["coordinator", "join"]);
-        assert_eq!(passed_over(&["join"], &both), ["coordinator"]);
-        assert_eq!(passed_over(&[], &both), ["coordinator"]);
-        assert_eq!(passed_over(&["data-dir"], &both), ["coordinator", "join"]);
-        assert!(passed_over(&["n"], &both[..1]).is_empty());
+        assert_eq!(ignored(&["coordinator"], &both), ["coordinator", "join"]);
+        assert_eq!(ignored(&["join"], &both), ["coordinator"]);
+        assert_eq!(ignored(&[], &both), ["coordinator"]);
+        assert_eq!(ignored(&["data-dir"], &both), ["coordinator", "join"]);
+        assert!(ignored(&["n"], &both[..1]).is_empty());
     }
 
     #[test]
@@ -406,7 +383,7 @@ mod tests {
                 .arg(Arg::new("memory_size").long("memory-size").default_value("1"))
                 .arg(Arg::new("local").long("local").action(ArgAction::SetTrue));
             let matches = command.try_get_matches_from_mut(arguments)?;
-            let needs = [FlagDependency { flag: "memory_size", other: "local" }];
+            let needs = [FlagDependency { flags: &["memory_size"], other: "local" }];
             check_needs(&mut command, &matches, &needs)
         };
         assert!(read(&["program"]).is_ok());

@@ -29,29 +29,10 @@ use crate::threads::numbered;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemorySize(u64);
 
-/// An invalid memory size.
+/// An invalid memory size, or one that is more than this process can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadMemorySize {
-    /// Invalid syntax.
-    #[error(
-        "invalid memory size '{0}': give a number of bytes such as 8589934592, or one with a \
-         unit such as 8GiB, 1.5G or 500MB"
-    )]
-    Form(String),
-    /// More than 64 bits.
-    #[error("memory size '{0}' exceeds 64 bits")]
-    TooLarge(String),
-    /// More than this process can use.
-    #[error("'{given}' is more than this process may use: {owner} has {there_is}")]
-    TooMuch {
-        /// The given text.
-        given: String,
-        /// The machine or its control group.
-        owner: &'static str,
-        /// Its total.
-        there_is: MemorySize,
-    },
-}
+#[error("{0}")]
+pub struct BadMemorySize(String);
 
 impl MemorySize {
     /// Creates a size; `None` for 0.
@@ -154,9 +135,9 @@ impl AvailableMemory {
         let group = self.group.map(|(total, _)| (total, "its control group"));
         let least = machine.into_iter().chain(group).min();
         match least.and_then(|(total, owner)| Some((MemorySize::new(total)?, owner))) {
-            Some((there_is, owner)) if size > there_is => {
-                Err(BadMemorySize::TooMuch { given: given.to_owned(), owner, there_is })
-            }
+            Some((there_is, owner)) if size > there_is => Err(BadMemorySize(format!(
+                "'{given}' is more than this process may use: {owner} has {there_is}"
+            ))),
             Some(_) | None => Ok(()),
         }
     }
@@ -166,8 +147,13 @@ impl FromStr for MemorySize {
     type Err = BadMemorySize;
 
     fn from_str(text: &str) -> Result<Self, BadMemorySize> {
-        let bad = || BadMemorySize::Form(text.to_owned());
-        let too_large = || BadMemorySize::TooLarge(text.to_owned());
+        let bad = || {
+            BadMemorySize(format!(
+                "invalid memory size '{text}': give a number of bytes such as 8589934592, or one with a \
+                 unit such as 8GiB, 1.5G or 500MB"
+            ))
+        };
+        let too_large = || BadMemorySize(format!("memory size '{text}' exceeds 64 bits"));
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let size: ByteSize = text.trim().parse().map_err(|_| match is_number {
             true => too_large(),
@@ -388,12 +374,12 @@ mod tests {
             assert_eq!(read.map(MemorySize::bytes), Ok(bytes), "{text}");
         }
         for bad in ["", "0", "GiB", "-1", "8 apples", "0KiB", "1.2.3GiB", "NaN"] {
-            let error = bad.parse::<MemorySize>().unwrap_err();
-            assert_eq!(error, BadMemorySize::Form(bad.to_owned()), "{bad}");
+            let error = bad.parse::<MemorySize>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("invalid memory size '{bad}': ")), "{error}");
         }
         for large in ["99999999999999999999", "99999999999TiB"] {
-            let error = large.parse::<MemorySize>().unwrap_err();
-            assert_eq!(error, BadMemorySize::TooLarge(large.to_owned()));
+            let error = large.parse::<MemorySize>().unwrap_err().to_string();
+            assert_eq!(error, format!("memory size '{large}' exceeds 64 bits"));
         }
     }
 

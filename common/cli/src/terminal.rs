@@ -203,11 +203,7 @@ impl StatusBar {
     /// Shows the completed fraction and a message.
     pub fn show(&self, part: f64, words: String) {
         // Within the steps.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss
-        )]
+        #[expect(clippy::cast_possible_truncation)]
         self.0.set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
         self.0.set_message(Shown(&words).to_string());
     }

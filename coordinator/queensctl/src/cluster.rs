@@ -38,17 +38,16 @@ pub(super) struct WorkersOptions {
 #[derive(Clone, Debug, Subcommand)]
 enum WorkersCommand {
     /// Re-admit a worker that returned wrong counts, after a repair
-    Trust {
-        /// The worker's name, or the start of its ID
-        #[arg(value_name = "NAME")]
-        worker: String,
-    },
+    Trust(NamedWorker),
     /// Drain a worker: it releases long tasks, finishes the others, submits its results and exits
-    Drain {
-        /// The worker's name, or the start of its ID
-        #[arg(value_name = "NAME")]
-        worker: String,
-    },
+    Drain(NamedWorker),
+}
+
+#[derive(Clone, Debug, Args)]
+struct NamedWorker {
+    /// The worker's name, or the start of its ID
+    #[arg(value_name = "NAME")]
+    worker: String,
 }
 
 pub(super) async fn workers(
@@ -57,11 +56,11 @@ pub(super) async fn workers(
 ) -> anyhow::Result<()> {
     let mut client = connection.connect().await?;
     match options.command.clone() {
-        Some(WorkersCommand::Trust { worker }) => {
+        Some(WorkersCommand::Trust(NamedWorker { worker })) => {
             let worker = connection.ask(client.trust(TrustRequest { worker })).await?.worker;
             return print(&format!("Re-admitted {worker}."));
         }
-        Some(WorkersCommand::Drain { worker }) => {
+        Some(WorkersCommand::Drain(NamedWorker { worker })) => {
             let worker = connection.ask(client.drain(DrainRequest { worker })).await?.worker;
             let what = "it will submit its results and exit. Restart it to resume.";
             return print(&format!("Draining {worker}: {what}"));
@@ -122,21 +121,10 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
     }
 }
 
-/// Options of `dashboard`.
-#[derive(Clone, Debug, Args)]
-pub(super) struct DashboardOptions {
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-pub(super) async fn dashboard(
-    connection: &Connection,
-    options: &DashboardOptions,
-) -> anyhow::Result<()> {
+pub(super) async fn dashboard(connection: &Connection, json: bool) -> anyhow::Result<()> {
     let mut client = connection.connect().await?;
     let found = connection.ask(client.dashboard(DashboardRequest {})).await?;
-    if options.json {
+    if json {
         return print_json(json!({ "url": found.url, "loopback_only": found.loopback_only }));
     }
     if found.loopback_only {
@@ -147,15 +135,9 @@ pub(super) async fn dashboard(
     print(&found.url)
 }
 
-/// Options of `token`.
-#[derive(Clone, Debug, Args)]
-pub(super) struct TokenOptions {
-    #[command(subcommand)]
-    command: TokenCommand,
-}
-
+/// Subcommands of `token`.
 #[derive(Clone, Debug, Subcommand)]
-enum TokenCommand {
+pub(super) enum TokenCommand {
     /// Create a token and print its join command, which is shown only once
     Create(CreateOptions),
     /// List tokens, without their secrets
@@ -172,7 +154,7 @@ enum TokenCommand {
 }
 
 #[derive(Clone, Debug, Args)]
-struct CreateOptions {
+pub(super) struct CreateOptions {
     /// The role: worker, operator or viewer
     #[arg(long)]
     role: Role,
@@ -200,9 +182,9 @@ struct CreateOptions {
 
 type Tokens = TokensClient<AuthChannel>;
 
-pub(super) async fn token(connection: &Connection, options: &TokenOptions) -> anyhow::Result<()> {
+pub(super) async fn token(connection: &Connection, command: &TokenCommand) -> anyhow::Result<()> {
     let mut client = TokensClient::new(connection.open_channel().await?);
-    match &options.command {
+    match command {
         TokenCommand::Create(options) => create(connection, &mut client, options).await,
         TokenCommand::List { json } => list(connection, &mut client, *json).await,
         TokenCommand::Revoke { name } => {

@@ -25,7 +25,7 @@ use view::text::{eprint_line, one_line};
 
 use self::{
     client::{Connection, Control},
-    cluster::{DashboardOptions, EventsOptions, TokenOptions, WorkersOptions},
+    cluster::{EventsOptions, TokenCommand, WorkersOptions},
     explore::ExploreCommand,
     forecast::ForecastOptions,
     runs::{EndOptions, RecheckOptions, RunOptions, RunsOptions, SubmitOptions},
@@ -53,10 +53,8 @@ struct Options {
 }
 
 /// Options that only apply with a client certificate.
-const NEEDS: [FlagDependency; 2] = [
-    FlagDependency { flag: "tls_cert", other: "tls_ca" },
-    FlagDependency { flag: "tls_key", other: "tls_ca" },
-];
+const NEEDS: [FlagDependency; 1] =
+    [FlagDependency { flags: &["tls_cert", "tls_key"], other: "tls_ca" }];
 
 impl Options {
     /// Reads the command line and the environment; exits if they are invalid.
@@ -80,7 +78,11 @@ enum Command {
     /// List runs
     Runs(RunsOptions),
     /// Print the address of the dashboard, with a one-time login link if authentication is on
-    Dashboard(DashboardOptions),
+    Dashboard {
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Start a run
     Submit(SubmitOptions),
     /// Pause a run: grant no new leases, still accept results of leased tasks
@@ -98,7 +100,8 @@ enum Command {
     /// Print the accepted results of a run as in the journal, one JSON object per line
     Export(RunOptions),
     /// Create, list and revoke access tokens
-    Token(TokenOptions),
+    #[command(subcommand)]
+    Token(TokenCommand),
     #[command(flatten)]
     Offline(OfflineCommand),
 }
@@ -190,14 +193,14 @@ async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> an
         Command::Workers(options) => cluster::workers(to, &options).await?,
         Command::Events(options) => cluster::events(to, &options).await?,
         Command::Runs(options) => runs::runs(to, &options).await?,
-        Command::Dashboard(options) => cluster::dashboard(to, &options).await?,
+        Command::Dashboard { json } => cluster::dashboard(to, json).await?,
         Command::Submit(run) => runs::submit(to, &run).await?,
         Command::Pause(run) => runs::control(to, &run, Control::Pause).await?,
         Command::Resume(run) => runs::control(to, &run, Control::Resume).await?,
         Command::Retry(run) => runs::control(to, &run, Control::Retry).await?,
         Command::Recheck(options) => runs::recheck(to, &options).await?,
         Command::Export(run) => runs::export(to, &run).await?,
-        Command::Token(options) => cluster::token(to, &options).await?,
+        Command::Token(command) => cluster::token(to, &command).await?,
     }
     Ok(Exit::Success)
 }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::anyhow;
 use common::run::RunId;
 use proto::v1;
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ use crate::{
     message::StatusCache,
 };
 
-/// Interval of checking for alarms.
+/// Interval between checks for alarms.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time limit of the program.
@@ -80,7 +81,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Runs `program` for events from now on; the outcomes of `old` runs are none.
+    /// Runs `program` for events from now on, except for the outcomes of `old` runs.
     pub(super) fn start(program: PathBuf, driver: DriverHandle, old: BTreeSet<RunId>) -> Self {
         let (ending, ended) = watch::channel(false);
         let (events, waiting) = mpsc::channel(QUEUE_CAPACITY);
@@ -129,7 +130,7 @@ impl Watching {
             }
             tokio::select! {
                 changed = outcomes.changed() => if changed.is_err() { return },
-                // Without a sender, too.
+                // Also returns without a sender.
                 _ = ended.wait_for(|ended| *ended) => {}
                 _ = poll.tick() => {}
             }
@@ -210,20 +211,7 @@ async fn deliver(program: PathBuf, limit: Duration, mut waiting: mpsc::Receiver<
     }
 }
 
-/// A failure of the program.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("it cannot be started: {0}; give a program that can be executed")]
-    Start(io::Error),
-    #[error("it cannot be waited for: {0}")]
-    Wait(io::Error),
-    #[error("it ended with {0}")]
-    Status(std::process::ExitStatus),
-    #[error("it ran for {} s and was ended", .0.as_secs_f64())]
-    Hung(Duration),
-}
-
-async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failure> {
+async fn run(program: &Path, limit: Duration, event: &Event) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command
         .env("QUEENS_EVENT", event.event)
@@ -237,7 +225,10 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failu
         .kill_on_drop(true);
     #[cfg(unix)]
     command.process_group(0);
-    let mut child = command.spawn().map_err(Failure::Start)?;
+    let started = command.spawn();
+    let mut child = started.map_err(|error| {
+        anyhow!("it cannot be started: {error}; give a program that can be executed")
+    })?;
     let line = format!("{}\n", event.json());
     let input = child.stdin.take();
     let ended = async {
@@ -249,11 +240,11 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> Result<(), Failu
     };
     match timeout(limit, ended).await {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(Failure::Status(status)),
-        Ok(Err(error)) => Err(Failure::Wait(error)),
+        Ok(Ok(status)) => Err(anyhow!("it ended with {status}")),
+        Ok(Err(error)) => Err(anyhow!("it cannot be waited for: {error}")),
         Err(_) => {
             kill(&mut child).await;
-            Err(Failure::Hung(limit))
+            Err(anyhow!("it ran for {} s and was ended", limit.as_secs_f64()))
         }
     }
 }
@@ -339,7 +330,7 @@ mod tests {
         let mut limit = Duration::from_millis(50);
         let child: i32 = loop {
             let hung = run(&program, limit, &event("")).await.unwrap_err();
-            assert!(matches!(hung, Failure::Hung(_)), "{hung}");
+            assert!(hung.to_string().contains("and was ended"), "{hung}");
             match fs::read_to_string(&pids).unwrap_or_default().trim().parse() {
                 Ok(child) => break child,
                 Err(_) => limit *= 2,

@@ -240,17 +240,11 @@ Exit codes:
   130 interrupted (state saved; run the same command to resume)";
 
 /// Flags that apply only to a new run, to counting in this process, or to clients with certificates.
-const NEEDS: [FlagDependency; 10] = [
-    FlagDependency { flag: "peer", other: "store" },
-    FlagDependency { flag: "tls_cert", other: "client_ca" },
-    FlagDependency { flag: "tls_key", other: "client_ca" },
-    FlagDependency { flag: "method", other: "n" },
-    FlagDependency { flag: "layout", other: "n" },
-    FlagDependency { flag: "task_cost", other: "n" },
-    FlagDependency { flag: "new_run", other: "n" },
-    FlagDependency { flag: "threads", other: "local" },
-    FlagDependency { flag: "memory", other: "local" },
-    FlagDependency { flag: "kernel", other: "local" },
+const NEEDS: [FlagDependency; 4] = [
+    FlagDependency { flags: &["peer"], other: "store" },
+    FlagDependency { flags: &["tls_cert", "tls_key"], other: "client_ca" },
+    FlagDependency { flags: &["method", "layout", "task_cost", "new_run"], other: "n" },
+    FlagDependency { flags: &["threads", "memory", "kernel"], other: "local" },
 ];
 
 impl Options {

@@ -62,10 +62,34 @@ impl Storage {
         Err(store::BadStoreUrl::NotBuilt.into())
     }
 
-    /// Opens a database, once no other coordinator is its leader.
+    /// Opens a database, once no other coordinator is its leader. A standby blocks for days on a separate
+    /// thread: the process exits without waiting for it.
     #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
-        database::open(url).await
+        let (secret, place) = (url.reveal(std::env::args())?, url.to_string());
+        let waits = move |leader: &Leader| {
+            view::text::eprint_line(&format!(
+                "Standby: {} is leading {place} since {} (term {}); will take over if its heartbeat stops",
+                leader.name,
+                view::text::moment(leader.since_unix_ms),
+                leader.term
+            ));
+        };
+        let open = move || -> Result<Self, StoreError> {
+            let store = store::PgStore::open(&secret, &own_name(), &mut { waits })?;
+            Ok(Self {
+                signing_key: store.signing_key()?,
+                leader: store.leader().clone(),
+                replaced: Replaced(Some(store.replaced())),
+                secrets: store.secrets()?,
+                store: Box::new(store),
+            })
+        };
+        let (done, opened) = tokio::sync::oneshot::channel();
+        // The receiver is gone if the process exits.
+        let work = move || drop(done.send(open()));
+        std::thread::Builder::new().name("standby".to_owned()).spawn(work)?;
+        Ok(opened.await??)
     }
 }
 
@@ -105,52 +129,4 @@ impl Archive {
     }
 
     pub(super) fn end(self) {}
-}
-
-#[cfg(feature = "postgres")]
-mod database {
-    use std::thread;
-
-    use store::{Leader, PgStore, StoreError, StoreUrl};
-    use tokio::sync::oneshot;
-    use view::text::{eprint_line, moment};
-
-    use super::{Replaced, Storage, own_name};
-
-    /// Opens on a separate thread: a standby blocks for days, and the process exits without waiting.
-    pub(super) async fn open(url: &StoreUrl) -> anyhow::Result<Storage> {
-        let secret = url.reveal(std::env::args())?;
-        let place = url.to_string();
-        let (done, opened) = oneshot::channel();
-        thread::Builder::new().name("standby".to_owned()).spawn(move || {
-            let waits = &mut |leader: &Leader| waits(&place, leader);
-            // The receiver is gone if the process exits.
-            let _ = done.send(storage(&secret, &own_name(), waits));
-        })?;
-        Ok(opened.await??)
-    }
-
-    fn waits(place: &str, leader: &Leader) {
-        eprint_line(&format!(
-            "Standby: {} is leading {place} since {} (term {}); will take over if its heartbeat stops",
-            leader.name,
-            moment(leader.since_unix_ms),
-            leader.term
-        ));
-    }
-
-    fn storage(
-        secret: &str,
-        name: &str,
-        waits: &mut dyn FnMut(&Leader),
-    ) -> Result<Storage, StoreError> {
-        let store = PgStore::open(secret, name, waits)?;
-        Ok(Storage {
-            signing_key: store.signing_key()?,
-            leader: store.leader().clone(),
-            replaced: Replaced(Some(store.replaced())),
-            secrets: store.secrets()?,
-            store: Box::new(store),
-        })
-    }
 }

@@ -68,9 +68,7 @@ impl Outcome {
             counts,
             is_published,
             // Exact below 2^53 ms.
-            #[expect(clippy::cast_precision_loss)]
             seconds: fold.elapsed.ms() as f64 / 1000.0,
-            #[expect(clippy::cast_precision_loss)]
             waiting_seconds: fold.elapsed.waiting_ms() as f64 / 1000.0,
             checks,
             disputed: evidence.disputed,

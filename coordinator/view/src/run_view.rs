@@ -171,7 +171,7 @@ impl RunView {
                 None => self.set("eta", "not known yet"),
                 Some((low, high)) => {
                     // For display; `as` saturates.
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                    #[expect(clippy::cast_possible_truncation)]
                     let at = |seconds: f64| now_ms.saturating_add((seconds.min(1e11) * 1e3) as u64);
                     let [first, last] = [at(low), at(high)];
                     self.expected_ms = Some([first, last]);
@@ -235,11 +235,7 @@ impl RunView {
 
     fn set_rate(&mut self, status: &v1::Status) {
         // Never negative, and for display only.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss
-        )]
+        #[expect(clippy::cast_possible_truncation)]
         let (label, per_second) = match &status.result {
             None => ("Rate", status.solutions_per_second as u128),
             Some(result) => {

@@ -78,10 +78,9 @@ pub(crate) struct Cli {
     pub(crate) terminal: TerminalOptions,
 }
 
-const NEEDS: [FlagDependency; 3] = [
-    FlagDependency { flag: "seed", other: "sample" },
-    FlagDependency { flag: "tls_cert", other: "tls_ca" },
-    FlagDependency { flag: "tls_key", other: "tls_ca" },
+const NEEDS: [FlagDependency; 2] = [
+    FlagDependency { flags: &["seed"], other: "sample" },
+    FlagDependency { flags: &["tls_cert", "tls_key"], other: "tls_ca" },
 ];
 
 impl Cli {

@@ -253,10 +253,9 @@ pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
 
 /// Formats seconds as in the document: h:mm:ss.
 fn clock(seconds: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "days at most")]
+    #[expect(clippy::cast_possible_truncation, reason = "days at most")]
     let whole = seconds as u64;
     let (hours, minutes) = (whole / 3600, whole / 60 % 60);
-    #[expect(clippy::cast_precision_loss, reason = "days at most")]
     let rest = seconds - (whole / 60 * 60) as f64;
     match (hours, minutes) {
         (0, 0) => format!("{rest:.2}"),
@@ -270,7 +269,6 @@ fn clock(seconds: f64) -> String {
 fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;
     let cost: u64 = (0..plan.tasks()).map(|task| plan.task_cost(TaskId(task))).sum();
-    #[expect(clippy::cast_precision_loss, reason = "a fraction")]
     let fraction = limit.as_micros() as f64 / cost as f64;
     let mut counter = counter(&plan)?;
     let watch = Stopwatch::start();
@@ -279,7 +277,6 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
         let took = watch.seconds();
         let known = published_counts(board).map(|counts| counts.all());
         anyhow::ensure!(known == Some(count.into()), "{count} solutions for N = {board}");
-        #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rate = count as f64 / took;
         return Ok(format!("{} ({rate:.2e} solutions per second)", clock(took)));
     }
@@ -289,16 +286,12 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     for task in sample.tasks() {
         let task_watch = Stopwatch::start();
         counter.count(plan.task_units(task), &NoProgress)?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds")]
+        #[expect(clippy::cast_possible_truncation, reason = "some seconds")]
         let took = (task_watch.seconds() * 1e6) as u64;
         micros.insert(task, took);
     }
     let whole = sample.estimate(&|task| micros[&task]);
-    let seconds = |micros: u128| {
-        #[expect(clippy::cast_precision_loss, reason = "microseconds of days")]
-        let seconds = micros as f64 / 1e6;
-        seconds
-    };
+    let seconds = |micros: u128| micros as f64 / 1e6;
     Ok(format!(
         "~{} ({} to {}; {} of {} tasks in {})",
         clock(seconds(whole.solutions)),

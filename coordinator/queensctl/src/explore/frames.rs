@@ -87,7 +87,7 @@ fn number(value: f64, sampled: bool) -> String {
     if value >= 1e9 {
         return format!("{mark}{value:.3e}");
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1e9")]
+    #[expect(clippy::cast_possible_truncation, reason = "below 1e9")]
     let whole = value.round() as u128;
     // Means of whole numbers may miss one by a rounding error.
     match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
@@ -130,12 +130,10 @@ fn table(
         let (mean, surveyed) = mean_lists(options, survey, group, random_below);
         // Middle queens in the left and the upper half are a quarter of all.
         let weight = if group.name() == "type II" { 4.0 } else { 1.0 };
-        #[expect(clippy::cast_precision_loss, reason = "frames are few")]
         let frames = group.frames as f64;
         whole += weight * frames * mean.solutions;
         // Each set of columns is as likely in a random frame as any other.
         let some = surveyed < group.frames;
-        #[expect(clippy::cast_precision_loss, reason = "sets are few")]
         let quarters = |quadrant: usize| {
             number(mean.quarters[quadrant] * group.column_sets[quadrant] as f64, some)
         };
@@ -236,7 +234,6 @@ fn mean_lists(
     };
     let mut mean = Lists::default();
     let surveyed = frames.len() as u64;
-    #[expect(clippy::cast_precision_loss, reason = "frames are few")]
     let share = 1.0 / surveyed as f64;
     for (a, c) in frames {
         let lists = survey.lists(group, a, c, EFFORT, random_below);

@@ -196,7 +196,6 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
 fn mean(tries: impl IntoIterator<Item = u64>) -> String {
     let (count, sum) =
         tries.into_iter().fold((0, 0), |(count, sum), tries| (count + 1, sum + tries));
-    #[expect(clippy::cast_precision_loss, reason = "only ever shown")]
     let mean = sum as f64 / f64::from(count);
     format!("{mean:.1}")
 }

@@ -90,7 +90,7 @@ fn progress<'a>(state: &WatchState, view: &'a RunView, width: u16) -> Line<'a> {
     let percent = view.short("percent");
     let room = usize::from(width).saturating_sub(percent.chars().count() + 1);
     // At most the terminal's width.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[expect(clippy::cast_possible_truncation)]
     let done = (view.fraction.clamp(0.0, 1.0) * room as f64) as usize;
     Line::from(vec![
         Span::styled("█".repeat(done), paint(state, Color::Blue)),
@@ -244,7 +244,7 @@ fn series(history: &History, value: impl Fn(&Point) -> Option<(u64, f64)>) -> Ve
 /// Formats the label of an axis.
 fn number(value: f64) -> String {
     // For display; `as` saturates.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[expect(clippy::cast_possible_truncation)]
     let whole = value as u128;
     abbreviated(whole)
 }
