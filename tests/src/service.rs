@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use auth::{AuthMode, Authenticator, Role, TokenAuth};
+use auth::{Authenticator, Role, TokenAuth};
 use common::{
     plan::Plan,
     run::{Partial, WorkerId},
@@ -72,7 +72,7 @@ impl Service {
         let dir = tempfile::tempdir()?;
         let secrets = SecretStore::of_directory(dir.path());
         let tokens = Arc::new(TokenAuth::open(secrets, vec![address], Clock::start())?);
-        let auth = Authenticator::Required(AuthMode::Tokens(Arc::clone(&tokens)));
+        let auth = Authenticator::Tokens(Arc::clone(&tokens));
         let service = Self::behind(store, config, listener, auth)?;
         Ok(Self { tokens: Some((tokens, dir)), ..service })
     }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use auth::{Access, AuthMode, Authenticator, NewToken, PkiFiles, Role, calls};
+use auth::{Access, Authenticator, CALLS, NewToken, PkiFiles, Role};
 use proto::connect::{CaHash, CoordinatorEndpoint, JoinString, Token, TokenId, explain_tls};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -257,12 +257,18 @@ fn a_token_permits_what_its_role_may_until_it_is_revoked() {
 #[test]
 fn a_join_string_of_another_coordinator_is_refused() {
     let [here, other] = [(); 2].map(|()| Cluster::public(&["--n", "12"]));
-    let [_coordinator, another] = [&here, &other].map(|cluster| cluster.start(&[]));
-    // The other's string with this one's address, as if the coordinator had been set up again.
-    let theirs = another.join_for("queensctl status").parse::<JoinString>().unwrap();
-    let moved = JoinString::new(vec![here.address()], theirs.ca(), theirs.token().clone());
-    let refused = joined(&moved.unwrap().expose(), &["runs"]);
-    refused.refused(1, &["not the one that the join string names"]);
+    let [coordinator, another] = [&here, &other].map(|cluster| cluster.start(&[]));
+    let [ours, theirs] = [&coordinator, &another]
+        .map(|process| process.join_for("queensctl status").parse::<JoinString>().unwrap());
+    // The other's string with this one's address, as if the coordinator had been set up again; and only
+    // its token.
+    for (ca, part) in [
+        (theirs.ca(), "not the one that the join string names"),
+        (ours.ca(), "does not know the token"),
+    ] {
+        let moved = JoinString::new(vec![here.address()], ca, theirs.token().clone()).unwrap();
+        joined(&moved.expose(), &["runs"]).refused(1, &[part]);
+    }
 }
 
 /// Loopback is open to other users of the machine.
@@ -434,8 +440,8 @@ impl Scene {
         let authority = Pki::new(&dir.path().join("pki"));
         let Files { certificate, key } = authority.server(&["localhost"]);
         let files = PkiFiles { certificate, key, client_ca: authority.ca() };
-        let tls = AuthMode::MutualTls(Arc::new(auth::Pki::open(files)?));
-        let (store, auth) = (Box::new(MemoryStore::default()), Authenticator::Required(tls));
+        let auth = Authenticator::MutualTls(Arc::new(auth::Pki::open(files)?));
+        let store = Box::new(MemoryStore::default());
         let certificates = Service::behind(store, config, free_port(any)?, auth)?;
         let others = Pki::new(&dir.path().join("others"));
         Ok(Self { tokens, certificates, authority, others, _dir: dir })
@@ -539,7 +545,7 @@ async fn row(
 async fn every_attempt_gets_what_the_matrix_says() -> anyhow::Result<()> {
     let scene = Scene::new()?;
     let mut table = String::new();
-    for (path, access) in calls() {
+    for (path, access) in CALLS {
         let (kinds, words): (Vec<_>, Vec<_>) =
             row(&scene, (path, *access)).await.into_iter().unzip();
         if table.is_empty() {

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
-use crate::{AuthError, AuthMode, ConnectionActivity, Limits, Principal, certificates};
+use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Principal, certificates};
 
 /// The first byte of every TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -40,8 +40,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Accepts up to `max` connections at a time and completes their handshakes, if `mode` is given.
-    pub fn new(listener: TcpListener, max: usize, mode: Option<AuthMode>, limits: Limits) -> Self {
+    /// Accepts up to `max` connections at a time, and completes the handshakes of those with TLS.
+    pub fn new(listener: TcpListener, max: usize, auth: Authenticator, limits: Limits) -> Self {
         let (send, ready) = mpsc::channel(64);
         let mut acceptor = Acceptor::new(listener, max);
         tokio::spawn(async move {
@@ -52,17 +52,18 @@ impl Incoming {
                     () = send.closed() => return,
                 };
                 let send = send.clone();
-                let Some(mode) = mode.clone() else {
+                if let Authenticator::Open = auth {
                     let peer = Peer::plain(address, false);
                     let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
                     // After the server's end nobody waits for a connection.
                     let _ = send.send(Ok(accepted)).await;
                     continue;
-                };
+                }
+                let auth = auth.clone();
                 let (place, evicted) = handshakes.begin(address.ip());
                 tokio::spawn(async move {
                     let opened = tokio::select! {
-                        opened = timeout(limits.handshake, open(stream, address, &mode)) => opened,
+                        opened = timeout(limits.handshake, open(stream, address, &auth)) => opened,
                         _ = evicted => {
                             tracing::debug!("{address}: too many concurrent handshakes");
                             return;
@@ -87,14 +88,15 @@ impl Incoming {
 async fn open(
     stream: TcpStream,
     address: SocketAddr,
-    mode: &AuthMode,
+    auth: &Authenticator,
 ) -> io::Result<(Peer, Box<dyn Io>)> {
     let mut first = [0];
-    if stream.peek(&mut first).await? != 1 || first[0] != TLS_HANDSHAKE {
+    let is_tls = stream.peek(&mut first).await? == 1 && first[0] == TLS_HANDSHAKE;
+    let Some(acceptor) = is_tls.then(|| auth.acceptor()).flatten() else {
         // The authenticator refuses plain text where it must, with a reason that the client can read.
         return Ok((Peer::plain(address, true), Box::new(stream)));
-    }
-    let stream = mode.acceptor().accept(stream).await?;
+    };
+    let stream = acceptor.accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates();
     let certificate = shown.and_then(<[_]>::first).map(certificates::holder);
     let peer = Peer { tls: true, certificate, ..Peer::plain(address, true) };
@@ -160,7 +162,6 @@ impl Acceptor {
 type Places = VecDeque<(u64, oneshot::Sender<()>)>;
 
 /// The handshakes in progress, by address.
-#[derive(Debug)]
 struct Handshakes {
     max: usize,
     by_address: Mutex<HashMap<IpAddr, Places>>,
@@ -217,7 +218,7 @@ impl Drop for Place {
 }
 
 /// The client end of a connection; among the extensions of its requests.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Peer {
     pub address: SocketAddr,
     pub tls: bool,

@@ -75,7 +75,7 @@ impl Access {
 }
 
 /// All gRPC calls. A call without a row is refused.
-const TABLE: &[(&str, Access)] = &[
+pub const CALLS: &[(&str, Access)] = &[
     ("/queens.v1.WorkQueue/Sync", Access::Worker),
     ("/queens.v1.Runs/List", Access::Viewer),
     ("/queens.v1.Runs/GetStatus", Access::Viewer),
@@ -105,12 +105,12 @@ const TABLE: &[(&str, Access)] = &[
 
 /// Returns the role that a gRPC path requires; `None` for an unknown path.
 pub fn access(path: &str) -> Option<Access> {
-    let found = TABLE.iter().find(|(known, _)| *known == path)?;
+    let found = CALLS.iter().find(|(known, _)| *known == path)?;
     Some(found.1)
 }
 
 /// All HTTP routes. A route without a row is refused.
-const HTTP_TABLE: &[(&str, &str, Access)] = &[
+pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     // Probes have no token; they learn only that the port answers.
     ("GET", "/healthz", Access::Open),
     ("GET", "/readyz", Access::Open),
@@ -153,16 +153,6 @@ const HTTP_TABLE: &[(&str, &str, Access)] = &[
 pub fn http_access(method: &str, route: &str) -> Option<Access> {
     // HEAD requires what GET does.
     let method = if method == "HEAD" { "GET" } else { method };
-    let found = HTTP_TABLE.iter().find(|row| (row.0, row.1) == (method, route))?;
+    let found = HTTP_ROUTES.iter().find(|row| (row.0, row.1) == (method, route))?;
     Some(found.2)
-}
-
-/// Returns every method and route of the HTTP table.
-pub fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
-    HTTP_TABLE.iter().map(|row| (row.0, row.1))
-}
-
-/// Returns every gRPC path with the role that it requires.
-pub fn calls() -> &'static [(&'static str, Access)] {
-    TABLE
 }

@@ -72,42 +72,6 @@ impl Principal {
     }
 }
 
-/// The kind of credentials that callers present.
-#[derive(Clone)]
-pub enum AuthMode {
-    /// Tokens; the coordinator has its own certificate authority.
-    Tokens(Arc<TokenAuth>),
-    /// Client certificates of an external authority.
-    MutualTls(Arc<Pki>),
-}
-
-impl AuthMode {
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        match self {
-            Self::Tokens(tokens) => tokens.acceptor(),
-            Self::MutualTls(pki) => pki.acceptor(),
-        }
-    }
-
-    fn identify(
-        &self,
-        peer: Option<&Peer>,
-        credential: Option<CallerCredential<'_>>,
-    ) -> Result<Principal, AuthError> {
-        match self {
-            Self::Tokens(tokens) => match credential.ok_or(AuthError::Missing)? {
-                CallerCredential::Bearer(text) => {
-                    tokens.check(&parse_token(text).ok_or(AuthError::Malformed)?)
-                }
-                CallerCredential::Session(token) => tokens.recheck(token),
-            },
-            Self::MutualTls(_) => peer
-                .and_then(|peer| peer.certificate.clone())
-                .unwrap_or(Err(AuthError::NoCertificate)),
-        }
-    }
-}
-
 /// A credential in a request.
 #[derive(Clone, Copy)]
 pub enum CallerCredential<'a> {
@@ -123,27 +87,51 @@ pub fn parse_token(text: &str) -> Option<Token> {
     text.parse().ok().or_else(join)
 }
 
-/// The authentication that a coordinator requires.
+/// The authentication that a coordinator requires; with any, plain text is accepted on loopback only.
 #[derive(Clone)]
 pub enum Authenticator {
     /// None (`--insecure`).
     Open,
-    /// A credential from every caller; plain text only on loopback.
-    Required(AuthMode),
+    /// Tokens; the coordinator has its own certificate authority.
+    Tokens(Arc<TokenAuth>),
+    /// Client certificates of an external authority.
+    MutualTls(Arc<Pki>),
 }
 
 impl Authenticator {
-    pub fn mode(&self) -> Option<AuthMode> {
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
         match self {
             Self::Open => None,
-            Self::Required(mode) => Some(mode.clone()),
+            Self::Tokens(tokens) => Some(tokens.acceptor()),
+            Self::MutualTls(pki) => Some(pki.acceptor()),
         }
     }
 
-    pub fn tokens(&self) -> Option<Arc<TokenAuth>> {
-        match self.mode()? {
-            AuthMode::Tokens(tokens) => Some(tokens),
-            AuthMode::MutualTls(_) => None,
+    pub fn tokens(&self) -> Option<&Arc<TokenAuth>> {
+        match self {
+            Self::Tokens(tokens) => Some(tokens),
+            Self::Open | Self::MutualTls(_) => None,
+        }
+    }
+
+    fn identify(
+        &self,
+        peer: Option<&Peer>,
+        credential: Option<CallerCredential<'_>>,
+    ) -> Result<Principal, AuthError> {
+        let is_private = peer.is_some_and(|peer| peer.tls || peer.is_local());
+        match self {
+            Self::Open => Ok(Principal::Anonymous),
+            _ if !is_private => Err(AuthError::PlainText),
+            Self::Tokens(tokens) => match credential.ok_or(AuthError::Missing)? {
+                CallerCredential::Bearer(text) => {
+                    tokens.check(&parse_token(text).ok_or(AuthError::Malformed)?)
+                }
+                CallerCredential::Session(token) => tokens.recheck(token),
+            },
+            Self::MutualTls(_) => peer
+                .and_then(|peer| peer.certificate.clone())
+                .unwrap_or(Err(AuthError::NoCertificate)),
         }
     }
 
@@ -154,15 +142,10 @@ impl Authenticator {
         peer: Option<&Peer>,
         credential: Option<CallerCredential<'_>>,
     ) -> Result<Principal, Status> {
-        let principal = match self {
-            Self::Open => Principal::Anonymous,
-            Self::Required(_) if access == Access::Open => Principal::Anonymous,
-            Self::Required(mode) => {
-                if !peer.is_some_and(|peer| peer.tls || peer.is_local()) {
-                    return Err(unauthenticated(&AuthError::PlainText));
-                }
-                mode.identify(peer, credential).map_err(|error| unauthenticated(&error))?
-            }
+        let principal = if access == Access::Open {
+            Principal::Anonymous
+        } else {
+            self.identify(peer, credential).map_err(|error| unauthenticated(&error))?
         };
         let authorized = principal.authorize(access);
         authorized.map_err(|error| Status::permission_denied(error.to_string()))?;
@@ -172,7 +155,7 @@ impl Authenticator {
     /// Waits until the caller's token is revoked or expires. `None` for callers without a token.
     pub fn until_ended(&self, principal: &Principal) -> Option<Ended> {
         let Principal::Token { id, .. } = *principal else { return None };
-        let tokens = self.tokens()?;
+        let tokens = self.tokens()?.clone();
         Some(Box::pin(async move { tokens.ended(id).await }))
     }
 }

@@ -169,10 +169,6 @@ impl ServerCertificate {
             }
             state.due = Instant::now() + RELOAD_INTERVAL;
         }
-        self.renew(make);
-    }
-
-    pub(crate) fn renew<E: Display>(&self, make: impl FnOnce() -> Result<Arc<CertifiedKey>, E>) {
         match make() {
             Ok(key) => {
                 let mut state = self.state();
@@ -183,11 +179,6 @@ impl ServerCertificate {
             }
             Err(error) => tracing::warn!("cannot renew the server certificate: {error}"),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.state().key.cert.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, Renewable> {
@@ -295,6 +286,7 @@ fn parse_holder(text: &str) -> Option<(Role, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TokenAuth;
 
     #[test]
     fn a_name_states_role_and_name_or_nothing() {
@@ -322,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn renewed_files_are_loaded_and_bad_ones_are_not() {
+    fn a_due_certificate_is_renewed_and_stays_after_a_failure() {
         proto::connect::install_crypto();
         let dir = tempfile::tempdir().unwrap();
         let [certificate, key, client_ca] =
@@ -336,15 +328,27 @@ mod tests {
         };
         write();
         let pki = Pki::open(files.clone()).unwrap();
-        let first = pki.certificate.chain();
-        write();
-        pki.acceptor();
-        assert_eq!(pki.certificate.chain(), first, "it is not due yet");
-        pki.certificate.renew(|| read_key(&files));
-        let second = pki.certificate.chain();
-        assert_ne!(second, first);
-        std::fs::write(&files.key, "half a key").unwrap();
-        pki.certificate.renew(|| read_key(&files));
-        assert_eq!(pki.certificate.chain(), second);
+        let secrets = store::SecretStore::of_directory(dir.path());
+        let addresses = vec!["lab:1".to_owned()];
+        let tokens = TokenAuth::open(secrets, addresses, store::Clock::start()).unwrap();
+        let shown: [(_, &dyn Fn() -> TlsAcceptor); 2] =
+            [(&pki.certificate, &|| pki.acceptor()), (&tokens.certificate, &|| tokens.acceptor())];
+        for (certificate, accept) in shown {
+            let chain = || certificate.state().key.cert.clone();
+            let expire = || certificate.state().due = Instant::now();
+            let first = chain();
+            write();
+            accept();
+            assert_eq!(chain(), first, "it is not due yet");
+            expire();
+            accept();
+            let second = chain();
+            assert_ne!(second[0], first[0]);
+            assert_eq!(second[1..], first[1..], "of the same authority");
+            std::fs::write(&files.key, "half a key").unwrap();
+            expire();
+            certificate.renew_if_due(|| read_key(&files));
+            assert_eq!(chain(), second);
+        }
     }
 }

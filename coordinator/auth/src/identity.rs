@@ -6,8 +6,6 @@
 //! other half and the token. The key is the store's secret, which survives restarts and moves with
 //! the data.
 
-use std::fmt;
-
 use hmac::{Hmac, KeyInit, Mac};
 use proto::connect::WorkerSecret;
 use sha2::Sha256;
@@ -21,15 +19,9 @@ const RANDOM_BYTES: usize = 16;
 const PURPOSE: &[u8] = b"worker secret 1";
 
 /// Issuer and verifier of workers' secrets.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Identities {
     keyed: Hmac<Sha256>,
-}
-
-impl fmt::Debug for Identities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identities")
-    }
 }
 
 impl Identities {

@@ -19,10 +19,9 @@ mod token_auth;
 mod tokens;
 
 pub use accept::{AcceptedConnection, Incoming, Peer};
-pub use access::{Access, BadRole, Role, access, calls, http_access, http_routes};
+pub use access::{Access, BadRole, CALLS, HTTP_ROUTES, Role, access, http_access};
 pub use authenticator::{
-    AuthLayer, AuthMode, AuthService, Authenticator, CallerCredential, Principal, TrackedBody,
-    parse_token,
+    AuthLayer, AuthService, Authenticator, CallerCredential, Principal, TrackedBody, parse_token,
 };
 pub use certificates::{Authority, CertificateError, Pki, PkiError, PkiFiles};
 pub use quotas::{Call, ConnectionActivity, Limits, UsageTable};

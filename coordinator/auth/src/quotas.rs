@@ -93,7 +93,8 @@ const MAX_IDLE_PRINCIPALS: usize = 20_000;
 pub struct UsageTable {
     limits: Limits,
     by_principal: Mutex<HashMap<Principal, Arc<Usage>>>,
-    bytes: Arc<AtomicUsize>,
+    /// Sent in all calls in progress.
+    bytes: AtomicUsize,
 }
 
 struct Usage {
@@ -103,13 +104,13 @@ struct Usage {
 
 impl UsageTable {
     pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, by_principal: Mutex::default(), bytes: Arc::default() })
+        Arc::new(Self { limits, by_principal: Mutex::default(), bytes: AtomicUsize::new(0) })
     }
 
     /// Starts an admitted call, which is in progress until the returned value is dropped. Anonymous
     /// callers cannot be told apart and have no quotas of their own.
     pub fn start_call(
-        &self,
+        self: &Arc<Self>,
         principal: &Principal,
         activity: Option<&Arc<ConnectionActivity>>,
     ) -> Result<Call, Status> {
@@ -135,13 +136,8 @@ impl UsageTable {
         if let Some(activity) = activity {
             activity.begin(*principal != Principal::Anonymous || !activity.authenticates);
         }
-        Ok(Call {
-            activity: activity.cloned(),
-            all: self.bytes.clone(),
-            held: AtomicUsize::new(0),
-            max_bytes: self.limits.call_bytes,
-            max_all_bytes: self.limits.all_bytes,
-        })
+        let (activity, bytes) = (activity.cloned(), AtomicUsize::new(0));
+        Ok(Call { table: self.clone(), activity, bytes })
     }
 
     fn usage(&self, principal: &Principal) -> Arc<Usage> {
@@ -161,34 +157,33 @@ impl UsageTable {
 
 /// A call in progress and the bytes that its client has sent.
 pub struct Call {
+    table: Arc<UsageTable>,
     activity: Option<Arc<ConnectionActivity>>,
-    all: Arc<AtomicUsize>,
-    held: AtomicUsize,
-    max_bytes: usize,
-    max_all_bytes: usize,
+    bytes: AtomicUsize,
 }
 
 impl Call {
     /// Adds received bytes.
     pub(crate) fn receive(&self, bytes: usize) -> Result<(), Status> {
-        if self.held.load(Relaxed).saturating_add(bytes) > self.max_bytes {
-            let what = format!("a call sends at most {} bytes", self.max_bytes);
+        let UsageTable { limits, bytes: all, .. } = &*self.table;
+        if self.bytes.load(Relaxed).saturating_add(bytes) > limits.call_bytes {
+            let what = format!("a call sends at most {} bytes", limits.call_bytes);
             return Err(Status::resource_exhausted(what));
         }
-        if self.all.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.max_all_bytes {
-            self.all.fetch_sub(bytes, Relaxed);
+        if all.fetch_add(bytes, Relaxed).saturating_add(bytes) > limits.all_bytes {
+            all.fetch_sub(bytes, Relaxed);
             return Err(Status::resource_exhausted(
                 "the coordinator is receiving too much data: send it again later",
             ));
         }
-        self.held.fetch_add(bytes, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
         Ok(())
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.all.fetch_sub(*self.held.get_mut(), Relaxed);
+        self.table.bytes.fetch_sub(*self.bytes.get_mut(), Relaxed);
         if let Some(activity) = &self.activity {
             activity.end();
         }
@@ -210,12 +205,6 @@ struct State {
     admitted: bool,
     calls: usize,
     principals: Vec<(Principal, Arc<Usage>)>,
-}
-
-impl std::fmt::Debug for ConnectionActivity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ConnectionActivity")
-    }
 }
 
 impl ConnectionActivity {

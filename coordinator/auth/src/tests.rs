@@ -12,11 +12,10 @@ use store::{Clock, SecretStore};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
-    Code, Request, Status,
+    Request, Status,
     metadata::MetadataValue,
     transport::{Channel, Server},
 };
-use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
     server_reflection_request::MessageRequest,
@@ -31,10 +30,6 @@ pub(super) struct Fixture {
 }
 
 /// Serves health (open) and reflection (any token) behind an authenticator.
-async fn serve() -> Fixture {
-    serve_with(Limits::default()).await
-}
-
 pub(super) async fn serve_with(limits: Limits) -> Fixture {
     install_crypto();
     let dir = tempfile::tempdir().unwrap();
@@ -43,8 +38,8 @@ pub(super) async fn serve_with(limits: Limits) -> Fixture {
     let secrets = SecretStore::of_directory(dir.path());
     let tokens = TokenAuth::open(secrets, vec![address.to_string()], Clock::start()).unwrap();
     let tokens = Arc::new(tokens);
-    let authenticator = Authenticator::Required(AuthMode::Tokens(tokens.clone()));
-    let incoming = Incoming::new(listener, limits.connections, authenticator.mode(), limits);
+    let authenticator = Authenticator::Tokens(tokens.clone());
+    let incoming = Incoming::new(listener, limits.connections, authenticator.clone(), limits);
     let (_, health) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -61,23 +56,18 @@ pub(super) async fn serve_with(limits: Limits) -> Fixture {
 }
 
 impl Fixture {
-    fn plain(&self) -> CoordinatorEndpoint {
-        CoordinatorEndpoint::Plain(format!("http://{}", self.address).parse().unwrap())
-    }
-
-    fn with(&self, token: Token) -> CoordinatorEndpoint {
-        join(self.address, self.tokens.join(Role::Worker).unwrap().unwrap().ca(), token)
-    }
-
     /// Returns the first join string of operators.
     pub(super) fn operator(&self) -> CoordinatorEndpoint {
         CoordinatorEndpoint::Token(self.tokens.join(Role::Operator).unwrap().unwrap())
     }
 }
 
-/// Returns the endpoint of a join string.
-fn join(address: SocketAddr, ca: CaHash, token: Token) -> CoordinatorEndpoint {
-    CoordinatorEndpoint::Token(JoinString::new(vec![address.to_string()], ca, token).unwrap())
+/// Connects to a server with an authority of this hash; returns the explanation of the failure.
+async fn refused_tls(address: SocketAddr, ca: CaHash) -> &'static str {
+    let token = Token::new(TokenId(1), [1; 32]);
+    let join = JoinString::new(vec![address.to_string()], ca, token).unwrap();
+    let refused = reflect(&CoordinatorEndpoint::Token(join)).await.unwrap_err();
+    explain_tls(&refused).expect("the causes name TLS")
 }
 
 /// Makes a call that requires a token of any role, on a new connection.
@@ -100,42 +90,12 @@ pub(super) fn list_services() -> ServerReflectionRequest {
     }
 }
 
-async fn check_health(way: &CoordinatorEndpoint) -> Result<(), Status> {
-    let channel = way.endpoints().remove(0).connect_lazy();
-    let mut client = HealthClient::new(way.authenticate(channel));
-    client.check(HealthCheckRequest::default()).await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_join_string_is_valid_until_it_is_revoked() {
-    let server = serve().await;
-    let way = server.operator();
-    reflect(&way).await.unwrap();
-    assert_eq!(server.tokens.revoke("operator").unwrap(), 1);
-    let refused = reflect(&way).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unauthenticated);
-    assert!(refused.message().contains("revoked"), "{refused}");
-    check_health(&way).await.unwrap();
-}
-
-#[tokio::test]
-async fn callers_without_a_valid_token_are_refused() {
-    let server = serve().await;
-    let other = Token::new(TokenId(1), [1; 32]);
-    for (way, word) in [(server.plain(), "token"), (server.with(other), "does not know the token")]
-    {
-        let refused = reflect(&way).await.unwrap_err();
-        assert_eq!(refused.code(), Code::Unauthenticated, "{way}");
-        assert!(refused.message().contains(word), "{refused}");
-    }
-}
-
 /// Clients without TLS, such as Prometheus, on the coordinator's own machine.
 #[tokio::test]
 async fn plain_text_is_accepted_on_loopback() {
-    let server = serve().await;
-    let channel = server.plain().endpoints().remove(0).connect_lazy();
+    let server = serve_with(Limits::default()).await;
+    let plain = CoordinatorEndpoint::plain(&format!("http://{}", server.address), false).unwrap();
+    let channel = plain.endpoints().remove(0).connect_lazy();
     let join = server.tokens.join(Role::Viewer).unwrap();
     assert_eq!(join, None, "viewers get none by default");
     let join = server.tokens.join(Role::Worker).unwrap().unwrap();
@@ -149,17 +109,6 @@ async fn plain_text_is_accepted_on_loopback() {
         let request = ServerReflectionRequest::default();
         client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_client_verifies_its_coordinator_before_it_sends_its_token() {
-    let server = serve().await;
-    let kept = server.tokens.join(Role::Worker).unwrap().unwrap();
-    let imposter = join(server.address, CaHash([7; 32]), kept.token().clone());
-    let refused = reflect(&imposter).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-    let why = explain_tls(&refused).expect("the causes name a certificate");
-    assert!(why.contains("not the one that the join string names"), "{why}");
 }
 
 /// Connects to a server whose certificate was made then, and returns the error.
@@ -179,9 +128,7 @@ async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
         let (stream, _) = listener.accept().await.unwrap();
         assert!(acceptor.accept(stream).await.is_err(), "the client goes");
     });
-    let token = Token::new(TokenId(1), [1; 32]);
-    let refused = check_health(&join(address, authority.hash(), token)).await.unwrap_err();
-    explain_tls(&refused).expect("the causes name a certificate")
+    refused_tls(address, authority.hash()).await
 }
 
 #[tokio::test]
@@ -196,16 +143,13 @@ async fn a_wrong_clock_is_explained() {
 
 #[tokio::test]
 async fn a_port_without_tls_is_explained() {
-    let server = serve().await;
+    install_crypto();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = plain.local_addr().unwrap();
     let (_, health) = tonic_health::server::health_reporter();
     let incoming = TcpListenerStream::new(plain);
     tokio::spawn(Server::builder().add_service(health).serve_with_incoming(incoming));
-    let kept = server.tokens.join(Role::Worker).unwrap().unwrap();
-    let other = join(address, kept.ca(), kept.token().clone());
-    let refused = check_health(&other).await.unwrap_err();
-    let why = explain_tls(&refused).expect("the causes name TLS");
+    let why = refused_tls(address, CaHash([7; 32])).await;
     assert!(why.contains("does not speak TLS"), "{why}");
 }
 
@@ -269,7 +213,7 @@ fn every_call_has_a_row() {
     for call in &calls {
         assert!(access(call).is_some(), "{call} has no row");
     }
-    for (known, _) in super::calls() {
+    for (known, _) in CALLS {
         assert!(calls.iter().any(|call| call == known), "{known} is not a call");
     }
     assert_eq!(access("/queens.v1.Runs/Nonsense"), None);

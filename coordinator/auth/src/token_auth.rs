@@ -64,7 +64,7 @@ pub struct TokenAuth {
     tokens: watch::Sender<TokenBook>,
     /// Held during a change, until it is durable.
     changing: Mutex<()>,
-    certificate: Arc<ServerCertificate>,
+    pub(crate) certificate: Arc<ServerCertificate>,
     acceptor: TlsAcceptor,
 }
 
@@ -106,11 +106,6 @@ impl TokenAuth {
     /// Returns the path of that join string.
     pub fn join_path(&self, role: Role) -> PathBuf {
         self.secrets.path(&join_file(role.as_str()))
-    }
-
-    /// Returns the path of the authority's certificate.
-    pub fn certificate_path(&self) -> PathBuf {
-        self.secrets.path(AUTHORITY_CERTIFICATE)
     }
 
     /// Copies the first join strings to another folder, for programs on this machine.
@@ -283,26 +278,4 @@ fn hosts(addresses: &[String]) -> Vec<String> {
     hosts.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     hosts.dedup();
     hosts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_certificate_is_renewed_by_the_same_authority_or_stays() {
-        proto::connect::install_crypto();
-        let dir = tempfile::tempdir().unwrap();
-        let secrets = SecretStore::of_directory(dir.path());
-        let tokens = TokenAuth::open(secrets, vec!["lab:1".to_owned()], Clock::start()).unwrap();
-        let first = tokens.certificate.chain();
-        tokens.acceptor();
-        assert_eq!(tokens.certificate.chain(), first, "it is not due yet");
-        tokens.certificate.renew(|| tokens.authority.certify(&[], tokens.clock.now().0));
-        let second = tokens.certificate.chain();
-        assert_ne!(second[0], first[0]);
-        assert_eq!(second[1], first[1], "of the same authority");
-        tokens.certificate.renew(|| Err(CertificateError::Damaged("for a test".to_owned())));
-        assert_eq!(tokens.certificate.chain(), second);
-    }
 }

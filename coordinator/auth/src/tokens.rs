@@ -121,10 +121,7 @@ pub enum BadTokenRequest {
 
 /// All tokens of one coordinator, in order of creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TokenBook {
-    entries: Vec<TokenEntry>,
-}
+pub struct TokenBook(Vec<TokenEntry>);
 
 impl TokenBook {
     /// Creates a token. The first four bytes of `random` are its ID, the others its secret.
@@ -141,13 +138,13 @@ impl TokenBook {
             return Err(BadTokenRequest::NotWorker);
         }
         let live = |entry: &TokenEntry| entry.refusal(now_unix_ms).is_none();
-        if self.entries.iter().any(|entry| live(entry) && entry.name == name) {
+        if self.0.iter().any(|entry| live(entry) && entry.name == name) {
             return Err(BadTokenRequest::Taken(name.to_owned()));
         }
-        if self.entries.len() >= MAX_TOKENS {
-            self.entries.retain(live);
+        if self.0.len() >= MAX_TOKENS {
+            self.0.retain(live);
         }
-        if self.entries.len() >= MAX_TOKENS {
+        if self.0.len() >= MAX_TOKENS {
             return Err(BadTokenRequest::TooMany);
         }
         let (id, secret) = random.split_at(4);
@@ -158,7 +155,7 @@ impl TokenBook {
         let token = Token::new(TokenId(id), secret.try_into().expect("the rest"));
         let lifetime_ms =
             |lifetime: Duration| u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-        self.entries.push(TokenEntry {
+        self.0.push(TokenEntry {
             id: token.id(),
             role,
             name: name.to_owned(),
@@ -184,7 +181,7 @@ impl TokenBook {
     /// Revokes the tokens of this name or ID; returns how many were not revoked before.
     pub fn revoke(&mut self, name_or_id: &str, now_unix_ms: u64) -> usize {
         let mut revoked = 0;
-        for entry in &mut self.entries {
+        for entry in &mut self.0 {
             let meant = entry.name == name_or_id || entry.id.to_string() == name_or_id;
             if meant && entry.revoked_unix_ms.is_none() {
                 entry.revoked_unix_ms = Some(now_unix_ms);
@@ -195,11 +192,11 @@ impl TokenBook {
     }
 
     pub fn entries(&self) -> &[TokenEntry] {
-        &self.entries
+        &self.0
     }
 
     fn find(&self, id: TokenId) -> Option<&TokenEntry> {
-        self.entries.iter().find(|entry| entry.id == id)
+        self.0.iter().find(|entry| entry.id == id)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use auth::{AuthMode, Authenticator, Pki, PkiFiles, Role, TokenAuth, TokenAuthError};
+use auth::{Authenticator, Pki, PkiFiles, Role, TokenAuth, TokenAuthError};
 use axum::http::uri::Authority;
 use cli::{exit::BadUsage, threads::host_name};
 use proto::connect::install_crypto;
@@ -179,8 +179,8 @@ impl Endpoints {
             let host = advertise.filter(|_| !address.ip().is_loopback()).map(Authority::host);
             let public = PublicAddress::new(address, host, None);
             let scheme = match (&authenticator, public.is_remote) {
-                (Authenticator::Required(_), true) => "https",
-                (Authenticator::Required(_) | Authenticator::Open, _) => "http",
+                (Authenticator::Open, _) | (_, false) => "http",
+                (Authenticator::Tokens(_) | Authenticator::MutualTls(_), true) => "https",
             };
             let url = format!("{scheme}://{}", public.authority());
             dashboard = Some(Dashboard::new(url, !public.is_remote));
@@ -225,7 +225,7 @@ fn authenticator(
     {
         let [client_ca, certificate, key] = [client_ca, certificate, key].map(Clone::clone);
         let files = PkiFiles { certificate, key, client_ca };
-        return Ok(Authenticator::Required(AuthMode::MutualTls(Arc::new(Pki::open(files)?))));
+        return Ok(Authenticator::MutualTls(Arc::new(Pki::open(files)?)));
     }
     // On its own machine the local address works, whatever is advertised.
     let own = match address.ip().is_unspecified() {
@@ -241,7 +241,7 @@ fn authenticator(
     {
         eprint_line(&format!("warning: programs on this machine need a join string: {why}"));
     }
-    Ok(Authenticator::Required(AuthMode::Tokens(Arc::new(keys))))
+    Ok(Authenticator::Tokens(Arc::new(keys)))
 }
 
 /// Returns the commands with which clients join, one per role.
@@ -251,7 +251,7 @@ fn join_commands(
     public: &PublicAddress,
 ) -> Result<String, TokenAuthError> {
     let authority = public.authority();
-    if let Some(AuthMode::MutualTls(_)) = authenticator.mode() {
+    if let Authenticator::MutualTls(_) = authenticator {
         return Ok(format!(
             "To start a worker on any machine that has a certificate:\n  worker --coordinator \
              https://{authority} --tls-ca CA --tls-cert CERTIFICATE --tls-key KEY"

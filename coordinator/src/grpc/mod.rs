@@ -122,7 +122,7 @@ impl Server {
         let routes = self.routes().await?;
         let limits = Limits::default();
         let most = descriptors::left_for_connections().min(limits.connections);
-        let incoming = Incoming::new(listener, most, self.authenticator.mode(), limits);
+        let incoming = Incoming::new(listener, most, self.authenticator.clone(), limits);
         let auth = AuthLayer::new(self.authenticator.clone(), limits);
         let closed = async {
             shutdown.await;
@@ -154,7 +154,7 @@ impl Server {
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
         let tokens = TokensServer::new(TokensService {
-            auth: self.authenticator.tokens(),
+            auth: self.authenticator.tokens().cloned(),
             clock: self.clock,
         })
         .max_decoding_message_size(MESSAGE_BYTES)

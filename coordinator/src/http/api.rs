@@ -282,7 +282,7 @@ pub(super) struct JoinRequest {
 pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinRequest>) -> Answer {
     let role: Role = read("role", request.role.as_deref().unwrap_or("worker"))?;
     let days = u64::from(request.days.unwrap_or(30).max(1));
-    let Some(tokens) = app.authenticator.tokens() else {
+    let Some(tokens) = app.authenticator.tokens().cloned() else {
         let what = "this coordinator runs without authentication: start workers with --coordinator and its address";
         return Err(Refusal::new(StatusCode::CONFLICT, what));
     };

@@ -146,8 +146,8 @@ impl Http {
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let most = MAX_CONNECTIONS.min(descriptors::left_for_connections());
         let Self(app) = self;
-        let mode = app.authenticator.mode();
-        let mut incoming = Incoming::new(listener, most, mode, Limits::default());
+        let authenticator = app.authenticator.clone();
+        let mut incoming = Incoming::new(listener, most, authenticator, Limits::default());
         let router = router(&app);
         let under_way = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -262,7 +262,7 @@ async fn not_found(uri: Uri) -> Refusal {
 mod tests {
     use std::collections::BTreeSet;
 
-    use auth::http_routes;
+    use auth::HTTP_ROUTES;
 
     use super::api::DESCRIPTION;
 
@@ -275,7 +275,7 @@ mod tests {
                 described.insert((method.to_uppercase(), route.clone()));
             }
         }
-        let table = http_routes().map(|(method, route)| (method.to_owned(), route.to_owned()));
+        let table = HTTP_ROUTES.iter().map(|row| (row.0.to_owned(), row.1.to_owned()));
         let interface = |(_, route): &(String, String)| {
             let probes = ["/healthz", "/readyz", "/metrics"].contains(&route.as_str());
             probes || route.starts_with("/api/")
