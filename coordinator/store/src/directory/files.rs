@@ -39,7 +39,10 @@ use crate::{
 
 const MARKER: &str = "format.json";
 const LOCK: &str = "lock";
-const DELETED: &str = "deleted";
+/// The extension to which the folder of a deleted run is renamed first.
+pub(crate) const DELETED: &str = "deleted";
+pub(crate) const SECRET: &str = "secret";
+pub(crate) const SIGNING_KEY: &str = "signing-key";
 
 /// The paths of a data directory.
 #[derive(Clone, Debug)]
@@ -78,10 +81,6 @@ impl DataFiles {
         self.dir.join("term.json")
     }
 
-    fn secret(&self) -> PathBuf {
-        self.dir.join("secret")
-    }
-
     /// Begins a new term, higher than all before.
     pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
         let term = self.kept_term()? + 1;
@@ -94,27 +93,20 @@ impl DataFiles {
         Ok(read_decoded(&self.term(), manifest::decode_term)?.unwrap_or(0))
     }
 
-    /// Reads the directory's secret; creates it if there is none.
-    pub(crate) fn keep_secret(&self) -> Result<Secret, StoreError> {
-        secret_at(&self.secret())
-    }
-
-    /// Reads the key that signs certificates; creates it if there is none.
-    pub(crate) fn keep_signing_key(&self) -> Result<Secret, StoreError> {
-        secret_at(&self.dir.join("signing-key"))
+    /// Reads the 32 random bytes of a private file; creates them if there is none.
+    pub(crate) fn keep_secret(&self, name: &str) -> Result<Secret, StoreError> {
+        let path = self.dir.join(name);
+        if let Some(secret) = read_decoded(&path, Secret::decode)? {
+            return Ok(secret);
+        }
+        let secret = Secret(rand::random());
+        write_private(&path, (secret.encode() + "\n").as_bytes())?;
+        Ok(secret)
     }
 
     /// Reads the directory's secret, if it has one.
     pub(crate) fn kept_secret(&self) -> Result<Option<Secret>, StoreError> {
-        read_decoded(&self.secret(), Secret::decode)
-    }
-
-    fn marker(&self) -> PathBuf {
-        self.dir.join(MARKER)
-    }
-
-    fn lock(&self) -> PathBuf {
-        self.dir.join(LOCK)
+        read_decoded(&self.dir.join(SECRET), Secret::decode)
     }
 
     /// Marks the directory if it is empty; fails if it belongs to another program or version.
@@ -133,12 +125,12 @@ impl DataFiles {
         }
         let runs = self.runs();
         fs::create_dir_all(&runs).map_err(failed("create", &runs))?;
-        write_durably(&self.marker(), &manifest::marker())
+        write_durably(&self.dir.join(MARKER), &manifest::marker())
     }
 
     /// Returns the format of a marked directory; fails if it is neither marked nor empty.
     fn check(&self) -> Result<Option<u32>, StoreError> {
-        let marker = self.marker();
+        let marker = self.dir.join(MARKER);
         match fs::read_to_string(&marker) {
             Ok(text) => match (manifest::check_marker(text.trim_end()), format_of(&text)) {
                 (Ok(format), _) => Ok(Some(format)),
@@ -165,9 +157,9 @@ impl DataFiles {
         let entries = fs::read_dir(&self.dir).ok()?;
         entries.flatten().find_map(|entry| {
             let name = entry.file_name();
-            let temporary = temporary(&self.marker());
+            let temporary = temporary(Path::new(MARKER));
             let ours = name == LOCK
-                || Some(name.as_os_str()) == temporary.file_name()
+                || name == temporary
                 || (name == "runs"
                     && fs::read_dir(entry.path()).is_ok_and(|mut d| d.next().is_none()));
             (!ours).then_some(name)
@@ -187,14 +179,9 @@ impl RunFiles {
     pub(crate) fn journal(&self) -> PathBuf {
         self.dir.join("journal.jsonl")
     }
-
-    /// Returns the path to which a deleted run is renamed first.
-    pub(crate) fn deleted(&self) -> PathBuf {
-        self.dir.with_extension(DELETED)
-    }
 }
 
-/// The way in which a directory is read.
+/// A directory that is being read.
 #[derive(Debug)]
 pub(crate) enum Reading {
     /// Not written while the lock is held.
@@ -205,17 +192,14 @@ pub(crate) enum Reading {
 
 /// Holds the data directory for one process; released when dropped or when the process dies.
 #[derive(Debug)]
-pub(crate) struct Lock {
-    file: File,
-    exclusive: bool,
-}
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// Creates the directory if necessary, checks that it is marked or empty, and locks it.
     pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
         fs::create_dir_all(&data_files.dir).map_err(failed("create", &data_files.dir))?;
         data_files.check()?;
-        let path = data_files.lock();
+        let path = data_files.dir.join(LOCK);
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -230,7 +214,7 @@ impl Lock {
         }
         let pid = std::process::id();
         file.set_len(0).and_then(|()| writeln!(file, "{pid}")).map_err(failed("write", &path))?;
-        let lock = Self { file, exclusive: true };
+        let lock = Self(file);
         data_files.claim()?;
         Ok(lock)
     }
@@ -238,14 +222,14 @@ impl Lock {
     /// Locks out coordinators while a directory is read, unless one has it open. A copy on read-only
     /// storage may lack the lock file, and needs none.
     pub(crate) fn shared(data_files: &DataFiles) -> Result<Reading, StoreError> {
-        let path = data_files.lock();
+        let path = data_files.dir.join(LOCK);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Reading::Alone(None)),
             Err(error) => return Err(failed("open", &path)(error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Reading::Alone(Some(Self { file, exclusive: false }))),
+            Ok(()) => Ok(Reading::Alone(Some(Self(file)))),
             Err(TryLockError::WouldBlock) => Ok(Reading::WhileWritten),
             Err(TryLockError::Error(error)) => Err(failed("lock", &path)(error)),
         }
@@ -260,11 +244,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.exclusive {
-            // The process ID is only a hint for people.
-            let _ = self.file.set_len(0);
-        }
-        let _ = self.file.unlock();
+        // The process ID is only a hint for people. A reader's file cannot be written.
+        let _ = self.0.set_len(0);
+        let _ = self.0.unlock();
     }
 }
 
@@ -422,16 +404,6 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret(…)")
     }
-}
-
-/// Reads the 32 random bytes of a private file; creates them if there is none.
-pub(crate) fn secret_at(path: &Path) -> Result<Secret, StoreError> {
-    if let Some(secret) = read_decoded(path, Secret::decode)? {
-        return Ok(secret);
-    }
-    let secret = Secret(rand::random());
-    write_private(path, (secret.encode() + "\n").as_bytes())?;
-    Ok(secret)
 }
 
 /// Makes the entry of `path` in its directory durable.

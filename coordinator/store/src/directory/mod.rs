@@ -16,7 +16,7 @@ use scheduler::ledger::fold::{self, KeptTask};
 
 use crate::{
     RunManifest, StoreError, SyncTimes,
-    directory::files::{DataFiles, Lock, Replacement, RunFiles},
+    directory::files::{DELETED, DataFiles, Lock, Replacement, RunFiles, SECRET},
     journal::{End, Journal, manifest, segments, trust::TrustChain},
     journal_store::{Group, JournalStore, Medium, Text, recover, rows::Rows},
 };
@@ -70,20 +70,15 @@ impl DiskStore {
             medium.journals.insert(run, journal);
         }
         let trust = TrustChain::read(&files.trust(), true)?;
-        Ok(Self::on(medium, index, trust, files.keep_secret()?, files.next_term()?))
+        Ok(Self::on(medium, index, trust, files.keep_secret(SECRET)?, files.next_term()?))
     }
 
-    /// Seals segments of so many bytes in the runs so far.
+    /// Sets the size at which segments of the existing runs are sealed.
     #[cfg(test)]
     pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
         for journal in self.medium.journals.values_mut() {
-            journal.set_segment_bytes(bytes);
+            journal.segment_bytes = bytes;
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_file(&mut self, run: RunId, file: Box<dyn crate::journal::AppendFile>) {
-        self.medium.journals.get_mut(&run).unwrap().replace_file(file);
     }
 }
 
@@ -132,7 +127,7 @@ impl Medium for Directory {
 
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
         let files = self.files.run(run);
-        let gone = files.deleted();
+        let gone = files.dir.with_extension(DELETED);
         fs::rename(&files.dir, &gone)
             .map_err(files::failed("remove", &files.dir))
             .map_err(StoreError::rolled_back)?;

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) use line::End;
 
 /// A file that lines are appended to; a trait so that tests can make its writes fail.
-pub(crate) trait AppendFile: Send {
+pub(crate) trait AppendFile: Send + fmt::Debug {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything appended durable.
@@ -42,6 +42,7 @@ pub(crate) trait AppendFile: Send {
 
 /// The file at a path, open only from the first write after a sync to the next sync: a coordinator
 /// may have more runs than descriptors, and a removed file is noticed.
+#[derive(Debug)]
 struct Appended {
     path: PathBuf,
     open: Option<File>,
@@ -74,15 +75,16 @@ impl AppendFile for Appended {
 }
 
 /// A journal on disk, open for appending.
+#[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     run: RunId,
-    file: Box<dyn AppendFile>,
+    pub(crate) file: Box<dyn AppendFile>,
     end: End,
     /// Sealed segments, and the bytes in them.
     sealed: (u64, u64),
     /// The size at which a segment is sealed.
-    segment_bytes: u64,
+    pub(crate) segment_bytes: u64,
 }
 
 impl Journal {
@@ -93,8 +95,8 @@ impl Journal {
         Ok(Self::new(path, run, end, (0, 0)))
     }
 
-    /// Opens a journal whose whole lines end at `end`. Cuts what follows, and keeps its bytes in a
-    /// file beside the journal.
+    /// Opens a journal whose whole lines end at `end`. Cuts the rest, and keeps its bytes in a file
+    /// next to the journal.
     pub(crate) fn open(path: &Path, run: RunId, end: End) -> Result<Self, StoreError> {
         let sealed = segments::sealed(path).map_err(files::failed("read", path))?;
         let sealed = (sealed.len() as u64, segments::bytes(&sealed));
@@ -116,16 +118,6 @@ impl Journal {
         Self { path: path.to_owned(), run, file, end, sealed, segment_bytes: SEGMENT_BYTES }
     }
 
-    #[cfg(test)]
-    pub(crate) fn replace_file(&mut self, file: Box<dyn AppendFile>) {
-        self.file = file;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
-        self.segment_bytes = bytes;
-    }
-
     /// Appends lines that end at `end` and syncs them; returns how long the sync took. After an
     /// error none of them is acknowledged, and the journal must not be appended to: the contents of
     /// the disk are unknown until it is read again.
@@ -145,7 +137,7 @@ impl Journal {
         Ok(synced)
     }
 
-    /// Begins a new segment. What was appended is durable in any case, so a failure is logged, and
+    /// Begins a new segment. The appended lines are durable in any case, so a failure is logged, and
     /// retried after the next group.
     fn seal_if_full(&mut self) {
         if self.end.bytes - self.sealed.1 < self.segment_bytes {
@@ -156,12 +148,6 @@ impl Journal {
             Ok(()) => self.sealed = (number, self.end.bytes),
             Err(error) => tracing::warn!("segment {number} is sealed later: {error}"),
         }
-    }
-}
-
-impl fmt::Debug for Journal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -200,14 +186,16 @@ pub(crate) trait Source {
     /// Reads the lines after `end`.
     fn open(&self, end: &End) -> Result<Reader, StoreError>;
 
-    /// Returns what to remove if the saved state names lines that are gone.
+    /// Returns the name of the saved state, to be removed if it refers to lines that are gone.
     fn state_name(&self) -> PathBuf;
 
     /// Returns the journal's length, in the unit of [`Self::position`].
     fn length(&self) -> Result<u64, StoreError>;
 
-    /// Returns how far a reader is after so many bytes and lines.
-    fn position(&self, bytes: u64, lines: u64) -> u64;
+    /// Returns the position of a reader that has read this number of bytes and lines.
+    fn position(&self, bytes: u64, _lines: u64) -> u64 {
+        bytes
+    }
 }
 
 /// A reader of journal lines.
@@ -238,7 +226,7 @@ impl Reader {
         Self { input: Box::new(input), buffer: Vec::new(), offset }
     }
 
-    /// Returns how many bytes precede what [`Self::next`] reads next.
+    /// Returns the number of bytes before the next line.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -296,12 +284,6 @@ impl Reader {
                 return Ok(Next::Bad(Damage(what)));
             }
         }
-    }
-}
-
-impl fmt::Debug for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("offset", &self.offset).finish_non_exhaustive()
     }
 }
 

@@ -184,10 +184,6 @@ impl Source for RunFiles {
         };
         length().map_err(files::failed("read", &active))
     }
-
-    fn position(&self, bytes: u64, _: u64) -> u64 {
-        bytes
-    }
 }
 
 /// Reads all segments as one text, from byte `offset` on.

@@ -62,10 +62,6 @@ impl Source for MemoryJournal {
     fn length(&self) -> Result<u64, StoreError> {
         Ok(self.1.len() as u64)
     }
-
-    fn position(&self, bytes: u64, _: u64) -> u64 {
-        bytes
-    }
 }
 
 impl Medium for Memory {

@@ -29,7 +29,7 @@ use scheduler::{
 
 use crate::{
     JournalEntry, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
-    directory::files::{self, DataFiles, Lock, Reading},
+    directory::files::{self, DataFiles, Lock, Reading, SIGNING_KEY},
     journal::{Next, Source, manifest, trust::TrustChain},
     journal_store::{
         Text,
@@ -215,7 +215,7 @@ pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>,
 
 /// Returns the key that signs for a data directory; creates it if there is none.
 pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
-    DataFiles::new(dir).keep_signing_key().map(|key| key.0)
+    DataFiles::new(dir).keep_secret(SIGNING_KEY).map(|key| key.0)
 }
 
 /// Reads one run and reports it, unless it has flaws.

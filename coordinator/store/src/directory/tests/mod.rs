@@ -45,6 +45,7 @@ fn done(store: &impl Store) -> Vec<u64> {
 // Disks that are full, and disks that fail.
 
 /// A disk that is full after some bytes of a group, or whose syncs and cuts fail.
+#[derive(Debug)]
 struct Failing {
     file: File,
     room: Option<usize>,
@@ -75,17 +76,20 @@ impl AppendFile for Failing {
     }
 }
 
-fn append_to(path: &Path) -> File {
-    OpenOptions::new().append(true).open(path).unwrap()
+/// An open directory with one record, on a disk that fails.
+fn failing(room: Option<usize>) -> OnDisk {
+    let mut disk = OnDisk::closed(&[&[accepted(0)]]);
+    disk.reopen();
+    let file = OpenOptions::new().append(true).open(disk.journal()).unwrap();
+    let journal = disk.store().medium.journals.get_mut(&RunId(1)).unwrap();
+    journal.file = Box::new(Failing { file, room });
+    disk
 }
 
 #[test]
 fn a_full_disk_acknowledges_and_loses_nothing() {
     for room in [0, 100, 500, 10_000] {
-        let mut disk = OnDisk::closed(&[&[accepted(0)]]);
-        disk.reopen();
-        let file = append_to(&disk.journal());
-        disk.store().set_file(RunId(1), Box::new(Failing { file, room: Some(room) }));
+        let mut disk = failing(Some(room));
         let error = disk.store().apply(&[accepted(1), accepted(2)]).unwrap_err();
         assert!(error.to_string().contains("free space"), "{error}");
         for _ in 0..2 {
@@ -102,10 +106,7 @@ fn a_full_disk_acknowledges_and_loses_nothing() {
 
 #[test]
 fn a_failed_sync_acknowledges_nothing() {
-    let mut disk = OnDisk::closed(&[&[accepted(0)]]);
-    disk.reopen();
-    let file = append_to(&disk.journal());
-    disk.store().set_file(RunId(1), Box::new(Failing { file, room: None }));
+    let mut disk = failing(None);
     disk.store().apply(&[accepted(1)]).unwrap_err();
     let error = disk.store().apply(&[accepted(1)]).unwrap_err();
     assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
