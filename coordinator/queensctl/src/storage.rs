@@ -40,7 +40,7 @@ impl FromStr for StorageLocation {
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match StoreUrl::is_meant(text) || text.starts_with('@') {
-            true => Self::Database(text.parse()?),
+            true => Self::Database(text.into()),
             false => Self::Directory(text.into()),
         })
     }

@@ -111,12 +111,18 @@ impl StoreError {
 
     /// Reports a damaged file that only a copy can replace.
     pub(crate) fn damaged(path: &Path, line: Option<u64>, what: impl ToString) -> Self {
-        Self::Damaged {
-            path: path.to_owned(),
-            line,
-            what: what.to_string(),
-            remedy: "restore it from a copy".to_owned(),
-        }
+        Self::repairable(path, line, what, "restore it from a copy")
+    }
+
+    /// Reports a damaged file with a remedy.
+    pub(crate) fn repairable(
+        path: &Path,
+        line: Option<u64>,
+        what: impl ToString,
+        remedy: &str,
+    ) -> Self {
+        let (path, what, remedy) = (path.to_owned(), what.to_string(), remedy.to_owned());
+        Self::Damaged { path, line, what, remedy }
     }
 }
 

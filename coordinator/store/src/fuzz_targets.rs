@@ -31,8 +31,7 @@ pub fn small_file(bytes: &[u8]) {
             assert_eq!(manifest::decode(&manifest::encode(&read)), Ok(read));
         }
         if let Ok(read) = manifest::decode_state(run, &text) {
-            let again = manifest::decode_state(run, &manifest::encode_state(run, &read));
-            assert_eq!(again, Ok(read));
+            assert_eq!(manifest::decode_state(run, &text::seal(&read)), Ok(read));
         }
         if let Ok(read) = manifest::decode_symmetric(run, &text) {
             let again = manifest::decode_symmetric(run, &manifest::encode_symmetric(run, read));
@@ -45,9 +44,11 @@ pub fn small_file(bytes: &[u8]) {
         if let Ok(term) = manifest::decode_term(&text) {
             assert_eq!(manifest::decode_term(&manifest::encode_term(term)), Ok(term));
         }
-        // These are not encoded from what they decode to.
+        if let Ok(read) = segments::decode(run, 1, &text) {
+            assert_eq!(segments::decode(run, 1, &text::seal(&read)), Ok(read));
+        }
+        // It decodes to a number only.
         let _ = manifest::check_marker(&text);
-        let _ = segments::decode(run, 1, &text);
     }
 }
 

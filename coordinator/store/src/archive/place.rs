@@ -1,10 +1,8 @@
 //! The place of an archive: a directory, or a bucket of an S3 object store.
 
 use std::{
-    convert::Infallible,
     fmt, fs,
     path::{Path, PathBuf},
-    str::FromStr,
     sync::Arc,
 };
 
@@ -27,11 +25,9 @@ const SCHEME: &str = "s3://";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePlace(String);
 
-impl FromStr for ArchivePlace {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
+impl From<&str> for ArchivePlace {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
     }
 }
 

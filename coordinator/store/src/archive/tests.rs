@@ -48,16 +48,11 @@ fn follows_and_restores(place: &ArchivePlace) {
     assert_eq!(verify(&data).unwrap().runs[0].lines, kept as u64 + 1);
 }
 
-fn place(text: &str) -> ArchivePlace {
-    let Ok(place) = text.parse();
-    place
-}
-
 #[test]
 fn a_lost_disk_costs_the_writes_since_the_last_pass() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("archive");
-    follows_and_restores(&place(archive.to_str().unwrap()));
+    follows_and_restores(&archive.to_str().unwrap().into());
 }
 
 /// With a store and keys from the environment: `tests/s3/with` starts one.
@@ -68,27 +63,27 @@ fn a_bucket_replaces_a_directory() {
         writeln!(std::io::stderr(), "{loud}").unwrap();
         return;
     };
-    follows_and_restores(&place(&format!("{bucket}/{:016x}", rand::random::<u64>())));
+    follows_and_restores(&format!("{bucket}/{:016x}", rand::random::<u64>()).as_str().into());
 }
 
 #[test]
 fn invalid_places_are_refused() {
-    let said = restore(&place("s3:///there"), Path::new("x")).unwrap_err();
-    assert!(said.to_string().contains("no bucket is named"), "{said}");
+    let error = restore(&"s3:///there".into(), Path::new("x")).unwrap_err();
+    assert!(error.to_string().contains("no bucket is named"), "{error}");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let data = dir.path().join("data");
     drop(DiskStore::open(&data).unwrap());
-    for lies_in in [dir.path(), &data.join("archive")] {
-        let said = Archiver::start(&data, &place(lies_in.to_str().unwrap()));
-        let said = said.err().unwrap().to_string();
-        assert!(said.contains("contain one another"), "{said}");
+    for nested in [dir.path(), &data.join("archive")] {
+        let error = Archiver::start(&data, &nested.to_str().unwrap().into());
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("contain one another"), "{error}");
     }
     let within = file.join("archive");
-    let within = place(within.to_str().unwrap());
-    let said = Archiver::start(&data, &within).err().unwrap().to_string();
-    assert!(said.contains("create"), "{said}");
-    let said = restore(&within, Path::new("x")).unwrap_err().to_string();
-    assert!(said.contains("cannot open"), "{said}");
+    let within = within.to_str().unwrap().into();
+    let error = Archiver::start(&data, &within).err().unwrap().to_string();
+    assert!(error.contains("create"), "{error}");
+    let error = restore(&within, Path::new("x")).unwrap_err().to_string();
+    assert!(error.contains("cannot open"), "{error}");
 }

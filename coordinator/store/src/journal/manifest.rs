@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     RunManifest, RunState, SymmetricCounts,
-    journal::text::{Damage, FILE_FORMAT, Link, as_text, seal, unseal, unseal_of},
+    journal::{
+        End,
+        text::{Damage, FILE_FORMAT, Link, as_text, seal, unseal, unseal_of},
+    },
 };
 
-/// The version of the data directory: of everything in it together.
+/// The version of the data directory and everything in it.
 pub(crate) const FORMAT: u32 = 3;
 
 /// Directories of this version are read too: their journal lines have fewer fields.
@@ -89,39 +92,32 @@ fn check_run(run: RunId, found: RunId) -> Result<(), Damage> {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+/// A run's state, and the end of its journal then: a shorter journal has lost records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StateFields {
+pub(crate) struct SavedState {
     format: u32,
     #[serde(with = "as_text")]
     run: RunId,
-    state: RunState,
-    lines: u64,
-    #[serde(with = "as_text")]
-    head: Link,
-}
-
-/// A run's state, and the end of its journal then: a shorter journal has lost records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SavedState {
     pub(crate) state: RunState,
     /// Lines of the journal.
     pub(crate) lines: u64,
     /// The link that the next line names.
+    #[serde(with = "as_text")]
     pub(crate) head: Link,
 }
 
-/// Encodes a state file, without a line end.
-pub(crate) fn encode_state(run: RunId, saved: &SavedState) -> String {
-    let SavedState { state, lines, head } = *saved;
-    seal(&StateFields { format: FILE_FORMAT, run, state, lines, head })
+/// Encodes a state file of a run whose journal ends at `end`, without a line end.
+pub(crate) fn encode_state(run: RunId, state: RunState, end: &End) -> String {
+    let End { lines, head, .. } = *end;
+    seal(&SavedState { format: FILE_FORMAT, run, state, lines, head })
 }
 
 /// Decodes a state file of `run`.
 pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, Damage> {
-    let fields: StateFields = unseal(text)?;
-    check_run(run, fields.run)?;
-    Ok(SavedState { state: fields.state, lines: fields.lines, head: fields.head })
+    let saved: SavedState = unseal(text)?;
+    check_run(run, saved.run)?;
+    Ok(saved)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -246,14 +242,17 @@ mod tests {
         }
     }
 
+    fn end() -> End {
+        End { bytes: 0, lines: 3, head: Link::after(b"line"), fence: 0 }
+    }
+
     const SYMMETRIC: SymmetricCounts = SymmetricCounts { half_turn: 3000, quarter_turn: 64 };
 
     #[test]
     fn the_texts_are_frozen() {
-        let saved = SavedState { state: RunState::Complete, lines: 3, head: Link::after(b"line") };
         let texts = [
             encode(&manifest()),
-            encode_state(RunId(0xab), &saved),
+            encode_state(RunId(0xab), RunState::Complete, &end()),
             marker(),
             encode_symmetric(RunId(0xab), SYMMETRIC),
         ];
@@ -296,9 +295,9 @@ mod tests {
             RunState::Disputed,
         ] {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{}\"", state.name()));
-            let saved = SavedState { state, lines: 9, head: Link::after(b"line") };
-            let text = encode_state(RunId(1), &saved);
-            assert_eq!(decode_state(RunId(1), &text), Ok(saved));
+            let text = encode_state(RunId(1), state, &end());
+            let saved = decode_state(RunId(1), &text).unwrap();
+            assert_eq!((saved.state, saved.lines, saved.head), (state, end().lines, end().head));
             assert!(decode_state(RunId(2), &text).is_err());
         }
         let text = encode_symmetric(RunId(1), SYMMETRIC);

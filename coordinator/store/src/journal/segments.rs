@@ -1,7 +1,7 @@
 //! A journal's segments. Lines go to `journal.jsonl` until it holds [`SEGMENT_BYTES`]; then it becomes
-//! `journal.000001.jsonl`, which is not written any more, and a new file begins. A seal,
-//! `journal.000001.seal`, states the number of lines up to its end and the hash after the last: it
-//! reveals lost lines, even lost files. To its readers a journal is one text.
+//! `journal.000001.jsonl`, which is never written again, and a new file begins. A seal,
+//! `journal.000001.seal`, states the number of lines up to the segment's end and the hash of the last
+//! line. It reveals lost lines and lost files. Readers see a journal as one text.
 
 use std::{
     collections::VecDeque,
@@ -25,31 +25,30 @@ use crate::{
 /// About 40,000 lines.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
 
-#[derive(Serialize, Deserialize)]
+/// The end of a journal when one of its segments was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SealFields {
+pub(crate) struct Seal {
     format: u32,
     #[serde(with = "as_text")]
     run: RunId,
-    segment: u64,
-    lines: u64,
-    bytes: u64,
-    #[serde(with = "as_text")]
-    head: Link,
-}
-
-/// The end of a journal when one of its segments was sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
     /// The segment, counted from 1.
     pub(crate) segment: u64,
     /// Lines of the journal up to the segment's end.
     pub(crate) lines: u64,
+    bytes: u64,
     /// The link that the next line names.
+    #[serde(with = "as_text")]
     pub(crate) head: Link,
 }
 
-/// A segment that is not written any more.
+impl Seal {
+    pub(crate) fn new(run: RunId, segment: u64, &End { lines, bytes, head, .. }: &End) -> Self {
+        Self { format: FILE_FORMAT, run, segment, lines, bytes, head }
+    }
+}
+
+/// A segment that is never written again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
     path: PathBuf,
@@ -58,11 +57,6 @@ pub(crate) struct Sealed {
 
 fn segment_path(active: &Path, number: u64, extension: &str) -> PathBuf {
     active.with_extension(format!("{number:06}.{extension}"))
-}
-
-/// Returns the path of the next segment before it begins.
-fn next_path(active: &Path) -> PathBuf {
-    active.with_extension("next")
 }
 
 /// Lists the sealed segments of the journal whose last lines are in `active`, in order.
@@ -101,25 +95,20 @@ pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> 
 }
 
 pub(crate) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, Damage> {
-    let fields: SealFields = text::unseal(given.trim_end())?;
-    if fields.run != run || fields.segment != segment {
-        let what = format!("it belongs to segment {} of run {}", fields.segment, fields.run);
+    let seal: Seal = text::unseal(given.trim_end())?;
+    if seal.run != run || seal.segment != segment {
+        let what = format!("it belongs to segment {} of run {}", seal.segment, seal.run);
         return Err(Damage(what));
     }
-    Ok(Seal { segment, lines: fields.lines, head: fields.head })
+    Ok(seal)
 }
 
 /// Seals `active` as segment `segment` of a journal that ends at `end`, and begins a new file. After
 /// an error everything is unchanged.
-pub(crate) fn seal(
-    active: &Path,
-    run: RunId,
-    segment: u64,
-    &End { lines, bytes, head, .. }: &End,
-) -> Result<(), StoreError> {
-    let fields = SealFields { format: FILE_FORMAT, run, segment, lines, bytes, head };
-    files::write_durably(&segment_path(active, segment, "seal"), &text::seal(&fields))?;
-    let next = next_path(active);
+pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result<(), StoreError> {
+    let seal = text::seal(&Seal::new(run, segment, end));
+    files::write_durably(&segment_path(active, segment, "seal"), &seal)?;
+    let next = active.with_extension("next");
     create_empty(&next)?;
     let path = segment_path(active, segment, "jsonl");
     fs::rename(active, &path).map_err(files::failed("seal", active))?;
@@ -140,8 +129,7 @@ fn create_empty(path: &Path) -> Result<(), StoreError> {
         .map_err(files::failed("create", path))
 }
 
-/// Returns whether there is a journal. If `write`, begins the new segment of one that a crash kept
-/// from doing so.
+/// Returns whether there is a journal. If `write`, creates the last segment if a crash prevented that.
 pub(crate) fn exists(active: &Path, write: bool) -> Result<bool, StoreError> {
     if active.exists() {
         return Ok(true);

@@ -1,9 +1,9 @@
 //! The log of trust in workers: one sealed JSON object per line, each naming the hash of the line
 //! before. It belongs to the data directory, since a faulty machine is faulty in every run.
-//! `trust.seal` beside it states the number of lines and the hash of the last: otherwise lines lost
-//! at the end would forgive.
+//! `trust.seal` next to it states the number of lines and the hash of the last: otherwise the loss of the
+//! last lines would readmit barred workers unnoticed.
 
-use std::{fs::OpenOptions, io::Write as _, path::Path};
+use std::{fmt::Display, fs::OpenOptions, io::Write as _, path::Path};
 
 use common::run::WorkerId;
 use scheduler::ledger::Principal;
@@ -60,33 +60,30 @@ impl TrustChain {
         Self { records: Vec::new(), head: Link::after(b"") }
     }
 
-    /// Reads and checks a file; if `repair`, cuts a last line that was not finished.
+    /// Reads and checks a file; if `repair`, cuts an unfinished last line.
     pub(crate) fn read(path: &Path, repair: bool) -> Result<Self, StoreError> {
-        let damaged = |line, what: String| StoreError::Damaged {
-            path: path.to_owned(),
-            line,
-            what,
-            remedy:
-                "restore it and trust.seal from a copy, or remove both: every worker is trusted \
-                     then"
-                    .to_owned(),
+        let damaged = |line, what: &dyn Display| {
+            let remedy = "restore it and trust.seal from a copy, or remove both: every worker is trusted then";
+            StoreError::repairable(path, line, what, remedy)
         };
-        // Before the lines: a coordinator may append some meanwhile.
+        // Read before the lines: a coordinator may append some meanwhile.
         let sealed = read_seal(path)?;
         let text = files::read_text(path)?.unwrap_or_default();
         let mut chain = Self::new();
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for (number, line) in (1..).zip(text[..whole].lines()) {
-            chain.take(line).map_err(|what| damaged(Some(number), what.0))?;
+            chain.take(line).map_err(|what| damaged(Some(number), &what))?;
             if sealed.as_ref().is_some_and(|seal| seal.lines == number && seal.head != chain.head) {
-                let what = "its hash is not the one that trust.seal names".to_owned();
-                return Err(damaged(Some(number), what));
+                return Err(damaged(
+                    Some(number),
+                    &"its hash is not the one that trust.seal names",
+                ));
             }
         }
         let (has, had) = (chain.records.len(), sealed.map_or(0, |seal| seal.lines));
         if had > has as u64 {
             let what = format!("it has {has} whole lines, and had {had} by trust.seal");
-            return Err(damaged(None, what));
+            return Err(damaged(None, &what));
         }
         if repair && whole < text.len() {
             tracing::warn!(path = %path.display(), "truncated its torn last line");
@@ -126,7 +123,7 @@ impl TrustChain {
         Ok(())
     }
 
-    /// Appends lines to a file, durably; after that it holds this chain.
+    /// Appends lines to a file, durably; it then holds this chain.
     pub(crate) fn append(&self, path: &Path, lines: &[String]) -> Result<(), StoreError> {
         let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
         let new = !path.exists();
@@ -149,7 +146,7 @@ impl TrustChain {
     }
 }
 
-/// Reads the seal beside the file. An invalid one is ignored: the lines are chained anyway.
+/// Reads the seal next to the file. An invalid one is ignored: the lines are chained anyway.
 fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
     let path = path.with_extension("seal");
     let Some(text) = files::read_bytes(&path)? else { return Ok(None) };
@@ -286,12 +283,12 @@ mod tests {
         );
         assert!(text.starts_with(body), "{text}");
         // The later fields come before `prev`.
-        for (trust, said) in [
+        for (trust, part) in [
             (Trust::SelfTestPassed { passed: 16 }, r#","proofs":16,"prev""#),
             (Trust::SelfTestFailed { from_unix_ms: 5 }, r#","from_unix_ms":5,"prev""#),
         ] {
             let text = encode(2, &record(trust, 0), Link::after(b""));
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(part), "{text}");
         }
     }
 }

@@ -19,11 +19,7 @@ use crate::{
     Change, Fold, JournalCursor, JournalEntry, Note, RunManifest, Store, StoreError, StoredRun,
     SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     directory::files::{self, Secret},
-    journal::{
-        End, Next, Reader, Source,
-        manifest::{self, SavedState},
-        trust::TrustChain,
-    },
+    journal::{End, Next, Reader, Source, manifest, trust::TrustChain},
 };
 
 use self::{
@@ -193,10 +189,8 @@ impl<M: Medium> JournalStore<M> {
             texts.push((Text::Recheck(*run), manifest::encode_recheck(*run, *recheck)));
         }
         for (run, state) in &batch.states {
-            let before = self.index.run(*run)?.end;
-            let end = journals.get(run).map_or(before, |new| new.end);
-            let saved = SavedState { state: *state, lines: end.lines, head: end.head };
-            texts.push((Text::State(*run), manifest::encode_state(*run, &saved)));
+            let end = journals.get(run).map_or(self.index.run(*run)?.end, |new| new.end);
+            texts.push((Text::State(*run), manifest::encode_state(*run, *state, &end)));
         }
         let trust = (!batch.trust.is_empty()).then(|| self.trust.with(&batch.trust));
         Ok(Group { journals, trust, texts, rows: &batch.rows })

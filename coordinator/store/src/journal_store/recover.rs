@@ -246,29 +246,22 @@ impl<S: Source> FoundRun<S> {
             }
         }
         walk.check_all_seals().map_err(|what| StoreError::damaged(&path, None, what))?;
-        walk.check_saved().map_err(|what| StoreError::Damaged {
-            path,
-            line: None,
-            what: what.0,
-            remedy: format!(
+        walk.check_saved().map_err(|what| {
+            let state = self.files.state_name();
+            let remedy = format!(
                 "restore it from a copy, or remove {} to count the missing tasks again",
-                self.files.state_name().display()
-            ),
+                state.display()
+            );
+            StoreError::repairable(&path, None, what, &remedy)
         })?;
         Ok((walk.end, walk.fold))
     }
 }
 
 fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
-    StoreError::Damaged {
-        path: path.to_owned(),
-        line: Some(line),
-        what: what.to_string(),
-        remedy:
-            "restore the file from a copy, or cut it before this line: the tasks from there on \
-                 are counted again"
-                .to_owned(),
-    }
+    let remedy = "restore the file from a copy, or cut it before this line: the tasks from there on \
+                  are counted again";
+    StoreError::repairable(path, Some(line), what, remedy)
 }
 
 /// Reads and checks all runs, and rebuilds rows that contradict their journal: those of the run

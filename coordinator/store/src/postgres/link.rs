@@ -154,8 +154,7 @@ impl Server {
     /// Parses a URL, which is a secret. Beyond loopback the database must use TLS, with a certificate
     /// of this name by an authority that the system (or `sslrootcert`) trusts.
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
-        let Ok(place) = url.parse::<StoreUrl>();
-        let place = place.to_string();
+        let place = StoreUrl::from(url).to_string();
         let bad = |what: String| StoreError::Server {
             place: place.clone(),
             what,

@@ -5,7 +5,7 @@ use scheduler::ledger::RecheckSampler;
 use crate::{
     StoreError,
     directory::files::Secret,
-    journal::{manifest, segments::Seal, text::Damage, trust::TrustChain},
+    journal::{End, manifest, segments::Seal, text::Damage, trust::TrustChain},
     journal_store::recover::FoundRun,
     postgres::{
         link::{Link, STARTUP_TIMEOUT, Server},
@@ -30,8 +30,8 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreErro
             let state: Option<&str> = row.get(2);
             let saved = state.map(|text| manifest::decode_state(run, text)).transpose()?;
             // The end that the last transaction left: a shorter journal has lost lines.
-            let head = row.get::<_, &str>(4).parse()?;
-            let end = Seal { segment: 0, lines: unsigned(row.get(3)), head };
+            let (lines, head) = (unsigned(row.get(3)), row.get::<_, &str>(4).parse()?);
+            let end = Seal::new(run, 0, &End { lines, head, ..End::empty(&manifest) });
             let files = Table { link: link.clone(), run };
             Ok(FoundRun { files, manifest, saved, seals: vec![end] })
         };

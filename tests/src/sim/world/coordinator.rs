@@ -268,7 +268,7 @@ impl World {
         self.set_clock();
         let known = self.disk.disk().run();
         let run = known.unwrap_or_else(|| self.submit());
-        let (jitter, clock) = (self.env.rng.random(), Clock::told(self.clock));
+        let (jitter, clock) = (self.env.rng.random(), Clock::Simulated(self.clock));
         let started = Coordinator::start(&self.disk, (run, &self.env.scenario), jitter, clock);
         let Ok(coordinator) = started else {
             // It crashed in its first write.
