@@ -30,7 +30,7 @@ pub use self::place::ArchivePlace;
 
 use crate::{
     ArchiveLag, StoreError,
-    directory::files::{self, DataFiles},
+    directory::files::{self, DataFiles, SECRET},
 };
 
 /// The interval between two passes. The loss of a disk costs the writes of this interval, and of the
@@ -39,9 +39,6 @@ const PASS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The growing segment of a journal.
 const ACTIVE: &str = "journal.jsonl";
-
-/// The file that differs between any two data directories.
-const OWNER: &str = "secret";
 
 /// A replica.
 struct Archive {
@@ -63,41 +60,40 @@ impl Archive {
             .enable_all()
             .build()
             .map_err(files::failed("open", &place))?;
-        let mut archive =
-            Self { objects, runtime, place, there: BTreeMap::new(), small: BTreeMap::new() };
-        archive.there = archive.list()?;
-        Ok(archive)
+        let all = objects.list(None);
+        let all = all.map_ok(|object| (object.location.to_string(), object.size));
+        let there = runtime.block_on(all.try_collect());
+        let there = there.map_err(|error| cannot("list", &place, &error))?;
+        Ok(Self { objects, runtime, place, there, small: BTreeMap::new() })
     }
 
-    fn list(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        let all = self.objects.list(None);
-        let all = all.map_ok(|object| (object.location.to_string(), object.size));
-        let listed = self.runtime.block_on(all.try_collect());
-        listed.map_err(|error| cannot("list", &self.place, &error))
+    /// Does something with an object.
+    fn run<T>(
+        &self,
+        action: &'static str,
+        name: &str,
+        work: impl AsyncFnOnce(&dyn ObjectStore, &Name) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let done = self.runtime.block_on(work(&*self.objects, &Name::from(name)));
+        done.map_err(|error| cannot(action, &self.place.join(name), &error))
     }
 
     fn put(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
-        let done = self
-            .runtime
-            .block_on(async { self.objects.put(&Name::from(name), bytes.into()).await });
-        done.map_err(|error| cannot("write", &self.place.join(name), &error))?;
+        self.run("write", name, async |objects, name| objects.put(name, bytes.into()).await)?;
         self.there.insert(name.to_owned(), length);
         Ok(())
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        let bytes = self.runtime.block_on(async {
-            let found = self.objects.get(&Name::from(name)).await?;
-            found.bytes().await
-        });
-        let bytes = bytes.map_err(|error| cannot("read", &self.place.join(name), &error))?;
-        Ok(bytes.to_vec())
+        let read = async |objects: &dyn ObjectStore, name: &Name| {
+            objects.get(name).await?.bytes().await.map(Vec::from)
+        };
+        self.run("read", name, read)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), StoreError> {
-        let gone = self.runtime.block_on(async { self.objects.delete(&Name::from(name)).await });
-        gone.map_err(|error| cannot("remove", &self.place.join(name), &error))?;
+        self.run("remove", name, async |objects, name| objects.delete(name).await)?;
         self.there.remove(name);
         Ok(())
     }
@@ -218,8 +214,8 @@ impl Archiver {
         place.make()?;
         place.beside(dir)?;
         let mut archive = Archive::open(place)?;
-        if archive.there.contains_key(OWNER)
-            && Some(archive.get(OWNER)?) != files::read_bytes(&dir.join(OWNER))?
+        if archive.there.contains_key(SECRET)
+            && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?
         {
             let what = format!("it is not the archive of {}", dir.display());
             let advice = "restore it with `queensctl restore`, or give an empty or a new one";

@@ -27,13 +27,14 @@ use crate::certify::{
     leaves::{self, BadCounts, Leaf},
 };
 
+/// Options of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
     /// Tasks to recount; all if there are fewer.
     pub tasks: u64,
     /// The seed of their selection.
     pub seed: u64,
-    /// The key that the coordinator printed, if it is known.
+    /// The key that the coordinator printed, if the auditor knows it.
     pub key: Option<String>,
     pub kernel: Kernel,
     pub threads: NonZeroU16,
@@ -83,39 +84,39 @@ pub fn audit(
     let leaves = leaves::decode(counts)?;
     report(Part::Signed(&certificate, options.key.is_some()));
     let mut worst = CheckOutcome::Passed;
-    let mut tell = |found: Check| {
+    let mut note = |found: Check| {
         worst = worst.max(found.outcome);
         report(Part::Found(&found));
     };
-    tell(finding("signature", signature(&certificate, options)));
+    note(finding("signature", signature(&certificate, options)));
     let spec = certificate.spec()?;
     let root = certificate.root()?;
     let signed = root == leaves::root(&leaves, &spec, certificate.plan_version)
         && leaves.len() as u64 == certificate.counts;
     let counts = plural(certificate.counts, "count");
-    tell(finding(
+    note(finding(
         "tree",
         match signed {
             true => Ok(format!("{counts}: they are the ones that were signed")),
             false => Err("the counts are not the ones that were signed".to_owned()),
         },
     ));
-    tell(finding("sum", sum(&certificate, &leaves)));
+    note(finding("sum", sum(&certificate, &leaves)));
     if certificate.format > 1 {
-        tell(finding("confirmed", confirmed(&certificate, &leaves)));
+        note(finding("confirmed", confirmed(&certificate, &leaves)));
     }
-    tell(finding("classes", classes(&certificate)));
-    tell(finding("published", published(&certificate, spec.board)));
+    note(finding("classes", classes(&certificate)));
+    note(finding("published", published(&certificate, spec.board)));
     match Plan::new(spec) {
         Ok(plan) if plan.hash() == certificate.plan()? => {
             // Units beyond the plan cannot be counted.
             if let Some(gap) = leaves::gap(&leaves, &plan) {
-                tell(finding("cover", Err(gap)));
+                note(finding("cover", Err(gap)));
             } else {
                 let units = plural(plan.units(), "unit");
                 let covered = format!("the counts are of all {units} of the plan, each once");
-                tell(finding("cover", Ok(covered)));
-                tell(recount(&plan, &leaves, options));
+                note(finding("cover", Ok(covered)));
+                note(recount(&plan, &leaves, options));
             }
         }
         Ok(plan) if certificate.plan_version == spec.version() => {
@@ -125,10 +126,10 @@ pub fn audit(
                  {task_cost} give plan {}",
                 plan.hash()
             );
-            tell(finding("plan", Err(other)));
+            note(finding("plan", Err(other)));
         }
         Err(bad) if certificate.plan_version == spec.version() => {
-            tell(finding("plan", Err(bad.to_string())));
+            note(finding("plan", Err(bad.to_string())));
         }
         Ok(_) | Err(_) => {
             let other = format!(
@@ -138,7 +139,7 @@ pub fn audit(
                 spec.version(),
                 certificate.program
             );
-            tell(not_possible("recount", other));
+            note(not_possible("recount", other));
         }
     }
     Ok(worst)
@@ -179,7 +180,7 @@ fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
         let open = counts - levels.referee;
         possible.then(|| max_wrong_counts(counts, random, wrong).min(open))
     };
-    // Counts that replaced voided ones are added to the bound, and are not in the certificate.
+    // The bound also includes counts that replaced voided ones, which the certificate does not state.
     let follows =
         |recounts: &Recounts| bound(recounts).is_some_and(|least| least <= recounts.at_most_wrong);
     match &certificate.recounts {
@@ -266,8 +267,7 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
     finding("recount", checked)
 }
 
-/// Recounts the selected leaves in the other orientation; returns those that differ, with their counts
-/// here.
+/// Recounts the selected leaves in the other orientation; returns those that differ, with their recounts.
 fn wrong_counts(
     plan: &Plan,
     (leaves, mut selected): (&[Leaf], Vec<usize>),
@@ -279,7 +279,7 @@ fn wrong_counts(
         Method::Rows => (options.threads.get(), NonZeroU16::MIN),
         Method::Frames => (1, options.threads),
     };
-    // Those of one orientation together: a counter is made for one.
+    // Leaves of one orientation come together: a counter is made for one orientation.
     selected.sort_by_key(|&at| (leaves[at].first.orientation == Orientation::Rotated, at));
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());

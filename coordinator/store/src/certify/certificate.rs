@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::certify::leaves::{Hash, Leaf};
 
 /// The version of the text. Format 1 lacks the confirmations and the recounts.
-const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 2;
 const OLDEST_FORMAT: u32 = 1;
 
 /// The separator between the signed bytes and the signature.
@@ -146,15 +146,12 @@ fn form(why: impl ToString) -> BadCertificate {
 }
 
 impl Certificate {
-    /// The version that this program writes.
-    pub const FORMAT: u32 = FORMAT;
-
     /// Inserts the public key, and returns the signed text.
     pub fn sign(mut self, secret: &[u8; 32]) -> String {
         let key = SigningKey::from_bytes(secret);
         self.public_key = hex::encode(key.verifying_key().as_bytes());
         let text = serde_json::to_string_pretty(&self).expect("texts and numbers become JSON");
-        let signed = text.strip_suffix("\n}").expect("an object ends so when it is pretty");
+        let signed = text.strip_suffix("\n}").expect("a pretty-printed object ends like this");
         let signature = key.sign(signed.as_bytes()).to_bytes();
         format!("{signed}{SIGNATURE_KEY}{}{END}", hex::encode(&signature))
     }
@@ -179,7 +176,7 @@ impl Certificate {
         let certificate: Self = serde_json::from_str(&text).map_err(form)?;
         let key = hex::decode::<32>(&certificate.public_key)
             .and_then(|key| VerifyingKey::from_bytes(&key).ok())
-            .ok_or_else(|| form("public_key is no key"))?;
+            .ok_or_else(|| form("public_key is not a key"))?;
         key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&signature))
             .map_err(|_| BadCertificate::Signature)?;
         Ok(certificate)
@@ -194,12 +191,13 @@ impl Certificate {
         })
     }
 
+    /// Returns the hash of the plan.
     pub fn plan(&self) -> Result<PlanHash, BadCertificate> {
-        self.plan_hash.parse().map_err(|_| form("plan_hash is no hash"))
+        self.plan_hash.parse().map_err(|_| form("plan_hash is not a hash"))
     }
 
     pub(crate) fn root(&self) -> Result<Hash, BadCertificate> {
-        hex::decode(&self.merkle_root).ok_or_else(|| form("merkle_root is no hash"))
+        hex::decode(&self.merkle_root).ok_or_else(|| form("merkle_root is not a hash"))
     }
 }
 

@@ -13,12 +13,12 @@ use scheduler::ledger::{
 };
 
 use crate::certify::{
-    certificate::{Certificate, Check, Levels, Recounts, Share},
+    certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
     leaves::{self, Leaf, Origin},
 };
 use crate::{Checks, VerifyError};
 
-/// A certificate with the counts that it is of.
+/// A certificate with its counts.
 #[derive(Clone, Debug)]
 pub struct Certified {
     /// The signed text.
@@ -45,7 +45,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let mut shares = Shares::new();
     let (mut report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
     let partial =
-        || CertifyError::Partial { run, done: report.tasks_done, total: report.tasks_total };
+        || CertifyError::Partial { run, done: report.tasks_done, total: report.evidence.tasks };
     let checked = report.checks.ok_or_else(partial)?;
     let kept = crate::kept_symmetric(dir, run).map_err(VerifyError::from)?;
     let counts = checked.counts.or_else(|| {
@@ -67,7 +67,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
         reason: proof.reason,
     });
     let certificate = Certificate {
-        format: Certificate::FORMAT,
+        format: FORMAT,
         n: manifest.spec.board.n(),
         run: run.to_string(),
         created_unix_ms: manifest.created_unix_ms,
@@ -120,7 +120,7 @@ fn leaf(plan: &Plan, task: TaskId, row: &KeptTask) -> Option<Leaf> {
 /// The contributions of workers, and their core time in microseconds.
 type Shares = BTreeMap<(WorkerId, String), (Share, u64)>;
 
-/// Adds the next line of the journal.
+/// Adds the next line of the journal to the share of its worker.
 fn add(shares: &mut Shares, JournalEntry { kind, record }: &JournalEntry) {
     let principal = record.principal.to_string();
     let key = (record.worker, principal.clone());
@@ -138,7 +138,7 @@ fn add(shares: &mut Shares, JournalEntry { kind, record }: &JournalEntry) {
     }
 }
 
-/// Inserts a text into a sorted list unless it is already there.
+/// Inserts a text into a sorted list unless the list contains it.
 fn add_text(sorted: &mut Vec<String>, text: &str) {
     if let Err(place) = sorted.binary_search_by(|known| known.as_str().cmp(text)) {
         sorted.insert(place, text.to_owned());

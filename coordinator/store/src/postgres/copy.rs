@@ -8,7 +8,7 @@ use scheduler::ledger::fold;
 
 use crate::{
     Leader, StoreError, descriptors,
-    directory::files::{self, DataFiles, Lock, Reading, write_durably},
+    directory::files::{self, DataFiles, Lock, Reading, SECRET, SIGNING_KEY, write_durably},
     journal::{End, Next, Source, manifest, trust::TrustChain},
     journal_store::{
         Medium as _, Text,
@@ -18,7 +18,7 @@ use crate::{
         Database, PgStore,
         link::Step,
         load,
-        tables::{of_run, put_lines, put_named, put_text, put_trust, set_end, signed},
+        tables::{delete_run, put_lines, put_named, put_run, put_text, put_trust, signed},
     },
 };
 
@@ -26,7 +26,7 @@ use crate::{
 const BATCH_LINES: usize = 20_000;
 
 /// Files of a data directory with one small text each, which have the same names in a database.
-const TEXTS: [&str; 3] = ["secret", "signing-key", "events.jsonl"];
+const TEXTS: [&str; 3] = [SECRET, SIGNING_KEY, "events.jsonl"];
 
 /// Copies an unused data directory into a database without runs; returns the number of runs. Checks
 /// every journal first.
@@ -49,9 +49,8 @@ pub fn copy_to_database(
     let store = PgStore::open(url, "queensctl copy", waits)?;
     let mut database = store.medium;
     if !load::find_runs(&database.link)?.is_empty() || !store.trust.records.is_empty() {
-        let what = "it holds runs already".to_owned();
         let advice = "give a database of its own (createdb)";
-        return Err(database.link.lock().server.failed(what, advice));
+        return Err(database.link.lock().server.failed("it holds runs already", advice));
     }
     for run in &found {
         database.import(run, dir)?;
@@ -124,10 +123,7 @@ impl Database {
         let (run, path) = (found.manifest.run, found.files.name());
         let (end, fold) = found.survey(&fold::plan_of(&found.manifest)?)?;
         // Left by an interrupted copy.
-        self.transact(vec![
-            of_run("DELETE FROM queens.lines WHERE run = $1", run),
-            of_run("DELETE FROM queens.rows WHERE run = $1", run),
-        ])?;
+        self.transact(delete_run(run))?;
         let mut reader = found.files.open(&End::empty(&found.manifest))?;
         let (mut first, mut lines) = (1, Vec::new());
         while reader.offset() < end.bytes {
@@ -146,11 +142,7 @@ impl Database {
         }
         let rows: Vec<_> = fold.rows().collect();
         self.put_rows(run, &rows, end.lines)?;
-        let mut steps = vec![Step::new(
-            "INSERT INTO queens.runs (run, manifest, lines, head) VALUES ($1, $2, 0, '')",
-            vec![Box::new(run.to_string()), Box::new(manifest::encode(&found.manifest))],
-        )];
-        steps.push(set_end(run, &end));
+        let mut steps = vec![put_run(&found.manifest, &end)];
         for text in Text::all(run) {
             if let Some(content) = files::read_text(&dir.join(text.path()))? {
                 steps.push(put_text(text, content.trim_end()));

@@ -35,13 +35,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval at which a standby polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A new term.
-pub(super) struct Begun {
-    pub(super) leader: Leader,
-    /// Commits of all earlier terms.
-    pub(super) commits: i64,
-}
-
 const LOOK_SQL: &str = "SELECT term, name, since_unix_ms, leads, \
      (SELECT beats FROM queens.beat) FROM queens.leader";
 
@@ -59,20 +52,16 @@ const NAME_SQL: &str = "SELECT name, term FROM queens.leader";
 const LEAVE_SQL: &str = "UPDATE queens.leader SET leads = false WHERE term = $1";
 
 /// Waits until there is no leader, or its heartbeat stops, and takes over. Reports each other leader to
-/// `waits`.
+/// `waits`. Returns the new leader and the number of commits so far.
 pub(super) fn lead(
     link: &mut Link,
     name: &str,
     waits: &mut dyn FnMut(&Leader),
-) -> Result<Begun, StoreError> {
+) -> Result<(Leader, i64), StoreError> {
     let mut seen: Option<((i64, i64), Instant)> = None;
     let mut reported = None;
     loop {
-        let row = link.query(LOOK_SQL, &[])?.pop();
-        let row = row.ok_or_else(|| {
-            link.server
-                .failed("its table queens.leader is empty".to_owned(), "restore it from a backup")
-        })?;
+        let row = link.query(LOOK_SQL, &[])?.pop().ok_or_else(|| link.server.without_leader())?;
         let (term, beats): (i64, i64) = (row.get(0), row.get(4));
         let leads: bool = row.get(3);
         let still = match seen {
@@ -84,27 +73,22 @@ pub(super) fn lead(
             let taken = link.query(TAKE_SQL, &[&name, &term, &beats])?.pop();
             // If an answer was lost, this looks like another leader's term without a heartbeat.
             if let Some(row) = taken {
-                let leader = Leader {
-                    name: name.to_owned(),
-                    term: unsigned(row.get(0)),
-                    since_unix_ms: unsigned(row.get(2)),
-                };
-                return Ok(Begun { leader, commits: row.get(1) });
+                return Ok((leader(name.to_owned(), row.get(0), row.get(2)), row.get(1)));
             }
             seen = None;
         } else if reported != Some(term) {
             reported = Some(term);
-            waits(&Leader {
-                name: row.get(1),
-                term: unsigned(term),
-                since_unix_ms: unsigned(row.get(2)),
-            });
+            waits(&leader(row.get(1), term, row.get(2)));
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The heartbeat, on a connection of its own. When it is dropped, it gives up the leadership.
+fn leader(name: String, term: i64, since_unix_ms: i64) -> Leader {
+    Leader { name, term: unsigned(term), since_unix_ms: unsigned(since_unix_ms) }
+}
+
+/// The heartbeat, on a connection of its own. Dropping it gives up the leadership.
 pub(super) struct Heartbeat {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -133,7 +117,7 @@ impl Heartbeat {
                         Err(error) => tracing::warn!("heartbeat failed: {error}"),
                     }
                 }
-                // It does not wait for an unavailable database: the standby's timeout does.
+                // If the database is unavailable, the standby's timeout ends the leadership instead.
                 link.retry_timeout = Duration::ZERO;
                 let _ = link.query(LEAVE_SQL, &[&term]);
             })

@@ -80,7 +80,7 @@ pub(super) struct Link {
     runtime: Option<Runtime>,
     session: Option<Session>,
     pub(super) retry_timeout: Duration,
-    /// Does not log waiting, which another connection does.
+    /// Whether to log no retries, since another connection logs them.
     pub(super) quiet: bool,
 }
 
@@ -161,7 +161,7 @@ impl Server {
             advice: "check the store's address",
         };
         let (url, mode, roots) = split_tls_options(url);
-        let mut config: Config = url.parse().map_err(|error| bad(said(&error)))?;
+        let mut config: Config = url.parse().map_err(|error| bad(describe(&error)))?;
         config
             .application_name("queens coordinator")
             .connect_timeout(CONNECT_TIMEOUT)
@@ -216,8 +216,12 @@ impl Server {
         Ok(Session { client, prepared: RefCell::default() })
     }
 
-    pub(super) fn failed(&self, what: String, advice: &'static str) -> StoreError {
-        StoreError::Server { place: self.place.clone(), what, advice }
+    pub(super) fn failed(&self, what: impl Into<String>, advice: &'static str) -> StoreError {
+        StoreError::Server { place: self.place.clone(), what: what.into(), advice }
+    }
+
+    pub(super) fn without_leader(&self) -> StoreError {
+        self.failed("its table queens.leader is empty", "restore it from a backup")
     }
 }
 
@@ -289,7 +293,8 @@ impl Link {
         Ok(Self { server, runtime: Some(runtime), session: None, retry_timeout, quiet: false })
     }
 
-    /// Runs idempotent work; retries while the database is unavailable. `None`: it was done before.
+    /// Runs idempotent work; retries while the database is unavailable. Returns `None` if an earlier attempt
+    /// had committed it.
     pub(super) fn call<T>(
         &mut self,
         work: impl AsyncFn(&Session) -> Result<T, Error>,
@@ -347,7 +352,7 @@ impl Link {
     ) -> Result<T, Verdict> {
         let place = &self.server.place;
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
-            // A dropped session closes its connection.
+            // Dropping the old session closes its connection.
             self.session = None;
             let server = &self.server;
             let made =
@@ -378,7 +383,7 @@ impl Link {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => Err(verdict(&error)),
             None => {
-                // It may be done nevertheless; the next attempt finds out.
+                // It may have been committed; the next attempt detects that.
                 self.session = None;
                 Err(Verdict::Retry("the database does not answer".to_owned()))
             }
@@ -387,7 +392,7 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// Also in async tasks, which may not wait for a runtime's end.
+    /// Does not wait for the runtime's end, which is forbidden in async tasks.
     fn drop(&mut self) {
         self.session = None;
         if let Some(runtime) = self.runtime.take() {
@@ -397,7 +402,7 @@ impl Drop for Link {
 }
 
 /// Formats an error without its chain of types.
-fn said(error: &Error) -> String {
+fn describe(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         return error.message().to_owned();
     }
@@ -414,48 +419,48 @@ fn said(error: &Error) -> String {
 }
 
 fn verdict(error: &Error) -> Verdict {
-    let said = said(error);
+    let text = describe(error);
     let Some(code) = error.code() else {
         let io =
             std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-        // An untrusted certificate stays so; other network errors are temporary.
+        // An untrusted certificate remains untrusted; other network errors are temporary.
         return match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
-                Verdict::Fail(format!("no TLS with the database: {said}"))
+                Verdict::Fail(format!("no TLS with the database: {text}"))
             }
             _ if error.is_closed() || io.is_some() => {
-                Verdict::Retry(format!("the database cannot be reached ({said})"))
+                Verdict::Retry(format!("the database cannot be reached ({text})"))
             }
-            _ if said.contains("error performing TLS handshake") => {
-                Verdict::Fail(format!("no TLS with the database: {said}"))
+            _ if text.contains("error performing TLS handshake") => {
+                Verdict::Fail(format!("no TLS with the database: {text}"))
             }
-            _ if said.contains("connecting to server") || said.contains("communicating") => {
-                Verdict::Retry(format!("the database cannot be reached ({said})"))
+            _ if text.contains("connecting to server") || text.contains("communicating") => {
+                Verdict::Retry(format!("the database cannot be reached ({text})"))
             }
-            _ => Verdict::Fail(said),
+            _ => Verdict::Fail(text),
         };
     };
     let class = &code.code()[..2];
     match (code.code(), class) {
-        (REPLACED, _) => Verdict::Replaced(said),
+        (REPLACED, _) => Verdict::Replaced(text),
         (KEPT_BEFORE, _) => Verdict::Done,
         ("57P01" | "57P02" | "57P03", _) | (_, "08") => {
-            Verdict::Retry(format!("the database is being started or stopped ({said})"))
+            Verdict::Retry(format!("the database is being started or stopped ({text})"))
         }
         (_, _) if *code == SqlState::DISK_FULL => {
-            Verdict::Retry(format!("the database's disk is full ({said}): free space there"))
+            Verdict::Retry(format!("the database's disk is full ({text}): free space there"))
         }
         (_, _) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Verdict::Retry(format!(
-            "the database is read-only ({said}): name the one that may be written"
+            "the database is read-only ({text}): name the one that may be written"
         )),
         (_, "53" | "58" | "40" | "55") | ("57014" | "25P03", _) => {
-            Verdict::Retry(format!("the database cannot do it now ({said})"))
+            Verdict::Retry(format!("the database cannot do it now ({text})"))
         }
-        (_, "28") => Verdict::Fail(format!("the database refuses the login ({said})")),
-        ("3D000", _) => Verdict::Fail(format!("{said}: create it first (createdb)")),
+        (_, "28") => Verdict::Fail(format!("the database refuses the login ({text})")),
+        ("3D000", _) => Verdict::Fail(format!("{text}: create it first (createdb)")),
         ("42501", _) => {
-            Verdict::Fail(format!("{said}: the user must own the schema 'queens' or may create it"))
+            Verdict::Fail(format!("{text}: the user must own the schema 'queens' or may create it"))
         }
-        (_, _) => Verdict::Fail(format!("{said} ({})", code.code())),
+        (_, _) => Verdict::Fail(format!("{text} ({})", code.code())),
     }
 }

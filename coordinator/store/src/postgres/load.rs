@@ -66,15 +66,12 @@ pub fn verify_database(
          (SELECT content FROM queens.kept WHERE name = 'secret') FROM queens.leader";
     let link = Shared::new(Link::new(Server::of(url)?, STARTUP_TIMEOUT)?);
     let place = link.place().to_owned();
-    let failed = |what: String, advice| Err(link.lock().server.failed(what, advice).into());
-    let Some(row) = link.query(SQL, &[])?.pop() else {
-        return failed("its table queens.leader is empty".to_owned(), "restore it from a backup");
-    };
+    let row = link.query(SQL, &[])?.pop().ok_or_else(|| link.lock().server.without_leader())?;
     let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);
     if version != ours {
         let what = format!("its tables have version {version}, this program supports {ours}");
         let advice = "use the release that made them, or start a coordinator of this one on it";
-        return failed(what, advice);
+        return Err(link.lock().server.failed(what, advice).into());
     }
     let secret: Option<&str> = row.get(2);
     let secret = secret

@@ -2,8 +2,8 @@
 //!
 //! Every transaction that writes begins with the fence (`queens.fence`): it passes only in the
 //! coordinator's own term, and counts the commits, so that a transaction whose answer was lost can be
-//! sent again and is kept once. Reads need no fence: only the leader writes, and a former leader
-//! cannot use what it reads.
+//! repeated without effect. Reads need no fence: only the leader writes, so a former leader that reads old
+//! data cannot act on it.
 
 mod copy;
 mod leader_election;
@@ -27,17 +27,19 @@ pub use self::{
 };
 
 use self::{
-    leader_election::{Begun, Heartbeat},
+    leader_election::Heartbeat,
     link::{Link, RETRY_TIMEOUT, STARTUP_TIMEOUT, Server, Step},
     load::{find_runs, read_trust},
     schema::migrate,
     tables::{
-        PAGE, Shared, Table, of_run, put_lines, put_rows, put_text, put_trust, set_end, unsigned,
+        PAGE, Shared, Table, delete_run, of_run, put_lines, put_rows, put_run, put_text, put_trust,
+        set_end, unsigned,
     },
 };
 use crate::{
     Leader, RunManifest, SecretStore, StoreError, SyncTimes,
-    journal::{End, Source as _, manifest},
+    directory::files::{SECRET, SIGNING_KEY},
+    journal::{End, Source as _},
     journal_store::{Group, JournalStore, Medium, Text, recover, rows},
 };
 
@@ -68,12 +70,12 @@ impl PgStore {
         let mut link = Link::new(server.clone(), STARTUP_TIMEOUT)?;
         migrate(&mut link, &schema::MIGRATIONS[..1], None)?;
         link.retry_timeout = RETRY_TIMEOUT;
-        let Begun { leader, commits } = leader_election::lead(&mut link, name, waits)?;
+        let (leader, commits) = leader_election::lead(&mut link, name, waits)?;
         let term = i64::try_from(leader.term).expect("a term came from there");
         let heartbeat = Heartbeat::start(&server, term)?;
         migrate(&mut link, &schema::MIGRATIONS, Some(term))?;
         let link = Shared::new(link);
-        let secret = Texts { link: link.clone(), term }.secret("secret")?;
+        let secret = Texts { link: link.clone(), term }.secret(SECRET)?;
         let mut medium =
             Database { link, heartbeat, leader, term, commits, without_rows: HashSet::new() };
         let trust = read_trust(&medium.link)?;
@@ -102,7 +104,7 @@ impl PgStore {
 
     /// Returns the key that signs certificates; creates it if there is none.
     pub fn signing_key(&self) -> Result<[u8; 32], StoreError> {
-        self.medium.texts().secret("signing-key").map(|key| key.0)
+        self.medium.texts().secret(SIGNING_KEY).map(|key| key.0)
     }
 }
 
@@ -134,24 +136,11 @@ impl Medium for Database {
     }
 
     fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError> {
-        let head = end.head.to_string();
-        self.transact(vec![Step::new(
-            "INSERT INTO queens.runs (run, manifest, lines, head) VALUES ($1, $2, 0, $3)",
-            vec![
-                Box::new(manifest.run.to_string()),
-                Box::new(manifest::encode(manifest)),
-                Box::new(head),
-            ],
-        )])
+        self.transact(vec![put_run(manifest, &end)])
     }
 
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.transact(vec![
-            of_run("DELETE FROM queens.runs WHERE run = $1", run),
-            of_run("DELETE FROM queens.lines WHERE run = $1", run),
-            of_run("DELETE FROM queens.rows WHERE run = $1", run),
-            of_run("DELETE FROM queens.kept WHERE name LIKE 'runs/' || $1 || '/%'", run),
-        ])
+        self.transact(delete_run(run))
     }
 
     fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {

@@ -12,9 +12,9 @@ use scheduler::ledger::fold::KeptTask;
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    StoreError,
+    RunManifest, StoreError,
     directory::files::Secret,
-    journal::{Chain, End, Reader, Source},
+    journal::{Chain, End, Reader, Source, manifest},
     journal_store::{Text, rows},
     postgres::{
         FENCE,
@@ -161,6 +161,26 @@ pub(super) fn unsigned(number: i64) -> u64 {
 /// Returns a statement about a run, its only parameter.
 pub(super) fn of_run(sql: &'static str, run: RunId) -> Step {
     Step::new(sql, vec![Box::new(run.to_string())])
+}
+
+/// Returns the statements that remove a run.
+pub(super) fn delete_run(run: RunId) -> Vec<Step> {
+    vec![
+        of_run("DELETE FROM queens.runs WHERE run = $1", run),
+        of_run("DELETE FROM queens.lines WHERE run = $1", run),
+        of_run("DELETE FROM queens.rows WHERE run = $1", run),
+        of_run("DELETE FROM queens.kept WHERE name LIKE 'runs/' || $1 || '/%'", run),
+    ]
+}
+
+/// Returns the statement that creates a run whose journal ends at `end`.
+pub(super) fn put_run(manifest: &RunManifest, end: &End) -> Step {
+    let (run, text) = (manifest.run.to_string(), manifest::encode(manifest));
+    let (lines, head) = (signed(end.lines), end.head.to_string());
+    Step::new(
+        "INSERT INTO queens.runs (run, manifest, lines, head) VALUES ($1, $2, $3, $4)",
+        vec![Box::new(run), Box::new(text), Box::new(lines), Box::new(head)],
+    )
 }
 
 pub(super) fn put_named(name: &str, text: &str) -> Step {

@@ -12,7 +12,6 @@ use std::{
 
 use common::{
     board::Board,
-    plan::TaskId,
     published::published_counts,
     run::RunId,
     symmetric::{half_turn, quarter_turn},
@@ -48,13 +47,12 @@ pub struct VerifyReport {
     pub runs: Vec<RunReport>,
 }
 
-/// The evidence of one run's journal.
+/// The contents of one run's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
     pub manifest: RunManifest,
-    /// By its state file.
+    /// The state in its state file.
     pub state: RunState,
-    pub tasks_total: u64,
     /// Tasks with an accepted count.
     pub tasks_done: u64,
     /// The sum of the accepted counts.
@@ -63,12 +61,11 @@ pub struct RunReport {
     pub lines: u64,
     /// Records that confirm an accepted count.
     pub confirmed: u64,
-    pub disputed: Vec<TaskId>,
     /// How long its tasks were being counted.
     pub elapsed_ms: u64,
     /// Bytes of an unfinished last line.
     pub torn_bytes: u64,
-    /// A coordinator had the directory open: the report describes the moment of reading.
+    /// Whether a coordinator had the directory open: the report describes the moment of reading.
     pub live: bool,
     /// The checks of the total, once every task is done.
     pub checks: Option<Checks>,
@@ -117,7 +114,7 @@ pub struct Flaw {
 
 /// Verifies every line of every journal in `dir`, recomputes the totals and checks complete ones.
 ///
-/// Reads only, also while a coordinator writes the directory: then it verifies what was written so
+/// Writes nothing, and works while a coordinator writes the directory: then it verifies the lines written so
 /// far, and a half-written last line is not a flaw.
 pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     verify_watched(dir, &mut |_| {})
@@ -141,7 +138,7 @@ fn marked(dir: &Path) -> Result<DataFiles, VerifyError> {
     }
 }
 
-/// The data of all runs together, and whether they are being written.
+/// The data that all runs share, and whether a coordinator is writing them.
 pub(crate) struct Overall {
     pub(crate) live: bool,
     pub(crate) sampler: Option<RecheckSampler>,
@@ -193,8 +190,8 @@ pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
     Ok(found.into_iter().map(named).collect())
 }
 
-/// Verifies one run, and returns the fold of its journal, too. Shows every line to `visit`, before it
-/// is known whether all of them are valid.
+/// Verifies one run, and returns the fold of its journal, too. Passes every line to `visit`, before it is
+/// known whether all of them are valid.
 pub fn verify_run(
     dir: &Path,
     run: RunId,
@@ -206,7 +203,7 @@ pub fn verify_run(
     audit(&found, &kept, visit, &mut Meter::new(0, &mut |_| {}))
 }
 
-/// Reads the symmetric solutions that are kept with a run. Invalid ones can be counted again.
+/// Reads the stored symmetric solutions of a run; `None` if they are invalid, since they can be recounted.
 pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let path = dir.join(Text::Symmetric(run).path());
     let bytes = files::read_bytes(&path)?.unwrap_or_default();
@@ -235,7 +232,7 @@ fn audit<S: Source>(
     };
     let mut walk = Walk::new(found, &plan);
     let mut reader = found.files.open(&walk.end)?;
-    // The line before was bad, so the next one's place cannot be checked.
+    // Whether the line before was bad, so that the next one's place cannot be checked.
     let mut lost = false;
     let mut sound = true;
     let mut torn_bytes = 0;
@@ -293,12 +290,10 @@ fn audit<S: Source>(
     let report = RunReport {
         manifest: found.manifest.clone(),
         state,
-        tasks_total: tasks,
         tasks_done,
         solutions,
         lines: end.lines,
         confirmed: fold.confirmed,
-        disputed: fold.disputed(),
         elapsed_ms: fold.elapsed.ms(),
         torn_bytes,
         live: kept.live,
@@ -328,7 +323,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Checks the total of a complete run; returns what contradicts it otherwise.
+    /// Checks the total of a complete run; fails with the contradiction.
     fn of(board: Board, solutions: u128) -> Result<Self, String> {
         let known = published_counts(board);
         let enumerated = board.n() <= ENUMERATED_N;
@@ -386,7 +381,7 @@ pub struct Examined {
     pub part: f64,
 }
 
-/// Reports progress.
+/// Reporter of the progress.
 struct Meter<'a> {
     /// The length of all journals, in the unit of their source.
     all: u64,
@@ -486,10 +481,7 @@ impl fmt::Display for RunReport {
         writeln!(
             f,
             "  tasks      {} of {} done, {} confirmed by rechecks, {} disputed",
-            self.tasks_done,
-            self.tasks_total,
-            self.confirmed,
-            self.disputed.len()
+            self.tasks_done, self.evidence.tasks, self.confirmed, self.evidence.disputed_number
         )?;
         match &self.checks {
             Some(checks) => checks.describe(f, self.solutions)?,

@@ -64,7 +64,7 @@ fn a_complete_run_is_verified_and_unchanged() {
     let before = fs::read(disk.journal()).unwrap();
     let report = report(&disk);
     let run = &report.runs[0];
-    assert_eq!((run.solutions, run.tasks_done), (724, run.tasks_total));
+    assert_eq!((run.solutions, run.tasks_done), (724, run.evidence.tasks));
     let checks = run.checks.unwrap();
     assert_eq!(checks.counts.unwrap().unique(), 92);
     assert!(checks.published && checks.enumerated);
@@ -90,7 +90,7 @@ fn a_running_run_is_reported() {
     let disk = OnDisk::closed(&[&changes]);
     let run = report(&disk).runs.remove(0);
     assert_eq!((run.solutions, run.tasks_done, run.confirmed), (12, 2, 1));
-    assert_eq!((run.disputed, run.checks), (vec![TaskId(0)], None));
+    assert_eq!((run.evidence.disputed, run.checks), (vec![TaskId(0)], None));
 }
 
 /// Replaces the lines of run 1's journal.
