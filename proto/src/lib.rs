@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn generated_code_is_of_these_proto_files() {
         let files = [
-            &include_bytes!("../queens/v1/work_queue.proto")[..],
+            &include_bytes!("../queens/v1/types.proto")[..],
+            include_bytes!("../queens/v1/work_queue.proto"),
             include_bytes!("../queens/v1/runs.proto"),
             include_bytes!("../queens/v1/tokens.proto"),
         ];

@@ -7,8 +7,12 @@ use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 /// Relative to crate `proto`, in the order in which they are hashed.
-const FILES: [&str; 3] =
-    ["queens/v1/work_queue.proto", "queens/v1/runs.proto", "queens/v1/tokens.proto"];
+const FILES: [&str; 4] = [
+    "queens/v1/types.proto",
+    "queens/v1/work_queue.proto",
+    "queens/v1/runs.proto",
+    "queens/v1/tokens.proto",
+];
 
 fn main() -> anyhow::Result<ExitCode> {
     let check = match env::args().nth(1).as_deref() {
@@ -17,7 +21,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Some(other) => anyhow::bail!("{other}: --check, or nothing"),
     };
     let proto =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("beside the .proto files")?;
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("next to the .proto files")?;
     let (out, scratch) = (proto.join("src/generated"), env::temp_dir());
     let scratch = scratch.join(format!("queens-generate-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -38,7 +42,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names and contents of the generated files.
+/// Returns the names and contents of the generated files.
 fn compile(proto: &Path, scratch: &Path) -> anyhow::Result<[(&'static str, Vec<u8>); 3]> {
     let descriptors = protox::Compiler::new([proto])?
         .include_source_info(true)

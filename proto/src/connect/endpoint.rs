@@ -214,7 +214,7 @@ impl CoordinatorEndpoint {
     }
 }
 
-/// For people: the address without the token.
+/// Formats the address without the token.
 impl fmt::Display for CoordinatorEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri = match self {

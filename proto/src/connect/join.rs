@@ -28,7 +28,7 @@ pub fn join_file(role: &str) -> String {
 
 /// Addresses of a coordinator, the hash of its private certificate authority, and a token.
 ///
-/// As secret as its token: it has no `Display`, and its `Debug` shows no token.
+/// It is as secret as its token: it has no `Display`, and its `Debug` shows no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinString {
     addresses: Vec<String>,
@@ -160,7 +160,7 @@ impl FromStr for JoinString {
     }
 }
 
-/// Returns whether `HOST:PORT` makes a URL: an IPv6 address stands in brackets.
+/// Returns whether `HOST:PORT` makes a URL: an IPv6 address must be in brackets.
 fn is_host_port(text: &str) -> bool {
     let Ok(authority) = text.parse::<tonic::codegen::http::uri::Authority>() else {
         return false;
@@ -283,7 +283,7 @@ impl fmt::Debug for Token {
 
 /// A secret that a coordinator issues to one worker with one token, to identify it.
 ///
-/// Everybody else sees only its hash, [`WorkerSecret::worker`].
+/// Others see only its hash, [`WorkerSecret::worker`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct WorkerSecret([u8; Self::BYTES]);
 
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_string_comes_back_from_its_text() {
+    fn a_join_string_round_trips() {
         for addresses in [&["lab-1:7171"][..], &["10.0.0.1:7171", "[2001:db8::1]:9"]] {
             let join = join(addresses).unwrap();
             let text = join.expose();
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(secret.expose().parse(), Ok(secret.clone()));
         assert_eq!(WorkerSecret::try_from(secret.as_bytes().as_slice()), Ok(secret.clone()));
         assert_eq!(format!("{secret:?}"), format!("WorkerSecret({})", secret.worker()));
-        // Frozen: journals name workers so.
+        // Frozen: journals contain these names of workers.
         assert_eq!(
             WorkerSecret::new([0; 32]).worker().to_string(),
             "66687aadf862bd776c8fc18b8e9f8e20"
@@ -453,7 +453,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_changed_character_is_seen(at in 0usize..100, by in 1u8..60) {
+        fn a_changed_character_is_detected(at in 0usize..100, by in 1u8..60) {
             let text = join(&["lab-1:7171"]).unwrap().expose();
             let mut bytes = text.clone().into_bytes();
             let at = at % bytes.len();

@@ -175,13 +175,6 @@ impl Identity {
     }
 }
 
-/// Without the key.
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
-
 /// Certificates of authorities.
 #[derive(Clone)]
 pub struct TrustedCa {
