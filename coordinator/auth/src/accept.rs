@@ -28,7 +28,7 @@ use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Principal, cer
 /// The first byte of every TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The pause after an error of the operating system, which is unlikely to pass at once.
+/// The pause after an error of the operating system, which is unlikely to disappear immediately.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The interval between two log lines about refused connections.
@@ -55,7 +55,7 @@ impl Incoming {
                 if let Authenticator::Open = auth {
                     let peer = Peer::plain(address, false);
                     let accepted = AcceptedConnection::new(peer, Box::new(stream), permit, limits);
-                    // After the server's end nobody waits for a connection.
+                    // This fails only after the server's end.
                     let _ = send.send(Ok(accepted)).await;
                     continue;
                 }
@@ -158,7 +158,7 @@ impl Acceptor {
     }
 }
 
-/// The handshakes of one address, oldest first: their numbers, and what keeps them alive.
+/// The handshakes of one address, oldest first: their numbers, and the senders that keep them alive.
 type Places = VecDeque<(u64, oneshot::Sender<()>)>;
 
 /// The handshakes in progress, by address.
@@ -243,12 +243,12 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection that can be served. It ends by itself once it is idle for too long.
+/// A connection that can be served. It closes once it is idle for too long.
 pub struct AcceptedConnection {
     peer: Peer,
     io: Box<dyn Io>,
     limits: Limits,
-    /// The next check whether the connection may stay.
+    /// The next check of the idle time.
     check: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -288,7 +288,7 @@ impl AsyncRead for AcceptedConnection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.has_ended(context) {
-            // As if the client had closed it.
+            // The server sees a connection that the client closed.
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.io).poll_read(context, buffer)

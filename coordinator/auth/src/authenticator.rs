@@ -301,8 +301,8 @@ type Ended = Pin<Box<dyn Future<Output = AuthError> + Send>>;
 /// Makes the last frame of a stream whose caller's token has ended.
 type LastFrame<D> = fn(&AuthError) -> Frame<D>;
 
-/// The frames of a unary answer: its message and its trailers. They are sent even if the token ends
-/// meanwhile: this very call may have revoked it.
+/// The frames of a unary answer: its message and its trailers. They are sent even if the token has just
+/// ended: this very call may have revoked it.
 const UNARY_FRAMES: u32 = 2;
 
 /// A response body that keeps its call in progress. A stream ends with its caller's token.

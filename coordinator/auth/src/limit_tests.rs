@@ -1,4 +1,4 @@
-//! Every limit, reached.
+//! Tests that reach every limit.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -38,7 +38,7 @@ async fn connect(server: &Fixture) -> TcpStream {
 /// Waits until the server has closed the connection.
 async fn closed(mut stream: TcpStream) {
     let mut bytes = Vec::new();
-    // A reset is as good as an end.
+    // A reset closes it, too.
     let _ = stream.read_to_end(&mut bytes).await;
 }
 
@@ -66,12 +66,12 @@ async fn the_oldest_of_too_many_handshakes_is_evicted() {
 }
 
 #[tokio::test]
-async fn connections_that_do_not_go_on_end() {
+async fn stalled_connections_are_closed() {
     let settings = [PREFACE, SETTINGS].concat();
     for (limits, sent) in [
         (Limits { handshake: SHORT, ..patient() }, [].as_slice()),
         (Limits { handshake: SHORT, ..patient() }, &[0x16, 3, 1]),
-        // Without an admitted call, or an answer to a ping.
+        // No call is admitted, or no ping is answered.
         (Limits { unadmitted: SHORT, ..patient() }, PREFACE),
         (Limits { ping_interval: SHORT, ping_timeout: SHORT, ..patient() }, &settings),
     ] {

@@ -108,7 +108,7 @@ impl UsageTable {
     }
 
     /// Starts an admitted call, which is in progress until the returned value is dropped. Anonymous
-    /// callers cannot be told apart and have no quotas of their own.
+    /// callers cannot be distinguished and have no quotas of their own.
     pub fn start_call(
         self: &Arc<Self>,
         principal: &Principal,

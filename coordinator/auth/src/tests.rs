@@ -111,7 +111,7 @@ async fn plain_text_is_accepted_on_loopback() {
     }
 }
 
-/// Connects to a server whose certificate was made then, and returns the error.
+/// Connects to a server whose certificate was made at this time, and returns the explanation.
 async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
     install_crypto();
     let authority = Authority::create(Clock::start().now().0).unwrap();
@@ -126,7 +126,7 @@ async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        assert!(acceptor.accept(stream).await.is_err(), "the client goes");
+        assert!(acceptor.accept(stream).await.is_err(), "the client disconnects");
     });
     refused_tls(address, authority.hash()).await
 }

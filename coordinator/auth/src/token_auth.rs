@@ -58,7 +58,7 @@ pub struct TokenAuth {
     secrets: SecretStore,
     clock: Clock,
     authority: Authority,
-    /// Where clients reach this coordinator, each `HOST:PORT`.
+    /// The addresses at which clients reach this coordinator, each `HOST:PORT`.
     addresses: Vec<String>,
     /// Borrowed briefly by calls and streams, never while the disk is written.
     tokens: watch::Sender<TokenBook>,
@@ -103,7 +103,7 @@ impl TokenAuth {
         Ok(join.filter(|join| self.check(join.token()).is_ok()))
     }
 
-    /// Returns the path of that join string.
+    /// Returns the path of a role's first join string.
     pub fn join_path(&self, role: Role) -> PathBuf {
         self.secrets.path(&join_file(role.as_str()))
     }
