@@ -8,11 +8,11 @@ use std::{
     sync::Mutex,
 };
 
-/// Descriptors reserved for files that the store opens at times, for listening, and for libraries.
+/// Descriptors reserved for files that the store opens occasionally, for listening, and for libraries.
 const KEPT_FOR_FILES: u64 = 64;
 
-/// The part of them that is held open, so that other code cannot use them. Writing one file needs two at
-/// a time, and another thread may take the first one that is released.
+/// The descriptors held open so that other code cannot use them. Writing one file needs two at a time, and
+/// another thread may take the first one that is released.
 const SPARE: usize = 8;
 
 /// Minimum number of connections, even with a low limit.

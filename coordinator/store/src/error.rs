@@ -73,7 +73,7 @@ pub enum StoreError {
     /// Another coordinator leads.
     #[error("this coordinator lost leadership: {by}; nothing was written since")]
     LostLeadership { by: String },
-    /// A write failed, and everything is as it was before.
+    /// A write failed without changing anything.
     #[error("{0}; nothing was changed")]
     RolledBack(Box<StoreError>),
     /// A write failed before, and may have changed something.
@@ -104,7 +104,7 @@ impl StoreError {
         }
     }
 
-    /// Marks an error before which nothing was changed.
+    /// Marks an error of a write that changed nothing.
     pub fn rolled_back(self) -> Self {
         Self::RolledBack(Box::new(self))
     }
@@ -126,7 +126,7 @@ impl StoreError {
     }
 }
 
-/// The same on every Unix.
+/// The code of an I/O error, the same on every Unix.
 const EIO: i32 = 5;
 
 /// Advises on an error of the operating system.

@@ -62,7 +62,7 @@ pub trait Store: Send {
     /// Removes a run and everything about it.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
 
-    /// Returns the symmetric solutions of a run's board, if they are kept.
+    /// Returns the symmetric solutions of a run's board, if they were stored.
     fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError>;
 
     /// Returns the trust log: all records since the store was created.
@@ -74,12 +74,12 @@ pub trait Store: Send {
     /// Returns the coordinator's term: higher at every start.
     fn term(&self) -> u64;
 
-    /// Returns how long groups took to become durable; empty for a store without a disk.
+    /// Returns the times that groups took to become durable; none for a store without a disk.
     fn sync_times(&self) -> SyncTimes {
         SyncTimes::default()
     }
 
-    /// Keeps the symmetric solutions of a run's board.
+    /// Stores the symmetric solutions of a run's board.
     fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError>;
 
     /// Replaces a note of a run or of the cluster.
@@ -87,24 +87,24 @@ pub trait Store: Send {
         Ok(())
     }
 
-    /// Returns a note, if it was kept.
+    /// Returns a note, if it was stored.
     fn note(&self, _: Option<RunId>, _: Note) -> Result<Option<String>, StoreError> {
         Ok(None)
     }
 
-    /// Keeps changes, in this order; nothing of them after an error that
+    /// Stores changes in this order; none of them after an error that
     /// [kept nothing](StoreError::kept_nothing). On return every journalled change is on disk (one
     /// `fdatasync` for all of them); leases and attempts may reach the disk later.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// Folds the journal of `run` as it is on the disk now, checking every line.
+    /// Folds the journal of `run` as read back from the disk, checking every line.
     fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
 
-    /// Shows each task of `run` that has a row, in order of the tasks.
+    /// Passes each task of `run` that has a row to `visit`, in order of the tasks.
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
 
-    /// Shows the journal lines of `run` after `from`, without line ends, with their sequence numbers
-    /// (1, 2, …), until `visit` breaks or the journal ends. Returns the place after the last line.
+    /// Passes the journal lines of `run` after `from` to `visit`, without line ends, with their sequence
+    /// numbers (1, 2, …), until `visit` breaks or the journal ends. Returns the place after the last line.
     fn journal(
         &self,
         run: RunId,

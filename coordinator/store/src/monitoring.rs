@@ -14,7 +14,7 @@ pub struct Leader {
     /// The machine and the process.
     pub name: String,
     pub term: u64,
-    /// Start of the term in milliseconds since 1970, by the database's clock where there is one.
+    /// Start of the term in milliseconds since 1970, by the database's clock if there is a database.
     pub since_unix_ms: u64,
 }
 

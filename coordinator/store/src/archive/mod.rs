@@ -40,15 +40,15 @@ const PASS_INTERVAL: Duration = Duration::from_secs(5);
 /// The growing segment of a journal.
 const ACTIVE: &str = "journal.jsonl";
 
-/// A replica.
+/// An open replica.
 struct Archive {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
-    /// For errors.
+    /// The name of the place in errors.
     place: PathBuf,
     /// The objects in it, and their lengths.
     there: BTreeMap<String, u64>,
-    /// The small files as they were written.
+    /// The small files as last written.
     small: BTreeMap<String, Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ impl Archive {
 
     fn journal(&mut self, run: &Path, dir: &Path) -> Result<(), StoreError> {
         let active = run.join(ACTIVE);
-        // Read again if it was sealed meanwhile.
+        // If a segment was sealed in the meantime, it is read again.
         let (sealed, text) = loop {
             let before = sealed_segments(run)?;
             let text = files::read_bytes(&active)?;
@@ -175,12 +175,12 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     while let Some(folder) = folders.pop() {
         for path in files::entries(&folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let passed_over = name == "lock"
+            let is_skipped = name == "lock"
                 || name.starts_with("db")
                 || name.contains("torn-")
                 || [".tmp", ".new", ".next", ".deleted"].iter().any(|end| name.ends_with(end))
                 || (name.starts_with("journal.") && name.ends_with(".jsonl"));
-            if passed_over {
+            if is_skipped {
                 continue;
             }
             if path.is_dir() {
@@ -212,7 +212,7 @@ impl Archiver {
     pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
         let data_files = DataFiles::new(dir);
         place.make()?;
-        place.beside(dir)?;
+        place.check_separate(dir)?;
         let mut archive = Archive::open(place)?;
         if archive.there.contains_key(SECRET)
             && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?

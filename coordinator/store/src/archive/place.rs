@@ -43,7 +43,7 @@ impl ArchivePlace {
         PathBuf::from(&self.0)
     }
 
-    /// Makes an error about this place.
+    /// Creates an error about this place.
     pub(super) fn unfit(&self, what: String, advice: &'static str) -> StoreError {
         StoreError::Server { place: self.0.clone(), what, advice }
     }
@@ -57,7 +57,7 @@ impl ArchivePlace {
     }
 
     /// Fails if a directory and this place contain one another: copies would be copied.
-    pub(super) fn beside(&self, dir: &Path) -> Result<(), StoreError> {
+    pub(super) fn check_separate(&self, dir: &Path) -> Result<(), StoreError> {
         let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
             // A bucket.
             return Ok(());

@@ -55,7 +55,7 @@ fn a_lost_disk_costs_the_writes_since_the_last_pass() {
     follows_and_restores(&archive.to_str().unwrap().into());
 }
 
-/// With a store and keys from the environment: `tests/s3/with` starts one.
+/// Uses a store and keys from the environment: `tests/s3/with` starts one.
 #[test]
 fn a_bucket_replaces_a_directory() {
     let Ok(bucket) = std::env::var("QUEENS_TEST_S3") else {

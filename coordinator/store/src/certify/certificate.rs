@@ -45,7 +45,7 @@ pub struct Certificate {
     pub half_turn: Option<String>,
     /// Solutions fixed by a quarter turn.
     pub quarter_turn: Option<String>,
-    /// How long the run's tasks were being counted.
+    /// The time during which the run's tasks were being counted.
     pub seconds: f64,
     pub checks: Vec<Check>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,11 +76,11 @@ pub struct Check {
 #[serde(deny_unknown_fields)]
 pub struct Levels {
     pub none: u64,
-    /// By the same machine, on the rotated board.
+    /// Confirmed by the same machine, on the rotated board.
     pub same_machine: u64,
-    /// By another machine with the same token.
+    /// Confirmed by another machine with the same token.
     pub same_token: u64,
-    /// By another machine with another token.
+    /// Confirmed by another machine with another token.
     pub other_token: u64,
     pub referee: u64,
 }
@@ -91,7 +91,7 @@ pub struct Levels {
 pub struct Recounts {
     /// Recounted tasks, selected at random.
     pub random: u64,
-    /// Those of them whose count was wrong and corrected.
+    /// The recounted tasks whose count was wrong and was corrected.
     pub wrong: u64,
     /// The upper bound of wrong counts, with 95 % confidence, even under collusion.
     pub at_most_wrong: u64,

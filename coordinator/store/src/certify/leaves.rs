@@ -45,7 +45,7 @@ pub(crate) struct Origin {
 /// The count of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
-    /// Among the units of the plan.
+    /// Its units in the plan.
     pub(crate) units: Range<u64>,
     pub(crate) count: u64,
     pub(crate) first: Origin,
@@ -53,6 +53,7 @@ pub(crate) struct Leaf {
     pub(crate) second: Option<Origin>,
 }
 
+/// An invalid file of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it holds no counts of a certificate, or not all of them")]
 pub struct BadCounts;

@@ -219,8 +219,8 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Locks out coordinators while a directory is read, unless one has it open. A copy on read-only
-    /// storage may lack the lock file, and needs none.
+    /// Locks out coordinators while a directory is read, unless a coordinator has it open. A copy on
+    /// read-only storage may lack the lock file, and needs none.
     pub(crate) fn shared(data_files: &DataFiles) -> Result<Reading, StoreError> {
         let path = data_files.dir.join(LOCK);
         let file = match File::open(&path) {
@@ -330,7 +330,7 @@ pub(crate) fn claim_private_folder(folder: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The new content of a file, on disk beside it.
+/// The new content of a file, in a temporary file next to it.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     path: PathBuf,
@@ -348,7 +348,7 @@ impl Replacement {
         let mut options = OpenOptions::new();
         options.create(true).write(true).truncate(true);
         if private {
-            // A file that a crash left, or that another user put there, keeps its owner and mode.
+            // Opening a file that a crash left, or that another user planted, would keep its owner and mode.
             if fs::symlink_metadata(&temporary).is_ok_and(|it| it.is_file() || it.is_symlink()) {
                 let _ = fs::remove_file(&temporary);
             }
@@ -361,7 +361,7 @@ impl Replacement {
             file.sync_all()
         };
         write().map_err(|error| {
-            // It may hold on to the last free blocks.
+            // The temporary file may occupy the last free blocks.
             let _ = fs::remove_file(&temporary);
             failed("write", path)(error)
         })?;
@@ -429,7 +429,7 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |source| StoreError::Io { action, path, source }
 }
 
-/// Returns an unused name beside `path`: `path.SUFFIX-MILLISECONDS`.
+/// Returns an unused name next to `path`: `path.SUFFIX-MILLISECONDS`.
 pub(crate) fn backup_path(path: &Path, suffix: &str) -> PathBuf {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let first = since.map_or(0, |since| since.as_millis());

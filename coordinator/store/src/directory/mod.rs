@@ -145,8 +145,8 @@ impl Medium for Directory {
         Ok(())
     }
 
-    /// Keeps bars first, since a journal drops the wrong counts that they follow from; then journals,
-    /// durably; then texts, which name the journal's end; then rows, which may be lost.
+    /// Stores bars first, since the journal voids the wrong counts that caused them; then journals, durably;
+    /// then texts, which state the journal's end; then rows, which may be lost.
     fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {
         if let Some((chain, lines)) = &group.trust {
             chain.append(&self.files.trust(), lines)?;
@@ -164,8 +164,8 @@ impl Medium for Directory {
         }
         let rows = group.rows.iter().map(|((run, task), row)| (*run, *task, row));
         let seen = group.journals.iter().map(|(run, new)| (*run, new.end.lines));
-        // Flushing is cheap, since it does not sync; so a killed process loses no leases, and sled's
-        // memory does not grow.
+        // Flushing is cheap, since it does not sync. It saves the leases of a killed process, and bounds
+        // sled's memory.
         let kept = self.database()?;
         kept.put(rows, seen)?;
         kept.flush()
@@ -211,7 +211,7 @@ impl Medium for Directory {
         kept.flush()
     }
 
-    /// Only the newest copy is kept, for an examination.
+    /// Keeps only the newest copy, for an examination.
     fn reset_rows(&mut self, keep_copy: bool) -> Result<(), StoreError> {
         self.rows = None;
         let path = self.files.database();

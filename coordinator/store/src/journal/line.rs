@@ -38,7 +38,7 @@ pub(crate) struct End {
     pub(crate) lines: u64,
     /// The link that the next line names.
     pub(crate) head: Link,
-    /// The term of the coordinator that wrote the last line; 0 if it does not say.
+    /// The term of the coordinator that wrote the last line; 0 if the line states none.
     pub(crate) fence: u64,
 }
 
@@ -48,7 +48,7 @@ impl End {
         Self { bytes: 0, lines: 0, head: Link::first(manifest), fence: 0 }
     }
 
-    /// Appends the next line, with its line end, to `text` and moves behind it.
+    /// Appends the next line, with its line end, to `text` and advances to its end.
     pub(crate) fn append(
         &mut self,
         text: &mut Vec<u8>,
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(line.stamp, None);
         assert_eq!(line.entry.record.principal.as_str(), "000000000000000000000000000000cd");
         assert_eq!(line.encode(), expected);
-        // Some of the new fields are neither format.
+        // Only some of the new fields: neither format.
         let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
         let error =
             JournalLine::decode(&sealed::resealed(body.as_bytes())).unwrap_err().to_string();

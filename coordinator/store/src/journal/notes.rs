@@ -1,5 +1,5 @@
-//! Notes: the events of a run or the cluster, and a run's history. They are kept beside the journals,
-//! outside of the hash chain, are bounded, and may be lost without changing a total.
+//! Notes: the events of a run or the cluster, and a run's history. They are stored next to the
+//! journals, outside of the hash chain, are bounded, and may be lost without changing a total.
 
 use std::collections::VecDeque;
 

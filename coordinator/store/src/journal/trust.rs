@@ -29,10 +29,10 @@ struct Fields {
     faults: u64,
     reason: String,
     since_unix_ms: u64,
-    /// Of [`Trust::Unproven`].
+    /// Set for [`Trust::SelfTestFailed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from_unix_ms: Option<u64>,
-    /// Of [`Trust::Proven`].
+    /// Set for [`Trust::SelfTestPassed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proofs: Option<u64>,
     #[serde(with = "as_text")]
@@ -107,7 +107,7 @@ impl TrustChain {
         (longer, lines)
     }
 
-    /// Takes the next line.
+    /// Appends the next line to the chain, if it follows.
     pub(crate) fn take(&mut self, line: &str) -> Result<(), Damage> {
         let (seq, prev, record) = decode(line)?;
         let expected = self.records.len() as u64 + 1;
@@ -138,7 +138,7 @@ impl TrustChain {
         }
         let lines = self.records.len() as u64;
         let seal = text::seal(&SealFields { format: FILE_FORMAT, lines, head: self.head });
-        // The lines count without the seal too, so a seal that cannot be written stays one behind.
+        // The lines are valid without the seal, so one that cannot be written may be out of date.
         if let Err(error) = files::write_durably(&path.with_extension("seal"), &seal) {
             tracing::warn!("{error}");
         }

@@ -1,4 +1,4 @@
-//! A medium that forgets everything when it is dropped.
+//! A medium in memory: dropping it loses everything.
 
 use std::{collections::HashMap, io::Cursor, path::PathBuf, sync::Arc};
 
@@ -105,7 +105,7 @@ impl Medium for Memory {
         Ok(())
     }
 
-    /// A store in memory is never opened, so its rows are in the index alone.
+    /// Returns nothing: a store in memory is never opened, so only the index has its rows.
     fn rows(&mut self, _: RunId, _: &mut dyn FnMut(TaskId, KeptTask)) -> Result<u64, StoreError> {
         Ok(0)
     }

@@ -1,5 +1,5 @@
-//! The store's rules, once, over a medium that makes things durable: a data directory, a database,
-//! or memory.
+//! The rules of all stores, over a medium that makes data durable: a data directory, a database, or
+//! memory.
 
 pub(crate) mod index;
 pub(crate) mod memory;
@@ -63,7 +63,7 @@ pub(crate) struct NewLines {
     pub(crate) end: End,
 }
 
-/// A group of changes in the form in which media keep it, in this order.
+/// A group of changes in the form and the order in which media store it.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) journals: BTreeMap<RunId, NewLines>,
@@ -73,7 +73,7 @@ pub(crate) struct Group<'a> {
     pub(crate) rows: &'a HashMap<(RunId, TaskId), KeptTask>,
 }
 
-/// A place where a store's data is durable. Its errors say whether anything may have changed
+/// A place where a store's data is durable. Its errors state whether anything may have changed
 /// ([`StoreError::kept_nothing`]).
 pub(crate) trait Medium: Send {
     type Journal: Source;
@@ -89,21 +89,21 @@ pub(crate) trait Medium: Send {
     /// Removes a run and everything about it.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
 
-    /// Keeps a group: all journal lines are durable on return, rows may be lost.
+    /// Stores a group: all journal lines are durable on return, rows may be lost.
     fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError>;
 
     fn read(&self, text: Text) -> Result<Option<String>, StoreError>;
 
     fn write(&mut self, text: Text, content: &str) -> Result<(), StoreError>;
 
-    /// Shows a run's rows; returns how many lines of its journal they have seen.
+    /// Passes a run's rows to `visit`; returns the number of journal lines that they reflect.
     fn rows(
         &mut self,
         run: RunId,
         visit: &mut dyn FnMut(TaskId, KeptTask),
     ) -> Result<u64, StoreError>;
 
-    /// Keeps rows that have seen so many lines of the run's journal.
+    /// Stores rows that reflect the first `seen` lines of the run's journal.
     fn put_rows(
         &mut self,
         run: RunId,
@@ -136,7 +136,7 @@ pub struct JournalStore<M> {
     secret: Secret,
     pub(crate) term: u64,
     sync_times: SyncTimes,
-    /// The first write error: the contents of the medium are unknown since, so nothing more is kept.
+    /// The first write error: since then the contents of the medium are unknown, and nothing more is stored.
     poison: Option<String>,
 }
 
@@ -196,7 +196,7 @@ impl<M: Medium> JournalStore<M> {
         Ok(Group { journals, trust, texts, rows: &batch.rows })
     }
 
-    /// Forgets everything that is not journalled.
+    /// Removes everything that is not journalled.
     #[cfg(test)]
     pub(crate) fn lose_rows(&mut self) {
         let folds: BTreeMap<_, _> =

@@ -76,7 +76,7 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
     Ok(Some(FoundRun { files, manifest, saved, seals }))
 }
 
-/// A walk over a journal: its end so far, and what it must agree with.
+/// A walk over a journal: its end so far, and the data that it must agree with.
 pub(crate) struct Walk<'a, S> {
     found: &'a FoundRun<S>,
     plan: &'a Plan,
@@ -322,7 +322,7 @@ fn try_load<M: Medium>(
     Ok(index)
 }
 
-/// Returns the rows of a run: those that are kept, brought up to its journal. An error of the rows
+/// Returns the rows of a run: the stored ones, brought up to its journal. An error of the rows
 /// ([`StoreError::Database`]) means that they contradict the journal and have to be rebuilt.
 fn rows<M: Medium>(
     medium: &mut M,
@@ -343,7 +343,7 @@ fn rows<M: Medium>(
     }
     for (task, row) in &rows {
         match fold.row(*task) {
-            // Brought up below.
+            // The loop below updates it.
             Some(folded) if folded.sequence > seen => {}
             Some(folded) if row.agrees_with(folded) => {}
             None if row.sequence == 0 && row.state.is_open() && plan.contains(*task) => {}

@@ -106,8 +106,8 @@ impl Rows {
         guarded(&self.path, || work(self.db.as_ref().expect("open until it is dropped")))
     }
 
-    /// Visits all rows of a run in order of their tasks; returns how many lines of its journal they
-    /// have seen.
+    /// Visits all rows of a run in order of their tasks; returns the number of journal lines that they
+    /// reflect.
     pub(crate) fn scan(
         &self,
         run: RunId,
@@ -128,7 +128,7 @@ impl Rows {
         Ok(u64::from_be_bytes(seen))
     }
 
-    /// Writes rows, and how many journal lines they have seen, atomically.
+    /// Writes rows, and the number of journal lines that they reflect, atomically.
     pub(crate) fn put<'a>(
         &self,
         rows: impl IntoIterator<Item = (RunId, TaskId, &'a KeptTask)>,
@@ -198,7 +198,7 @@ impl Drop for Rows {
     }
 }
 
-/// Closes a database. Closing it writes to it once more.
+/// Closes a database, which writes to it once more.
 fn close<T>(path: &Path, db: T) {
     let closed = guarded(path, || {
         drop(db);
@@ -209,7 +209,7 @@ fn close<T>(path: &Path, db: T) {
     }
 }
 
-/// A database that this process has just closed stays locked until sled's threads let go of it.
+/// Opens a database. One that this process has just closed remains locked until sled's threads end.
 fn open_sled(path: &Path) -> sled::Result<sled::Db> {
     let config = sled::Config::default()
         .path(path)
@@ -391,17 +391,14 @@ mod tests {
     }
 
     fn counts() -> impl Strategy<Value = TaskCount> {
-        let how = (0..4usize, any::<bool>(), "\\PC{0,60}");
+        let how = (0..4usize, 0..2usize, "\\PC{0,60}");
         (any::<u64>(), any::<u128>(), how, any::<u64>()).prop_map(
-            |(count, worker, (kernel, rotated, principal), accepted_unix_ms)| TaskCount {
+            |(count, worker, (kernel, orientation, principal), accepted_unix_ms)| TaskCount {
                 count,
                 worker: WorkerId(worker),
                 principal: Principal::kept(&principal),
                 kernel: KernelName::ALL[kernel],
-                orientation: match rotated {
-                    true => Orientation::Rotated,
-                    false => Orientation::Upright,
-                },
+                orientation: Orientation::ALL[orientation],
                 accepted_unix_ms,
             },
         )

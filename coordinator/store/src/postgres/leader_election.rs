@@ -29,7 +29,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time without a heartbeat after which a leader is replaced.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long dropping a heartbeat waits for its thread.
+/// The time that dropping a heartbeat waits for its thread.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval at which a standby polls.

@@ -1,5 +1,5 @@
 //! A connection to the database that reconnects: every call has a time limit, is retried after
-//! temporary failures, and logs in one line why it waits.
+//! temporary failures, and logs the reason in one line.
 
 use std::{
     cell::RefCell,
@@ -40,11 +40,11 @@ const SLOW: Duration = Duration::from_secs(3);
 /// The pause between two attempts, first and longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 
-/// How long a serving coordinator waits for its database; then it exits, to be restarted by its
+/// The time that a serving coordinator waits for its database before it exits, to be restarted by its
 /// service manager.
 pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long a starting coordinator waits: its address may be wrong.
+/// The time that a starting coordinator waits: its address may be wrong.
 pub(super) const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// SQL state: another coordinator leads.
@@ -55,7 +55,7 @@ const KEPT_BEFORE: &str = "QN002";
 /// The address of a database and how to connect to it.
 #[derive(Clone)]
 pub(super) struct Server {
-    /// For messages: without the password.
+    /// The address without the password, for messages.
     pub(super) place: String,
     config: Config,
     tls: Option<MakeRustlsConnect>,

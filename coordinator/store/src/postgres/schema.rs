@@ -1,5 +1,5 @@
-//! The tables, as a list of migrations. What is in the list is never changed: a change of the tables
-//! is another migration at its end.
+//! The tables, as a list of migrations. Migrations in the list are never changed: a change of the tables
+//! is a new migration at its end.
 //!
 //! ```text
 //! queens.schema_version   the number of migrations made
@@ -19,11 +19,11 @@ use crate::{
     postgres::{FENCE, link::Link},
 };
 
-/// The migrations, in order. The first is what coordinators of all versions agree on, so that an
-/// older one that leads and a newer one that waits understand each other.
+/// The migrations, in order. Coordinators of all versions agree on the first one, so that an older leader
+/// and a newer standby understand each other.
 pub(super) const MIGRATIONS: [&str; 2] = [LEADERS, RUNS];
 
-/// Written by [`super::link`] for people in logs, and known there by their codes.
+/// [`super::link`] recognizes the exceptions by their codes, and logs their messages.
 const LEADERS: &str = "
 CREATE TABLE queens.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -92,7 +92,7 @@ CREATE TABLE queens.rows (
 CREATE TABLE queens.trust (seq bigint PRIMARY KEY, line text NOT NULL);
 ";
 
-/// Makes the schema if it is not there.
+/// Creates the schema if it does not exist.
 pub(super) const BEGIN_SCHEMA: &str = "
 CREATE SCHEMA IF NOT EXISTS queens;
 CREATE TABLE IF NOT EXISTS queens.schema_version (
@@ -102,18 +102,19 @@ CREATE TABLE IF NOT EXISTS queens.schema_version (
 INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
 ";
 
-/// Held while the schema is changed, so that two that start together do not both do it.
+/// Locks the schema while it is changed, so that two coordinators that start together do not both change
+/// it.
 pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
 
-/// Brings the tables up to date: makes the migrations of `list` that were not made. With a term, as
-/// the coordinator that leads.
+/// Brings the tables up to date by the missing migrations of `list`; with a term, as the coordinator that
+/// leads.
 pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Result<(), StoreError> {
     let before = link.call(async |session| {
         let client = &session.client;
         client.batch_execute("BEGIN").await?;
         let made = async {
             client.batch_execute(SCHEMA_LOCK).await?;
-            // Only where it is not there: a user may have the right to use it, and no other.
+            // A user may have the right to use the schema, but not to create it.
             if client
                 .query_one("SELECT to_regclass('queens.schema_version') IS NULL", &[])
                 .await?

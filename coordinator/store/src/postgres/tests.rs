@@ -65,7 +65,7 @@ fn a_former_leader_cannot_write() {
     let secrets = old.secrets().unwrap();
     secrets.write("tokens.json", "[]").unwrap();
     let mut waited = Vec::new();
-    // As if it had been silent.
+    // As after the end of its heartbeat.
     server.ask("queens", "UPDATE queens.leader SET leads = false");
     let mut new = PgStore::open(&url, "other", &mut |leader| waited.push(leader.clone())).unwrap();
     assert_eq!(waited, []);
@@ -121,7 +121,7 @@ fn damage_is_found_and_rows_are_rebuilt() {
             "check hash",
         ),
     ];
-    for (number, (damage, said)) in (0..).zip(damages) {
+    for (number, (damage, part)) in (0..).zip(damages) {
         let name = format!("queens{number}");
         let url = server.database(&name);
         let mut store = open(&url);
@@ -132,7 +132,7 @@ fn damage_is_found_and_rows_are_rebuilt() {
         let error = PgStore::open(&url, "test", &mut |_| {}).err().expect("damage");
         let text = error.to_string();
         assert!(matches!(error, StoreError::Damaged { .. }), "{text}");
-        assert!(text.contains(said), "{damage}: {text}");
+        assert!(text.contains(part), "{damage}: {text}");
     }
     // Rows are rebuilt, and those of other runs stay with their leases.
     let url = server.database("rows");
@@ -179,7 +179,7 @@ fn older_tables_are_migrated_and_newer_ones_refused() {
     let error = PgStore::open(&url, "test", &mut |_| {}).err().expect("newer");
     assert!(error.to_string().contains("version 99"), "{error}");
     let before = server.ask("older", "SELECT term FROM queens.leader");
-    assert_eq!(before, "2", "one that cannot read it does not lead");
+    assert_eq!(before, "2", "a coordinator that cannot read it does not lead");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_group_is_committed_once_through_every_outage() {
     server.kill();
     server.restart();
     store.apply(&[accepted(1)]).unwrap();
-    // The answer is lost: the same commit again is none.
+    // The answer is lost: repeating the commit has no effect.
     store.medium.commits -= 1;
     store.medium.link.lock().quiet = true;
     store.apply(&[Change::State { run: RunId(1), state: crate::RunState::Paused }]).unwrap();
@@ -221,22 +221,22 @@ fn permanent_errors_are_one_line() {
     server.database("queens");
     let port = server.port();
     let good = server.tcp_url("queens", port);
-    for (url, said) in [
+    for (url, part) in [
         (good.replace("hush-hush", "wrong"), "password authentication failed"),
         (server.tcp_url("nowhere", port), "create it first"),
         (format!("{good}?sslmode=require"), "TLS"),
         (format!("{good}?sslmode=maybe"), "sslmode 'maybe'"),
         (format!("{good}?nonsense=1"), "nonsense"),
     ] {
-        let error = PgStore::open(&url, "test", &mut |_| {}).err().expect(said).to_string();
-        assert!(error.contains(said), "{error}");
+        let error = PgStore::open(&url, "test", &mut |_| {}).err().expect(part).to_string();
+        assert!(error.contains(part), "{error}");
         assert!(!error.contains("hush") && !error.contains("wrong@"), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     drop(open(&good));
 }
 
-/// An authority, and what a server shows that is called `name`: certificate and key.
+/// Returns the certificate of an authority, and the certificate and key of a server of this name.
 fn certified(name: &str) -> (String, String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
@@ -287,11 +287,11 @@ fn a_server_is_trusted_by_its_certificate_only() {
          WHERE application_name = 'queens coordinator'";
     assert_eq!(server.ask("queens", how), "t|TLSv1.3");
     drop(store);
-    // Another authority's, and another name than the certificate's.
+    // Another authority, and a name that the certificate does not contain.
     for (host, roots) in [("localhost", "other.pem"), ("127.0.0.1", "authority.pem")] {
         let opened = PgStore::open(&url(host, roots), "test", &mut |_| {});
-        let said = opened.err().unwrap().to_string();
-        assert!(said.contains("certificate"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let error = opened.err().unwrap().to_string();
+        assert!(error.contains("certificate"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }

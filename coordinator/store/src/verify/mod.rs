@@ -61,7 +61,7 @@ pub struct RunReport {
     pub lines: u64,
     /// Records that confirm an accepted count.
     pub confirmed: u64,
-    /// How long its tasks were being counted.
+    /// The time during which its tasks were being counted.
     pub elapsed_ms: u64,
     /// Bytes of an unfinished last line.
     pub torn_bytes: u64,
@@ -411,7 +411,7 @@ impl<'a> Meter<'a> {
     }
 
     fn report(&mut self, place: u64) {
-        // A journal that is being written grows meanwhile.
+        // A journal that is being written grows during the verification.
         let all = self.all.max(place).max(1);
         let part = place as f64 / all as f64;
         (self.watch)(Examined { lines: self.lines, part });

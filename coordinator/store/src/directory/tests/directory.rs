@@ -89,92 +89,58 @@ fn a_run_without_a_manifest_was_never_created() {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
 }
 
-/// Returns a copy of a directory that this program wrote in an earlier format. Format 1: a complete
-/// run of N = 8, and 20 of the 36 tasks of one of N = 10. Format 2: 12 tasks of N = 24.
-fn earlier(format: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format);
-    copy(&from, dir.path());
-    dir
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
+/// Copies the files of a directory that this program wrote in an earlier format.
+fn copy(format: &Path, to: &Path) {
+    for from in files::entries(format).unwrap() {
+        let to = to.join(from.file_name().unwrap());
+        if from.is_dir() {
             fs::create_dir(&to).unwrap();
-            copy(&entry.path(), &to);
+            copy(&from, &to);
         } else {
-            fs::copy(entry.path(), to).unwrap();
+            fs::copy(from, to).unwrap();
         }
     }
 }
 
-/// Counts the first task of a run that has no count.
-fn count_next(store: &mut DiskStore, run: RunId) {
-    let fold = store.refold(run).unwrap();
-    let counted: Vec<_> = fold.rows().map(|(task, _)| task.0).collect();
-    let next = (0..).find(|task| !counted.contains(task)).unwrap();
-    let new = Record { run, ..record(1, next, 9, 0) };
-    store.apply(&[EntryKind::Accepted.change(new)]).unwrap();
-}
-
+/// Format 1: a complete run of N = 8, and 20 of the 36 tasks of one of N = 10. Format 2: 12 tasks of N = 24.
+/// Format 3: a directory that was written before the rules of the three stores were merged.
 #[test]
-fn a_directory_of_format_1_is_read_and_continued() {
-    let dir = earlier("format-1");
-    let [eight, ten] = [RunId(0x6493eb41a8639ddb), RunId(0x87f08c38ffde93ed)];
-    let verified = crate::verify(dir.path()).unwrap();
-    assert_eq!(verified.runs.len(), 2);
-    for _ in 0..2 {
-        let mut store = DiskStore::open(dir.path()).unwrap();
-        let runs = store.runs().unwrap();
-        let of = |run| runs.iter().find(|stored| stored.manifest.run == run).unwrap();
-        assert_eq!(of(eight).state, RunState::Complete);
-        assert_eq!(of(ten).state, RunState::Running);
-        assert!(of(ten).elapsed_ms > 0 && of(ten).elapsed_ms < 60_000);
-        assert_eq!(store.refold(eight).unwrap().total(), Ok(92));
-        // New lines have the new format, in the same chain.
-        count_next(&mut store, ten);
-    }
-    let verified = crate::verify(dir.path()).unwrap();
-    let lines: Vec<_> = verified.runs.iter().map(|run| run.lines).collect();
-    assert!(lines.contains(&22), "{lines:?}");
-    let marker = fs::read_to_string(dir.path().join("format.json")).unwrap();
-    assert!(marker.contains(r#""format":3"#), "{marker}");
-}
-
-#[test]
-fn a_directory_of_format_2_is_read_and_continued() {
-    let dir = earlier("format-2");
-    let run = RunId(0x2188f0f67ab8096d);
-    let path = dir.path().join("runs").join(run.to_string()).join("journal.jsonl");
-    let before = fs::read_to_string(&path).unwrap();
-    assert_eq!(crate::verify(dir.path()).unwrap().runs[0].lines, 12);
-    for _ in 0..2 {
-        let mut store = DiskStore::open(dir.path()).unwrap();
-        assert!(store.term() > 3);
-        assert_eq!(store.trust().unwrap().len(), 3);
-        assert_eq!(store.refold(run).unwrap().total(), Ok(537_458_759_122));
-        count_next(&mut store, run);
-    }
-    assert!(fs::read_to_string(&path).unwrap().starts_with(&before));
-    assert_eq!(crate::verify(dir.path()).unwrap().runs[0].lines, 14);
-}
-
-/// The sample was written before the rules of the three stores were merged.
-#[test]
-fn a_directory_of_format_3_is_read() {
-    let dir = earlier("format-3");
-    let run = RunId(0x2d9dcf340740ff9e);
-    for _ in 0..2 {
-        let verified = crate::verify(dir.path()).unwrap();
-        assert_eq!((verified.runs.len(), verified.runs[0].lines), (1, 18));
-        let store = DiskStore::open(dir.path()).unwrap();
-        assert!(store.term() > 1);
-        assert_eq!(store.trust().unwrap().len(), 1);
-        assert_eq!(store.runs().unwrap()[0].state, RunState::Complete);
-        assert_eq!(store.refold(run).unwrap().total(), Ok(352));
+fn directories_of_earlier_formats_are_read_and_continued() {
+    for (format, run, state, lines, (total, elapsed_ms), (trusted, term)) in [
+        ("format-1", 0x6493eb41a8639ddb, RunState::Complete, 2, (92, 80), (0, 0)),
+        ("format-1", 0x87f08c38ffde93ed, RunState::Running, 20, (332, 84), (0, 0)),
+        ("format-2", 0x2188f0f67ab8096d, RunState::Running, 12, (537_458_759_122, 223_581), (3, 3)),
+        ("format-3", 0x2d9dcf340740ff9e, RunState::Complete, 18, (352, 1_467), (1, 1)),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format), dir.path());
+        let run = RunId(run);
+        let path = dir.path().join("runs").join(run.to_string()).join("journal.jsonl");
+        let before = fs::read_to_string(&path).unwrap();
+        for start in 0..3 {
+            let verified = crate::verify(dir.path()).unwrap();
+            let report = verified.runs.iter().find(|report| report.manifest.run == run).unwrap();
+            let added = if state == RunState::Running { start } else { 0 };
+            assert_eq!(report.lines, lines + added, "{format}");
+            let mut store = DiskStore::open(dir.path()).unwrap();
+            assert_eq!(store.term(), term + start + 1, "{format}");
+            assert_eq!(store.trust().unwrap().len(), trusted, "{format}");
+            let stored = store.runs().unwrap().into_iter().find(|it| it.manifest.run == run);
+            let stored = stored.unwrap();
+            assert_eq!(stored.state, state, "{format}");
+            assert!(start > 0 || stored.elapsed_ms == elapsed_ms, "{format}: {stored:?}");
+            let fold = store.refold(run).unwrap();
+            assert_eq!(fold.total(), Ok(total), "{format}");
+            if state == RunState::Running {
+                // New lines have the new format, in the same chain.
+                let open = |task: &u64| fold.rows().all(|(counted, _)| counted.0 != *task);
+                let new = Record { run, ..record(1, (0..).find(open).unwrap(), 9, 0) };
+                store.apply(&[EntryKind::Accepted.change(new)]).unwrap();
+            }
+        }
+        assert!(fs::read_to_string(&path).unwrap().starts_with(&before), "{format}");
+        let marker = fs::read_to_string(dir.path().join("format.json")).unwrap();
+        assert!(marker.contains(r#""format":3"#), "{marker}");
     }
 }
 

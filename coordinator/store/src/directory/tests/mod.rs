@@ -16,7 +16,7 @@ use crate::{
     Change, DiskStore, EntryKind, MemoryStore, Record, RunState, Store, StoreError, TaskRow,
     TaskState,
     conformance::{Bench, OnDisk, accepted, lines, manifest, record, resealed, rows},
-    directory::files::{DataFiles, existing_backups},
+    directory::files::{self, DataFiles, existing_backups},
     journal::{AppendFile, End, manifest as format},
     journal_store::{
         recover::{self, FoundRun},
@@ -160,7 +160,7 @@ fn a_crash_while_a_segment_is_sealed_loses_nothing() {
     let last = (1..).find(|number| !segment(&disk, *number, "jsonl").exists()).unwrap();
     fs::rename(disk.journal(), segment(&disk, last, "jsonl")).unwrap();
     check_records(&mut disk, 9);
-    // Before the first one there is a seal of what is still the last segment.
+    // Before the first renaming there is a seal of a segment that is still the last one.
     let mut disk = segmented();
     disk.reopen();
     disk.store().apply(&[accepted(9)]).unwrap();
