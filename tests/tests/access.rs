@@ -101,7 +101,7 @@ struct Fixture {
     pki: Pki,
 }
 
-/// The coordinator's flags for its certificate and its authority.
+/// Adds the coordinator's flags for its certificate and its authority.
 fn serve(command: &mut Command, pki: &Pki, server: &Files) {
     command.arg("--tls-cert").arg(&server.certificate).arg("--tls-key").arg(&server.key);
     command.arg("--client-ca").arg(pki.ca());
@@ -178,7 +178,7 @@ fn the_name_in_a_certificate_gives_the_role() {
 }
 
 #[test]
-fn callers_without_a_valid_certificate_are_told_why() {
+fn callers_without_a_valid_certificate_get_the_reason() {
     let fixture = Fixture::new();
     let _coordinator = fixture.start(&[]);
     let plain = format!("http://{}", fixture.cluster.address());
@@ -400,7 +400,7 @@ async fn attempt(way: &CoordinatorEndpoint, path: &'static str) -> Result<(), St
     answers.into_inner().message().await.map(drop)
 }
 
-/// The outcome as the table shows it.
+/// Returns the outcome as the table shows it.
 fn word(got: &Result<(), Status>) -> &'static str {
     let Err(status) = got else { return "in" };
     if explain_tls(status).is_some() {
@@ -415,7 +415,7 @@ fn word(got: &Result<(), Status>) -> &'static str {
     }
 }
 
-/// An address of this machine that is not loopback, if it has one.
+/// Returns an address of this machine that is not loopback, if it has one.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
@@ -472,7 +472,7 @@ impl Scene {
     }
 }
 
-/// A role that may make a call, and one that may not, if there is one.
+/// Returns a role that may make a call, and one that may not, if any.
 fn roles(access: Access) -> (Role, Option<Role>) {
     match access {
         Access::Open => (Role::Viewer, Some(Role::Worker)),
@@ -517,7 +517,7 @@ async fn row(
         ("revoked", Some(CoordinatorEndpoint::Token(revoked))),
         ("wrong role", wrong.map(wrong_token)),
         ("foreign CA", Some(scene.joined(own.token().clone(), CaHash([7; 32])))),
-        // A token in plain text from another address is not looked at.
+        // A token in plain text from another address is ignored.
         ("plain text", Some(scene.plain(own_address().unwrap_or(local)))),
         ("right", Some(CoordinatorEndpoint::Token(own))),
         ("no cert", CoordinatorEndpoint::plain(&no_cert, false).ok()),
@@ -539,10 +539,10 @@ async fn row(
     words
 }
 
-/// Every call of the access table with every kind of credential, wrong and right. The outcomes are compared
-/// with `tests/data/access-matrix.md`, which `QUEENS_ATTEMPTS=write` updates.
+/// Makes every call of the access table with every kind of credential, wrong and right, and compares the
+/// outcomes with `tests/data/access-matrix.md`, which `QUEENS_ATTEMPTS=write` updates.
 #[tokio::test]
-async fn every_attempt_gets_what_the_matrix_says() -> anyhow::Result<()> {
+async fn every_attempt_has_the_outcome_in_the_matrix() -> anyhow::Result<()> {
     let scene = Scene::new()?;
     let mut table = String::new();
     for (path, access) in CALLS {

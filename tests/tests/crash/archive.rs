@@ -1,4 +1,4 @@
-//! Coordinators that lose their disk, and go on from the archive that followed it.
+//! Coordinators that lose their disk, and continue from the archive that followed it.
 //!
 //! QUEENS_DISK_LOSSES sets the number of lost disks: two by default, 50 by `just disk-losses`.
 
@@ -51,7 +51,7 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
         serving.kill();
         let lost = Instant::now();
         drop(slow);
-        let told = recorder.recorded().split_off(before);
+        let received = recorder.recorded().split_off(before);
         fs::remove_dir_all(&data).unwrap();
         restore(&archive, &data);
         let kept = accepted(&journal(&data));
@@ -63,14 +63,14 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
                 _ => accepted.is_none(),
             }
         };
-        for (when, acknowledgement) in told.iter().filter(|(_, of)| is_lost(of)) {
+        for (when, acknowledgement) in received.iter().filter(|(_, of)| is_lost(of)) {
             let age = lost.duration_since(*when);
             assert!(age <= WINDOW, "lost {age:?} after {acknowledgement:?}; kept: {kept:?}");
             oldest = oldest.max(age);
             gone += 1;
         }
-        assert!(!kept.is_empty() && told.len() >= kept.len(), "{told:?}");
-        acknowledged += told.len();
+        assert!(!kept.is_empty() && received.len() >= kept.len(), "{received:?}");
+        acknowledged += received.len();
     }
     // The last run is counted to its end.
     let serving = archived(&cluster);
@@ -144,7 +144,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     assert_eq!(end.json()["solutions"], SMALL.solutions);
     queensctl(&["verify", &database]);
 
-    // Restored elsewhere, as far as it came on the disk: all of it, since it was stopped cleanly.
+    // Restored elsewhere: everything that was on the disk, since the coordinator was stopped cleanly.
     let elsewhere = Cluster::new(&SMALL.run);
     let restored = restore(&cluster.path("archive"), &elsewhere.data_dir());
     println!("$ queensctl restore\n{}", restored.stdout);

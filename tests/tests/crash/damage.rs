@@ -1,5 +1,5 @@
-//! Flipped bits and truncated files, in everything that a coordinator and a worker keep: what is read is what
-//! was written, or it is refused in one clear line.
+//! Flipped bits and truncated files, in everything that a coordinator and a worker store: the programs read
+//! what was written, or refuse it in one clear line.
 //!
 //! QUEENS_FLIPS and QUEENS_CUTS set the numbers; `just flips` does 500 and 200, some of them to sealed
 //! segments of a journal. QUEENS_FLIP_SEED=N, with the same two, repeats the damage of one number.
@@ -29,11 +29,11 @@ use tests::{
 
 use crate::{Board, number};
 
-/// Counted quickly, so that every damage is followed by a count to the end.
+/// A run that is counted quickly, so that every damage is followed by a count to the end.
 const TINY: Board = Board { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };
-/// It has enough tasks for a sealed segment of the journal.
+/// A run with enough tasks for a sealed segment of the journal.
 const MANY: Board = Board { run: by_rows("15", "1"), solutions: "2279184", tasks: 40_000 };
-/// Long enough that processes are killed in the middle of it.
+/// A run that is long enough to kill processes in the middle of it.
 const LONG: Board = Board { run: by_rows("16", "10000"), solutions: "14772512", tasks: 0 };
 
 /// Number of damages that are tried at the same time.
@@ -51,7 +51,7 @@ enum Damage {
 enum Outcome {
     /// The total is exact.
     Recovered,
-    /// One line said what, where and what to do.
+    /// One line named the damage, the place and the remedy.
     Refused,
 }
 
@@ -263,7 +263,7 @@ impl Originals {
         }
     }
 
-    /// Does one damage; returns the kind of file and the outcome.
+    /// Tries one damage; returns the kind of file and the outcome.
     fn try_one(&self, number: u64, damage: Damage) -> (String, Outcome) {
         let mut rng = ChaCha8Rng::seed_from_u64(number);
         let scratch = tempfile::tempdir().unwrap();
@@ -294,13 +294,13 @@ impl Originals {
     }
 }
 
-/// Whether `queensctl verify` reads the file.
+/// Returns whether `queensctl verify` reads the file.
 fn is_verified(file: &Path) -> bool {
     let name = file.to_string_lossy();
     name.contains("journal.") || name.ends_with("manifest.json") || name.ends_with("state.json")
 }
 
-/// The file's part in the directory.
+/// Returns the kind of a file in the directory.
 fn kind(file: &Path) -> String {
     if file.starts_with("db") {
         return "sled".to_owned();
@@ -336,7 +336,7 @@ async fn damage_is_repaired_or_reported() {
     assert!(wrong.is_empty(), "{wrong:?}: see the panics above");
 }
 
-/// How often each outcome occurred; `None` if a check failed.
+/// The number of times that each outcome occurred; `None` if a check failed.
 type Tally = BTreeMap<(String, Option<Outcome>), u64>;
 
 /// Tries several damages at a time, since most of the time is spent waiting for processes.
@@ -347,7 +347,7 @@ fn try_all(originals: &Originals, tries: impl Iterator<Item = (u64, Damage)> + S
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some((number, damage)) = next() {
-                    // A failed one is reported, and the others are tried all the same.
+                    // A failed one is reported, and the others are still tried.
                     let tried = panic::catch_unwind(|| originals.try_one(number, damage));
                     let what = match tried {
                         Ok((what, outcome)) => (what, Some(outcome)),

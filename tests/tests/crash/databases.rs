@@ -51,7 +51,7 @@ fn in_database(url: &str, cluster: &Cluster, more: &[&str]) -> Process {
     Process::start(cluster.ending(more).env("QUEENS_STORE", url))
 }
 
-/// Checks the total that the coordinator printed, and the database by itself.
+/// Checks the total that the coordinator printed, and verifies the database.
 fn check(end: End, board: &Board, url: &str) {
     let result = end.json();
     assert_eq!(result["solutions"], board.solutions);

@@ -52,7 +52,7 @@ fn accepted(journal: &[Value]) -> BTreeMap<u64, u64> {
     accepted
 }
 
-/// Checks that what was acknowledged of honest counts is in the journal.
+/// Checks that the journal contains all acknowledged counts, which are honest.
 fn check_acknowledged(acknowledged: &[Acknowledgement], accepted: &BTreeMap<u64, u64>) {
     let mut first = 0;
     for acknowledgement in acknowledged {
