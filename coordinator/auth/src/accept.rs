@@ -5,10 +5,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -34,6 +31,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The interval between two log lines about refused connections.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Handshakes between two removals of all ended ones; more than connections can be open, so that a removal
+/// is cheap per handshake.
+const CLEANUP_INTERVAL: usize = 20_000;
+
 /// Connections ready to be served.
 pub struct Incoming {
     ready: mpsc::Receiver<io::Result<AcceptedConnection>>,
@@ -45,7 +46,8 @@ impl Incoming {
         let (send, ready) = mpsc::channel(64);
         let mut acceptor = Acceptor::new(listener, max);
         tokio::spawn(async move {
-            let handshakes = Arc::new(Handshakes::new(limits.handshakes_per_address));
+            let (max, by_address) = (limits.handshakes_per_address, HashMap::new());
+            let mut handshakes = Handshakes { max, by_address, begun: 0 };
             loop {
                 let (stream, address, permit) = tokio::select! {
                     accepted = acceptor.accept() => accepted,
@@ -60,7 +62,7 @@ impl Incoming {
                     continue;
                 }
                 let auth = auth.clone();
-                let (place, evicted) = handshakes.begin(address.ip());
+                let evicted = handshakes.begin(address.ip());
                 tokio::spawn(async move {
                     let opened = tokio::select! {
                         opened = timeout(limits.handshake, open(stream, address, &auth)) => opened,
@@ -69,7 +71,6 @@ impl Incoming {
                             return;
                         }
                     };
-                    drop(place);
                     match opened {
                         Ok(Ok((peer, io))) => {
                             let accepted = AcceptedConnection::new(peer, io, permit, limits);
@@ -158,34 +159,34 @@ impl Acceptor {
     }
 }
 
-/// The handshakes of one address, oldest first: their numbers, and the senders that keep them alive.
-type Places = VecDeque<(u64, oneshot::Sender<()>)>;
-
-/// The handshakes in progress, by address.
+/// The handshakes in progress by address, oldest first. Each lasts until its receiver is dropped.
 struct Handshakes {
     max: usize,
-    by_address: Mutex<HashMap<IpAddr, Places>>,
-    number: AtomicU64,
+    by_address: HashMap<IpAddr, VecDeque<oneshot::Sender<()>>>,
+    /// Handshakes begun since all ended ones were removed.
+    begun: usize,
 }
 
 impl Handshakes {
-    fn new(max: usize) -> Self {
-        Self { max, by_address: Mutex::default(), number: AtomicU64::new(0) }
-    }
-
     /// Begins a handshake, evicting the address's oldest one if there are too many. The receiver
     /// resolves when this handshake is evicted in turn.
-    fn begin(self: &Arc<Self>, address: IpAddr) -> (Place, oneshot::Receiver<()>) {
-        let address = network(address);
-        let number = self.number.fetch_add(1, Relaxed);
-        let (keep, evicted) = oneshot::channel();
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = by_address.entry(address).or_default();
-        if places.len() >= self.max {
-            places.pop_front();
+    fn begin(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
+        self.begun += 1;
+        if self.begun >= CLEANUP_INTERVAL {
+            self.begun = 0;
+            self.by_address.retain(|_, handshakes| {
+                handshakes.retain(|handshake| !handshake.is_closed());
+                !handshakes.is_empty()
+            });
         }
-        places.push_back((number, keep));
-        (Place { handshakes: self.clone(), address, number }, evicted)
+        let handshakes = self.by_address.entry(network(address)).or_default();
+        handshakes.retain(|handshake| !handshake.is_closed());
+        if handshakes.len() >= self.max {
+            handshakes.pop_front();
+        }
+        let (handshake, evicted) = oneshot::channel();
+        handshakes.push_back(handshake);
+        evicted
     }
 }
 
@@ -194,26 +195,6 @@ fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
         address @ IpAddr::V4(_) => address,
-    }
-}
-
-/// A handshake in progress, until it is dropped.
-struct Place {
-    handshakes: Arc<Handshakes>,
-    address: IpAddr,
-    number: u64,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut by_address =
-            self.handshakes.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(places) = by_address.get_mut(&self.address) {
-            places.retain(|(number, _)| *number != self.number);
-            if places.is_empty() {
-                by_address.remove(&self.address);
-            }
-        }
     }
 }
 
@@ -322,5 +303,23 @@ impl AsyncWrite for AcceptedConnection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_handshakes_are_removed() {
+        let mut handshakes = Handshakes { max: 2, by_address: HashMap::new(), begun: 0 };
+        for address in (0_u32..).take(3 * CLEANUP_INTERVAL) {
+            drop(handshakes.begin(IpAddr::V4(address.into())));
+            assert!(handshakes.by_address.len() <= CLEANUP_INTERVAL);
+        }
+        let address = IpAddr::V4(7.into());
+        let [mut first, mut second, _third] = [(); 3].map(|()| handshakes.begin(address));
+        assert!(first.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+        assert!(second.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
     }
 }

@@ -12,10 +12,10 @@ use crate::{
 use crate::{postgres::Texts, run_off_runtime};
 
 /// A place for private texts. Its calls may block.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SecretStore(Place);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Place {
     /// A folder that only its owner can read.
     Folder(PathBuf),

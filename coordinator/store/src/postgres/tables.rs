@@ -1,7 +1,6 @@
 //! The database's tables: journals as the text that they are on disk, rows, and small texts.
 
 use std::{
-    fmt,
     io::{self, BufRead, Cursor},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -141,12 +140,6 @@ impl Texts {
     pub(super) fn all(&self) -> Result<Vec<(String, String)>, StoreError> {
         let rows = self.link.query("SELECT name, content FROM queens.kept ORDER BY name", &[])?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-    }
-}
-
-impl fmt::Debug for Texts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Texts").field(&self.link.place()).finish()
     }
 }
 
