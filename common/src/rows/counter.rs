@@ -6,7 +6,7 @@ use super::{
     border::Border,
     cost,
     division::{Division, Head, Weighted},
-    search::{self, InitialState, MAX_ROOTS, Stacks, Subproblem},
+    search::{self, InitialState, MAX_ROOTS, Row, Stacks, rows_to_fill},
 };
 use crate::{
     board::Board,
@@ -37,10 +37,8 @@ struct Family {
 /// A run of units of one family.
 struct Batch {
     family: Family,
-    /// From the first unfilled row on.
-    whole: Subproblem,
-    /// From the row after the tail on.
-    rest: Subproblem,
+    /// Rows to fill, those of the tail first.
+    rows: Vec<Row>,
     /// Estimated cost of the units not yet reported.
     cost: u64,
 }
@@ -88,12 +86,12 @@ impl Counter {
             let batch = batch.get_or_insert_with(|| self.batch(family));
             let share = u128::from(cost) * u128::from(range.end - range.start) / u128::from(tails);
             batch.cost = batch.cost.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
-            let root = self.root(head, &batch.whole);
+            let root = self.root(head, &batch.rows);
             for tail in range {
                 if self.roots.len() == MAX_ROOTS {
                     self.run(batch, &mut sum, progress)?;
                 }
-                let placed = self.place_tail(&batch.whole, root, tail);
+                let placed = self.place_tail(&batch.rows, root, tail);
                 self.roots.extend(placed);
             }
         }
@@ -116,8 +114,8 @@ impl Counter {
             cost -= done;
             progress.advance(done)
         };
-        let counted =
-            search::count(self.kernel, &mut self.stacks, &batch.rest, &self.roots, &mut tick);
+        let rest = batch.rows.get(self.tail_rows()..).unwrap_or_default();
+        let counted = search::count(self.kernel, &mut self.stacks, rest, &self.roots, &mut tick);
         self.roots.clear();
         let solutions = go_on(counted)?;
         go_on(progress.advance(cost))?;
@@ -129,23 +127,26 @@ impl Counter {
     fn batch(&self, family: Family) -> Batch {
         let board = self.division.board();
         let last = board.n() - 1;
-        let whole = match family.head {
-            Head::FirstRows { rows, .. } => Subproblem::new(board, |row| row < rows, &[]),
+        let rows = match family.head {
+            Head::FirstRows { rows, .. } => rows_to_fill(board, |row| row < rows, &[]),
             Head::Border(Border { bottom, left, right, .. }) => {
                 let fixed = [(last, bottom), (left, 0), (right, last)]
                     .map(|(row, column)| (row, self.column(column)));
-                Subproblem::new(board, |row| [0, last, left, right].contains(&row), &fixed)
+                rows_to_fill(board, |row| [0, last, left, right].contains(&row), &fixed)
             }
             Head::Nothing => unreachable!("an empty head makes no batch"),
         };
-        let rest = whole.skip(usize::from(self.division.tail_rows()));
-        Batch { family, whole, rest, cost: 0 }
+        Batch { family, rows, cost: 0 }
+    }
+
+    fn tail_rows(&self) -> usize {
+        self.division.tail_rows().into()
     }
 
     /// Returns the state in the first unfilled row below a head.
-    fn root(&self, head: Head, subproblem: &Subproblem) -> InitialState {
+    fn root(&self, head: Head, to_fill: &[Row]) -> InitialState {
         let board = self.division.board();
-        let row = subproblem.places().first().copied().unwrap_or(board.n());
+        let row = to_fill.first().map_or(board.n(), |row| row.number);
         match head {
             Head::FirstRows { columns, rows } => {
                 let queens = (0..rows).zip(columns).map(|(row, column)| (row, self.column(column)));
@@ -170,22 +171,15 @@ impl Counter {
     }
 
     /// Returns the state after the tail, or `None` if the tail uses an attacked square.
-    fn place_tail(
-        &self,
-        subproblem: &Subproblem,
-        mut root: InitialState,
-        tail: u64,
-    ) -> Option<InitialState> {
+    fn place_tail(&self, rows: &[Row], root: InitialState, tail: u64) -> Option<InitialState> {
         let n = u64::from(self.division.board().n());
         let mut digits = tail;
-        let rows = subproblem.allowed().iter().zip(subproblem.steps());
-        for (&allowed, &step) in rows.take(usize::from(self.division.tail_rows())) {
+        rows.iter().take(self.tail_rows()).try_fold(root, |root, row| {
             #[allow(clippy::cast_possible_truncation)] // below N
             let column = (digits % n) as u8;
             digits /= n;
-            root = root.place(self.column(column), allowed, step)?;
-        }
-        Some(root)
+            root.place(self.column(column), *row)
+        })
     }
 }
 
@@ -201,36 +195,28 @@ pub fn completions(
     kernel: Kernel,
     progress: &dyn ProgressSink,
 ) -> Result<u64, CountError> {
-    let whole = Subproblem::new(board, |_| false, &[]);
+    let rows = rows_to_fill(board, |_| false, &[]);
+    assert!(prefix.len() <= rows.len(), "a row of {board} for a queen");
+    let (filled, mut rest) = rows.split_at(prefix.len());
     let start = InitialState::below(board, 0, std::iter::empty());
-    let placed = prefix.iter().zip(whole.allowed().iter().zip(whole.steps())).try_fold(
-        start,
-        |root, (&column, (&allowed, &step))| {
-            assert!(column < board.n(), "column {column} of {board}");
-            root.place(column, allowed, step)
-        },
-    );
+    let placed = prefix.iter().zip(filled).try_fold(start, |root, (&column, &row)| {
+        assert!(column < board.n(), "column {column} of {board}");
+        root.place(column, row)
+    });
     let Some(root) = placed else { return Ok(0) };
-    assert!(prefix.len() <= whole.rows(), "a row of {board} for a queen");
     let mut roots = vec![root];
-    let mut rest = whole.skip(prefix.len());
     // A few rows further down there are enough states to fill the vectors.
-    while rest.rows() > 0 && roots.len() * usize::from(board.n()) <= MAX_ROOTS {
-        let (allowed, step) = (rest.allowed()[0], rest.steps()[0]);
-        let children = |root: InitialState| {
-            (0..board.n()).filter_map(move |column| root.place(column, allowed, step))
-        };
+    while let [row, below @ ..] = rest
+        && !roots.is_empty()
+        && roots.len() * usize::from(board.n()) <= MAX_ROOTS
+    {
+        let children =
+            |root: InitialState| (0..board.n()).filter_map(move |column| root.place(column, *row));
         roots = roots.into_iter().flat_map(children).collect();
-        rest = rest.skip(1);
-        if roots.is_empty() {
-            return Ok(0);
-        }
-    }
-    if rest.rows() == 0 {
-        return Ok(roots.len() as u64);
+        rest = below;
     }
     let mut tick = |_| progress.advance(0);
-    go_on(search::count(kernel, &mut Stacks::new(), &rest, &roots, &mut tick))
+    go_on(search::count(kernel, &mut Stacks::new(), rest, &roots, &mut tick))
 }
 
 #[cfg(test)]

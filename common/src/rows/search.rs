@@ -84,9 +84,9 @@ impl Stacks {
 }
 
 #[inline(always)]
-fn push_roots(stack: &mut Stack, subproblem: &Subproblem, roots: &[InitialState]) {
+fn push_roots(stack: &mut Stack, allowed: u32, roots: &[InitialState]) {
     for &InitialState { columns, left, right } in roots {
-        let free = columns & !(left | right) & subproblem.allowed()[0];
+        let free = columns & !(left | right) & allowed;
         stack.columns[stack.len] = columns;
         stack.left[stack.len] = left;
         stack.right[stack.len] = right;
@@ -162,17 +162,36 @@ fn place<L: States, const AHEAD: usize>(
     solutions
 }
 
-/// Rows that a search fills, with the squares attacked from outside the search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subproblem {
-    rows: usize,
-    allowed: [u32; ROWS],
-    step: [u8; ROWS],
-    /// Board row of each row to fill.
-    row: [u8; ROWS],
+/// A row that a search fills.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Row of the board.
+    pub(super) number: u8,
+    /// Columns that no queen outside the search attacks diagonally.
+    pub(super) allowed: u32,
+    /// Distance to the next row; 0 for the last.
+    pub(super) step: u8,
 }
 
-const ROWS: usize = Board::MAX as usize;
+/// Returns the rows not in `filled`, without the diagonals of `fixed`.
+pub(super) fn rows_to_fill(
+    board: Board,
+    filled: impl Fn(u8) -> bool,
+    fixed: &[(u8, u8)],
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::with_capacity(board.n().into());
+    for number in (0..board.n()).filter(|&row| !filled(row)) {
+        let attacked = fixed.iter().fold(0, |attacked, &(from, column)| {
+            let far = number.abs_diff(from);
+            attacked | along_left(column, far) | along_right(column, far)
+        });
+        if let Some(above) = rows.last_mut() {
+            above.step = number - above.number;
+        }
+        rows.push(Row { number, allowed: board.full_row() & !attacked, step: 0 });
+    }
+    rows
+}
 
 /// State of the search in its first row; bit c of a mask is column c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,57 +202,6 @@ pub(super) struct InitialState {
     pub(super) left: u32,
     /// Squares attacked along diagonals on which the column falls with the row.
     pub(super) right: u32,
-}
-
-impl Subproblem {
-    /// Creates the rows not in `filled`, without the diagonals of `fixed`.
-    pub(super) fn new(board: Board, filled: impl Fn(u8) -> bool, fixed: &[(u8, u8)]) -> Self {
-        let mut subproblem = Self { rows: 0, allowed: [0; ROWS], step: [0; ROWS], row: [0; ROWS] };
-        for row in (0..board.n()).filter(|&row| !filled(row)) {
-            let attacked = fixed.iter().fold(0, |attacked, &(from, column)| {
-                let far = row.abs_diff(from);
-                attacked | along_left(column, far) | along_right(column, far)
-            });
-            let at = subproblem.rows;
-            subproblem.allowed[at] = board.full_row() & !attacked;
-            subproblem.row[at] = row;
-            if at > 0 {
-                subproblem.step[at - 1] = row - subproblem.row[at - 1];
-            }
-            subproblem.rows += 1;
-        }
-        subproblem
-    }
-
-    /// Returns the subproblem without its first `count` rows.
-    pub(super) fn skip(&self, count: usize) -> Self {
-        let count = count.min(self.rows);
-        let mut rest = self.clone();
-        rest.allowed.rotate_left(count);
-        rest.step.rotate_left(count);
-        rest.row.rotate_left(count);
-        rest.rows -= count;
-        rest
-    }
-
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Returns, per row, the columns not attacked diagonally from outside the search.
-    pub(super) fn allowed(&self) -> &[u32] {
-        &self.allowed[..self.rows]
-    }
-
-    /// Returns, per row, the distance to the next row.
-    pub(super) fn steps(&self) -> &[u8] {
-        &self.step[..self.rows]
-    }
-
-    /// Returns the board row of each row.
-    pub(super) fn places(&self) -> &[u8] {
-        &self.row[..self.rows]
-    }
 }
 
 impl InitialState {
@@ -254,25 +222,25 @@ impl InitialState {
         Self { columns: self.columns & !taken, ..self }
     }
 
-    /// Returns the state `step` rows below a queen in `column`.
+    /// Returns the state in the row after `row`, with a queen in this column of `row`.
     ///
-    /// `None` if that square is attacked or not `allowed`.
-    pub(super) fn place(self, column: u8, allowed: u32, step: u8) -> Option<Self> {
+    /// `None` if that square is attacked or not allowed.
+    pub(super) fn place(self, column: u8, row: Row) -> Option<Self> {
         let queen = 1 << column;
-        if self.columns & !(self.left | self.right) & allowed & queen == 0 {
+        if self.columns & !(self.left | self.right) & row.allowed & queen == 0 {
             return None;
         }
         Some(Self {
             columns: self.columns ^ queen,
-            left: (self.left | queen).checked_shl(u32::from(step)).unwrap_or(0),
-            right: (self.right | queen).checked_shr(u32::from(step)).unwrap_or(0),
+            left: (self.left | queen).unbounded_shl(row.step.into()),
+            right: (self.right | queen).unbounded_shr(row.step.into()),
         })
     }
 }
 
 /// Returns the column of the rising diagonal through `column`, `far` rows on.
 fn along_left(column: u8, far: u8) -> u32 {
-    1u32.checked_shl(u32::from(column) + u32::from(far)).unwrap_or(0)
+    1u32.unbounded_shl(u32::from(column) + u32::from(far))
 }
 
 /// Returns the column of the falling diagonal through `column`, `far` rows on.
@@ -280,22 +248,22 @@ fn along_right(column: u8, far: u8) -> u32 {
     column.checked_sub(far).map_or(0, |column| 1 << column)
 }
 
-/// Counts the ways to fill the rows of a subproblem from any of `roots`.
+/// Counts the ways to fill these rows from any of `roots`.
 ///
 /// `tick` receives the number of queens placed since its previous call, and may stop the search.
 pub(super) fn count(
     kernel: Kernel,
     stacks: &mut Stacks,
-    subproblem: &Subproblem,
+    rows: &[Row],
     roots: &[InitialState],
     tick: &mut Tick<'_>,
 ) -> ControlFlow<(), u64> {
-    dispatch(kernel, Search { stacks, subproblem, roots, tick })
+    dispatch(kernel, Search { stacks, rows, roots, tick })
 }
 
 struct Search<'a, 'b> {
     stacks: &'a mut Stacks,
-    subproblem: &'a Subproblem,
+    rows: &'a [Row],
     roots: &'a [InitialState],
     tick: &'a mut Tick<'b>,
 }
@@ -305,26 +273,21 @@ impl Work for Search<'_, '_> {
 
     #[inline(always)]
     fn run<S: Set>(self, set: S) -> ControlFlow<(), u64> {
-        let Self { stacks, subproblem, roots, tick } = self;
+        let Self { stacks, rows, roots, tick } = self;
         assert!(roots.len() <= MAX_ROOTS);
-        let rows = subproblem.rows();
-        let Some(last) = rows.checked_sub(1) else {
+        let Some(last) = rows.len().checked_sub(1) else {
             return ControlFlow::Continue(roots.len() as u64);
         };
         for stack in &mut stacks.0 {
             stack.len = 0;
         }
-        push_roots(&mut stacks.0[0], subproblem, roots);
+        push_roots(&mut stacks.0[0], rows[0].allowed, roots);
         if last == 0 {
             return ControlFlow::Continue(stacks.0[0].len as u64);
         }
-        let spans: Vec<(u32, u32)> = subproblem
-            .allowed()
-            .iter()
-            .skip(1)
-            .zip(subproblem.steps())
-            .map(|(&allowed, &step)| (allowed, u32::from(step)))
-            .collect();
+        let next = rows[1..].iter().zip(rows);
+        let spans: Vec<(u32, u32)> =
+            next.map(|(row, above)| (row.allowed, above.step.into())).collect();
         let mut solutions = 0;
         let mut placed = 0;
         let mut row = 0;
