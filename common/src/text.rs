@@ -351,102 +351,65 @@ mod tests {
     }
 
     #[test]
-    fn numbers_agree_with_their_nouns() {
-        for (number, text) in [(0, "0 tasks"), (1, "1 task"), (1683, "1,683 tasks")] {
-            assert_eq!(plural(number, "task"), text);
-        }
-    }
-
-    #[test]
-    fn numbers_are_grouped_from_the_right() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (14_772_512, "14,772,512"),
-            (234_907_967_154_122_528, "234,907,967,154,122,528"),
+    fn numbers_and_times_are_formatted_for_display() {
+        for (shown, expected) in [
+            (plural(0, "task"), "0 tasks"),
+            (plural(1, "task"), "1 task"),
+            (plural(1683, "task"), "1,683 tasks"),
+            (thousands(0), "0"),
+            (thousands(999), "999"),
+            (thousands(1000), "1,000"),
+            (thousands(14_772_512), "14,772,512"),
+            (thousands(234_907_967_154_122_528), "234,907,967,154,122,528"),
+            // The two largest units.
+            (span(1.24), "1.2 s"),
+            (span(59.4), "59.4 s"),
+            (span(200.0), "3 min 20 s"),
+            (span(18_720.0), "5 h 12 min"),
+            (span(367_200.0), "4 d 6 h"),
+            // The largest unit.
+            (age(0.2), "0 s"),
+            (age(59.0), "59 s"),
+            (age(200.0), "3 min"),
+            (age(1e5), "1 d"),
+            // Four digits and a word.
+            (abbreviated(0), "0"),
+            (abbreviated(365_596), "365,596"),
+            (abbreviated(999_949), "999,949"),
+            (abbreviated(999_950), "1.000 million"),
+            (abbreviated(2_279_184), "2.279 million"),
+            (abbreviated(39_029_188_884), "39.03 billion"),
+            (abbreviated(314_666_222_712), "314.7 billion"),
+            (abbreviated(999_949_999_999), "999.9 billion"),
+            (abbreviated(999_950_000_000), "1.000 trillion"),
+            (abbreviated(234_907_967_154_122_528), "234.9 quadrillion"),
+            (abbreviated(10u128.pow(27)), "1000.0 septillion"),
+            // One unit for both ends.
+            (rough(13.2, 19.3), "13 to 20 s"),
+            (rough(80.0, 100.0), "1 to 2 min"),
+            (rough(30.0, 100.0), "under 2 min"),
+            (rough(3_600.0, 5_400.0), "1 to 2 h"),
+            (rough(86_400.0, 172_800.0), "1 to 2 d"),
+            (rough(60.0, 60.0), "about 60 s"),
+            (rough(1e9, 1.2e9), "11,574 to 13,889 d"),
+            // Rounded down, with two digits of small parts.
+            (percent(0.0), "0.00 %"),
+            (percent(1.0 / 2_074_046.0), "0.000048 %"),
+            (percent(1e-30), "0.00 %"),
+            (percent(0.000_1), "0.01 %"),
+            (percent(0.000_099_99), "0.0099 %"),
+            (percent(0.000_012), "0.0012 %"),
+            (percent(0.07), "7.00 %"),
+            (percent(0.488_57), "48.85 %"),
+            (percent(0.57), "57.00 %"),
+            (percent(2_074_045.0 / 2_074_046.0), "99.99 %"),
+            (percent(1.0), "100.00 %"),
+            // Layouts other than the default are named.
+            (method_name(Layout::Border), "rows"),
+            (method_name(Layout::FirstRows), "rows (first-rows)"),
+            (method_name(Layout::Frames), "frames"),
         ] {
-            assert_eq!(thousands(number), text);
-        }
-    }
-
-    #[test]
-    fn spans_name_their_two_largest_units() {
-        for (seconds, text) in [
-            (1.24, "1.2 s"),
-            (59.4, "59.4 s"),
-            (200.0, "3 min 20 s"),
-            (18_720.0, "5 h 12 min"),
-            (367_200.0, "4 d 6 h"),
-        ] {
-            assert_eq!(span(seconds), text);
-        }
-    }
-
-    #[test]
-    fn abbreviated_numbers_have_four_digits_and_a_word() {
-        for (number, text) in [
-            (0, "0"),
-            (365_596, "365,596"),
-            (999_949, "999,949"),
-            (999_950, "1.000 million"),
-            (2_279_184, "2.279 million"),
-            (39_029_188_884, "39.03 billion"),
-            (314_666_222_712, "314.7 billion"),
-            (999_949_999_999, "999.9 billion"),
-            (999_950_000_000, "1.000 trillion"),
-            (234_907_967_154_122_528, "234.9 quadrillion"),
-            (10u128.pow(27), "1000.0 septillion"),
-        ] {
-            assert_eq!(abbreviated(number), text);
-        }
-    }
-
-    #[test]
-    fn ranges_of_time_have_one_unit() {
-        for (low, high, text) in [
-            (13.2, 19.3, "13 to 20 s"),
-            (80.0, 100.0, "1 to 2 min"),
-            (30.0, 100.0, "under 2 min"),
-            (3_600.0, 5_400.0, "1 to 2 h"),
-            (86_400.0, 172_800.0, "1 to 2 d"),
-            (60.0, 60.0, "about 60 s"),
-            (1e9, 1.2e9, "11,574 to 13,889 d"),
-        ] {
-            assert_eq!(rough(low, high), text);
-        }
-    }
-
-    #[test]
-    fn percentages_are_rounded_down_and_show_small_parts() {
-        for (part, words) in [
-            (0.0, "0.00 %"),
-            (1.0 / 2_074_046.0, "0.000048 %"),
-            (1e-30, "0.00 %"),
-            (0.000_1, "0.01 %"),
-            (0.000_099_99, "0.0099 %"),
-            (0.000_012, "0.0012 %"),
-            (0.07, "7.00 %"),
-            (0.488_57, "48.85 %"),
-            (0.57, "57.00 %"),
-            (2_074_045.0 / 2_074_046.0, "99.99 %"),
-            (1.0, "100.00 %"),
-        ] {
-            assert_eq!(percent(part), words, "{part}");
-        }
-    }
-
-    #[test]
-    fn layouts_other_than_the_default_are_named() {
-        assert_eq!(method_name(Layout::Border), "rows");
-        assert_eq!(method_name(Layout::FirstRows), "rows (first-rows)");
-        assert_eq!(method_name(Layout::Frames), "frames");
-    }
-
-    #[test]
-    fn ages_name_their_largest_unit() {
-        for (seconds, text) in [(0.2, "0 s"), (59.0, "59 s"), (200.0, "3 min"), (1e5, "1 d")] {
-            assert_eq!(age(seconds), text);
+            assert_eq!(shown, expected);
         }
     }
 
