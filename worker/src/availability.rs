@@ -170,12 +170,8 @@ impl PauseMonitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours(Vec<Span>);
 
-/// A span of time, until the next day if the end is not after the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    start: NaiveTime,
-    end: NaiveTime,
-}
+/// Start and end of a span of time, which lasts until the next day if the end is not after the start.
+type Span = (NaiveTime, NaiveTime);
 
 /// A text that is not valid hours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,22 +180,17 @@ struct Span {
 )]
 pub struct BadHours(String);
 
-impl Span {
-    fn has(self, now: NaiveTime) -> bool {
-        match self.start < self.end {
-            true => self.start <= now && now < self.end,
-            false => self.start <= now || now < self.end,
-        }
-    }
-}
-
 impl Hours {
     /// Returns when the next span starts, if `now` is in none.
     fn closed_until(&self, now: NaiveTime) -> Option<NaiveTime> {
-        if self.0.iter().any(|span| span.has(now)) {
+        let has = |&(start, end): &Span| match start < end {
+            true => start <= now && now < end,
+            false => start <= now || now < end,
+        };
+        if self.0.iter().any(has) {
             return None;
         }
-        let starts = || self.0.iter().map(|span| span.start);
+        let starts = || self.0.iter().map(|(start, _)| *start);
         let today = starts().filter(|start| *start > now).min();
         today.or_else(|| starts().min())
     }
@@ -227,7 +218,7 @@ fn span(text: &str) -> Option<Span> {
         // A span that ends at its start is ambiguous: nothing, or the whole day.
         end => time(end).filter(|end| *end != start)?,
     };
-    Some(Span { start, end })
+    Some((start, end))
 }
 
 /// Default directory of power supplies.
@@ -240,36 +231,24 @@ const POWER_SUPPLIES: Option<&str> = None;
 fn on_battery(directory: Option<&Path>) -> Option<bool> {
     let directory = directory.or_else(|| POWER_SUPPLIES.map(Path::new))?;
     // Without the directory the kernel knows of no battery.
-    Some(fs::read_dir(directory).is_ok_and(|supplies| {
-        let supplies = supplies.flatten().map(|supply| Supply::read(&supply.path()));
-        let supplies: Vec<_> = supplies.collect();
-        supplies.contains(&Supply::Discharging) && !supplies.contains(&Supply::Mains)
-    }))
-}
-
-/// The state of a Linux power supply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Supply {
-    Mains,
-    /// A battery of the machine supplies power.
-    Discharging,
-    /// For example a full battery, a cable without power, the battery of a mouse.
-    Other,
-}
-
-impl Supply {
-    fn read(directory: &Path) -> Self {
-        let word = |file: &str| {
-            let read = fs::read_to_string(directory.join(file)).unwrap_or_default();
-            read.trim().to_owned()
-        };
-        match word("type").as_str() {
-            "Battery" if word("scope") == "Device" => Self::Other,
-            "Battery" if word("status") == "Discharging" => Self::Discharging,
-            "Mains" | "USB" | "Wireless" if word("online") == "1" => Self::Mains,
-            _ => Self::Other,
-        }
-    }
+    let supplies = fs::read_dir(directory).into_iter().flatten().flatten();
+    let supplies: Vec<[String; 4]> = supplies
+        .map(|supply| {
+            ["type", "scope", "status", "online"].map(|file| {
+                let word = fs::read_to_string(supply.path().join(file)).unwrap_or_default();
+                word.trim().to_owned()
+            })
+        })
+        .collect();
+    // Not a full battery or the battery of a mouse.
+    let discharges = |[kind, scope, status, _]: &[String; 4]| {
+        kind == "Battery" && scope != "Device" && status == "Discharging"
+    };
+    // Not a cable without power.
+    let is_mains = |[kind, _, _, online]: &[String; 4]| {
+        ["Mains", "USB", "Wireless"].contains(&kind.as_str()) && online == "1"
+    };
+    Some(supplies.iter().any(discharges) && !supplies.iter().any(is_mains))
 }
 
 /// The load of all programs and of this one.
@@ -393,7 +372,7 @@ mod tests {
     fn valid_hours_are_parsed_and_others_are_errors() {
         let hours: Hours = " 9:05-17:00, 22:30-24:00 ".parse().unwrap();
         let spans = [("09:05", "17:00"), ("22:30", "00:00")];
-        let spans = spans.map(|(start, end)| Span { start: time(start), end: time(end) });
+        let spans = spans.map(|(start, end)| (time(start), time(end)));
         assert_eq!(hours, Hours(spans.to_vec()));
         let bad = "|19:00|19: 00-07:00|19-07|19:00-25:00|19:60-20:00|24:00-07:00|24:01-07:00|07:00-24:01|\
                    07:00-07:00|19:00-07:00,|-1:00-07:00|19:00-+7:00|019:00-07:00|a:b-c:d|\

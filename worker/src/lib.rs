@@ -23,7 +23,7 @@ mod summary;
 #[cfg(test)]
 mod testing;
 
-use std::{io, sync::Arc, time::Instant};
+use std::{io, sync::Arc};
 
 use cli::{
     duration::spelled,
@@ -31,7 +31,7 @@ use cli::{
     threads::{TooLittleMemory, numbered},
 };
 use common::{kernel::Kernel, run::SessionId, sync::WorkerInfo, text::plural};
-use tokio::sync::{mpsc::unbounded_channel, watch};
+use tokio::sync::watch;
 
 #[doc(hidden)]
 pub use spool::line::round_trip as spool_line;
@@ -40,10 +40,9 @@ pub use summary::Summary;
 
 use availability::PauseMonitor;
 use config::WorkerConfig;
-use engine::{ExitReason, Settings, WorkerEngine};
+use engine::{ExitReason, Settings};
 use link::{End, Link};
 use pool::Pool;
-use spool::Writer;
 
 /// The reason why a worker ended other than by a drain.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +99,7 @@ pub async fn run(
         info,
         idle_timeout: config.idle_timeout,
         drain_limit: config.drain_limit,
-        unacknowledged: spool.as_ref().map(|spool| spool.unacknowledged().copied().collect()),
+        unacknowledged: None,
     };
     let threads = |error| WorkerError::Threads { threads: budget.threads.get(), error };
     let asked_to_stop = stop::asked(spool.as_ref().map(|spool| spool.directory.clone()));
@@ -110,17 +109,11 @@ pub async fn run(
             () = asked_to_stop => {}
         }
     };
-    let identity = spool.as_ref().map(|spool| spool.identity.clone()).unwrap_or_default();
-    let spool = spool.map(Writer::new);
-    let (sender, events) = unbounded_channel();
     let make = Arc::new(pool::real_counter);
-    let pool = Pool::start(budget, common::self_test::run, make, &sender).map_err(threads)?;
-    drop(sender);
+    let pool = Pool::start(budget, common::self_test::run, make).map_err(threads)?;
     let (pauses, pause) = watch::channel(None);
     let mut monitor = PauseMonitor::new(config.rules, pauses);
-    let engine = WorkerEngine::new(settings, Instant::now());
-    let mut link =
-        Link::new(config.coordinator, engine, (pool, events), (spool, identity), rand::random);
+    let mut link = Link::new(config.coordinator, settings, pool, spool, rand::random);
     link.status_bar = config.status_bar;
     link.pause = Some(pause);
     let End { reason, summary, lost } = tokio::select! {

@@ -120,12 +120,13 @@ pub(super) struct Pace {
     last: Instant,
     /// When the coordinator expects the next call.
     expected: Instant,
-    period: Duration,
+    pub(super) period: Duration,
     /// The last call requested work and got none, so an earlier one would be useless.
     starved: bool,
-    failures: u32,
+    /// Number of consecutive failed calls.
+    pub(super) failures: u32,
     /// When to call again after a failed call.
-    retry: Option<Instant>,
+    pub(super) retry: Option<Instant>,
 }
 
 /// The reasons for an early call.
@@ -185,20 +186,6 @@ impl Pace {
         let wait = most.mul_f64(jitter.clamp(0.0, 1.0));
         self.retry = Some(now + wait);
         wait
-    }
-
-    /// Returns the time of the next call after a failed one.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry
-    }
-
-    /// Returns the number of consecutive failed calls.
-    pub(super) fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    pub(super) fn period(&self) -> Duration {
-        self.period
     }
 }
 

@@ -166,12 +166,12 @@ impl WorkerEngine {
 
     /// Returns the time of the next call after a failed one.
     pub fn retry_at(&self) -> Option<Instant> {
-        self.pace.retry_at()
+        self.pace.retry
     }
 
     /// Returns the number of consecutive failed calls.
     pub fn failures(&self) -> u32 {
-        self.pace.failures()
+        self.pace.failures
     }
 
     /// Returns the speed in cores of the reference machine; 0 if not measured yet.
@@ -312,7 +312,7 @@ impl WorkerEngine {
             self.log_idle(&reply.reason, now);
         }
         self.pace.answered(now, Duration::from_millis(reply.next_sync_ms), starved);
-        self.demand.set_period(self.pace.period());
+        self.demand.set_period(self.pace.period);
         let is_open = !reply.grants.is_empty() || self.has_news();
         let progress = self.outbox.len() <= unacknowledged / 2;
         if reply.drain && self.drain.is_none() {

@@ -29,9 +29,9 @@ use tokio::{
 
 use crate::{
     config::Coordinator,
-    engine::{ExitReason, LeaseKey, PoolCommand, WorkerEngine},
+    engine::{ExitReason, LeaseKey, PoolCommand, Settings, WorkerEngine},
     pool::{Event, Job, Pool},
-    spool::{Identity, Writer},
+    spool::{Spool, Writer},
     summary::Summary,
 };
 use transport::{Call, CallError, Transport};
@@ -82,21 +82,23 @@ impl Link {
     /// Creates a link between `coordinator`, a pool with its events, and a spool.
     pub(crate) fn new(
         coordinator: Coordinator,
-        engine: WorkerEngine,
+        settings: Settings,
         (pool, events): (Pool, UnboundedReceiver<Event>),
-        (spool, identity): (Option<Writer>, Identity),
+        spool: Option<Spool>,
         jitter: Jitter,
     ) -> Self {
+        let identity = spool.as_ref().map(|spool| spool.identity.clone()).unwrap_or_default();
+        let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
         Self {
             transport: Transport::new(&coordinator, identity),
             coordinator,
-            engine,
+            engine: WorkerEngine::new(Settings { unacknowledged, ..settings }, Instant::now()),
             pool,
             events,
             jobs: BTreeMap::new(),
             started: BTreeSet::new(),
             plans: JoinSet::new(),
-            spool,
+            spool: spool.map(Writer::new),
             logged: Instant::now(),
             answered: None,
             status_bar: None,

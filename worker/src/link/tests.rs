@@ -17,9 +17,8 @@ use tokio::sync::{mpsc::unbounded_channel, oneshot};
 use super::*;
 use crate::{
     config::InProcess,
-    engine::{Outcome, Settings},
+    engine::Outcome,
     pool::{MakeCounter, SelfTest, real_counter},
-    spool::Spool,
     testing::{
         acknowledge, budget, endless, grant, held, plan, quiet, result, sample_partial, settings,
         task_ref, wrong,
@@ -129,15 +128,9 @@ fn link(
     make: Arc<MakeCounter>,
     spool: Option<Spool>,
 ) -> Link {
-    let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
-    let settings = Settings { unacknowledged, ..settings };
-    let identity = spool.as_ref().map_or_else(Identity::default, |s| s.identity.clone());
-    let spool = spool.map(Writer::new);
-    let (sender, events) = unbounded_channel();
-    let pool = Pool::start(budget(settings.info.threads), self_test, make, &sender).unwrap();
-    let engine = WorkerEngine::new(settings, Instant::now());
+    let pool = Pool::start(budget(settings.info.threads), self_test, make).unwrap();
     // Without a delay between attempts: the jitter takes nothing of the backoff.
-    Link::new(fake.coordinator.clone(), engine, (pool, events), (spool, identity), || 0.0)
+    Link::new(fake.coordinator.clone(), settings, pool, spool, || 0.0)
 }
 
 impl Running {

@@ -17,7 +17,7 @@ use common::{
     sample::{Estimate, Sample},
     tally::{self, BadTally},
 };
-use tokio::{sync::mpsc::unbounded_channel, time::interval};
+use tokio::time::interval;
 
 use crate::{
     config::ComputeBudget,
@@ -49,10 +49,8 @@ async fn count_tasks(
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
 ) -> Result<HashMap<TaskId, u64>, CountFailure> {
-    let (sender, mut events) = unbounded_channel();
     // Self-tests are for workers, whose counts are not checked at once.
-    let pool = Pool::start(budget, |_| Ok(()), make, &sender)?;
-    drop(sender);
+    let (pool, mut events) = Pool::start(budget, |_| Ok(()), make)?;
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
         // A sample may hold a task twice.

@@ -29,7 +29,7 @@ use common::{
     self_test::{PEAK_BYTES, SelfTestError},
     text::plural,
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
     config::ComputeBudget,
@@ -198,21 +198,17 @@ impl Shared {
         lock(&self.queue).busy -= u32::from(crew.threads.get());
         self.changed.notify_all();
     }
-
-    fn add_times(&self, index: usize, add: impl FnOnce(&mut ThreadTimes)) {
-        add(&mut lock(&self.times)[index]);
-    }
 }
 
 impl Pool {
-    /// Starts the threads. The channel `events` closes when all have ended; it is bounded by the
+    /// Starts the threads. The channel of events closes when all have ended; it is bounded by the
     /// number of jobs.
     pub(crate) fn start(
         budget: ComputeBudget,
         self_test: SelfTest,
         make: Arc<MakeCounter>,
-        events: &UnboundedSender<Event>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, UnboundedReceiver<Event>)> {
+        let (sender, events) = unbounded_channel();
         let threads = budget.threads.get() as usize;
         let shared = Arc::new(Shared {
             budget,
@@ -224,12 +220,12 @@ impl Pool {
         });
         let pool = Self { shared };
         for index in 0..threads {
-            let (shared, make, events) = (pool.shared.clone(), make.clone(), events.clone());
+            let (shared, make, events) = (pool.shared.clone(), make.clone(), sender.clone());
             std::thread::Builder::new()
                 .name(format!("count-{index}"))
                 .spawn(move || work(&shared, index, &*make, &events))?;
         }
-        Ok(pool)
+        Ok((pool, events))
     }
 
     /// Appends jobs to the queue.
@@ -456,12 +452,12 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
         });
         shared.disband(crew);
         let duration = started.elapsed() * members;
-        shared.add_times(index, |times| {
+        {
+            let times = &mut lock(&shared.times)[index];
             times.busy += duration;
-            if !std::mem::replace(&mut is_first, false) {
-                times.idle += waited * members;
-            }
-        });
+            times.idle += if is_first { Duration::ZERO } else { waited * members };
+        }
+        is_first = false;
         let result = JobResult { work: job.work.clone(), outcome, duration, threads: crew.threads };
         if events.send(Event::Finished(result)).is_err() {
             return;

@@ -5,11 +5,9 @@ use std::{
     sync::{atomic::AtomicU32, mpsc},
 };
 
-use cli::memory::MemorySize;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
 use super::*;
 use crate::testing::{budget, counters, endless, plan, work, wrong};
+use cli::memory::MemorySize;
 
 /// A pool of one test and its events.
 struct Bench {
@@ -23,8 +21,8 @@ impl Bench {
     }
 
     fn with(budget: ComputeBudget, self_test: SelfTest, make: Arc<MakeCounter>) -> Self {
-        let (sender, events) = unbounded_channel();
-        Self { pool: Pool::start(budget, self_test, make, &sender).unwrap(), events }
+        let (pool, events) = Pool::start(budget, self_test, make).unwrap();
+        Self { pool, events }
     }
 
     fn push(&self, plan: &Plan, tasks: std::ops::Range<u64>) -> Vec<Arc<Job>> {
@@ -43,8 +41,14 @@ impl Bench {
     }
 
     /// Closes the pool, waits for its threads, and returns the remaining results.
-    fn close(mut self) -> Vec<Event> {
+    fn close(self) -> Vec<Event> {
+        self.close_and(|| {})
+    }
+
+    /// The same; calls `then` as soon as the pool is closed.
+    fn close_and(mut self, then: impl FnOnce()) -> Vec<Event> {
         drop(self.pool);
+        then();
         let events = std::iter::from_fn(|| self.events.blocking_recv());
         events.filter(|event| matches!(event, Event::Finished(_))).collect()
     }
@@ -93,17 +97,12 @@ fn a_job_cancelled_while_it_waits_is_never_counted() {
 #[test]
 fn a_closed_pool_drops_what_waits() {
     let (make, started) = endless();
-    let Bench { pool, mut events } = Bench::new(1, make);
-    let plan = plan(10);
-    let jobs: Vec<_> = (0..3).map(|task| Arc::new(Job::new(work(&plan, task)))).collect();
-    pool.push(jobs.clone());
+    let bench = Bench::new(1, make);
+    let jobs = bench.push(&plan(10), 0..3);
     started.recv().unwrap();
-    assert_eq!(pool.waiting(), 2);
-    drop(pool);
-    jobs[0].cancel();
-    let events: Vec<_> = std::iter::from_fn(|| events.blocking_recv()).collect();
-    let finished = events.iter().filter(|event| matches!(event, Event::Finished(_)));
-    assert_eq!(finished.count(), 1);
+    assert_eq!(bench.pool.waiting(), 2);
+    let finished = bench.close_and(|| jobs[0].cancel());
+    assert_eq!(finished.len(), 1);
 }
 
 #[test]
