@@ -115,8 +115,6 @@ impl States for Avx2 {
 pub(crate) struct Avx2Bits(__m256i);
 
 impl Lanes for Avx2Bits {
-    type Half = Self;
-
     const LANES: usize = 8;
 
     const EXTRACTS: bool = true;

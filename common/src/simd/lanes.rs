@@ -32,9 +32,6 @@ pub(crate) struct Sixteen {
 /// The methods are only safe to call on CPUs with the instruction set: in [`super::Work`] on its
 /// set, inlined into the one function with its `#[target_feature]`.
 pub(crate) trait Lanes: Copy {
-    /// A narrower vector for the last block of a list, or the same one.
-    type Half: Lanes;
-
     /// 32-bit lanes in a vector.
     const LANES: usize;
 

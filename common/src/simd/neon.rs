@@ -117,8 +117,6 @@ impl States for Neon {
 pub(crate) struct NeonBits(uint32x4_t, uint32x4_t);
 
 impl Lanes for NeonBits {
-    type Half = Self;
-
     const LANES: usize = 8;
 
     #[inline(always)]

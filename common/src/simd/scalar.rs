@@ -51,8 +51,6 @@ impl Words {
 }
 
 impl Lanes for Words {
-    type Half = Self;
-
     const LANES: usize = 8;
 
     inlined! {

@@ -6,7 +6,7 @@ mod popcount;
 mod tables;
 
 use self::{
-    popcount::{Zeros, keys_per_block, sum_of, zeros_by_groups},
+    popcount::{keys_per_block, sum_of, zeros_by_groups},
     tables::{Build, lanes_below, load_words},
 };
 use super::{
@@ -17,6 +17,8 @@ use super::{
     layout::Groups,
 };
 use crate::simd::{Lanes, Residual, Set};
+
+pub(crate) use self::popcount::Tally;
 
 /// Blocks of the longer list matched together.
 ///
@@ -72,7 +74,7 @@ impl Tables {
         let few_probes = probes.list.length;
         if few_probes < MIN_SLICED_PROBES || few_probes * sliced.length < MIN_SLICED_PAIRS {
             // SAFETY: the caller vouches for the lists.
-            tally.pairs += unsafe {
+            tally.bits += unsafe {
                 let probes = std::slice::from_raw_parts(probes.list.start, few_probes);
                 count_all_pairs::<S::Bits, W>(probes, sliced)
             };
@@ -83,16 +85,11 @@ impl Tables {
             let left = sliced.skip(at);
             // SAFETY: at most the blocks past the end are read; the bits of X3 are on top.
             at += unsafe {
-                let (whole, half) = (&mut tally.whole, &mut tally.half);
                 let bits = (residual_bits, x3_bits);
-                // An empty second block of a banded leaf is skipped.
-                let fits_one = if BANDED { 0 } else { keys_per_block::<S::Bits>() };
-                if left.length > fits_one.max(keys_per_block::<Half<S>>()) {
-                    self.blocks::<S, S::Bits, W, ABREAST, BANDED>(set, bits, left, &probes, whole)
-                } else if left.length > keys_per_block::<Half<S>>() {
-                    self.blocks::<S, S::Bits, W, 1, BANDED>(set, bits, left, &probes, whole)
+                if left.length > keys_per_block::<S::Bits>() {
+                    self.blocks::<S, W, ABREAST, BANDED>(set, bits, left, &probes, tally)
                 } else {
-                    self.blocks::<S, Half<S>, W, 1, BANDED>(set, bits, left, &probes, half)
+                    self.blocks::<S, W, 1, BANDED>(set, bits, left, &probes, tally)
                 }
             };
         }
@@ -105,34 +102,28 @@ impl Tables {
     /// # Safety
     /// As for [`Self::count`].
     #[inline(always)]
-    unsafe fn blocks<S: Set, L: Lanes, W: Residual, const BLOCKS: usize, const BANDED: bool>(
+    unsafe fn blocks<S: Set, W: Residual, const BLOCKS: usize, const BANDED: bool>(
         &mut self,
         set: S,
         (residual_bits, x3_bits): (u32, usize),
         keys: List<W>,
         probes: &Banded<W>,
-        zeros: &mut Zeros<L>,
+        tally: &mut Tally<S::Bits>,
     ) -> usize {
         let bits = if BANDED { banded_bits(residual_bits, x3_bits) } else { residual_bits };
-        let tables = self.0.as_mut_ptr().cast::<[L; BLOCKS]>();
+        let tables = self.0.as_mut_ptr().cast::<[S::Bits; BLOCKS]>();
         // SAFETY: the masks come after the tables.
-        let masks = unsafe { self.0.as_mut_ptr().add(MASKS) }.cast::<[L; BLOCKS]>();
+        let masks = unsafe { self.0.as_mut_ptr().add(MASKS) }.cast::<[S::Bits; BLOCKS]>();
         for block in 0..BLOCKS {
-            let keys = keys.skip(block * keys_per_block::<L>());
+            let keys = keys.skip(block * keys_per_block::<S::Bits>());
             // SAFETY: the caller vouches for the keys; there is room for the tables of all groups and
             // for the masks of these blocks of the widest vectors.
             unsafe {
-                let tables = tables.cast::<L>().add(block);
-                let masks = masks.cast::<L>().add(block);
-                if BANDED && keys.length == 0 {
-                    for pattern in 0..1 << x3_bits {
-                        masks.add(pattern * BLOCKS).write(L::splat(u32::MAX));
-                    }
-                } else {
-                    let masks = BANDED.then_some((masks, x3_bits));
-                    let groups = Groups::of(bits);
-                    set.run_separately(Build::<L, W, BLOCKS> { groups, keys, tables, masks });
-                }
+                let tables = tables.cast::<S::Bits>().add(block);
+                let masks = masks.cast::<S::Bits>().add(block);
+                let masks = BANDED.then_some((masks, x3_bits));
+                let groups = Groups::of(bits);
+                set.run_separately(Build::<S::Bits, W, BLOCKS> { groups, keys, tables, masks });
             }
         }
         #[cfg(test)]
@@ -140,22 +131,22 @@ impl Tables {
         unsafe {
             fault::inject(tables.cast());
         }
-        let (tables, all) = (tables.cast_const(), BLOCKS * keys_per_block::<L>());
+        let (tables, all) = (tables.cast_const(), BLOCKS * keys_per_block::<S::Bits>());
         if !BANDED {
-            let masks = [L::zero(); BLOCKS];
+            let masks = [S::Bits::zero(); BLOCKS];
             // SAFETY: the tables were written just now.
             let added = unsafe {
-                zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, false>(
+                zeros_by_groups::<S, S::Bits, W, BLOCKS, BLOCKS, false>(
                     set,
                     bits,
                     probes.list,
                     tables,
                     masks,
-                    zeros,
+                    tally,
                 )
             };
             // Every key is disjoint from a probe without bits.
-            zeros.bits -= (added * keys.length.min(all)) as u64;
+            tally.bits -= (added * keys.length.min(all)) as u64;
             return all;
         }
         let mut start = 0;
@@ -165,37 +156,11 @@ impl Tables {
             unsafe {
                 let band = List { start: probes.list.start.add(start), length: end - start };
                 let masks = *masks.add(pattern.into());
-                add_band::<S, L, W, BLOCKS>(set, bits, band, tables, masks, zeros);
+                add_band::<S, S::Bits, W, BLOCKS>(set, bits, band, tables, masks, tally);
             }
             start = end;
         }
         all
-    }
-}
-
-/// Vectors of half the width.
-type Half<S> = <<S as Set>::Bits as Lanes>::Half;
-
-/// Number of disjoint pairs, in parts.
-pub(crate) struct Tally<L: Lanes> {
-    /// Counted one by one.
-    pairs: u64,
-    /// Counted by vectors.
-    whole: Zeros<L>,
-    half: Zeros<L::Half>,
-}
-
-impl<L: Lanes> Tally<L> {
-    #[inline(always)]
-    pub(crate) fn new() -> Self {
-        let (whole, half) = (Zeros::new(), Zeros::new());
-        Self { pairs: 0, whole, half }
-    }
-
-    /// Returns the total.
-    #[inline(always)]
-    pub(crate) fn total(self) -> u64 {
-        self.pairs + self.whole.total() + self.half.total()
     }
 }
 
@@ -212,7 +177,7 @@ unsafe fn add_band<S: Set, L: Lanes, W: Residual, const BLOCKS: usize>(
     band: List<W>,
     tables: *const [L; BLOCKS],
     masks: [L; BLOCKS],
-    zeros: &mut Zeros<L>,
+    tally: &mut Tally<L>,
 ) {
     let (first, last) = (masks[0].is_full(), masks[BLOCKS - 1].is_full());
     if band.length == 0 || first && last {
@@ -225,15 +190,15 @@ unsafe fn add_band<S: Set, L: Lanes, W: Residual, const BLOCKS: usize>(
             let block = usize::from(first);
             let tables = tables.cast::<L>().add(block).cast();
             let mask = [masks[block]];
-            zeros_by_groups::<S, L, W, BLOCKS, 1, true>(set, bits, band, tables, mask, zeros)
+            zeros_by_groups::<S, L, W, BLOCKS, 1, true>(set, bits, band, tables, mask, tally)
         } else {
-            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, true>(set, bits, band, tables, masks, zeros)
+            zeros_by_groups::<S, L, W, BLOCKS, BLOCKS, true>(set, bits, band, tables, masks, tally)
         }
     };
     if added > 0 {
         // A probe without bits is disjoint from every key that the masks leave.
         let unmasked: u64 = masks.into_iter().map(unmasked).sum();
-        zeros.bits -= added as u64 * unmasked;
+        tally.bits -= added as u64 * unmasked;
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) unsafe fn zeros_by_groups<
     probes: List<W>,
     tables: *const [L; STRIDE],
     masks: [L; BLOCKS],
-    zeros: &mut Zeros<L>,
+    tally: &mut Tally<L>,
 ) -> usize {
     macro_rules! zeros {
         ($bits:literal) => {
@@ -35,7 +35,7 @@ pub(super) unsafe fn zeros_by_groups<
                 probes,
                 tables,
                 masks,
-                zeros,
+                tally,
             })
         };
     }
@@ -95,7 +95,7 @@ struct AddZeros<
     /// First row; the tables of all groups follow.
     tables: *const [L; STRIDE],
     masks: [L; BLOCKS],
-    zeros: &'a mut Zeros<L>,
+    tally: &'a mut Tally<L>,
 }
 
 impl<
@@ -123,7 +123,7 @@ impl<
         let last: [W; 8] =
             std::array::from_fn(|at| if at < left { last[at] } else { W::default() });
         let (tables, masks) = (self.tables, self.masks);
-        let mut ones = self.zeros.ones;
+        let mut ones = self.tally.ones;
         // One loop for both, so that its body is compiled once.
         let lists = [(self.probes.start, whole), (last.as_ptr(), usize::from(left > 0))];
         for (mut probes, chunks) in lists {
@@ -139,8 +139,8 @@ impl<
                 }
             }
         }
-        self.zeros.ones = ones;
-        self.zeros.bits += ((self.probes.length + added) * BLOCKS * keys_per_block::<L>()) as u64;
+        self.tally.ones = ones;
+        self.tally.bits += ((self.probes.length + added) * BLOCKS * keys_per_block::<L>()) as u64;
         added
     }
 }
@@ -178,22 +178,22 @@ unsafe fn picked_by_all<
     picked!(0 1 2 3 4 5 6 7)
 }
 
-/// Zero bits of many vectors.
-pub(super) struct Zeros<L> {
-    /// All bits, minus the zero bits that do not count.
+/// Number of disjoint pairs: those counted one by one, and the zero bits of many vectors.
+pub(crate) struct Tally<L> {
+    /// Pairs counted one by one, and all bits, minus the zero bits that do not count.
     pub(super) bits: u64,
     ones: Ones<L>,
 }
 
-impl<L: Lanes> Zeros<L> {
+impl<L: Lanes> Tally<L> {
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let ones = Ones([L::zero(); 4]);
         Self { bits: 0, ones }
     }
 
     #[inline(always)]
-    pub(super) fn total(self) -> u64 {
+    pub(crate) fn total(self) -> u64 {
         self.bits - self.ones.total()
     }
 }
