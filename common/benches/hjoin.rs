@@ -113,7 +113,7 @@ fn seconds(
     ((cpu::seconds() - start) / joins, found)
 }
 
-/// Returns a pseudo-random frame of the middle m: A and C of n / 2 columns, A < C < ~A.
+/// Returns a pseudo-random frame with A < C < ~A, both of n / 2 columns.
 fn frame(survey: &Survey, n: u32, random_below: &mut dyn FnMut(u64) -> u64) -> (u32, u32) {
     let full = (1 << n) - 1;
     let half = full >> n.div_ceil(2);

@@ -13,7 +13,7 @@ use chrono::{Local, NaiveTime};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::{sync::watch, time::sleep};
 
-/// Time that other programs must be busy before counting pauses; starting a program takes less.
+/// Time that others must be busy before a pause; starting a program takes less.
 const BUSY_FOR: Duration = Duration::from_secs(20);
 
 /// Time that the load must stay low before counting resumes; users pause to think.
@@ -118,8 +118,7 @@ pub(crate) struct PauseMonitor {
 }
 
 impl PauseMonitor {
-    /// Creates a monitor and observes the machine once; logs a warning if this system lacks what a rule
-    /// needs.
+    /// Creates a monitor and observes the machine once; warns of rules without effect.
     pub(crate) fn new(rules: Rules, pauses: watch::Sender<Option<String>>) -> Self {
         let load = rules.pause_on_load.and_then(|_| Load::new());
         let lacks = |flag, what| tracing::warn!("{flag} has no effect: this system hides {what}");
@@ -170,7 +169,7 @@ impl PauseMonitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours(Vec<Span>);
 
-/// Start and end of a span of time, which lasts until the next day if the end is not after the start.
+/// Start and end of a span; one that does not end after its start passes midnight.
 type Span = (NaiveTime, NaiveTime);
 
 /// A text that is not valid hours.
@@ -337,23 +336,23 @@ mod tests {
         let mut policy = policy(Rules { pause_on_load: Some(1.0), ..Rules::default() });
         let start = Instant::now();
         for (passed, load, pauses) in [
-            // A start of a program, and one more.
+            // Two programs start, one after the other.
             (0, Some(2.0), false),
             (19, Some(2.0), false),
             (20, Some(0.5), false),
             (21, Some(2.0), false),
             (40, Some(2.0), false),
-            // For twenty seconds. A missing observation changes nothing.
+            // Busy for twenty seconds; a missing observation changes nothing.
             (41, Some(2.0), true),
             (42, None, true),
-            // A moment's rest, and the rest of a minute.
+            // Quiet for a moment, then for a minute.
             (50, Some(0.5), true),
             (109, Some(1.0), true),
             (109, Some(1.1), true),
             (120, Some(0.0), true),
             (179, Some(0.0), true),
             (180, Some(0.0), false),
-            // It has to last again.
+            // The load must last again.
             (200, Some(5.0), false),
             (219, None, false),
             (220, Some(5.0), true),

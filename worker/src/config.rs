@@ -25,19 +25,22 @@ use crate::availability::Rules;
 pub struct WorkerConfig {
     pub coordinator: Coordinator,
     pub budget: ComputeBudget,
-    /// Message about other workers on this machine, if they limit the memory of this one.
+    /// Message about other workers, if they limit the memory of this one.
     pub others: Option<String>,
     /// Display name.
     pub name: String,
     pub spool: SpoolChoice,
-    /// Identity of a worker in its coordinator's process. The others are identified by the secrets
-    /// that their coordinator issues.
+    /// Identity of a worker in its coordinator's process.
+    ///
+    /// The others are identified by the secrets that their coordinator issues.
     pub id: WorkerId,
-    /// Maximum duration of a drain. Its last 15 s, at most three fifths of it, are reserved for
-    /// submitting results.
+    /// Maximum duration of a drain.
+    ///
+    /// Its last 15 s, at most three fifths of it, are reserved for submitting results.
     pub drain_limit: Duration,
-    /// Time without work after which a worker that has counted exits, once every run is finished;
-    /// never if not set.
+    /// Time without work after which a worker that has counted exits; `None`: never.
+    ///
+    /// It starts once every run is finished.
     pub idle_timeout: Option<Duration>,
     /// When this machine may count.
     pub rules: Rules,
@@ -121,7 +124,7 @@ type InProcessCall =
     dyn Fn(SyncRequest) -> Pin<Box<dyn Future<Output = Option<SyncReply>> + Send>> + Send + Sync;
 
 impl InProcess {
-    /// Creates a client whose calls `answer` replies to; `None` means that the coordinator stopped.
+    /// Creates a client whose calls `answer` replies to; `None` once it has stopped.
     pub fn new<A>(answer: impl Fn(SyncRequest) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = Option<SyncReply>> + Send + 'static,
@@ -140,8 +143,7 @@ impl fmt::Debug for InProcess {
     }
 }
 
-/// Returns a number that the workers on this machine share and those on others do not; 0 if
-/// unknown.
+/// Returns a number that only the workers on this machine share; 0 if unknown.
 ///
 /// On Linux it is derived from the kernel's boot ID: containers share it, and the nodes of a cluster
 /// differ even if they share one disk image. Elsewhere it is derived from the host name.

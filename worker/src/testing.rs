@@ -27,27 +27,27 @@ use crate::{
 /// The run of all tests.
 pub(crate) const RUN: RunId = RunId(0xa1);
 
-/// A plan of many tasks on a small board.
+/// Returns a plan of many tasks on a small board.
 pub(crate) fn plan(n: u8) -> Plan {
     plan_of_cost(n, Layout::FirstRows, 1)
 }
 
-/// A task of `plan` in [`RUN`].
+/// Returns a task of `plan` in [`RUN`].
 pub(crate) fn task_ref(plan: &Plan, task: u64) -> TaskRef {
     TaskRef { run: RUN, plan: plan.hash(), task: TaskId(task) }
 }
 
-/// The lease of a task of `plan` under its first epoch.
+/// Returns the lease of a task of `plan` under its first epoch.
 pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
     LeaseKey { task: task_ref(plan, task), epoch: Epoch(1) }
 }
 
-/// The same lease's work.
+/// Returns the work of that lease.
 pub(crate) fn work(plan: &Plan, task: u64) -> Work {
     Work::new(lease(plan, task), plan.clone(), Orientation::Upright)
 }
 
-/// The grant of that lease.
+/// Returns the grant of that lease.
 pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
     Grant {
         task: task_ref(plan, task),
@@ -57,13 +57,13 @@ pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
     }
 }
 
-/// The result of that work on one thread.
+/// Returns the result of that work on one thread.
 pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
     let duration = Duration::from_millis(1500);
     JobResult { work: work(plan, task), outcome, duration, threads: NonZeroU16::MIN }
 }
 
-/// A partial whose every field differs from its default.
+/// Returns a partial whose every field differs from its default.
 pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     Partial {
         task: task_ref(&plan(10), task),
@@ -75,7 +75,7 @@ pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     }
 }
 
-/// A worker of two threads with these results of an earlier process; `None`: without a spool.
+/// Returns settings of two threads with these results; `None`: without a spool.
 pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     Settings {
         info: WorkerInfo {
@@ -94,22 +94,22 @@ pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     }
 }
 
-/// A reply without news; the next call is due in 10 s.
+/// Returns a reply without news; the next call is due in 10 s.
 pub(crate) fn quiet() -> SyncReply {
     SyncReply { next_sync_ms: 10_000, lease_ms: 60_000, ..SyncReply::default() }
 }
 
-/// The acknowledgement of a lease's result.
+/// Returns the acknowledgement of a lease's result.
 pub(crate) fn acknowledge(lease: &LeaseKey, verdict: Verdict) -> Acknowledgement {
     Acknowledgement { task: lease.task, epoch: lease.epoch, verdict, reason: "a reason".to_owned() }
 }
 
-/// The tasks of the leases that a request lists.
+/// Returns the tasks of the leases that a request lists.
 pub(crate) fn held(request: &SyncRequest) -> Vec<u64> {
     request.held.iter().map(|held| held.task.task.0).collect()
 }
 
-/// A budget of `threads` with 16 MiB each.
+/// Returns a budget of `threads` with 16 MiB each.
 pub(crate) fn budget(threads: u32) -> ComputeBudget {
     ComputeBudget {
         threads: threads.to_string().parse().unwrap(),
@@ -119,7 +119,7 @@ pub(crate) fn budget(threads: u32) -> ComputeBudget {
     }
 }
 
-/// Counters that count with `count`.
+/// Creates counters that count with `count`.
 pub(crate) fn counters(
     count: impl Fn(&CounterConfig, &Job) -> Result<u64, CountError> + Clone + Send + Sync + 'static,
 ) -> Arc<MakeCounter> {
@@ -129,7 +129,7 @@ pub(crate) fn counters(
     })
 }
 
-/// Counters that count until they are cancelled, and the setups of those that have started.
+/// Creates counters that run until cancelled; the channel has the started setups.
 pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<CounterConfig>) {
     let (sender, started) = mpsc::channel();
     let make = counters(move |setup, job| {
@@ -143,7 +143,7 @@ pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<CounterConfig>) {
     (make, started)
 }
 
-/// The error of a failed self-test.
+/// Returns the error of a failed self-test.
 pub(crate) fn wrong() -> SelfTestError {
     SelfTestError::Count { what: "a known board".to_owned(), found: 93, known: 92 }
 }

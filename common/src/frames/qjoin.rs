@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sparse words, so that some pairs fit.
+    /// Generates sparse words, so that some pairs fit.
     fn list() -> impl Strategy<Value = Vec<u64>> {
         let word = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(a, b, c)| a & b & c);
         prop::collection::vec(word, 0..40)

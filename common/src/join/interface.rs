@@ -97,7 +97,7 @@ impl Keys<'_> {
     }
 }
 
-/// Maximum keys made for a sample, about.
+/// Approximate maximum number of keys made for a sample.
 const MAX_SAMPLED_KEYS: usize = 1 << 17;
 
 /// Sample of the keys of a list.

@@ -52,7 +52,7 @@ pub struct Division {
 }
 
 impl Head {
-    /// See [`cost::Model::size`].
+    /// Returns [`cost::Model::size`] of the head's queens.
     fn size(self, board: Board) -> i64 {
         match self {
             Self::FirstRows { columns, rows } => {

@@ -23,8 +23,9 @@ struct Lines {
     mains: u64,
 }
 
-/// Returns half(N), the solutions fixed by a half turn (OEIS A032522): the sum over all branches.
-/// `go_on` is called often.
+/// Returns half(N), the solutions fixed by a half turn (OEIS A032522).
+///
+/// This is the sum over all branches. `go_on` is called often.
 pub fn half_turn(board: Board, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u64, CountError> {
     (0..half_turn_branches(board)).try_fold(0u64, |sum, branch| {
         sum.checked_add(half_turn_branch(board, branch, go_on)?).ok_or(CountError::Overflow)

@@ -154,9 +154,10 @@ fn after(column: usize) -> u8 {
     column as u8 + 1
 }
 
-/// Counts by "swapped permutation" of `000_a1ee00c4f40ae057.txt`, with diagonal arrays.
+/// Counts by "swapped permutation" of `000_a1ee00c4f40ae057.txt`.
 ///
-/// A permutation grows by swapping unused columns into place, so no used column is tried.
+/// With diagonal arrays. A permutation grows by swapping unused columns into place, so no used column
+/// is tried.
 pub(super) fn swapped_permutation(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut columns: Columns = [0; 32];
     for (slot, column) in columns.iter_mut().zip(0..board.n()) {

@@ -177,8 +177,9 @@ const GOOD_MARGIN: f64 = 0.05;
 /// The relative margin above which an estimate is of little use.
 const USELESS_MARGIN: f64 = 0.5;
 
-/// Suggests a larger sample if the estimate is of little use. The margin decreases with the square
-/// root of the work.
+/// Suggests a larger sample if the estimate is of little use.
+///
+/// The margin decreases with the square root of the work.
 fn advice(arguments: &Count, estimate: Estimate) -> Option<String> {
     let (fraction, margin) = (arguments.sample?, estimate.relative_margin());
     if margin <= USELESS_MARGIN {

@@ -75,7 +75,7 @@ fn choice(
     })
 }
 
-/// Resolves at the first Ctrl-C or SIGTERM; the second ends the program immediately.
+/// Resolves at the first Ctrl-C or SIGTERM; the second ends the program at once.
 fn interruption() -> impl Future<Output = ()> {
     let (stop, stopped) = oneshot::channel();
     match Signals::new() {
@@ -151,8 +151,9 @@ fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The progress of a count on standard error, cleared on drop: a bar on a terminal, otherwise a line now and
-/// then.
+/// Progress of a count on standard error, cleared on drop.
+///
+/// A bar on a terminal, otherwise lines at growing intervals.
 struct Progress {
     bar: Option<StatusBar>,
     started: Instant,

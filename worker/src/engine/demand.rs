@@ -1,5 +1,6 @@
-//! The calls to the coordinator: their times, and the amount of work to request, enough to keep all slots busy,
-//! little enough to share.
+//! Times of the calls to the coordinator, and the amount of work to request.
+//!
+//! Enough work keeps all slots busy; more would be missing for other workers.
 
 use std::{
     num::NonZeroU16,
@@ -14,7 +15,7 @@ const MAX_WAITING: usize = 4096;
 /// The target before any task was counted, in seconds.
 const FIRST_TARGET: f64 = 5.0;
 
-/// Factor by which each task reduces the weight of the earlier ones in the measured speed.
+/// Factor by which each task reduces the weight of earlier ones in the speed.
 const SPEED_DECAY: f64 = 0.97;
 
 /// The measured speed and the target of the backlog.
@@ -52,12 +53,12 @@ impl Demand {
         }
     }
 
-    /// Returns the cost per second and thread; that of the reference core if not measured yet.
+    /// Returns the cost per second and thread: the reference core's until measured.
     pub(super) fn speed(&self) -> f64 {
         if self.seconds > 1e-3 && self.cost > 0.0 { self.cost / self.seconds } else { 1e6 }
     }
 
-    /// Returns the speed of all threads in cores of the reference machine; 0 if not measured yet.
+    /// Returns the speed of all threads in reference cores; 0 if not measured yet.
     pub(super) fn cores(&self) -> f64 {
         if self.tasks > 0.0 { self.speed() * f64::from(self.threads) / 1e6 } else { 0.0 }
     }

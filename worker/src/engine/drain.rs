@@ -17,8 +17,9 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Creates the grace period of a drain or pause that takes at most `limit`; the rest is for submitting
-    /// results.
+    /// Creates the grace period of a drain or pause that takes at most `limit`.
+    ///
+    /// The rest is for submitting results.
     pub(super) fn new(since: Instant, limit: Duration) -> Self {
         Self { since, grace: (limit * 2 / 5).max(limit.saturating_sub(SUBMISSION)) }
     }
@@ -28,7 +29,9 @@ impl GracePeriod {
         self.since + self.grace
     }
 
-    /// Returns whether work will not finish in time at this speed, in cost per second and thread.
+    /// Returns whether work will not finish in time.
+    ///
+    /// `speed` is in cost per second and thread.
     pub(super) fn cannot_finish(self, held: &Held, speed: f64) -> bool {
         #[allow(clippy::cast_precision_loss)] // An estimate.
         let left = held.cost_left() as f64 / speed;
@@ -59,7 +62,7 @@ pub(super) struct Drain {
     may_leave: bool,
 }
 
-/// Whether the coordinator has seen the final inventory, in a call after its last change.
+/// Progress of the first call after the last change of the inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FinalSync {
     NotSent,
@@ -93,8 +96,9 @@ impl Drain {
         self.final_sync = FinalSync::InFlight;
     }
 
-    /// Notes a reply; `open` if it granted leases or results are left. Grants are not taken: absent
-    /// from the next inventory, they are released.
+    /// Notes a reply; `open` if it granted leases or results are left.
+    ///
+    /// Grants are not taken: absent from the next inventory, they are released.
     pub(super) fn answered(&mut self, now: Instant, open: bool, progress: bool) {
         let is_all = self.final_sync == FinalSync::InFlight && !open;
         self.final_sync = if is_all { FinalSync::Confirmed } else { FinalSync::NotSent };
@@ -108,7 +112,7 @@ impl Drain {
         self.due = now + RETRY;
     }
 
-    /// Returns why the worker exits now, if it does; `empty` if no leases and results are left.
+    /// Returns why the worker exits now; `empty` if no leases and results are left.
     pub(super) fn end(&self, now: Instant, empty: bool) -> Option<ExitReason> {
         let is_done = empty && self.final_sync == FinalSync::Confirmed;
         (is_done || self.may_leave || now >= self.ends()).then_some(self.reason)
@@ -123,12 +127,12 @@ pub(super) struct SelfTests {
     pub(super) failed: u32,
     /// The earliest last passed self-test of a failed thread.
     last_passed: Option<Instant>,
-    /// A failed thread never passed, so results of the previous process may be wrong too.
+    /// A failed thread never passed: results of the previous process may be wrong too.
     never_passed: bool,
 }
 
 impl SelfTests {
-    /// Notes that a thread failed, which passed its last self-test at this time, if any.
+    /// Notes that a thread failed, and when it last passed a self-test, if ever.
     pub(super) fn note_failed(&mut self, last_passed: Option<Instant>) {
         self.failed += 1;
         self.never_passed |= last_passed.is_none();
@@ -185,7 +189,7 @@ mod tests {
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(9.5)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, COST / 2), seconds(10.5)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(10.0)));
-        // It should have been done long ago, and says nothing.
+        // Without progress, although it should have finished long ago.
         assert!(!grace_period.cannot_finish(&held(&plan, now, 10, 0), seconds(1.0)));
         assert!(grace_period.cannot_finish(&held(&plan, now, 11, 0), seconds(1.0)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 11, 1), seconds(1.0)));

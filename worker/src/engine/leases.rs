@@ -1,5 +1,4 @@
-//! Leases on their way through the worker: grants whose plans are being made, work, results, and the inventory
-//! of all.
+//! Leases on their way through the worker: grants without a plan, work, results.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -213,8 +212,9 @@ impl Grants {
         self.waiting.iter().map(LeaseKey::granted)
     }
 
-    /// Returns the work of a grant, or why this worker cannot count it; `None` if its plan must be made
-    /// first.
+    /// Returns the work of a grant, or why this worker cannot count it.
+    ///
+    /// `None` if its plan must be made first.
     pub(super) fn work(&self, grant: &Grant) -> Option<Result<Work, String>> {
         let (_, made) = self.plans.iter().find(|(spec, _)| *spec == grant.spec)?;
         let (board, task) = (grant.spec.board, grant.task.task);
@@ -234,7 +234,7 @@ impl Grants {
         })
     }
 
-    /// Keeps a grant until its plan is made; returns whether no other grant waits for the same plan.
+    /// Keeps a grant until its plan is made; returns whether it is the plan's first.
     pub(super) fn wait(&mut self, grant: Grant) -> bool {
         let is_first = self.waiting.iter().all(|other| other.spec != grant.spec);
         self.waiting.push(grant);

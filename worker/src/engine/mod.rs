@@ -52,7 +52,7 @@ use crate::summary::Summary;
 /// Minimum time between two log lines that say why there is no work.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum grace period of a pause, however long a drain may take: the owner wants the machine now.
+/// Maximum grace period of a pause: the owner of the machine wants it now.
 const MAX_PAUSE_DELAY: Duration = Duration::from_secs(25);
 
 /// The worker stops after this number of panics of counting threads.
@@ -62,7 +62,7 @@ const MAX_PANICS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub info: WorkerInfo,
-    /// Time without work after which the worker exits, once every run is finished; `None`: never.
+    /// Time without work and unfinished runs until the worker exits; `None`: forever.
     pub idle_timeout: Option<Duration>,
     /// Maximum duration of a drain.
     pub drain_limit: Duration,
@@ -204,7 +204,7 @@ impl WorkerEngine {
         self.leases.progress(lease, cost_done);
     }
 
-    /// Takes the result of work that left its slot, even if its lease was revoked meanwhile.
+    /// Takes the result of work that left its slot, even if its lease was revoked.
     pub fn handle_job_finished(&mut self, result: JobResult, now: Instant) {
         let JobResult { work, outcome, duration, threads } = result;
         let lease = work.lease;
@@ -266,8 +266,7 @@ impl WorkerEngine {
         self.self_tests.passed += 1;
     }
 
-    /// Notes that a thread failed its self-test and ended; it passed the last one at this time, if
-    /// any.
+    /// Notes that a thread ended after a failed self-test, and when it last passed one.
     pub fn handle_self_test_failed(&mut self, last_passed: Option<Instant>, now: Instant) {
         self.self_tests.note_failed(last_passed);
         let left = self.settings.info.threads.saturating_sub(self.self_tests.failed);
@@ -329,8 +328,9 @@ impl WorkerEngine {
         self.idle_until(now);
     }
 
-    /// Notes that the current call failed, carried out or not, and returns the delay of the next one:
-    /// the part `jitter`, 0 to 1, of the backoff.
+    /// Notes that the current call failed, and returns the delay of the next one.
+    ///
+    /// The delay is the part `jitter`, 0 to 1, of the backoff. The call may have been carried out.
     pub fn handle_lost_call(&mut self, jitter: f64, now: Instant) -> Duration {
         self.calling = None;
         self.outbox.lost();
@@ -347,7 +347,7 @@ impl WorkerEngine {
         self.stop(ExitReason::Requested, now);
     }
 
-    /// Pauses counting for a reason, or resumes it. Releases tasks that will not finish soon.
+    /// Pauses counting for a reason and releases slow tasks, or resumes counting.
     pub fn handle_pause(&mut self, reason: Option<String>, now: Instant) {
         if self.drain.is_some() || self.paused() == reason.as_deref() {
             return;
@@ -383,7 +383,7 @@ impl WorkerEngine {
         self.commands.pop_front()
     }
 
-    /// Returns what to write to the spool now; [`Self::handle_spooled`] takes the outcome.
+    /// Returns the due write of the spool; [`Self::handle_spooled`] takes its outcome.
     pub fn poll_spool(&mut self, now: Instant) -> Option<SpoolWrite> {
         self.outbox.poll_write(now)
     }
@@ -484,8 +484,10 @@ impl WorkerEngine {
         self.drain.is_none() && self.paused.is_none() && !is_full && !waits && !is_refusing
     }
 
-    /// Creates a request with the whole inventory. Partials that exceed a message wait for the next
-    /// one; until then their leases are listed, so that they are not released.
+    /// Creates a request with the whole inventory.
+    ///
+    /// Partials that exceed a message wait for the next one; until then their leases are listed, so
+    /// that they are not released.
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
         let listed =
@@ -598,8 +600,9 @@ impl WorkerEngine {
         }
     }
 
-    /// Starts the grace period of a drain or pause that takes at most `limit`, and releases all leases that
-    /// were not started or will not finish within the grace period.
+    /// Starts the grace period of a drain or pause that takes at most `limit`.
+    ///
+    /// Releases all leases that were not started or will not finish within it.
     fn release_slow(&mut self, limit: Duration, now: Instant) {
         let grace_period = GracePeriod::new(now, limit);
         self.grace_period = Some(grace_period);

@@ -10,7 +10,7 @@ use common::run::Partial;
 
 use super::LeaseKey;
 
-/// Results that are acknowledged sooner are never written: a crash loses only the work of a moment.
+/// Results that are acknowledged sooner are not written; a crash loses little work.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Delay after a failed write.
@@ -37,8 +37,9 @@ pub(super) struct Outbox {
 struct Spooling {
     /// Results that were never written.
     fresh: BTreeSet<LeaseKey>,
-    /// Results to write that may already have a line in the file: their write failed, or the task was
-    /// counted again.
+    /// Results to write that may already have a line in the file.
+    ///
+    /// Their write failed, or the task was counted again.
     failed: BTreeSet<LeaseKey>,
     /// Written results that were acknowledged.
     forget: BTreeSet<LeaseKey>,
@@ -79,7 +80,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the first `most` results, in order of tasks, for a call, and the leases of the others.
+    /// Returns the first `most` results for a call, and the leases of the others.
     pub(super) fn send(&mut self, most: usize) -> (Vec<Partial>, Vec<LeaseKey>) {
         let mut waiting = self.waiting.values();
         let now: Vec<Partial> = waiting.by_ref().take(most).copied().collect();

@@ -184,8 +184,9 @@ impl Bench {
         outcome.join(", ")
     }
 
-    /// Describes a request: leases (with `*` if started, `!` if finished, `?` in between), results,
-    /// and the rest.
+    /// Describes a request: leases, results, and the rest.
+    ///
+    /// Leases have a `*` if started, and `!` if finished or `?` if in progress.
     fn described(&self, request: &SyncRequest) -> String {
         let mut text = "call".to_owned();
         for held in &request.held {
@@ -248,7 +249,7 @@ fn written(write: Option<SpoolWrite>) -> String {
     text
 }
 
-/// Takes the steps of a script; returns its title and what happened if an outcome differs.
+/// Takes the steps of a script; returns title and log if an outcome differs.
 fn difference(script: &str) -> Option<String> {
     let mut log = tempfile::tempfile().unwrap();
     let writer = Arc::new(log.try_clone().unwrap());

@@ -52,7 +52,7 @@ pub(crate) struct Link {
     jobs: BTreeMap<LeaseKey, Arc<Job>>,
     /// Jobs that threads have started.
     started: BTreeSet<LeaseKey>,
-    /// Plans being made; that of a large board takes a while, which must not block the runtime.
+    /// Plans being made; a large one takes a while and must not block the runtime.
     plans: JoinSet<(PlanSpec, Result<Plan, String>)>,
     spool: Option<Writer>,
     logged: Instant,

@@ -48,7 +48,7 @@ fn serve(answer: impl FnMut(&SyncRequest) -> Option<SyncReply> + Send + 'static)
     Fake { coordinator: Coordinator::InProcess(answer), calls }
 }
 
-/// A coordinator that grants `grants` in its first reply, and nothing more.
+/// Starts a coordinator that grants `grants` in its first reply, and nothing more.
 fn serve_once(grants: Vec<Grant>) -> Fake {
     let mut grants = Some(grants);
     serve(move |_| Some(SyncReply { grants: grants.take().unwrap_or_default(), ..quiet() }))
@@ -66,8 +66,9 @@ impl Fake {
     }
 }
 
-/// Leases the tasks of a plan, seven per call, and takes their counts. Tasks that a worker no longer
-/// lists are leased again.
+/// A coordinator's view of a plan, whose tasks it leases, seven per call.
+///
+/// Tasks that a worker no longer lists are leased again.
 struct Board {
     plan: Plan,
     pending: BTreeSet<u64>,
@@ -82,7 +83,7 @@ impl Board {
         Self { plan, pending, leased: BTreeSet::new(), counts: BTreeMap::new() }
     }
 
-    /// The sum of all counts, once every task has one.
+    /// Returns the sum of all counts, once every task has one.
     fn total(&self) -> Option<u64> {
         let is_done = self.counts.len() as u64 == self.plan.tasks();
         is_done.then(|| self.counts.values().sum())
@@ -166,7 +167,7 @@ fn open(home: &Path) -> Spool {
     Spool::open(home).unwrap()
 }
 
-/// A spool in which an earlier process left these.
+/// Opens a spool in which an earlier process left these results.
 fn spool_of(home: &Path, partials: &[Partial]) -> Option<Spool> {
     open(home).keep(partials, &[]).unwrap();
     Some(open(home))

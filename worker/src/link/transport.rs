@@ -57,8 +57,10 @@ pub(crate) enum CallError {
 const CLOSED: &str = "connection closed";
 
 impl CallError {
-    /// Returns whether the server may not be a coordinator. If a server speaks first, the connection
-    /// closes, and its words are known only if the call was already sent.
+    /// Returns whether the server may not be a coordinator.
+    ///
+    /// If a server speaks first, the connection closes, and its words are known only if the call was
+    /// already sent.
     pub(super) fn may_be_another_servers(&self) -> bool {
         match self {
             Self::Garbled(_) => true,
@@ -83,7 +85,7 @@ impl Transport {
         }
     }
 
-    /// Creates a call; nothing is sent before it is polled. The coordinator logs the same ID.
+    /// Creates a call, sent when it is polled; the coordinator logs the same ID.
     pub(crate) fn sync(&self, id: CallId, request: SyncRequest) -> Call {
         let transport = self.clone();
         let call = async move {
@@ -144,7 +146,7 @@ impl Remote {
         reply
     }
 
-    /// Makes a call with the worker's secret; repeats it if the coordinator first issues one.
+    /// Makes a call with the worker's secret; repeats it with one that is issued.
     async fn authenticated(
         &self,
         number: usize,

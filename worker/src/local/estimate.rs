@@ -53,8 +53,9 @@ pub enum MeasureFailure {
     Stopped,
 }
 
-/// Target number of measured tasks. Few say little about their spread, and short ones little about
-/// long ones.
+/// Target number of measured tasks.
+///
+/// Few tasks show little of their spread, and short ones little of long ones.
 const WANTED: u32 = 200;
 
 /// Minimum cost of a task in microseconds; shorter ones are measured inaccurately.
@@ -69,17 +70,18 @@ const MIN_TASKS: usize = 30;
 /// The share of the time that one task may take.
 const TASK_SHARE: u32 = 8;
 
-/// Minimum progress after its start from which a stopped task can be extrapolated, 0 to 1.
+/// Minimum progress from which a stopped task can be extrapolated, 0 to 1.
 const MIN_PROGRESS: f64 = 0.02;
 
-/// Divides the units of `plan` into tasks of which `threads` count enough within `limit`.
+/// Divides a plan into tasks of which `threads` count enough within `limit`.
 pub fn plan_to_sample(plan: Plan, threads: Threads, limit: Duration) -> Result<Plan, BadSpec> {
     let cost = limit.as_micros() * u128::from(threads.get()) / u128::from(WANTED);
     with_task_cost(plan, u64::try_from(cost).unwrap_or(u64::MAX).max(MIN_COST))
 }
 
-/// Counts random tasks until `limit` is over, `stop` resolves, or they cost more than the whole plan.
+/// Counts random tasks until `limit` is over or `stop` resolves.
 ///
+/// Ends earlier when they cost more than the whole plan.
 /// `random_below(k)` returns a uniform random number in `0..k`. Reports the part of the time that is
 /// over, 0 to 1.
 pub async fn measure(
@@ -151,7 +153,7 @@ struct Timed {
     is_cut: bool,
 }
 
-/// Stops a job at the end of its share of the time, as soon as the rest can be extrapolated.
+/// Stops a job after its share of the time, once the rest can be extrapolated.
 struct Slice<'a> {
     job: &'a Job,
     watch: Stopwatch,
@@ -214,7 +216,7 @@ impl ProgressSink for Slice<'_> {
     }
 }
 
-/// Measures the core time of a crew, without that of other programs if the system keeps an account.
+/// Measures the core time of a crew; wall time if the system keeps no account.
 #[derive(Clone, Copy, Debug)]
 struct Stopwatch {
     threads: u16,
@@ -238,8 +240,7 @@ impl Stopwatch {
     }
 }
 
-/// Returns the time that the system has counted for the crew of this thread; `None` if the system
-/// keeps no account of it.
+/// Returns the core time of this thread's crew; `None` if the system keeps none.
 #[cfg(unix)]
 fn used(threads: u16, crews: u16) -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
@@ -275,7 +276,7 @@ mod tests {
         plan_to_sample(test_fixture::plan(n, layout), big().threads, limit).unwrap()
     }
 
-    /// Two threads and enough memory for N = 24.
+    /// Returns two threads and enough memory for N = 24.
     fn big() -> ComputeBudget {
         ComputeBudget { memory: "1GiB".parse().unwrap(), ..budget(2) }
     }
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(tasks(3600), test_fixture::plan(20, Layout::Frames).tasks());
     }
 
-    /// A task that was stopped half way, and progressed evenly after its start.
+    /// The task is stopped half way and progresses evenly after its start.
     #[test]
     fn stopped_tasks_are_extrapolated_from_their_progress() {
         let job = Job::new(Work { cost: 1000, ..work(&crate::testing::plan(8), 0) });

@@ -38,8 +38,7 @@ pub enum CountFailure {
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counts tasks of `plan` in this order, with counters from `make`, until all are counted, one fails,
-/// or `stop` resolves.
+/// Counts tasks of `plan` in this order until one fails or `stop` resolves.
 ///
 /// Calls `report` ten times per second with the finished cost.
 async fn count_tasks(
@@ -129,7 +128,7 @@ impl CountConfig {
         }
     }
 
-    /// Returns the estimated cost, in microseconds of one core of the reference machine.
+    /// Returns the estimated cost in microseconds of one reference core.
     pub fn cost(&self) -> u64 {
         self.tasks().map(|task| self.plan.task_cost(task)).fold(0, u64::saturating_add)
     }
@@ -149,8 +148,9 @@ pub struct Counted {
     pub duration: Duration,
 }
 
-/// Counts a whole board, or a random sample of its tasks, until all are counted or `stop` resolves; reports the finished part of the cost, 0
-/// to 1.
+/// Counts a whole board or a random sample of its tasks until `stop` resolves.
+///
+/// Reports the finished part of the cost, 0 to 1.
 pub async fn count(
     config: &CountConfig,
     stop: impl Future<Output = ()>,

@@ -47,7 +47,7 @@ pub(crate) enum Event {
     /// A job left its thread; follows every [`Self::Started`] exactly once.
     Finished(JobResult),
     SelfTestPassed,
-    /// A thread failed its self-test and ended; it passed the last one at this time, if any.
+    /// A thread ended after a failed self-test; when it last passed one, if ever.
     SelfTestFailed(Option<Instant>),
 }
 
@@ -92,7 +92,7 @@ struct Queue {
 /// Number of plans whose crews are kept without a waiting job.
 const MAX_PLANS: usize = 64;
 
-/// The share of the memory that concurrent self-tests may use, unless that is less than one needs.
+/// Divisor of the memory: part for concurrent self-tests, at least for one.
 const SELF_TEST_SHARE: u64 = 16;
 
 /// The next step of a thread.
@@ -108,7 +108,7 @@ enum Next {
 struct NotLeader;
 
 impl Queue {
-    /// Returns the crew with which thread `index` leads the first job, if enough threads are idle.
+    /// Returns the crew that thread `index` leads, if enough threads are idle.
     fn crew(
         &self,
         index: usize,
@@ -137,14 +137,13 @@ impl Queue {
     }
 }
 
-/// Locks `mutex`; no holder leaves its value in an invalid state, even if it panics.
+/// Locks `mutex`; holders leave its value in a valid state, even if they panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Runs the self-test of this thread as soon as there is memory for it; `None` once the pool is
-    /// closed.
+    /// Runs the self-test of this thread when there is memory; `None` once closed.
     fn self_test(&self) -> Option<Result<(), String>> {
         let (running, finished) = &self.tests;
         let most = self.budget.memory.bytes() / SELF_TEST_SHARE / PEAK_BYTES;
@@ -201,8 +200,9 @@ impl Shared {
 }
 
 impl Pool {
-    /// Starts the threads. The channel of events closes when all have ended; it is bounded by the
-    /// number of jobs.
+    /// Starts the threads; the channel of events closes when all have ended.
+    ///
+    /// It is bounded by the number of jobs.
     pub(crate) fn start(
         budget: ComputeBudget,
         self_test: SelfTest,
@@ -282,8 +282,9 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Drops the waiting jobs and ends every thread after its job. Deliberately no join: the channel
-    /// of events closes when all threads have ended.
+    /// Drops the waiting jobs and ends every thread after its job.
+    ///
+    /// Deliberately no join: the channel of events closes when all threads have ended.
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
@@ -477,8 +478,10 @@ fn message(panic: &(dyn Any + Send)) -> String {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_BYTES: libc::c_int = 1 << 20;
 
-/// The same while counting, whose lists come and go. This is glibc's own value after long lists were
-/// freed; half of it is then the minimum length of blocks that are mapped separately.
+/// The same while counting, which allocates and frees lists all the time.
+///
+/// This is glibc's own value after long lists were freed; half of it is then the minimum length of
+/// blocks that are mapped separately.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT_BYTES: libc::c_int = 64 << 20;
 

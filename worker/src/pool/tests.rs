@@ -40,12 +40,12 @@ impl Bench {
         }
     }
 
-    /// Closes the pool, waits for its threads, and returns the remaining results.
+    /// Closes the pool and returns the remaining results.
     fn close(self) -> Vec<Event> {
         self.close_and(|| {})
     }
 
-    /// The same; calls `then` as soon as the pool is closed.
+    /// Closes the pool, calls `then`, and returns the remaining results.
     fn close_and(mut self, then: impl FnOnce()) -> Vec<Event> {
         drop(self.pool);
         then();
@@ -224,7 +224,7 @@ fn the_memory_limits_concurrent_self_tests() {
     static MOST: AtomicU32 = AtomicU32::new(0);
     fn self_test(_kernel: Kernel) -> Result<(), SelfTestError> {
         MOST.fetch_max(NOW.fetch_add(1, Relaxed) + 1, Relaxed);
-        // Long enough for the others to get here, if anything lets them.
+        // Long enough for other tests to start, unless the limit stops them.
         (0..1000).for_each(|_| std::thread::yield_now());
         NOW.fetch_sub(1, Relaxed);
         Ok(())

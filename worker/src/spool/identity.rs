@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 /// The file in the spool directory.
 const FILE: &str = "secret";
 
-/// The identity of a worker; the coordinator issues the secret with its first reply.
+/// Identity of a worker; the coordinator issues the secret with its first reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     /// Without a directory, the worker gets a new identity at every start.

@@ -118,8 +118,9 @@ impl SpoolLine {
     }
 }
 
-/// Checks for fuzzing that any bytes, as they are and resealed, are either rejected or survive a
-/// round trip.
+/// Checks for fuzzing that any bytes are either rejected or survive a round trip.
+///
+/// Takes them as they are, and with the right checksum.
 pub fn round_trip(bytes: &[u8]) {
     for text in [bytes, &sealed::resealed(bytes)] {
         if let Some(line) = SpoolLine::read(text) {

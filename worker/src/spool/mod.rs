@@ -60,8 +60,9 @@ pub(crate) struct Spool {
     /// Number of the default directory that was free, from 1.
     pub(crate) number: u32,
     pub(crate) identity: Identity,
-    /// Positioned at the end of the last whole line; `None` after a failed write, which leaves the
-    /// content of the file unknown.
+    /// Positioned at the end of the last whole line.
+    ///
+    /// `None` after a failed write, which leaves the content of the file unknown.
     file: Option<File>,
     /// Number of obsolete lines in the file.
     dead_lines: usize,
@@ -72,7 +73,7 @@ pub(crate) struct Spool {
     _lock: File,
 }
 
-/// The file is rewritten when it has more dead lines than this, and more than live ones.
+/// Number of dead lines from which the file is rewritten, if fewer are live.
 const COMPACT_AFTER: usize = 4096;
 
 /// The file that a running worker has locked.
@@ -122,8 +123,9 @@ fn open_free(base: &Path, name: &str) -> Result<Spool, SpoolError> {
 }
 
 impl Spool {
-    /// Opens or creates the spool in `directory`. Drops torn or damaged lines, whose tasks will be
-    /// counted again.
+    /// Opens or creates the spool in `directory`.
+    ///
+    /// Drops torn or damaged lines, whose tasks will be counted again.
     pub(crate) fn open(directory: &Path) -> Result<Self, SpoolError> {
         let unusable = SpoolError::unusable(directory);
         fs::create_dir_all(directory).map_err(unusable)?;
@@ -207,7 +209,7 @@ impl Spool {
         written
     }
 
-    /// Carries out a write, logs the first of several failures, and returns whether it succeeded.
+    /// Carries out a write and returns whether it succeeded; logs the first failure.
     fn write(&mut self, SpoolWrite { keep, forget }: &SpoolWrite) -> bool {
         let written = self.keep(keep, forget);
         let (directory, succeeded) = (self.directory.display(), written.is_ok());
@@ -277,7 +279,7 @@ impl Spool {
     }
 }
 
-/// Writes to a spool on another thread, so that the disk never delays the link; one write at a time.
+/// Writes to a spool on another thread, so that the disk never delays the link.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` during a write, and after one that panicked.
@@ -304,7 +306,7 @@ impl Writer {
         self.write.is_some()
     }
 
-    /// Waits for the end of the write and returns whether it succeeded; `None` after a panic.
+    /// Waits for the write and returns whether it succeeded; `None` after a panic.
     pub(crate) async fn ended(&mut self) -> Option<bool> {
         let ended = self.write.as_mut()?.await;
         self.write = None;

@@ -47,7 +47,7 @@ pub enum StopError {
     Spool(#[from] SpoolError),
 }
 
-/// Drains workers on this machine, waits until they have exited, and returns their spool directories.
+/// Drains workers on this machine, waits for their exit, and returns their spools.
 ///
 /// Stops the worker with this spool directory, or else the one of this name among those with a default
 /// directory, or else all of these.
@@ -87,7 +87,7 @@ async fn wait(directory: &Path) -> Result<(), StopError> {
     Ok(())
 }
 
-/// Resolves when the worker with this spool is asked to stop; never without a spool.
+/// Resolves when the worker with this spool is asked to stop; never without one.
 pub(crate) async fn asked(directory: Option<PathBuf>) {
     let Some(file) = directory.map(|directory| directory.join(STOP)) else {
         return std::future::pending().await;

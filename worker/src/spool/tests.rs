@@ -106,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever happens, a restart finds exactly what was finished and not acknowledged.
+    /// A restart finds exactly the results that were finished and not acknowledged.
     #[test]
     fn a_spool_behaves_like_a_set(steps in vec(step(), 0..40)) {
         let home = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(tasks(&open_in(home.path())), model);
     }
 
-    /// A crash leaves a prefix of the file, perhaps with garbage behind it: whole lines count.
+    /// A crash leaves whole lines, perhaps part of another one, and garbage.
     #[test]
     fn a_torn_tail_costs_only_the_torn_lines(
         count in 1u8..6,

@@ -224,7 +224,7 @@ impl<W: Residual> BandedRow<'_, W> {
 /// List of a leaf, band by band.
 #[derive(Clone, Copy)]
 pub(crate) struct Banded<W> {
-    /// Rests: the bits of X3 on top, below them only the bits that tables hold.
+    /// Residual keys: the bits of X3 on top, below them only the bits that tables hold.
     pub(crate) list: List<W>,
     /// End of each band.
     ends: [usize; MAX_BANDS],

@@ -10,7 +10,7 @@ use crate::simd::Residual;
 /// Leaves read whole blocks and mask the excess.
 pub(crate) const SLACK: usize = 1024;
 
-/// Rests copied at a time; most lists are short, so there is room past the end.
+/// Residual keys copied at a time; the room past the end takes the excess.
 const CHUNK: usize = 16;
 
 /// Keys sorted by minor pattern: a row of a grid, or a tile's part of it.

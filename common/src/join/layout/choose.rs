@@ -96,7 +96,7 @@ impl Chooser {
         let mut layout = KeyLayout::undivided(shared_bits);
         let mut join = Estimate::undivided(top.total, bottom.total);
         let (mut best, mut least) = (layout, join.cycles(layout));
-        // Rests of long lists have four bytes if there are enough bits.
+        // Residual keys of long lists have four bytes if there are enough bits.
         let most = max_cell_bits(top.total, bottom.total);
         let four_bytes = most >= *long_lists && shared_bits.count_ones() as usize <= 32 + most;
         let too_long = |layout: KeyLayout| layout.residual_bits() > 32 && four_bytes;
@@ -179,7 +179,7 @@ struct PairSample {
     most_paired: usize,
 }
 
-/// Maximum keys in the sample of a list, about.
+/// Approximate maximum number of keys in the sample of a list.
 const MAX_SAMPLES: usize = 1024;
 /// Maximum pairs to choose a bit by.
 const MAX_PAIRS: usize = 4096;
@@ -275,7 +275,7 @@ struct Copies {
     copies: Vec<u64>,
 }
 
-/// Maximum sample size, about.
+/// Approximate maximum sample size.
 const MAX_COPIED: usize = 256;
 
 impl Copies {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_lists_get_more_cells_and_rests_that_fit() {
+    fn longer_lists_get_more_cells_and_residual_keys_that_fit() {
         let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 18;
         let keys: Vec<u64> = (0..200_000).map(|i| key(i) & key(i + 1_000_000)).collect();
         let mut cells = 0;

@@ -51,7 +51,7 @@ impl Default for Tables {
 impl Tables {
     /// Adds the number of disjoint pairs to `tally`.
     ///
-    /// Rests have `residual_bits` bits, of which `x3_bits` are on top (0 unless `BANDED`).
+    /// Residual keys have `residual_bits` bits, `x3_bits` of them on top (0 unless `BANDED`).
     ///
     /// # Safety
     /// Both lists are readable for their length and [`SLACK`](crate::join::grid::gather::SLACK) more;

@@ -178,7 +178,7 @@ unsafe fn picked_by_all<
     picked!(0 1 2 3 4 5 6 7)
 }
 
-/// Number of disjoint pairs: those counted one by one, and the zero bits of many vectors.
+/// Number of disjoint pairs, counted one by one or as zero bits of vectors.
 pub(crate) struct Tally<L> {
     /// Pairs counted one by one, and all bits, minus the zero bits that do not count.
     pub(super) bits: u64,
