@@ -177,7 +177,7 @@ pub(super) fn split(
     let mut costs = Vec::new();
     for unit in units.clone() {
         let (cost, frame) = (division.unit_cost(unit), division.frame(unit));
-        let whole = limits.of(frame.class()).in_one_round();
+        let [whole, ..] = limits.of(frame.class()).most;
         if cost > MAX_ALONE_US || division.unit_keys(unit).saturating_mul(MARGIN) > whole {
             return all(units);
         }

@@ -43,7 +43,7 @@ impl LimitsByClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Maximum for equally long halves, by number of sorting rounds.
-    most: [usize; ROUNDS.len()],
+    pub(super) most: [usize; ROUNDS.len()],
     /// Needs of the frames, and the budget they are checked against.
     need: Need,
     bytes: u64,
@@ -64,11 +64,6 @@ impl Limits {
             Some((rounds, most)) => (rounds, most.max(longer)),
             None => (HJoin::MAX_ROUNDS, self.most()),
         }
-    }
-
-    /// Returns the maximum for one sorting round.
-    pub(super) fn in_one_round(self) -> usize {
-        self.most[0]
     }
 
     /// Returns the maximum for any number of rounds.

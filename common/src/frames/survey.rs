@@ -182,11 +182,11 @@ impl Survey {
             let maker = HalfMaker::new(&parts, division, half);
             some_halves(&maker, sets.count(queens), effort.halves, random)
         };
-        let (above, above_is_all) = some(Side::Top, group.top_queens, random_below);
-        let (below, below_is_all) = some(Side::Bottom, group.queens, random_below);
-        lists.halves = [above.total, below.total];
-        lists.pairs = above.total * below.total;
-        let (share, all_pairs) = fitting(&above.keys, &below.keys, effort.pairs, random_below);
+        let (above, tops, above_is_all) = some(Side::Top, group.top_queens, random_below);
+        let (below, bottoms, below_is_all) = some(Side::Bottom, group.queens, random_below);
+        lists.halves = [tops, bottoms];
+        lists.pairs = tops * bottoms;
+        let (share, all_pairs) = fitting(&above, &below, effort.pairs, random_below);
         lists.solutions = lists.pairs * share;
         lists.sampled = !(above_is_all && below_is_all && all_pairs);
         lists
@@ -231,19 +231,15 @@ impl Survey {
     }
 }
 
-/// Some half boards, and the total number.
-struct Halves {
-    keys: Vec<u64>,
-    total: f64,
-}
-
-/// Returns the half boards of all row sets, or of random ones up to `most`.
+/// Returns the half boards of row sets, the total number, and whether these are all.
+///
+/// Random row sets are taken until there are `most` half boards.
 fn some_halves(
     maker: &HalfMaker<'_>,
     ranks: usize,
     most: usize,
     random_below: &mut dyn FnMut(u64) -> u64,
-) -> (Halves, bool) {
+) -> (Vec<u64>, f64, bool) {
     let mut order: Vec<usize> = (0..ranks).collect();
     let mut keys = Vec::new();
     let mut made = 0;
@@ -254,7 +250,7 @@ fn some_halves(
         made += 1;
     }
     let total = keys.len() as f64 * ranks as f64 / made.max(1) as f64;
-    (Halves { keys, total }, made == ranks)
+    (keys, total, made == ranks)
 }
 
 /// Returns the share of pairs that fit, from all or from random ones.

@@ -34,7 +34,7 @@ impl GracePeriod {
     /// `speed` is in cost per second and thread.
     pub(super) fn cannot_finish(self, held: &Held, speed: f64) -> bool {
         #[allow(clippy::cast_precision_loss)] // An estimate.
-        let left = held.cost_left() as f64 / speed;
+        let left = held.work.cost.saturating_sub(held.cost_done) as f64 / speed;
         // A task that runs for long without progress may take any time.
         let started = held.started.unwrap_or(self.since);
         let ran = self.since.saturating_duration_since(started);

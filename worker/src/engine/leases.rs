@@ -105,13 +105,6 @@ pub(super) struct Held {
     pub(super) cost_done: u64,
 }
 
-impl Held {
-    /// Returns the remaining cost.
-    pub(super) fn cost_left(&self) -> u64 {
-        self.work.cost.saturating_sub(self.cost_done)
-    }
-}
-
 /// All leases of the inventory, except those of finished tasks.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
