@@ -30,6 +30,16 @@ fn restore(archive: &Path, data: &Path) -> End {
     Process::run(queensctl(&["restore"]).arg(archive).arg(data)).ok()
 }
 
+/// Tells whether an archive has a run whose journal is not empty.
+fn holds_results(archive: &Path) -> bool {
+    let Ok(runs) = fs::read_dir(archive.join("runs")) else { return false };
+    let mut runs = runs.map(|run| run.unwrap().path());
+    runs.any(|run| {
+        let growing = fs::metadata(run.join("growing.000001.jsonl"));
+        run.join("manifest.json").exists() && growing.is_ok_and(|file| file.len() > 0)
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_disk_costs_no_more_than_the_window() {
     let losses = number("QUEENS_DISK_LOSSES", 2);
@@ -45,7 +55,8 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
         let slow = cluster.worker_by(&recorder.way(), &format!("slow-{loss}"), &[]);
         let before = recorder.recorded().len();
         wait_until("something is acknowledged", || recorder.recorded().len() > before);
-        // One and a half to two and a half passes of the archive.
+        // The first pass with results, then one and a half to two and a half others.
+        wait_until("a run is archived with results", || holds_results(&archive));
         let life = Duration::from_millis(rng.random_range(7_500..12_500));
         tokio::time::sleep(life).await;
         serving.kill();

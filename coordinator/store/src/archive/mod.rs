@@ -297,8 +297,14 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the path of an object; `None` for a growing segment that was sealed.
+/// Returns the path of an object; `None` for a growing segment that was sealed, and for a run whose
+/// first pass was interrupted: its manifest, which creates it, comes last.
 fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
+    if let Some((run, _)) = name.strip_prefix("runs/").and_then(|name| name.split_once('/'))
+        && !there.contains_key(&format!("runs/{run}/manifest.json"))
+    {
+        return None;
+    }
     let Some((run, number)) = name.split_once("/growing.") else {
         return Some(dir.join(name));
     };

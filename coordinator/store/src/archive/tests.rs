@@ -1,9 +1,11 @@
 use std::io::Write as _;
 
+use common::run::RunId;
+
 use super::*;
 use crate::{
-    DiskStore, Store as _,
-    conformance::{accepted, lines, manifest},
+    DiskStore, EntryKind, Store as _,
+    conformance::{accepted, lines, manifest, record},
     verify,
 };
 
@@ -33,6 +35,14 @@ fn follows_and_restores(place: &ArchivePlace) {
         assert_eq!(restored.secret(), store.secret());
         kept += 1;
     }
+    // A pass that ends between the journal and the manifest of a new run archives no run.
+    store.create(&manifest(2)).unwrap();
+    store.apply(&[EntryKind::Accepted.change(record(2, 0, 1, 2))]).unwrap();
+    let added = data_files.runs().join(RunId(2).to_string());
+    archive.journal(&added, &data).unwrap();
+    let to = all.path().join("restored-half");
+    restore(place, &to).unwrap();
+    assert_eq!(DiskStore::open(&to).unwrap().runs().unwrap().len(), 1);
     // Other directories are neither archived there nor overwritten.
     drop(DiskStore::open(&other).unwrap());
     let refused = Archiver::start(&other, place).err().unwrap().to_string();
