@@ -114,17 +114,12 @@ impl Search {
         self.rising[rising] == 0 && self.falling[falling] == 0
     }
 
-    /// Counts the queen of a row.
-    fn count(&mut self, row: u32) {
+    /// Adds `change` to the queens on the diagonals of a row's queen.
+    fn count(&mut self, row: u32, change: i8) {
         let (rising, falling) = self.lines(row, self.columns[row as usize]);
-        self.rising[rising] += 1;
-        self.falling[falling] += 1;
-    }
-
-    fn uncount(&mut self, row: u32) {
-        let (rising, falling) = self.lines(row, self.columns[row as usize]);
-        self.rising[rising] -= 1;
-        self.falling[falling] -= 1;
+        for queens in [&mut self.rising[rising], &mut self.falling[falling]] {
+            *queens = queens.checked_add_signed(change).expect("few queens are on a line");
+        }
     }
 
     /// Places queens in the first rows without attacks, and returns how many.
@@ -142,7 +137,7 @@ impl Search {
                 let other = row + below(self.n - row, random_below);
                 if self.is_free(row, self.columns[other as usize]) {
                     self.columns.swap(row as usize, other as usize);
-                    self.count(row);
+                    self.count(row, 1);
                     break;
                 }
             }
@@ -154,7 +149,7 @@ impl Search {
         for row in safe..self.n {
             let other = row + below(self.n - row, random_below);
             self.columns.swap(row as usize, other as usize);
-            self.count(row);
+            self.count(row, 1);
         }
     }
 
@@ -191,9 +186,9 @@ impl Search {
     fn swap_if_safe(&mut self, row: u32, other: u32) {
         let rows = [row, other];
         let swap = |search: &mut Self| {
-            rows.iter().for_each(|&row| search.uncount(row));
+            rows.iter().for_each(|&row| search.count(row, -1));
             search.columns.swap(row as usize, other as usize);
-            rows.iter().for_each(|&row| search.count(row));
+            rows.iter().for_each(|&row| search.count(row, 1));
         };
         swap(self);
         if rows.iter().any(|&row| self.is_attacked(row)) {

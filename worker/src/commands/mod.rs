@@ -24,8 +24,6 @@ use common::{
     board::Board,
     choice::{BadChoice, Choice, MethodChoice, RowsLayout, choose},
     kernel::Kernel,
-    plan::BadSpec,
-    sample::BadFraction,
 };
 use indicatif::HumanDuration;
 use serde::Serialize;
@@ -47,18 +45,8 @@ pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
     }
 }
 
-/// A board that cannot be counted with these resources.
-#[derive(Debug, thiserror::Error)]
-enum BadRequest {
-    #[error(transparent)]
-    Choice(#[from] BadChoice),
-    #[error(transparent)]
-    Spec(#[from] BadSpec),
-    #[error(transparent)]
-    Fraction(#[from] BadFraction),
-    #[error(transparent)]
-    Memory(#[from] TooLittleMemory),
-}
+/// The reason why a board cannot be counted with these resources.
+type BadRequest = Box<dyn std::error::Error>;
 
 /// Chooses method and layout for a board.
 fn choice(

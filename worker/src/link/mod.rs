@@ -43,7 +43,6 @@ const LINE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The driver of the engine.
 pub(crate) struct Link {
-    coordinator: Coordinator,
     transport: Transport,
     engine: WorkerEngine,
     pool: Pool,
@@ -90,8 +89,7 @@ impl Link {
         let identity = spool.as_ref().map(|spool| spool.identity.clone()).unwrap_or_default();
         let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
         Self {
-            transport: Transport::new(&coordinator, identity),
-            coordinator,
+            transport: Transport::new(coordinator, identity),
             engine: WorkerEngine::new(Settings { unacknowledged, ..settings }, Instant::now()),
             pool,
             events,
@@ -255,7 +253,7 @@ impl Link {
             Ok(reply) => {
                 self.answered = Some(now);
                 if self.engine.failures() > 0 {
-                    tracing::info!("reconnected to coordinator {}", self.coordinator);
+                    tracing::info!("reconnected to coordinator {}", self.transport.coordinator);
                 }
                 self.engine.handle_reply(reply, now);
             }
@@ -271,7 +269,7 @@ impl Link {
         tracing::warn!(
             call = %id,
             "coordinator {} {error}{}; retry {} in {:.1} s; {} leased, {} buffered",
-            self.coordinator,
+            self.transport.coordinator,
             if is_doubtful {
                 ": is it a coordinator? give the address that the coordinator prints when it starts \
                  (port 7171, unless --listen says otherwise)"

@@ -25,10 +25,7 @@ use proto::{
 use tonic::{Code, Request, Status, transport::Endpoint};
 use tracing::Instrument as _;
 
-use crate::{
-    config::{Coordinator, InProcess},
-    spool::Identity,
-};
+use crate::{config::Coordinator, spool::Identity};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,28 +67,35 @@ impl CallError {
     }
 }
 
-/// Calls one coordinator.
+/// Calls one coordinator; connects on the first call and whenever the connection is lost.
 #[derive(Clone, Debug)]
-pub(crate) enum Transport {
-    Remote(Remote),
-    InProcess(InProcess),
+pub(crate) struct Transport {
+    pub(super) coordinator: Coordinator,
+    /// One per address of a remote coordinator.
+    clients: Vec<WorkQueueClient<AuthChannel>>,
+    /// The client of the last reply; the next one after a failure.
+    current: Arc<AtomicUsize>,
+    identity: Identity,
 }
 
 impl Transport {
-    pub(crate) fn new(coordinator: &Coordinator, identity: Identity) -> Self {
-        match coordinator {
-            Coordinator::Remote(address) => Self::Remote(Remote::new(address, identity)),
-            Coordinator::InProcess(calls) => Self::InProcess(calls.clone()),
-        }
+    pub(crate) fn new(coordinator: Coordinator, identity: Identity) -> Self {
+        let clients = match &coordinator {
+            Coordinator::Remote(remote) => {
+                remote.endpoints().into_iter().map(|endpoint| client(remote, endpoint)).collect()
+            }
+            Coordinator::InProcess(_) => Vec::new(),
+        };
+        Self { coordinator, clients, current: Arc::default(), identity }
     }
 
     /// Creates a call, sent when it is polled; the coordinator logs the same ID.
     pub(crate) fn sync(&self, id: CallId, request: SyncRequest) -> Call {
         let transport = self.clone();
         let call = async move {
-            let reply = match transport {
-                Self::Remote(remote) => remote.sync(id, request).await,
-                Self::InProcess(calls) => {
+            let reply = match transport.coordinator.clone() {
+                Coordinator::Remote(_) => transport.sync_remote(id, request).await,
+                Coordinator::InProcess(calls) => {
                     let stopped = || CallError::Unreachable("it has stopped".to_owned());
                     calls.sync(request).await.ok_or_else(stopped)
                 }
@@ -104,40 +108,8 @@ impl Transport {
         };
         Box::pin(call.instrument(tracing::debug_span!("call", %id)))
     }
-}
 
-/// Connects on the first call and whenever the connection is lost.
-#[derive(Clone, Debug)]
-pub(crate) struct Remote {
-    /// One per address of the coordinator.
-    clients: Vec<WorkQueueClient<AuthChannel>>,
-    /// The client of the last reply; the next one after a failure.
-    current: Arc<AtomicUsize>,
-    identity: Identity,
-}
-
-impl Remote {
-    fn new(coordinator: &CoordinatorEndpoint, identity: Identity) -> Self {
-        let client = |endpoint: Endpoint| {
-            let channel = endpoint
-                .connect_timeout(CONNECT_TIMEOUT)
-                .timeout(CALL_TIMEOUT)
-                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-                .keep_alive_while_idle(true)
-                .connect_lazy();
-            WorkQueueClient::new(coordinator.authenticate(channel))
-                .max_decoding_message_size(limits::MESSAGE_BYTES)
-                .max_encoding_message_size(limits::MESSAGE_BYTES)
-        };
-        Self {
-            clients: coordinator.endpoints().into_iter().map(client).collect(),
-            current: Arc::default(),
-            identity,
-        }
-    }
-
-    async fn sync(self, id: CallId, request: SyncRequest) -> Result<SyncReply, CallError> {
+    async fn sync_remote(self, id: CallId, request: SyncRequest) -> Result<SyncReply, CallError> {
         let number = self.current.load(Ordering::Relaxed) % self.clients.len();
         let reply = self.authenticated(number, id, request).await;
         if let Err(CallError::Unreachable(_) | CallError::Garbled(_)) = reply {
@@ -174,6 +146,19 @@ impl Remote {
             was_issued = true;
         }
     }
+}
+
+fn client(coordinator: &CoordinatorEndpoint, endpoint: Endpoint) -> WorkQueueClient<AuthChannel> {
+    let channel = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(CALL_TIMEOUT)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .connect_lazy();
+    WorkQueueClient::new(coordinator.authenticate(channel))
+        .max_decoding_message_size(limits::MESSAGE_BYTES)
+        .max_encoding_message_size(limits::MESSAGE_BYTES)
 }
 
 fn failure(status: &Status) -> CallError {
