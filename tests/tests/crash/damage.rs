@@ -23,7 +23,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
 use serde_json::Value;
 use tests::{
     cluster::{Cluster, by_rows, files},
-    process::{End, Process, coordinator, queensctl},
+    process::{End, Process, coordinator, queensctl, wait_until},
     service::HandWorker,
 };
 
@@ -192,11 +192,12 @@ async fn interrupted(data: &Path, spool: &Path) {
     cluster.status(under_way).await;
     coordinator.kill();
     worker.stderr_line("retry 3");
+    let kept = cluster.path("only").join("outbox.jsonl");
+    let holds_counts = || fs::read_to_string(&kept).is_ok_and(|kept| kept.contains("finished"));
+    wait_until("the spool holds counts", holds_counts);
     worker.kill();
     copy(&cluster.data_dir(), data);
     copy(&cluster.path("only"), spool);
-    let kept = fs::read_to_string(spool.join("outbox.jsonl")).unwrap();
-    assert!(kept.contains("finished"), "the spool holds counts");
 }
 
 /// Continues a run with a worker that has a damaged spool and another one: the total is exact in any case.
