@@ -206,7 +206,7 @@ impl Driver {
                 self.warn_of_referee(run);
             }
         }
-        self.scheduler.restored(self.clock.now());
+        self.scheduler.restored(self.clock.now(), self.store.term());
         Ok(self.restore_notes()?)
     }
 

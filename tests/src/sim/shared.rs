@@ -142,7 +142,7 @@ impl Checker {
             let before = self.epochs.insert((task, epoch), worker);
             let highest = self.highest.entry(task).or_insert(Epoch(0));
             match before {
-                // A worker returned with its lease.
+                // A worker returned with its lease, maybe after a restart.
                 Some(before) => assert_eq!(
                     before, worker,
                     "seed {seed}: task {task}, epoch {epoch:?} leased to two workers"
@@ -154,11 +154,6 @@ impl Checker {
             }
             *highest = epoch.max(*highest);
         }
-    }
-
-    /// Resets epochs to those on disk. Epochs that a crash lost may be used again, but not for another worker.
-    pub(super) fn restarted(&mut self, rows: &[TaskRow]) {
-        self.highest = rows.iter().map(|row| (row.task, row.epoch)).collect();
     }
 
     /// Records stored changes.

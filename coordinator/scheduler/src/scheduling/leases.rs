@@ -245,7 +245,7 @@ impl Scheduler {
 
     /// Checks that an epoch was issued for the task.
     pub(super) fn issued(&self, (run, task): LeaseIx, epoch: Epoch) -> Result<u64, String> {
-        let highest = self.runs[run].highest_epoch(task);
+        let highest = self.runs[run].tasks().epoch(task);
         if (1..=highest).contains(&epoch.0) {
             return Ok(epoch.0);
         }

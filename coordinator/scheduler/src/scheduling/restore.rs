@@ -5,10 +5,12 @@ use common::{run::RunId, sync::WorkerInfo};
 use super::{Millis, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Confirmation, TaskCount, TaskRow, TaskState};
 
-/// A crash may lose the last leases from disk, but not from their workers. After each restart the
-/// coordinator therefore leaps ahead of the epochs on disk by a random number up to this, so that no epoch
-/// names two leases, and accepts epochs up to some such leaps ahead as those of lost leases.
-const EPOCH_LEAP: u64 = 1 << 22;
+/// Number of epochs of a term. A crash may lose the last leases from disk, but not from their workers: each
+/// term issues higher epochs than all before, so that no epoch names two leases.
+const EPOCHS_PER_TERM: u64 = 1 << 32;
+
+/// Maximum number of epochs that a term skips at random: a directory restored from a copy repeats a term.
+const MAX_SKIPPED_EPOCHS: u64 = 1 << 22;
 
 /// A worker whose leases ended this long before the start is not waited for.
 const ABANDONED_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -63,10 +65,10 @@ impl Scheduler {
         }
     }
 
-    /// Ends the restoring: from now on workers are served. Leases found on disk last for the grace period,
+    /// Ends the restoring: from now on workers are served, in a term of the store. Leases found on disk last for the grace period,
     /// except those of workers that were not heard of for a day: a coordinator that restarts every few
     /// minutes would wait for them forever. Their counts are still accepted.
-    pub fn restored(&mut self, now: Millis) {
+    pub fn restored(&mut self, now: Millis, term: u64) {
         let ticks = self.clock.read(now);
         let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
         let deadlines: Vec<_> = holders
@@ -79,9 +81,10 @@ impl Scheduler {
         for (worker, deadline) in deadlines {
             self.workers.expect_by(worker, deadline);
         }
-        let leap = self.jitter.below(EPOCH_LEAP);
+        let skipped = self.jitter.below(MAX_SKIPPED_EPOCHS);
+        let epoch = term.saturating_mul(EPOCHS_PER_TERM).saturating_add(skipped);
         for run in 0..self.runs.len() {
-            self.runs[run].leap_epochs(leap, 4 * EPOCH_LEAP);
+            self.runs[run].raise_epochs(epoch);
             // A crash kept a count that undoes the run's end, and not the change of its state.
             let undone = !self.runs[run].has_counts_of_its_state();
             self.reopen_if_finished(run, undone);

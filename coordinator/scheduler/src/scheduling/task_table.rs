@@ -160,10 +160,10 @@ impl TaskTable {
         self.epochs[task as usize]
     }
 
-    /// Skips epochs that may have been issued without a trace.
-    pub(super) fn raise_epochs(&mut self, by: u64) {
-        for epoch in &mut self.epochs {
-            *epoch = epoch.saturating_add(by);
+    /// Skips epochs that may have been issued without a trace: all up to this one.
+    pub(super) fn raise_epochs(&mut self, epoch: u64) {
+        for highest in &mut self.epochs {
+            *highest = epoch.max(*highest);
         }
     }
 

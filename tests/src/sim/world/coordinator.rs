@@ -67,10 +67,6 @@ impl Coordinator {
         jitter: u64,
         clock: Clock,
     ) -> Result<Self, DriverError> {
-        let mut rows = Vec::new();
-        let settled = disk.disk().store().scan(run, &mut |row| rows.push(row));
-        settled.expect("a sound store");
-        disk.disk().checker.restarted(&rows);
         let mut scheduler = Scheduler::new(Config::default(), jitter);
         scheduler.set_referee(u32::from(scenario.referee), 1 << 30);
         let (mut driver, handle) = Driver::new(scheduler, Box::new(disk.clone()), clock)?;

@@ -137,11 +137,9 @@ impl Run {
         });
     }
 
-    /// Continues all epochs after a restart: `leap` above those on disk, with up to `lost` above them that
-    /// a crash may have lost.
-    pub(crate) fn leap_epochs(&mut self, leap: u64, lost: u64) {
-        self.tasks.raise_epochs(leap);
-        self.lost_epochs = lost;
+    /// Continues all epochs above this one.
+    pub(crate) fn raise_epochs(&mut self, epoch: u64) {
+        self.tasks.raise_epochs(epoch);
     }
 
     /// Returns a task of a cancelled run whose leases were dropped to its queue.

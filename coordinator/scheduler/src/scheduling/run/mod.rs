@@ -72,8 +72,6 @@ pub(super) struct Run {
     /// One done task of each author.
     first_counts: BTreeMap<WorkerIx, TaskIx>,
 
-    /// Up to this many epochs above a task's highest known one may be leases that a crash lost.
-    lost_epochs: u64,
     pub(super) leases: Leases,
 
     /// Number of rechecks that agreed.
@@ -141,7 +139,6 @@ impl Run {
             recount_order: BTreeSet::new(),
             reopened: BTreeSet::new(),
             first_counts: BTreeMap::new(),
-            lost_epochs: 0,
             leases: Leases::default(),
             agreed: 0,
             conflicts: 0,
@@ -208,11 +205,6 @@ impl Run {
     /// Returns whether a worker or the coordinator's referee is counting a task.
     pub(super) fn is_being_counted(&self, task: TaskIx) -> bool {
         self.is_held(task) || self.recounting.contains_key(&task)
-    }
-
-    /// Returns the highest epoch that may name a lease of a task, including those that a crash lost.
-    pub(super) fn highest_epoch(&self, task: TaskIx) -> u64 {
-        self.tasks.epoch(task).saturating_add(self.lost_epochs)
     }
 
     pub(super) fn all_tasks(&self) -> std::ops::Range<TaskIx> {

@@ -181,7 +181,7 @@ impl Bench {
             }
         }
         let mut scheduler = Scheduler::new(config.clone(), 1);
-        scheduler.restored(Millis(0));
+        scheduler.restored(Millis(0), 1);
         let run = StoredRun::new(RunManifest::new(RUN, plan, 0, 0), recheck);
         scheduler.add_run(StoredRun { elapsed_ms, ..run }, plan.clone());
         scheduler.set_referee(threads, 1 << 30);
@@ -368,7 +368,7 @@ impl Bench {
             self.scheduler.restore_task(RUN, row.task_row(task));
         }
         self.scheduler.set_referee(self.threads, 1 << 30);
-        self.scheduler.restored(Millis(self.now));
+        self.scheduler.restored(Millis(self.now), 2);
         self.scheduler.audit().unwrap();
         self.recounts.clear();
     }

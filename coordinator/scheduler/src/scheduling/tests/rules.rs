@@ -379,7 +379,7 @@ fn a_run_waits_for_another_only_while_that_has_work() {
 fn a_run_that_is_added_later_is_counted_from_then_on() {
     let mut bench = Bench::new(&[]);
     bench.scheduler = Scheduler::new(Config::default(), 1);
-    bench.scheduler.restored(Millis(0));
+    bench.scheduler.restored(Millis(0), 1);
     assert!(call(&mut bench, 1).reason.contains("there is no run"));
     bench.steps("1 drains, wait 600");
     add(&mut bench, RUN, 0, 0);
