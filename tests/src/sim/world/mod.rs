@@ -32,8 +32,8 @@ use super::{
 /// A longer run has stalled: the slowest scenario needs some days.
 const MAX_TIME: Time = 120 * 24 * HOUR;
 
-/// A run with more messages has stalled.
-const MAX_MESSAGES: u64 = 3_000_000;
+/// A run with more messages has stalled: a hundred machines send some millions in half a day.
+const MAX_MESSAGES: u64 = 30_000_000;
 
 /// Maximum number of disks that a run starts on.
 const MAX_DISKS: u64 = 4;
