@@ -6,7 +6,7 @@ use coordinator::app::{Options, main as coordinator};
 use mimalloc::MiMalloc;
 
 /// After a flood of connections, the system's allocator keeps twice the memory (`cargo run --release -p
-/// tests --example siege`).
+/// tests --example many_workers -- --attack`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

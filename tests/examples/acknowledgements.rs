@@ -1,8 +1,7 @@
-//! Durable acknowledgements per second: through the driver, and through gRPC on loopback; with `--tls`
-//! with and without TLS and tokens, in turn. The calls of a token are limited, so each worker has a token
-//! of its own there.
+//! Durable acknowledgements per second: through the driver, and through gRPC on loopback; with `--tls`,
+//! alternately with and without TLS and tokens. Calls are limited per token, so each worker has its own.
 //!
-//! Rechecks, which the run asks for, are journalled and acknowledged like first counts: "results" are both.
+//! The run's rechecks are journalled and acknowledged like first counts: "results" are both.
 //!
 //! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS]`; TMPDIR names another disk.
 
@@ -20,7 +19,7 @@ use scheduler::{Config, ledger::Caller};
 use store::DiskStore;
 use tests::{
     load::{argument, has_option, idle_worker, plan_of, quantile, report},
-    service::{QueueClient, Service, connect, free_port},
+    service::{HandWorker, Service, free_port},
 };
 use tokio::task::JoinSet;
 
@@ -30,35 +29,27 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Through {
-    Driver,
-    Grpc,
-    Tls,
-}
+/// What workers call: the driver in this process, or a server without or with TLS.
+const DRIVER: &str = "driver";
+const GRPC: &str = "gRPC";
+const TLS: &str = "TLS";
 
-/// Number of workers, and of results per call.
-type Load = (Through, u32, usize);
+/// What workers call, their number, and the number of results per call.
+type Load = (&'static str, u32, usize);
 
 /// TLS and plain text in turn, so that other load of the machine affects both.
-const IN_TURN: [Load; 6] = [
-    (Through::Grpc, 64, 1),
-    (Through::Tls, 64, 1),
-    (Through::Grpc, 64, 1),
-    (Through::Tls, 64, 1),
-    (Through::Grpc, 64, 16),
-    (Through::Tls, 64, 16),
-];
+const IN_TURN: [Load; 6] =
+    [(GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 16), (TLS, 64, 16)];
 
 const USUAL: [Load; 8] = [
-    (Through::Driver, 1, 1),
-    (Through::Driver, 64, 1),
-    (Through::Driver, 256, 1),
-    (Through::Driver, 64, 16),
-    (Through::Grpc, 1, 1),
-    (Through::Grpc, 64, 1),
-    (Through::Grpc, 256, 1),
-    (Through::Grpc, 64, 16),
+    (DRIVER, 1, 1),
+    (DRIVER, 64, 1),
+    (DRIVER, 256, 1),
+    (DRIVER, 64, 16),
+    (GRPC, 1, 1),
+    (GRPC, 64, 1),
+    (GRPC, 256, 1),
+    (GRPC, 64, 16),
 ];
 
 #[tokio::main]
@@ -75,18 +66,18 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(span: Duration, (through, workers, batch): Load) -> anyhow::Result<()> {
+async fn measure(span: Duration, (called, workers, batch): Load) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let store = DiskStore::open(&dir.path().join("data"))?;
     let config = Config { grants_per_sync: batch, ..Config::default() };
-    let (service, ways) = serve(Box::new(store), config, (through, workers))?;
+    let (service, ways) = serve(Box::new(store), config, (called, workers))?;
     service.create(&plan_of(TASKS)).await?;
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
     for (number, way) in (0..).zip(&ways) {
-        let client = match through {
-            Through::Driver => None,
-            Through::Grpc | Through::Tls => Some(QueueClient::new(connect(way).await?)),
+        let client = match called {
+            DRIVER => None,
+            _ => Some(HandWorker::by(way, 0).await?),
         };
         all.spawn(report_until(end, (service.driver.clone(), client), (number, batch)));
     }
@@ -101,12 +92,7 @@ async fn measure(span: Duration, (through, workers, batch): Load) -> anyhow::Res
     calls.sort();
     let per_second = |number: usize| number as f64 / span.as_secs_f64();
     println!(
-        "{:>8} {workers:>8} {batch:>12} {:>12.0} {:>12.0} {:>10.0} {:>10.2?} {:>10.2?}",
-        match through {
-            Through::Driver => "driver",
-            Through::Grpc => "gRPC",
-            Through::Tls => "TLS",
-        },
+        "{called:>8} {workers:>8} {batch:>12} {:>12.0} {:>12.0} {:>10.0} {:>10.2?} {:>10.2?}",
         per_second(calls.len()),
         per_second(results),
         per_second(rechecks),
@@ -116,14 +102,14 @@ async fn measure(span: Duration, (through, workers, batch): Load) -> anyhow::Res
     service.stop().await
 }
 
-/// Starts the server; returns each worker's way to it.
+/// Starts the server; returns the endpoint for each worker.
 fn serve(
     store: Box<DiskStore>,
     config: Config,
-    (through, workers): (Through, u32),
+    (called, workers): (&str, u32),
 ) -> anyhow::Result<(Service, Vec<CoordinatorEndpoint>)> {
     let host = Ipv4Addr::LOCALHOST;
-    if through != Through::Tls {
+    if called != TLS {
         let service = Service::behind(store, config, free_port(host)?, Authenticator::Open)?;
         let way = CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
         return Ok((service, vec![way; workers as usize]));
@@ -137,10 +123,12 @@ fn serve(
     Ok((service, ways))
 }
 
-/// Calls the driver until `end`, through a client if there is one; returns the verdicts on all results, and the duration of each call.
+/// Calls the driver until `end`, through a client if there is one.
+///
+/// Returns the verdicts on all results and the duration of each call.
 async fn report_until(
     end: Instant,
-    (driver, mut client): (DriverHandle, Option<QueueClient>),
+    (driver, mut client): (DriverHandle, Option<HandWorker>),
     (number, batch): (u32, usize),
 ) -> anyhow::Result<(Vec<Verdict>, Vec<Duration>)> {
     let mut worker = idle_worker(number);

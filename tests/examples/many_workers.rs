@@ -1,15 +1,26 @@
-//! A coordinator with many workers, each with a connection of its own on loopback; then a million results, a
-//! kill, and the time until it serves again.
+//! A coordinator with many workers, each with a connection of its own on loopback.
 //!
 //! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS]`
 //!
-//! TMPDIR names another disk for its data.
-//! With MANY_WORKERS_HTTP=HOST:PORT in the environment the coordinator serves its pages there.
-//! With `--tls` every worker has TLS and a token; without it the coordinator is `--insecure`.
+//! The workers submit a million results; then the coordinator is killed, and the time until it serves again is
+//! measured. With `--tls` every worker has TLS and a token; without it the coordinator is `--insecure`.
+//!
+//! `cargo run --release -p tests --example many_workers -- --attack [WORKERS] [SECONDS] [SILENT] [GARBAGE]`
+//!
+//! Response times of the workers, and memory, under attack by SILENT connections without a handshake and by
+//! GARBAGE clients that send random bytes.
+//!
+//! TMPDIR names another disk for the data. With MANY_WORKERS_HTTP=HOST:PORT in the environment the coordinator
+//! serves its pages there.
 
 use std::{
     env,
-    sync::Arc,
+    net::SocketAddr,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,6 +29,7 @@ use proto::{
     connect::CoordinatorEndpoint,
     v1::{GetStatusRequest, Status, runs_client::RunsClient},
 };
+use rand::RngExt as _;
 use tests::{
     cluster::Cluster,
     load::{
@@ -26,19 +38,40 @@ use tests::{
     process::Process,
     service::{HandWorker, connect, find_join},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 /// Interval between the calls of a worker: a coordinator of 10,000 workers asks for 30 times as long.
 const PERIOD: Duration = Duration::from_secs(7);
+
+/// Interval between the calls of a worker while the coordinator is under attack.
+const ATTACK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Delay before an attacker connects again.
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
+
+/// Variable with the address that the process attacks.
+const ATTACKED: &str = "QUEENS_ATTACKED";
 
 /// Number of connections that are opened at the same time.
 const OPENING: usize = 256;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let tls = has_option("--tls");
-    let (workers, span) = (argument(0, 10_000)?, Duration::from_secs(argument(1, 30)?));
-    let results = argument(2, 1_000_000)?;
+    if let Ok(address) = env::var(ATTACKED) {
+        return attack(address.parse()?, argument(0, 0)?, argument(1, 0)?).await;
+    }
+    let is_attack = has_option("--attack");
+    let tls = is_attack || has_option("--tls");
+    let (workers, seconds, tasks) =
+        if is_attack { (64, 60, 100_000) } else { (10_000, 30, 1_000_000) };
+    let (workers, span) = (argument(0, workers)?, Duration::from_secs(argument(1, seconds)?));
+    let results = if is_attack { tasks } else { argument(2, tasks)? };
     let run = arguments_of(&plan_of(results + results / 10));
     let run: Vec<_> = run.iter().map(String::as_str).collect();
     // For viewers such as tests/browser/viewers.js.
@@ -54,6 +87,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let [worker, operator] = ways(&cluster, tls)?;
     let mut fleet = connect_all(&worker, workers, &process).await?;
+    if is_attack {
+        return under_attack(fleet, &cluster, &process, span).await;
+    }
     call_regularly(&mut fleet, 0, (PERIOD, span)).await?;
     print_memory(&process);
     submit_all(fleet, &operator, results).await?;
@@ -73,7 +109,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns how workers and operators reach the coordinator.
+/// Returns the endpoints for workers and operators.
 fn ways(cluster: &Cluster, tls: bool) -> anyhow::Result<[CoordinatorEndpoint; 2]> {
     if tls {
         let joined = |role| find_join(&cluster.data_dir(), role).map(CoordinatorEndpoint::Token);
@@ -108,7 +144,7 @@ async fn connect_all(
     fleet
 }
 
-/// Lets every worker submit what it holds as fast as it can, until `results` are on disk.
+/// Lets every worker submit its tasks as fast as it can, until `results` are on disk.
 async fn submit_all(
     fleet: Vec<HandWorker>,
     way: &CoordinatorEndpoint,
@@ -127,7 +163,7 @@ async fn submit_all(
         });
     }
     let done = loop {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        sleep(Duration::from_millis(250)).await;
         let done = status(way).await?.tasks_done;
         if done >= results {
             break done;
@@ -149,4 +185,93 @@ async fn status(way: &CoordinatorEndpoint) -> anyhow::Result<Status> {
         .get_status(request)
         .await?
         .into_inner())
+}
+
+/// Measures response times and memory before, during and after an attack by another process.
+async fn under_attack(
+    mut fleet: Vec<HandWorker>,
+    cluster: &Cluster,
+    process: &Process,
+    span: Duration,
+) -> anyhow::Result<()> {
+    let quiet = (span / 4).max(ATTACK_PERIOD * 4);
+    println!("before:");
+    call_regularly(&mut fleet, 1, (ATTACK_PERIOD, quiet)).await?;
+    let before = print_memory(process);
+
+    let numbers: [u64; 2] = [argument(2, 2_000)?, argument(3, 200)?];
+    let mut attacker = Command::new(env::current_exe()?)
+        .args(numbers.map(|number| number.to_string()))
+        .env(ATTACKED, cluster.address())
+        .spawn()?;
+    println!("under attack:");
+    call_regularly(&mut fleet, 1, (ATTACK_PERIOD, span)).await?;
+    print_memory(process);
+    attacker.kill()?;
+    attacker.wait()?;
+
+    // Half-open connections of a host that is gone end with the time limit for handshakes.
+    sleep(quiet.max(Duration::from_secs(12))).await;
+    println!("after:");
+    call_regularly(&mut fleet, 1, (ATTACK_PERIOD, quiet)).await?;
+    let after = print_memory(process);
+    println!("  {:+.1} % of before", (after as f64 / before as f64 - 1.0) * 100.0);
+    Ok(())
+}
+
+/// Attacks until it is killed.
+async fn attack(address: SocketAddr, silent: u64, garbage: u64) -> anyhow::Result<()> {
+    let [connected, sent] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    for number in 0..silent + garbage {
+        let (connected, sent) = (connected.clone(), sent.clone());
+        tokio::spawn(async move {
+            loop {
+                if let Ok(stream) = TcpStream::connect(address).await {
+                    connected.fetch_add(1, Relaxed);
+                    if number < silent {
+                        stay_silent(stream).await;
+                    } else {
+                        let garbage = send_garbage(stream, number, &sent);
+                        let _ = timeout(Duration::from_secs(1), garbage).await;
+                    }
+                }
+                sleep(RECONNECT_DELAY).await;
+            }
+        });
+    }
+    let start = Instant::now();
+
+    loop {
+        sleep(Duration::from_secs(10)).await;
+        println!(
+            "  attacker, after {:.0?}: {} connections made, {} kB of garbage sent",
+            start.elapsed(),
+            connected.load(Relaxed),
+            sent.load(Relaxed) / 1000
+        );
+    }
+}
+
+/// Sends the start of a handshake, and then nothing until the coordinator closes the connection.
+async fn stay_silent(mut stream: TcpStream) {
+    let _ = stream.write_all(&[0x16, 3, 1]).await;
+    let _ = stream.read_u8().await;
+}
+
+/// Sends random bytes: alone, or after the start of a handshake, of HTTP/2, or of a very long HTTP/2 frame.
+async fn send_garbage(mut stream: TcpStream, number: u64, sent: &AtomicU64) -> anyhow::Result<()> {
+    let head: &[u8] = match number % 4 {
+        0 => &[],
+        1 => &[0x16, 3, 1, 0xff, 0xff, 1],
+        2 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        _ => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x01\x04\0\0\0\x01",
+    };
+    stream.write_all(head).await?;
+    let mut bytes = [0; 4096];
+    loop {
+        rand::rng().fill(&mut bytes);
+        stream.write_all(&bytes).await?;
+        sent.fetch_add(bytes.len() as u64, Relaxed);
+        tokio::task::yield_now().await;
+    }
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use auth::Role;
@@ -21,11 +21,9 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::{
-    process::{self, End, PATIENCE, Process},
+    process::{self, End, PATIENCE, POLL_INTERVAL, Process},
     service::{connect, find_join},
 };
-
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Short leases and intervals between calls, for a cluster whose members die often.
 const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
@@ -33,12 +31,12 @@ const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
 /// The slowest way to count, so that a process can be killed in the middle of a task.
 pub const SLOW: [&str; 4] = ["--threads", "1", "--kernel", "scalar"];
 
-/// Arguments of a run by rows, in many tasks of `cost` microseconds each.
+/// Returns the arguments of a run by rows, in many tasks of `cost` microseconds each.
 pub const fn by_rows(n: &'static str, cost: &'static str) -> [&'static str; 8] {
     ["--n", n, "--method", "rows", "--layout", "first-rows", "--task-cost", cost]
 }
 
-/// Returns a port that is free now; the system does not give it to others who ask for any port.
+/// Returns a free port; the system does not assign it to programs that request any port.
 pub fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     free.local_addr().expect("a bound port").port()
@@ -53,13 +51,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster whose coordinator is started with these arguments, such as `--n 16`.
+    /// Creates a cluster whose coordinator is started with these arguments, such as `--n 16`.
     pub fn new(arguments: &[&str]) -> Self {
         let port = free_port();
         Self::at(port, &[arguments, &["--listen", &format!("127.0.0.1:{port}")]].concat())
     }
 
-    /// A cluster whose coordinator other machines can reach.
+    /// Creates a cluster whose coordinator other machines can reach.
     pub fn public(arguments: &[&str]) -> Self {
         let port = free_port();
         let listen = format!("0.0.0.0:{port}");
@@ -73,7 +71,7 @@ impl Cluster {
         Self { dir, port, arguments }
     }
 
-    /// Another coordinator with the same directory and arguments, but for its port.
+    /// Creates another coordinator with the same directory and arguments on another port.
     pub fn standby(&self) -> Self {
         let port = free_port();
         let there =
@@ -85,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// A path in the scratch directory.
+    /// Returns a path in the scratch directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -94,24 +92,24 @@ impl Cluster {
         self.path("data")
     }
 
-    /// `HOST:PORT` of the coordinator.
+    /// Returns the coordinator's `HOST:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Arguments that lead programs to the coordinator, once it has started.
+    /// Returns the arguments with which programs find the coordinator, once it has started.
     pub fn way(&self) -> [String; 2] {
         ["--data-dir".to_owned(), self.data_dir().to_str().expect("a plain path").to_owned()]
     }
 
-    /// The coordinator's command line.
+    /// Returns the coordinator's command line.
     pub fn command(&self, more: &[&str]) -> Command {
         let mut command = process::coordinator(&[]);
         command.args(&self.arguments).args(more).args(self.way());
         command
     }
 
-    /// The command line of a coordinator that ends with its run and prints the result as JSON.
+    /// Returns the command line of a coordinator that ends with its run and prints the result as JSON.
     pub fn ending(&self, more: &[&str]) -> Command {
         self.command(&[&BRISK[..], &["--exit-when-done", "--json"], more].concat())
     }
@@ -151,17 +149,14 @@ impl Cluster {
         Process::start(self.worker_command(way, "fast", &["--threads", "2"]))
     }
 
-    /// A worker's command line; its spool lies in the scratch directory under its name.
+    /// Returns a worker's command line; its spool is in the scratch directory, under its name.
     pub fn worker_command(&self, way: &[String; 2], name: &str, more: &[&str]) -> Command {
         let mut command = process::worker(&["--memory", "1GiB", "--name", name]);
         command.args(way).arg("--spool").arg(self.path(name)).args(more);
         command
     }
 
-    /// Waits until `wanted` holds for the run's status, and returns it.
-    ///
-    /// # Panics
-    /// If it does not hold within [`PATIENCE`].
+    /// Waits until `wanted` holds for the run's status, for at most [`PATIENCE`], and returns it.
     pub async fn status(&self, wanted: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + PATIENCE;
         let mut last = None;
@@ -174,7 +169,7 @@ impl Cluster {
             }
             sleep(POLL_INTERVAL).await;
         }
-        panic!("the status never was as wanted, at last: {last:#?}");
+        panic!("timed out waiting for a status; the last one: {last:#?}");
     }
 
     /// Waits until `wanted` holds for the worker of this name.
@@ -193,7 +188,7 @@ impl Cluster {
         connect(&CoordinatorEndpoint::Token(join)).await
     }
 
-    /// Runs `queensctl`, which finds the coordinator.
+    /// Runs `queensctl` for this coordinator.
     pub fn queensctl(&self, arguments: &[&str]) -> End {
         Process::run(self.queensctl_command(arguments))
     }
@@ -209,7 +204,7 @@ impl Cluster {
         Process::run(process::queensctl(&["verify"]).arg(self.data_dir()))
     }
 
-    /// Waits for the end of the run, and checks that its total is exact and proven by the data directory.
+    /// Waits for the end of the run; checks that its total is exact and verifies the data directory.
     pub fn check_exact(&self, coordinator: Process, solutions: &str) -> Value {
         let end = coordinator.end_within(10 * PATIENCE);
         assert!(!end.stderr.contains("parked"), "{end:#?}");
@@ -221,11 +216,6 @@ impl Cluster {
         self.verify().ok();
         result
     }
-
-    /// Files below the data directory whose name ends in `ending`.
-    pub fn data_files(&self, ending: &str) -> Vec<PathBuf> {
-        files(&self.data_dir(), ending)
-    }
 }
 
 /// Starts a coordinator and waits until it listens.
@@ -235,12 +225,12 @@ pub fn listening(command: impl BorrowMut<Command>) -> Process {
     process
 }
 
-/// The worker of this name.
+/// Returns the worker with this name.
 pub fn named<'a>(status: &'a Status, name: &str) -> Option<&'a Worker> {
     status.workers.iter().find(|worker| worker.name == name)
 }
 
-/// Files below a directory whose name ends in `ending`, sorted.
+/// Returns the files below a directory whose path ends in `ending`, sorted.
 pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a readable directory") {
@@ -255,7 +245,7 @@ pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of all journals below a data directory, as JSON; the last one may be half written.
+/// Returns the lines of all journals below a data directory; skips a half-written last line.
 pub fn journal(dir: &Path) -> Vec<Value> {
     let journals = files(dir, ".jsonl").into_iter();
     let journals = journals.filter(|path| path.to_string_lossy().contains("/journal."));
@@ -264,11 +254,11 @@ pub fn journal(dir: &Path) -> Vec<Value> {
     lines.filter_map(Result::ok).collect()
 }
 
-/// A mounted tmpfs to be filled up. Dropping it unmounts it.
+/// A small mounted tmpfs, unmounted on drop.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts a file system; prints why not and returns `None` if this user may not.
+    /// Mounts a file system; prints a message and returns `None` if only root may.
     pub fn mount(path: &Path, kibibytes: u32) -> Option<Self> {
         fs::create_dir(path).expect("a new directory");
         let mut mount = Command::new("mount");
@@ -276,7 +266,7 @@ impl SmallDisk {
         if mount.arg(path).output().is_ok_and(|mounted| mounted.status.success()) {
             return Some(Self(path.to_owned()));
         }
-        eprintln!("NOT TESTED: only root may mount a tmpfs, without which no disk is filled here");
+        eprintln!("NOT TESTED: only root may mount a tmpfs, which the tests of full disks need");
         None
     }
 
@@ -290,7 +280,7 @@ impl SmallDisk {
         assert!(grown.expect("mount runs").success());
     }
 
-    /// Takes all free space.
+    /// Fills up the file system.
     pub fn fill(&self) {
         let full = fs::write(self.0.join("filler"), vec![1; 65 << 20]).expect_err("it is small");
         assert_eq!(full.kind(), ErrorKind::StorageFull);

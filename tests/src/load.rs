@@ -23,7 +23,9 @@ use crate::{process::Process, service::HandWorker};
 pub fn argument<T: FromStr>(place: usize, usual: T) -> anyhow::Result<T> {
     let mut given = env::args().skip(1).filter(|word| !word.starts_with("--"));
     let Some(word) = given.nth(place) else { return Ok(usual) };
-    word.parse().ok().with_context(|| format!("'{word}' is not what the usage says"))
+    word.parse().ok().with_context(|| {
+        format!("invalid argument '{word}': see the usage at the top of the example")
+    })
 }
 
 /// Returns whether an example is run with this option.
@@ -55,7 +57,8 @@ impl HandWorker {
 
     /// Submits up to `most` tasks as if they had no solutions, and takes new leases.
     pub async fn report(&mut self, most: usize) -> anyhow::Result<SyncReply> {
-        let reply = self.client.sync(report(&mut self.fake, most)).await?;
+        let request = report(&mut self.fake, most);
+        let reply = self.sync(request).await?;
         self.fake.take(&reply);
         Ok(reply)
     }
@@ -104,9 +107,6 @@ pub async fn call_regularly(
 
 /// Makes a plan of first-rows prefixes with at least `tasks` tasks, and less than twice as many if the
 /// plan allows.
-///
-/// # Panics
-/// If no plan has that many tasks.
 pub fn plan_of(tasks: u64) -> Plan {
     let board = Board::new(22).expect("a board");
     let mut task_cost = 1u64 << 40;
@@ -135,29 +135,25 @@ pub fn print_memory(coordinator: &Process) -> u64 {
     bytes
 }
 
-/// Resident memory of a process, in bytes; `None` without `/proc`.
+/// Returns the resident memory of a process, in bytes; `None` without `/proc`.
 pub fn resident_bytes(process: u32) -> Option<u64> {
     memory_bytes(process, "VmRSS:")
 }
 
-/// Its maximum since the process started.
-pub fn peak_bytes(process: u32) -> Option<u64> {
-    memory_bytes(process, "VmHWM:")
-}
-
-fn memory_bytes(process: u32, name: &str) -> Option<u64> {
+/// Returns a figure of `/proc/PROCESS/status`, such as the maximum `VmHWM:`, in bytes.
+pub fn memory_bytes(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
 
-/// CPU seconds of a process, and of its ended children; `None` without `/proc`.
+/// Returns the CPU seconds of a process and of its ended children; `None` without `/proc`.
 pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
     /// Ticks per second, the same on every Linux.
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name in parentheses that may hold anything.
+    // The second field is a name in parentheses, which may contain any character.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();

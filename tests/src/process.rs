@@ -1,5 +1,5 @@
-//! The programs under test: how they are built and started, their output, how they end, and transcripts:
-//! Markdown files with commands in console blocks, and what they print.
+//! The programs under test: building and starting them, their output and exit codes; and transcripts,
+//! Markdown files with commands and their output in console blocks.
 
 use std::{
     borrow::BorrowMut,
@@ -14,20 +14,17 @@ use std::{
 
 use serde_json::Value;
 
-/// Nothing takes longer than this unless it hangs.
+/// Time limit after which a test reports that a program hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Interval between two looks at what another process has done.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between two checks of another process.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until `is_so` holds, for what another process does and does not report.
-///
-/// # Panics
-/// If it does not hold within twice [`PATIENCE`].
+/// Waits until `is_so` holds, for at most twice [`PATIENCE`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < 2 * PATIENCE, "never: {what}");
+        assert!(began.elapsed() < 2 * PATIENCE, "timed out waiting for: {what}");
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -40,22 +37,22 @@ pub fn has_signal(process: u32, set: &str, signal: u32) -> bool {
     mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
-/// A command line of the coordinator.
+/// Returns a command line of the coordinator.
 pub fn coordinator(arguments: &[&str]) -> Command {
     command("coordinator", arguments)
 }
 
-/// A command line of the worker.
+/// Returns a command line of the worker.
 pub fn worker(arguments: &[&str]) -> Command {
     command("worker", arguments)
 }
 
-/// A command line of `queensctl`.
+/// Returns a command line of `queensctl`.
 pub fn queensctl(arguments: &[&str]) -> Command {
     command("queensctl", arguments)
 }
 
-/// A command line of the program of this name.
+/// Returns a command line of the program with this name.
 pub fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs().join(program));
     command.args(arguments);
@@ -69,7 +66,7 @@ pub fn in_shell(script: &str, command: &Command) -> Command {
     shell
 }
 
-/// Features of the running test, which the programs need too.
+/// Features of the running test; the programs are built with the same ones.
 const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "archive")) {
     (true, true) => {
         &["--features", "tests/postgres,tests/archive,queensctl/postgres,queensctl/archive"]
@@ -84,9 +81,6 @@ const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "arc
 ///
 /// QUEENS_PROGRAMS names a directory that holds them already: packaged ones, or those of a long test that
 /// goes on while the code changes.
-///
-/// # Panics
-/// If they do not build.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -95,9 +89,6 @@ pub fn programs() -> &'static Path {
 }
 
 /// Builds the programs of the workspace around a package, as [`programs`] does.
-///
-/// # Panics
-/// If they do not build, with the compiler's errors.
 pub fn build(package: impl AsRef<Path>) -> PathBuf {
     // TARGET/PROFILE/deps/TEST
     let test = env::current_exe().expect("a test has a path");
@@ -200,7 +191,7 @@ impl End {
     pub fn error(&self) -> &str {
         let lines = self.stderr.lines().filter(|line| line.starts_with("error: "));
         let [error] = lines.collect::<Vec<_>>()[..] else {
-            panic!("one line says what is wrong: {self:#?}");
+            panic!("not exactly one error line: {self:#?}");
         };
         error
     }
@@ -213,7 +204,7 @@ impl End {
     }
 }
 
-/// The output so far.
+/// The output of a running program.
 #[derive(Default)]
 struct Output {
     lines: Mutex<Lines>,
@@ -263,18 +254,12 @@ impl Process {
         Self::start(command).end()
     }
 
-    /// Waits for a line on stderr that contains `part`.
-    ///
-    /// # Panics
-    /// If the program ends, or [`PATIENCE`] is over, without one.
+    /// Waits for a line on stderr that contains `part`, for at most [`PATIENCE`].
     pub fn stderr_line(&self, part: &str) -> String {
         self.line(part, |lines| &lines.stderr, |line| line.contains(part))
     }
 
     /// Waits for the join string that a coordinator prints for `program`, as a user would copy it.
-    ///
-    /// # Panics
-    /// As [`stderr_line`](Self::stderr_line).
     pub fn join_for(&self, program: &str) -> String {
         fn join<'a>(line: &'a str, program: &str) -> Option<&'a str> {
             let (join, command) = line.trim().strip_prefix("QUEENS_JOIN=")?.split_once(' ')?;
@@ -285,10 +270,7 @@ impl Process {
         join(&line, program).expect("it matches").to_owned()
     }
 
-    /// Waits for a line on stdout that contains `part`.
-    ///
-    /// # Panics
-    /// If the program ends, or [`PATIENCE`] is over, without one.
+    /// Waits for a line on stdout that contains `part`, for at most [`PATIENCE`].
     pub fn stdout_line(&self, part: &str) -> String {
         self.line(part, |lines| &lines.stdout, |line| line.contains(part))
     }
@@ -303,7 +285,7 @@ impl Process {
         let lines = self.wait(PATIENCE, |lines| lines.ended < 2 && find(lines).is_none());
         let found = find(&lines);
         drop(lines);
-        found.unwrap_or_else(|| panic!("{} never said '{part}'", self.name))
+        found.unwrap_or_else(|| panic!("{} did not print '{part}'", self.name))
     }
 
     /// Waits while `goes_on` holds for the output, for at most `patience`.
@@ -313,18 +295,12 @@ impl Process {
         waited.expect("no reader panics").0
     }
 
-    /// Waits for the program to end by itself.
-    ///
-    /// # Panics
-    /// If it still runs when [`PATIENCE`] is over.
+    /// Waits for the program to end by itself, for at most [`PATIENCE`].
     pub fn end(self) -> End {
         self.end_within(PATIENCE)
     }
 
     /// Waits for the program to end by itself within `patience`.
-    ///
-    /// # Panics
-    /// If it still runs then.
     pub fn end_within(mut self, patience: Duration) -> End {
         // A program ends when both its streams do: nothing to poll for.
         let lines = self.wait(patience, |lines| lines.ended < 2);
@@ -336,7 +312,7 @@ impl Process {
         End { code: ExitStatus::code(&status), stdout, stderr }
     }
 
-    /// `kill -9`.
+    /// Kills the program with SIGKILL.
     pub fn kill(mut self) -> End {
         self.child.kill().expect("a child can be killed");
         self.end()
@@ -351,10 +327,7 @@ impl Process {
         assert!(status.success(), "kill -s {name}");
     }
 
-    /// Interrupts the program as Ctrl-C does, once it handles that.
-    ///
-    /// # Panics
-    /// If it does not handle Ctrl-C within [`PATIENCE`], or does not say so by its exit code.
+    /// Interrupts the program as Ctrl-C does, once it handles that; checks its exit code.
     pub fn interrupt(self) -> End {
         const SIGINT: u32 = 2;
         // Without /proc there is nothing to wait for.
@@ -371,7 +344,6 @@ impl Process {
         self.end()
     }
 
-    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -388,7 +360,7 @@ impl Drop for Process {
         if thread::panicking()
             && let Ok(lines) = self.output.lines.lock()
         {
-            eprintln!("--- {} said:\n{}", self.name, lines.stderr.join("\n"));
+            eprintln!("--- stderr of {}:\n{}", self.name, lines.stderr.join("\n"));
         }
     }
 }
@@ -409,21 +381,21 @@ fn read(
     })
 }
 
-/// Runs the commands of a transcript in `dir` and checks that they print what it says.
+/// Runs the commands of a transcript in `dir` and compares their output with it.
 ///
 /// With `QUEENS_TOUR=write` it updates the transcript instead; returns whether it did.
 pub fn check_transcript(path: &Path, dir: &Path) -> bool {
-    let said = fs::read_to_string(path).expect("a text file");
-    let printed = rerun(&said, dir);
+    let recorded = fs::read_to_string(path).expect("a text file");
+    let printed = rerun(&recorded, dir);
     if env::var_os("QUEENS_TOUR").is_some_and(|word| word == "write") {
         fs::write(path, &printed).expect("it can be written");
         return true;
     }
-    let (said, printed) = (comparable(&said), comparable(&printed));
-    for (number, (said, printed)) in (1..).zip(said.iter().zip(&printed)) {
-        assert_eq!(said, printed, "{}, near line {number}", path.display());
+    let (recorded, printed) = (comparable(&recorded), comparable(&printed));
+    for (number, (recorded, printed)) in (1..).zip(recorded.iter().zip(&printed)) {
+        assert_eq!(recorded, printed, "{}, near line {number}", path.display());
     }
-    assert_eq!(said.len(), printed.len());
+    assert_eq!(recorded.len(), printed.len());
     false
 }
 
@@ -443,7 +415,7 @@ pub fn comparable(text: &str) -> Vec<String> {
     text.trim_end().lines().map(line).collect()
 }
 
-/// Returns the transcript with what its commands print now.
+/// Returns the transcript with the current output of its commands.
 fn rerun(transcript: &str, dir: &Path) -> String {
     let mut text = String::new();
     let mut in_block = false;

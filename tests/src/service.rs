@@ -109,10 +109,6 @@ impl Service {
         Ok(manifest)
     }
 
-    /// Returns its tokens.
-    ///
-    /// # Panics
-    /// If it has none.
     pub fn tokens(&self) -> &TokenAuth {
         &self.tokens.as_ref().expect("it has tokens").0
     }
@@ -122,7 +118,7 @@ impl Service {
         self.tokens().join(role).expect("it was kept").expect("it was made")
     }
 
-    /// Returns how callers of a role reach it.
+    /// Returns the endpoint for callers of a role.
     pub fn way(&self, role: Role) -> CoordinatorEndpoint {
         CoordinatorEndpoint::Token(self.join(role))
     }
@@ -149,15 +145,32 @@ pub fn free_port(host: Ipv4Addr) -> anyhow::Result<TcpListener> {
     Ok(bind(SocketAddr::new(IpAddr::V4(host), 0))?)
 }
 
-/// A client of the workers' service with an issued identity.
-pub struct QueueClient {
+/// A worker that a test drives over gRPC, one call at a time, so that every message can be changed.
+pub struct HandWorker {
+    pub fake: FakeWorker,
     pub calls: WorkQueueClient<AuthChannel>,
-    secret: Option<WorkerSecret>,
+    /// The issued identity; without one it becomes another worker with the next call.
+    pub secret: Option<WorkerSecret>,
 }
 
-impl QueueClient {
-    pub fn new(channel: AuthChannel) -> Self {
-        Self { calls: WorkQueueClient::new(channel), secret: None }
+impl HandWorker {
+    pub async fn connect(service: &Service, number: u64) -> anyhow::Result<Self> {
+        Self::by(&service.way(Role::Worker), number).await
+    }
+
+    /// Connects to the coordinator with this data directory.
+    pub async fn of(data_dir: &Path, number: u64) -> anyhow::Result<Self> {
+        Self::by(&CoordinatorEndpoint::Token(find_join(data_dir, Role::Worker)?), number).await
+    }
+
+    pub async fn by(way: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
+        let calls = WorkQueueClient::new(connect(way).await?);
+        Ok(Self { fake: FakeWorker::new(number), calls, secret: None })
+    }
+
+    /// Returns a call that submits these counts and asks for `seconds_wanted` of work.
+    pub fn request(&self, partials: Vec<Partial>, seconds_wanted: f64) -> SyncRequest {
+        SyncRequest { seconds_wanted, ..self.fake.report(partials) }
     }
 
     /// Makes one call; the first one is repeated with the secret that it is issued.
@@ -173,56 +186,17 @@ impl QueueClient {
         }
     }
 
-    /// Becomes another worker with the next call.
-    pub fn forget(&mut self) {
-        self.secret = None;
-    }
-
-    /// Bytes of the secret; empty before the first call.
+    /// Returns the bytes of the secret; empty before the first call.
     pub fn secret(&self) -> Vec<u8> {
         self.secret.as_ref().map_or_else(Vec::new, |secret| secret.as_bytes().to_vec())
     }
 
-    /// Identity by which the coordinator knows it.
-    ///
-    /// # Panics
-    /// Before the first call.
+    /// Returns the identity that the coordinator issued in the first call.
     pub fn worker(&self) -> WorkerId {
         self.secret.as_ref().expect("it has called").worker()
     }
-}
 
-/// A worker that a test drives over gRPC, one call at a time, so that every message can be changed.
-pub struct HandWorker {
-    pub fake: FakeWorker,
-    pub client: QueueClient,
-}
-
-impl HandWorker {
-    pub async fn connect(service: &Service, number: u64) -> anyhow::Result<Self> {
-        Self::by(&service.way(Role::Worker), number).await
-    }
-
-    /// A worker of the coordinator with this data directory.
-    pub async fn of(data_dir: &Path, number: u64) -> anyhow::Result<Self> {
-        Self::by(&CoordinatorEndpoint::Token(find_join(data_dir, Role::Worker)?), number).await
-    }
-
-    pub async fn by(way: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
-        let client = QueueClient::new(connect(way).await?);
-        Ok(Self { fake: FakeWorker::new(number), client })
-    }
-
-    /// Returns a call that submits these counts and asks for so much work.
-    pub fn request(&self, partials: Vec<Partial>, seconds_wanted: f64) -> SyncRequest {
-        SyncRequest { seconds_wanted, ..self.fake.report(partials) }
-    }
-
-    pub async fn sync(&mut self, request: SyncRequest) -> Result<SyncReply, Status> {
-        self.client.sync(request).await
-    }
-
-    /// Submits these counts and asks for so much work.
+    /// Submits these counts and asks for `seconds_wanted` of work.
     pub async fn call(
         &mut self,
         partials: Vec<Partial>,
@@ -236,7 +210,7 @@ impl HandWorker {
         self.count_wrong(|_| 0).await
     }
 
-    /// Does the same and adds `error` to each count.
+    /// Counts as [`Self::count_all`] does and adds `error` to each count.
     pub async fn count_wrong(
         &mut self,
         mut error: impl FnMut(&Partial) -> u64,
@@ -255,7 +229,7 @@ impl HandWorker {
     }
 }
 
-/// A proxy for workers' calls to a coordinator that comes and goes.
+/// A proxy for workers' calls to a coordinator that is restarted at times.
 pub struct Recorder {
     pub url: String,
     acknowledged: Arc<Mutex<Vec<(Instant, Acknowledgement)>>>,
@@ -278,15 +252,9 @@ impl Recorder {
         Self { url: format!("http://{address}"), acknowledged }
     }
 
-    /// Arguments that lead a worker to it.
+    /// Returns the arguments with which a worker finds it.
     pub fn way(&self) -> [String; 2] {
         ["--coordinator".to_owned(), self.url.clone()]
-    }
-
-    /// Returns all acknowledgements so far, in order.
-    pub fn acknowledged(&self) -> Vec<Acknowledgement> {
-        let recorded = self.recorded().into_iter();
-        recorded.map(|(_, acknowledgement)| acknowledgement).collect()
     }
 
     /// Returns all acknowledgements so far, with the time of each.
@@ -297,7 +265,7 @@ impl Recorder {
 
 struct Proxy {
     data_dir: PathBuf,
-    /// With its join string, because a coordinator may come back with another one.
+    /// With its join string, because a restarted coordinator may have another one.
     client: Mutex<Option<(JoinString, WorkQueueClient<AuthChannel>)>>,
     acknowledged: Arc<Mutex<Vec<(Instant, Acknowledgement)>>>,
 }

@@ -22,7 +22,7 @@ use rcgen::{
 use scheduler::Config;
 use store::MemoryStore;
 use tests::{
-    cluster::{Cluster, SLOW, journal},
+    cluster::{Cluster, SLOW, journal, listening},
     process::{End, Process, command, coordinator, queensctl, worker},
     service::{Service, free_port},
 };
@@ -34,13 +34,6 @@ use tonic_prost::ProstCodec;
 struct Pki {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
-}
-
-/// Files of a certificate and its key.
-#[derive(Clone, Debug)]
-struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
 }
 
 impl Pki {
@@ -61,7 +54,7 @@ impl Pki {
     }
 
     /// Signs a server's certificate for these names and addresses.
-    fn server(&self, names: &[&str]) -> Files {
+    fn server(&self, names: &[&str]) -> PkiFiles {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of hosts");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -69,7 +62,7 @@ impl Pki {
     }
 
     /// Signs a caller's certificate with this URI, valid in a range of days from now.
-    fn caller(&self, file: &str, uri: &str, days: Range<i64>) -> Files {
+    fn caller(&self, file: &str, uri: &str, days: Range<i64>) -> PkiFiles {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(uri.try_into().expect("ASCII"))];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -79,12 +72,13 @@ impl Pki {
         self.sign(file, params)
     }
 
-    fn sign(&self, file: &str, params: CertificateParams) -> Files {
+    fn sign(&self, file: &str, params: CertificateParams) -> PkiFiles {
         let key = KeyPair::generate().expect("a key");
         let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let files = Files {
+        let files = PkiFiles {
             certificate: self.folder.join(format!("{file}.pem")),
             key: self.folder.join(format!("{file}.key")),
+            client_ca: self.ca(),
         };
         fs::write(&files.certificate, signed.pem()).expect("a file");
         fs::write(&files.key, key.serialize_pem()).expect("a file");
@@ -102,9 +96,9 @@ struct Fixture {
 }
 
 /// Adds the coordinator's flags for its certificate and its authority.
-fn serve(command: &mut Command, pki: &Pki, server: &Files) {
+fn serve(command: &mut Command, server: &PkiFiles) {
     command.arg("--tls-cert").arg(&server.certificate).arg("--tls-key").arg(&server.key);
-    command.arg("--client-ca").arg(pki.ca());
+    command.arg("--client-ca").arg(&server.client_ca);
 }
 
 impl Fixture {
@@ -116,26 +110,24 @@ impl Fixture {
 
     fn start(&self, arguments: &[&str]) -> Process {
         let mut command = self.cluster.command(arguments);
-        serve(&mut command, &self.pki, &self.pki.server(&["localhost"]));
-        let coordinator = Process::start(command);
-        coordinator.stderr_line("listening on");
-        coordinator
+        serve(&mut command, &self.pki.server(&["localhost"]));
+        listening(command)
     }
 
     /// Adds the flags of a caller that shows a certificate.
-    fn flags(&self, command: &mut Command, ca: &Pki, files: &Files) {
+    fn flags(&self, command: &mut Command, ca: &Pki, files: &PkiFiles) {
         let url = format!("https://{}", self.cluster.address().replace("127.0.0.1", "localhost"));
         command.args(["--coordinator", &url]).arg("--tls-ca").arg(ca.ca());
         command.arg("--tls-cert").arg(&files.certificate).arg("--tls-key").arg(&files.key);
     }
 
-    fn queensctl(&self, files: &Files, arguments: &[&str]) -> End {
+    fn queensctl(&self, files: &PkiFiles, arguments: &[&str]) -> End {
         let mut command = queensctl(arguments);
         self.flags(&mut command, &self.pki, files);
         Process::run(command)
     }
 
-    fn caller(&self, role: &str) -> Files {
+    fn caller(&self, role: &str) -> PkiFiles {
         let uri = format!("spiffe://lab.example/queens/{role}/somebody");
         self.pki.caller(role, &uri, VALID)
     }
@@ -192,9 +184,9 @@ fn callers_without_a_valid_certificate_get_the_reason() {
     let others = Pki::new(&fixture.cluster.path("others"));
     for (files, code, part) in [
         (old.clone(), 2, "renew it"),
-        (Files { key: old.key, ..good.clone() }, 2, "is not the key of"),
-        (Files { certificate: nowhere, ..good.clone() }, 2, "nowhere.pem"),
-        (Files { certificate: good.key.clone(), ..good.clone() }, 2, "holds no certificate"),
+        (PkiFiles { key: old.key, ..good.clone() }, 2, "is not the key of"),
+        (PkiFiles { certificate: nowhere, ..good.clone() }, 2, "nowhere.pem"),
+        (PkiFiles { certificate: good.key.clone(), ..good.clone() }, 2, "holds no certificate"),
         (others.caller("foreign", uri, VALID), 1, "rejected the certificate of --tls-cert"),
     ] {
         fixture.queensctl(&files, &["runs"]).refused(code, &[part]);
@@ -211,11 +203,11 @@ fn a_coordinator_with_bad_files_does_not_start() {
     let old = fixture.pki.caller("old", "spiffe://x/y", -30..-1);
     for (files, part) in [
         (old.clone(), "renew it"),
-        (Files { key: old.key, ..server.clone() }, "is not the key of"),
-        (Files { key: fixture.cluster.path("nowhere"), ..server }, "nowhere"),
+        (PkiFiles { key: old.key, ..server.clone() }, "is not the key of"),
+        (PkiFiles { key: fixture.cluster.path("nowhere"), ..server }, "nowhere"),
     ] {
         let mut command = fixture.cluster.command(&[]);
-        serve(&mut command, &fixture.pki, &files);
+        serve(&mut command, &files);
         Process::run(command).refused(1, &[part]);
     }
 }
@@ -438,8 +430,7 @@ impl Scene {
         let (any, config) = (Ipv4Addr::UNSPECIFIED, Config::default());
         let tokens = Service::with(Box::new(MemoryStore::default()), config.clone(), any)?;
         let authority = Pki::new(&dir.path().join("pki"));
-        let Files { certificate, key } = authority.server(&["localhost"]);
-        let files = PkiFiles { certificate, key, client_ca: authority.ca() };
+        let files = authority.server(&["localhost"]);
         let auth = Authenticator::MutualTls(Arc::new(auth::Pki::open(files)?));
         let store = Box::new(MemoryStore::default());
         let certificates = Service::behind(store, config, free_port(any)?, auth)?;
@@ -466,7 +457,7 @@ impl Scene {
     /// Shows a certificate that `authority` signs for this URI.
     fn certified(&self, authority: &Pki, uri: &str) -> CoordinatorEndpoint {
         let url = format!("https://localhost:{}", self.certificates.address.port());
-        let Files { certificate, key } = authority.caller("caller", uri, -1..9);
+        let PkiFiles { certificate, key, .. } = authority.caller("caller", uri, -1..9);
         CoordinatorEndpoint::mutual_tls(&url, &self.authority.ca(), &certificate, &key)
             .expect("good files")
     }

@@ -15,8 +15,8 @@ use std::{
 use kit::count;
 use proto::v1::{self, RunRequest, Status, SubmitRequest};
 use tests::{
-    cluster::{Cluster, SmallDisk, by_rows, journal, named},
-    load::peak_bytes,
+    cluster::{Cluster, SmallDisk, by_rows, files, journal, named},
+    load::memory_bytes,
     process::{End, Process, coordinator, in_shell, queensctl, worker},
     service::HandWorker,
 };
@@ -77,7 +77,7 @@ async fn a_complete_run_prints_its_result_again_and_a_changed_digit_is_found() {
     drop(worker);
     assert_eq!(cluster.coordinator().end().json(), first);
 
-    let journal = &cluster.data_files("journal.jsonl")[0];
+    let journal = &files(&cluster.data_dir(), "journal.jsonl")[0];
     let text = fs::read_to_string(journal).unwrap();
     let place = text.find("\"count\":").expect("records have counts");
     let place = place + text[place..].find(|c: char| c.is_ascii_digit()).expect("digits");
@@ -131,7 +131,7 @@ fn self_tests_take_little_memory_beside_what_is_given() {
     let lines = BufReader::new(worker.stderr.take().unwrap()).lines();
     let passed = lines.map(Result::unwrap).filter(|line| line.contains("passed its self-test"));
     assert_eq!(passed.take(8).count(), 8);
-    let peak = peak_bytes(worker.id());
+    let peak = memory_bytes(worker.id(), "VmHWM:");
     worker.kill().unwrap();
     worker.wait().unwrap();
     let Some(peak) = peak else {
@@ -509,7 +509,7 @@ fn a_local_worker_is_the_same_after_every_start() {
 fn a_finished_run_is_deleted_completely() {
     let cluster = Cluster::new(&["--n", "18"]);
     let coordinator = cluster.coordinator();
-    let manifest = &cluster.data_files("manifest.json")[0];
+    let manifest = &files(&cluster.data_dir(), "manifest.json")[0];
     let run = manifest.parent().and_then(Path::file_name).unwrap().to_string_lossy();
     let delete = |run: &str| cluster.queensctl(&["delete", run, "--yes"]);
     delete(&run).refused(1, &[&run, "cancel it first"]);
@@ -520,7 +520,7 @@ fn a_finished_run_is_deleted_completely() {
     delete(other).ok().prints(&[other]);
     assert!(!cluster.queensctl(&["runs"]).stdout.contains(other));
     delete(other).refused(1, &[other, "not found"]);
-    assert_eq!(cluster.data_files("manifest.json").len(), 1);
+    assert_eq!(files(&cluster.data_dir(), "manifest.json").len(), 1);
     drop(coordinator.kill());
     let again = cluster.coordinator();
     assert_eq!(cluster.queensctl(&["runs"]).stdout.lines().count(), 2);

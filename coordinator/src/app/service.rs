@@ -28,7 +28,7 @@ use super::{
     referee::{self, RefereeBudget},
     run_waiter::{Reported, RunWaiter, notify_workers, result_printed},
     select_run::SelectedRun,
-    storage::{Archive, Replaced, Storage},
+    storage::{Archiver, Replaced, Storage},
 };
 use crate::{
     driver::{DiskSpaceMonitor, Driver, DriverError, DriverHandle, LOCAL_WORKER, Serving},
@@ -46,7 +46,7 @@ pub(super) struct Service {
     pub(super) waiter: RunWaiter,
     pub(super) replaced: Replaced,
     events: Option<Events>,
-    archive: Archive,
+    archiver: Option<Archiver>,
 }
 
 impl Service {
@@ -62,7 +62,8 @@ impl Service {
         let disk = directory.map(DiskSpaceMonitor::start);
         let health = http::StorageHealth { sync_times: store.sync_times(), disk: disk.clone() };
         let stored = store.runs()?;
-        let archive = Archive::start(options)?;
+        let start = |to| block_in_place(|| Archiver::start(&options.data_dir, to));
+        let archiver = options.archive.as_ref().map(start).transpose()?;
         let selected = SelectedRun::choose(options, plan, &stored, clock.now())?;
         let target = selected.as_ref().map(|selected| selected.manifest.run);
         let budget = options.referee();
@@ -70,7 +71,11 @@ impl Service {
         let leading = format!("{} leads, term {}", leader.name, leader.term);
         // It reads the whole store and blocks.
         let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
-        let driver = driver.with_serving(Serving { leader, archive_lag: archive.lag(), disk });
+        let driver = driver.with_serving(Serving {
+            leader,
+            archive_lag: archiver.as_ref().map(Archiver::copied),
+            disk,
+        });
         if let Some(selected) = selected {
             selected.begin(options, &driver).await?;
         }
@@ -112,7 +117,7 @@ impl Service {
                 _ => Reported::new(with_results(&stored, target)),
             },
         };
-        Ok(Self { cluster, waiter, replaced, events, archive })
+        Ok(Self { cluster, waiter, replaced, events, archiver })
     }
 
     /// Starts the worker of this process.
@@ -151,7 +156,8 @@ impl Service {
         }
         // An error of the driver causes all others.
         self.cluster.close().await?;
-        self.archive.end();
+        // Copies the rest.
+        block_in_place(|| drop(self.archiver));
         printed.and(exit)
     }
 }

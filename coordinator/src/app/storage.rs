@@ -6,11 +6,11 @@ use std::{path::Path, sync::Arc};
 use cli::threads::host_name;
 use scheduler::Millis;
 #[cfg(feature = "archive")]
-use store::Archiver;
-use store::{ArchiveLag, DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key};
+pub(super) use store::Archiver;
+#[cfg(not(feature = "archive"))]
+use store::{ArchiveLag, ArchivePlace};
+use store::{DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key};
 use tokio::sync::watch;
-
-use super::Options;
 
 /// Opened storage.
 pub(super) struct Storage {
@@ -93,40 +93,17 @@ impl Storage {
     }
 }
 
-/// The archive of the data directory, if one is requested; copies until it ends.
-pub(super) struct Archive {
-    #[cfg(feature = "archive")]
-    archiver: Option<Archiver>,
-}
-
-#[cfg(feature = "archive")]
-impl Archive {
-    pub(super) fn start(options: &Options) -> Result<Self, StoreError> {
-        let to = options.archive.as_ref();
-        let start = |to| tokio::task::block_in_place(|| Archiver::start(&options.data_dir, to));
-        Ok(Self { archiver: to.map(start).transpose()? })
-    }
-
-    pub(super) fn lag(&self) -> Option<ArchiveLag> {
-        self.archiver.as_ref().map(Archiver::copied)
-    }
-
-    /// Copies the rest and stops.
-    pub(super) fn end(self) {
-        tokio::task::block_in_place(|| drop(self.archiver));
-    }
-}
+/// The archiver of a build without archives, which has no values.
+#[cfg(not(feature = "archive"))]
+pub(super) enum Archiver {}
 
 #[cfg(not(feature = "archive"))]
-#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is one with the feature")]
-impl Archive {
-    pub(super) fn start(_: &Options) -> Result<Self, StoreError> {
-        Ok(Self {})
+impl Archiver {
+    pub(super) fn start(_: &Path, to: &ArchivePlace) -> Result<Self, StoreError> {
+        match *to {}
     }
 
-    pub(super) fn lag(&self) -> Option<ArchiveLag> {
-        None
+    pub(super) fn copied(&self) -> ArchiveLag {
+        match *self {}
     }
-
-    pub(super) fn end(self) {}
 }

@@ -57,7 +57,7 @@ impl Postgres {
         self.dir.path().join("data")
     }
 
-    /// Gives a path to the user of the server, which refuses to run as root.
+    /// Changes the owner of a path to the user of the server, which refuses to run as root.
     pub fn own(&self, path: &Path) {
         if is_root() {
             let done = Command::new("chown").arg("-R").arg("postgres").arg(path).status();
@@ -80,7 +80,7 @@ impl Postgres {
         command
     }
 
-    /// Starts it after [`Self::kill`]; returns once it accepts connections.
+    /// Starts the server after [`Self::kill`]; returns once it accepts connections.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "it runs");
         // It exits immediately while children of a killed one still hold shared memory.
@@ -112,19 +112,11 @@ impl Postgres {
         panic!("PostgreSQL does not start in {}", self.data().display());
     }
 
-    /// Kills it. Unlike in a power failure, data in the system's cache is not lost.
+    /// Kills the server. Unlike in a power failure, data in the system's cache is not lost.
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("it runs");
         process.kill().unwrap();
         process.wait().unwrap();
-    }
-
-    pub fn id(&self) -> u32 {
-        self.process.as_ref().expect("it runs").id()
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// Creates a database and returns its URL over the socket, which needs no password.
@@ -141,8 +133,8 @@ impl Postgres {
     }
 
     /// Returns the URL of a database over TCP, with the password.
-    pub fn tcp_url(&self, name: &str, port: u16) -> String {
-        format!("postgres://queens:{PASSWORD}@127.0.0.1:{port}/{name}")
+    pub fn tcp_url(&self, name: &str) -> String {
+        format!("postgres://queens:{PASSWORD}@127.0.0.1:{}/{name}", self.port)
     }
 
     /// Runs a statement with psql.

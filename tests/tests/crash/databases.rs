@@ -137,7 +137,7 @@ async fn a_database_that_is_killed_again_and_again_loses_nothing() {
     };
     let database = server.database("queens");
     // By TCP and password, as from another machine.
-    let url = server.tcp_url("queens", server.port());
+    let url = server.tcp_url("queens");
     let cluster = Cluster::new(&board.run);
     let start = || {
         let serving = in_database(&url, &cluster, &[]);
@@ -184,7 +184,7 @@ async fn a_database_that_is_killed_again_and_again_loses_nothing() {
     let lines = Journal(&server).ask("SELECT line FROM queens.lines ORDER BY seq");
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let accepted = accepted(&lines.collect::<Vec<_>>());
-    check_acknowledged(&recorder.acknowledged(), &accepted);
+    check_acknowledged(&recorder, &accepted);
     println!(
         "{kills} kills of the database, {restarts} of them with its coordinator, {cuts} cuts of all \
          connections; {} tasks, 0 double",

@@ -11,11 +11,11 @@ mod databases;
 
 use std::{collections::BTreeMap, env, fs, time::Instant};
 
-use proto::v1::{Acknowledgement, Status, Verdict};
+use proto::v1::{Status, Verdict};
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
 use serde_json::Value;
 use tests::{
-    cluster::{Cluster, by_rows, journal},
+    cluster::{Cluster, by_rows, files, journal},
     process::Process,
     service::Recorder,
 };
@@ -53,9 +53,9 @@ fn accepted(journal: &[Value]) -> BTreeMap<u64, u64> {
 }
 
 /// Checks that the journal contains all acknowledged counts, which are honest.
-fn check_acknowledged(acknowledged: &[Acknowledgement], accepted: &BTreeMap<u64, u64>) {
-    let mut first = 0;
-    for acknowledgement in acknowledged {
+fn check_acknowledged(recorder: &Recorder, accepted: &BTreeMap<u64, u64>) {
+    let (mut first, acknowledged) = (0, recorder.recorded());
+    for (_, acknowledgement) in &acknowledged {
         let task = acknowledgement.task.as_ref().expect("of a task").task;
         match acknowledgement.verdict() {
             Verdict::Accepted => {
@@ -101,7 +101,7 @@ mod directory {
 
         /// Checks that everything that was in the journal at the last kill still is.
         fn check_journal(&mut self) {
-            let mut files = self.cluster.data_files(".jsonl");
+            let mut files = files(&self.cluster.data_dir(), ".jsonl");
             files.retain(|file| file.to_string_lossy().contains("/journal."));
             // Sealed segments come first: their numbers sort before the letters of the last one.
             let read = |file| fs::read_to_string(file).expect("a journal is text");
@@ -174,7 +174,7 @@ mod directory {
         let tasks = result["tasks"].as_u64().expect("a number");
         let accepted = accepted(&journal(&scene.cluster.data_dir()));
         assert!(accepted.len() as u64 == tasks && tasks >= board.tasks, "{tasks} tasks");
-        check_acknowledged(&scene.recorder.acknowledged(), &accepted);
+        check_acknowledged(&scene.recorder, &accepted);
         println!(
             "{kills} kills of the coordinator and {kills} of workers over {tasks} tasks in {} s: exact",
             began.elapsed().as_secs()

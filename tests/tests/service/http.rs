@@ -28,9 +28,6 @@ struct Answer {
 
 impl Answer {
     /// Parses the body.
-    ///
-    /// # Panics
-    /// If it is not JSON.
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
@@ -42,9 +39,6 @@ impl Answer {
 }
 
 /// Makes a request to `url` with these headers; a body is sent as JSON.
-///
-/// # Panics
-/// If there is no answer.
 fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Answer {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)

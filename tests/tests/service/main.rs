@@ -40,7 +40,7 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
     liar.fake.info.name.clone_from(&victim.name);
     let mut message = v1::SyncRequest::from(liar.request(Vec::new(), 0.01));
     message.secret = [victim.id.clone(), victim.id.clone()].concat();
-    let reply = liar.client.calls.sync(message).await?.into_inner();
+    let reply = liar.calls.sync(message).await?.into_inner();
     assert!(!reply.issued_secret.is_empty() && reply.grants.is_empty(), "{reply:?}");
     let mut partials = Vec::new();
     loop {
@@ -51,7 +51,7 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
         partials = reply.grants.iter().map(count).collect();
         partials.iter_mut().for_each(|partial| partial.count += 8);
     }
-    assert_ne!(liar.client.worker().0.to_be_bytes().to_vec(), victim.id);
+    assert_ne!(liar.worker().0.to_be_bytes().to_vec(), victim.id);
     let mut runs = RunsClient::new(cluster.connect().await?);
     let workers = runs.workers(WorkersRequest::default()).await?.into_inner().workers;
     let is_right = |worker: &Worker| (worker.state == "barred") != (worker.id == victim.id);
@@ -155,7 +155,7 @@ async fn unread_streams_take_no_memory() -> anyhow::Result<()> {
 
 /// Makes it another worker, with texts of maximum length.
 fn with_long_texts(worker: &mut HandWorker, number: u32) {
-    worker.client.forget();
+    worker.secret = None;
     worker.fake.info.id = WorkerId(number.into());
     worker.fake.info.machine = number.into();
     worker.fake.info.name = format!("{number:0>width$}", width = common::text::NAME_BYTES);

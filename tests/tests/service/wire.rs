@@ -125,7 +125,7 @@ async fn invalid_and_oversize_messages_are_refused() -> anyhow::Result<()> {
         (large, Code::OutOfRange, "too large"),
         (old, Code::FailedPrecondition, "protocol version 99"),
     ] {
-        let status = scene.worker.client.calls.sync(message).await.unwrap_err();
+        let status = scene.worker.calls.sync(message).await.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(why), "{why}: {status}");
     }
@@ -345,7 +345,7 @@ async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
 async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
     let lease = count(&scene.grants[0]);
-    let honest = scene.worker.client.worker();
+    let honest = scene.worker.worker();
     let shown = scene.service.driver.workers(WorkersPart::ByAttention(0..9)).await?.workers;
     assert_eq!(shown.iter().map(|worker| worker.info.id).collect::<Vec<_>>(), [honest]);
     let mut liar = HandWorker::connect(&scene.service, 8).await?;
@@ -355,7 +355,7 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     let name = honest.0.to_be_bytes();
     for forged in [[name, name].concat(), vec![0; 32]] {
         message.secret = forged;
-        let reply = liar.client.calls.sync(message.clone()).await?.into_inner();
+        let reply = liar.calls.sync(message.clone()).await?.into_inner();
         assert_eq!(reply.issued_secret.len(), 32, "{reply:?}");
         assert!(reply.acknowledgements.is_empty() && reply.grants.is_empty(), "{reply:?}");
     }
@@ -364,12 +364,12 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     let mut request = liar.request(vec![wrong], 0.0);
     request.worker = scene.worker.fake.info.clone();
     liar.sync(request).await?;
-    assert_ne!(liar.client.worker(), honest);
+    assert_ne!(liar.worker(), honest);
     let page = scene.service.driver.journal(scene.manifest.run, JournalCursor::default()).await?;
     let page = page.expect("the run is there");
     for (_, entry, line) in &page.lines {
-        assert_eq!(entry.record.worker, liar.client.worker());
-        let secret = liar.client.secret();
+        assert_eq!(entry.record.worker, liar.worker());
+        let secret = liar.secret();
         let secret = common::hex::encode(&secret);
         assert!(!line.contains(&secret[..8]), "{line}");
     }

@@ -219,11 +219,10 @@ fn permanent_errors_are_one_line() {
         return;
     };
     server.database("queens");
-    let port = server.port();
-    let good = server.tcp_url("queens", port);
+    let good = server.tcp_url("queens");
     for (url, part) in [
         (good.replace("hush-hush", "wrong"), "password authentication failed"),
-        (server.tcp_url("nowhere", port), "create it first"),
+        (server.tcp_url("nowhere"), "create it first"),
         (format!("{good}?sslmode=require"), "TLS"),
         (format!("{good}?sslmode=maybe"), "sslmode 'maybe'"),
         (format!("{good}?nonsense=1"), "nonsense"),
@@ -275,7 +274,7 @@ fn a_server_is_trusted_by_its_certificate_only() {
     server.kill();
     server.restart();
     let url = |host: &str, roots: &str| {
-        let plain = server.tcp_url("queens", server.port());
+        let plain = server.tcp_url("queens");
         let roots = at(roots);
         let named = plain.replace("127.0.0.1", host);
         format!("{named}?sslmode=require&sslrootcert={}", roots.display())

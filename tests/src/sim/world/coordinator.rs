@@ -15,7 +15,7 @@ use common::{
 };
 use coordinator::driver::{Driver, DriverError, DriverHandle, Stopped};
 use rand::RngExt;
-use scheduler::{Command, Config, Millis, Recount, Scheduler, ledger::Caller};
+use scheduler::{Command, Config, Recount, Scheduler, ledger::Caller};
 use store::{Clock, RunManifest, RunState};
 
 use super::{
@@ -155,20 +155,8 @@ impl Coordinator {
         !(self.calls.is_empty() && self.commands.is_empty() && self.recount.is_none())
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Millis> {
-        self.driver.next_timeout()
-    }
-
     pub(super) fn scheduler(&self) -> &Scheduler {
         self.driver.scheduler()
-    }
-
-    pub(super) fn run(&self) -> RunId {
-        self.run
-    }
-
-    pub(super) fn state(&self) -> RunState {
-        self.scheduler().runs()[0].state
     }
 }
 
@@ -218,8 +206,7 @@ impl World {
             }
         }
         if self.steps.is_multiple_of(COMPARE_INTERVAL) {
-            let run = coordinator.run();
-            self.disk.disk().checker.compare(coordinator.scheduler(), run);
+            self.disk.disk().checker.compare(coordinator.scheduler(), coordinator.run);
         }
         if let Some(next) = coordinator.take_recount() {
             self.begin_recount(next);
@@ -232,7 +219,7 @@ impl World {
     }
 
     pub(super) fn note_state(&mut self) {
-        let state = self.coordinator.as_ref().map(Coordinator::state);
+        let state = self.coordinator.as_ref().map(|one| one.scheduler().runs()[0].state);
         self.complete = matches!(state, Some(RunState::Complete | RunState::Contradicted));
         // Without a referee it stays disputed.
         self.complete |= state == Some(RunState::Disputed);
@@ -245,7 +232,7 @@ impl World {
         if coordinator.has_requests() {
             return self.step_soon();
         }
-        if let Some(timeout) = coordinator.next_timeout() {
+        if let Some(timeout) = coordinator.driver.next_timeout() {
             let at = timeout.0.saturating_sub(self.clock_ahead);
             self.step_by(at.max(self.env.now + 1));
         }

@@ -120,9 +120,6 @@ struct World {
 }
 
 /// Runs a scenario to its end and checks all invariants on the way.
-///
-/// # Panics
-/// If an invariant breaks, the total is wrong, or the run stalls; the message names the seed.
 pub fn run(scenario: Scenario) -> Outcome {
     let mut world = World::new(scenario);
     while !world.complete {
