@@ -1,4 +1,4 @@
-//! The history of a run, in few enough points for a chart.
+//! The history of a run as a limited number of points for charts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ pub struct Point {
     pub estimate: Option<[f64; 3]>,
     /// Connected workers.
     pub workers: u64,
-    /// Solutions per second of each machine of `machines`, as far as they were known then.
+    /// Solutions per second of each machine of `machines` that was known then.
     pub by_machine: Vec<f64>,
 }
 
@@ -177,26 +177,20 @@ impl History {
 
     /// Returns the points as columns for charts.
     pub fn json(&self) -> Value {
-        let column = |pick: &dyn Fn(&Point) -> Value| self.points().map(pick).collect();
-        let part = |at: usize| -> Vec<Value> {
+        let column = |pick: &dyn Fn(&Point) -> Value| self.points().map(pick).collect::<Value>();
+        let part = |at: usize| {
             column(&|point| point.estimate.map_or(Value::Null, |parts| json!(drawn(parts[at]))))
         };
-        let seconds: Vec<Value> = column(&|point| json!(point.unix_ms / 1000));
-        let fraction: Vec<Value> = column(&|point| json!(drawn(point.fraction)));
-        let per_second: Vec<Value> = column(&|point| json!(drawn(point.per_second)));
-        let machines = self.machines.iter().enumerate().map(|(place, name)| {
-            let rates: Vec<Value> =
-                column(&|point| json!(point.by_machine.get(place).copied().unwrap_or(0.0)));
+        let machine = |(place, name): (usize, &String)| {
+            let rates = column(&|point| json!(point.by_machine.get(place).copied().unwrap_or(0.0)));
             json!({ "name": name, "solutions_per_second": rates })
-        });
-        let machines: Vec<_> = machines.collect();
-        let workers: Vec<Value> = column(&|point| json!(point.workers));
+        };
         json!({
-            "unix_seconds": seconds,
-            "workers": workers,
-            "machines": machines,
-            "fraction_done": fraction,
-            "solutions_per_second": per_second,
+            "unix_seconds": column(&|point| json!(point.unix_ms / 1000)),
+            "workers": column(&|point| json!(point.workers)),
+            "machines": self.machines.iter().enumerate().map(machine).collect::<Value>(),
+            "fraction_done": column(&|point| json!(drawn(point.fraction))),
+            "solutions_per_second": column(&|point| json!(drawn(point.per_second))),
             "estimate_low": part(0),
             "estimate": part(1),
             "estimate_high": part(2),

@@ -120,7 +120,7 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
     let runs = listed(runs, all);
     let columns = if wide { &RUN_COLUMNS[..] } else { &RUN_COLUMNS[..8] };
     let names: Vec<_> = runs.iter().map(|run| RunId(run.run).to_string()).collect();
-    let digits = if wide { 16 } else { telling_digits(&names) };
+    let digits = if wide { 16 } else { distinguishing_digits(&names) };
     let row = |run: &v1::Run| {
         let mut row = run_row(run, wide);
         row[0].truncate(digits);
@@ -143,13 +143,13 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
     }
 }
 
-/// Returns the number of first digits, at least six, that distinguish all `names`.
-fn telling_digits(names: &[String]) -> usize {
-    let tells = |digits: usize| {
+/// Returns the number of leading digits, at least six, that distinguish all `names`.
+fn distinguishing_digits(names: &[String]) -> usize {
+    let distinguish = |digits: usize| {
         let mut seen = BTreeMap::new();
         names.iter().all(|name| seen.insert(&name[..digits], ()).is_none())
     };
-    (6..16).find(|&digits| tells(digits)).unwrap_or(16)
+    (6..16).find(|&digits| distinguish(digits)).unwrap_or(16)
 }
 
 /// Returns an event as JSON.
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_fit_eighty_columns_and_show_everything_where_there_is_room() {
+    fn tables_fit_eighty_columns_and_show_everything_without_a_limit() {
         let workers = ["node7", "a-very-long-name.of-a-host.in-some-domain.example"].map(worker);
         let narrow = workers_table(&workers, Some(WIDTH));
         assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");

@@ -17,7 +17,7 @@ use crate::text::{
     thousands,
 };
 
-/// Workers on one page: those that need attention come first.
+/// Maximum number of workers on a page; those that need attention come first.
 pub const SHOWN_WORKERS: usize = 50;
 
 /// A text about a run: short on pages, in full in terminals and on hover.
@@ -82,7 +82,7 @@ impl RunView {
         self.figures.get(figure).map_or("", |figure| &figure.short)
     }
 
-    /// Returns the long text of a figure, if it is another one.
+    /// Returns the long text of a figure, if it differs from the short one.
     pub fn digits(&self, figure: &str) -> Option<&str> {
         self.figures.get(figure)?.full.as_deref()
     }
@@ -118,14 +118,14 @@ impl RunView {
         self.figures.insert(figure, Figure { short: short.into(), full: None });
     }
 
-    /// Sets a figure whose short text leaves out what `full` says.
+    /// Sets a figure whose short text leaves out a part of `full`.
     fn set_both(&mut self, figure: &'static str, short: impl Into<String>, full: String) {
         let short = short.into();
         let full = (full != short).then_some(full);
         self.figures.insert(figure, Figure { short, full });
     }
 
-    /// Sets a figure around a number, which is shortened where it is long.
+    /// Sets a figure with a number, which is abbreviated in the short text.
     fn set_number(&mut self, figure: &'static str, number: u128, text: impl Fn(&str) -> String) {
         self.set_both(figure, text(&abbreviated(number)), text(&thousands(number)));
     }
@@ -300,7 +300,7 @@ fn tasks(status: &v1::Status) -> String {
     )
 }
 
-/// Describes what rechecks by workers and recounts by the referee have shown so far.
+/// Describes the rechecks by workers and the recounts by the referee so far.
 fn rechecks(status: &v1::Status) -> String {
     let conflicts = status.rechecks.as_ref().map_or(0, |rechecks| rechecks.conflicts);
     let (confirmed, recounted) = (status.tasks_confirmed, status.tasks_recounted);
@@ -349,12 +349,12 @@ const MAX_LISTED_TASKS: usize = 10;
 /// The beginning of a status's reason while the symmetric solutions are counted.
 pub const FINISHING: &str = "every task is done; ";
 
-/// A condition that an operator has to look at.
+/// A condition that needs an operator's attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
-    /// A name for programs.
+    /// The kind, for programs.
     pub kind: &'static str,
-    /// A sentence for people.
+    /// A sentence for operators.
     pub text: String,
 }
 
@@ -387,7 +387,40 @@ impl Alert {
             let text = format!("{tasks} parked after repeated failures; they will be retried");
             alert("parked", text);
         }
-        for (kind, number, name, [one, many]) in worker_troubles(status) {
+        // A status lists workers in trouble first.
+        let first = |is: fn(&v1::Worker) -> bool| {
+            let found = status.workers.iter().find(|worker| is(worker));
+            found.map_or("one not shown here", |worker| worker.name.as_str())
+        };
+        let totals = status.worker_totals.unwrap_or_default();
+        let unresponsive = match state {
+            // Workers may leave once there is nothing to count.
+            Some(RunState::Complete | RunState::Contradicted | RunState::Cancelled) => 0,
+            _ => totals.unresponsive,
+        };
+        for (kind, number, name, [one, many]) in [
+            (
+                "failed_threads",
+                totals.failing,
+                first(|worker| worker.failed_threads > 0),
+                ["failed its self-test", "failed their self-test"],
+            ),
+            (
+                "barred",
+                totals.barred,
+                first(|worker| worker.state == "barred"),
+                [
+                    "was barred after returning wrong counts",
+                    "were barred after returning wrong counts",
+                ],
+            ),
+            (
+                "worker_unresponsive",
+                unresponsive,
+                first(|worker| matches!(worker.state.as_str(), "unresponsive" | "lost")),
+                ["is not responding", "are not responding"],
+            ),
+        ] {
             match number {
                 0 => {}
                 1 => alert(kind, format!("Worker {name} {one}")),
@@ -419,43 +452,6 @@ impl Alert {
         }
         alerts
     }
-}
-
-/// The kind of a trouble, the number of workers that have it, an example and a description.
-type WorkerTrouble<'a> = (&'static str, u64, &'a str, [&'static str; 2]);
-
-fn worker_troubles(status: &v1::Status) -> [WorkerTrouble<'_>; 3] {
-    // A status lists workers in trouble first.
-    let first = |is: fn(&v1::Worker) -> bool| {
-        let found = status.workers.iter().find(|worker| is(worker));
-        found.map_or("one not shown here", |worker| worker.name.as_str())
-    };
-    let totals = status.worker_totals.unwrap_or_default();
-    let unresponsive = match status.run.as_ref().map(v1::Run::state) {
-        // Workers may leave once there is nothing to count.
-        Some(RunState::Complete | RunState::Contradicted | RunState::Cancelled) => 0,
-        _ => totals.unresponsive,
-    };
-    [
-        (
-            "failed_threads",
-            totals.failing,
-            first(|worker| worker.failed_threads > 0),
-            ["failed its self-test", "failed their self-test"],
-        ),
-        (
-            "barred",
-            totals.barred,
-            first(|worker| worker.state == "barred"),
-            ["was barred after returning wrong counts", "were barred after returning wrong counts"],
-        ),
-        (
-            "worker_unresponsive",
-            unresponsive,
-            first(|worker| matches!(worker.state.as_str(), "unresponsive" | "lost")),
-            ["is not responding", "are not responding"],
-        ),
-    ]
 }
 
 #[cfg(test)]
@@ -490,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_are_what_an_operator_has_to_look_at() {
+    fn alerts_are_raised_by_conditions_that_need_attention() {
         type Change = fn(&mut v1::Status);
         let cases: [(Change, &[&str]); 6] = [
             (|_| {}, &[]),
@@ -510,7 +506,7 @@ mod tests {
                 &["Stalled: every worker is paused"],
             ),
             (
-                // Workers that are not shown count too.
+                // Workers that are not shown are counted too.
                 |status| {
                     status.workers[0].state = "unresponsive".to_owned();
                     status.worker_totals.as_mut().unwrap().unresponsive = 9_000;
@@ -527,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_worker_is_an_alert_only_while_there_is_something_to_count() {
+    fn an_unresponsive_worker_is_an_alert_only_while_tasks_are_left() {
         use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
         let counting = [Running, Paused, Disputed];
         for state in counting.into_iter().chain([Complete, Contradicted, Cancelled]) {
@@ -539,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eta_says_what_a_run_that_does_not_go_on_waits_for() {
+    fn the_eta_of_a_stopped_run_names_the_reason() {
         let eta = |status: &v1::Status| view(status).full("eta").to_owned();
         assert_eq!(
             eta(&status(v1::RunState::Paused)),
@@ -561,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eta_has_one_unit_and_no_more_words_than_it_needs() {
+    fn the_eta_has_one_unit_and_no_redundant_words() {
         let mut status = status(v1::RunState::Running);
         for (seconds, when) in [
             (10.0, "9 to 11 s: 1970-01-01 00:00 UTC"),

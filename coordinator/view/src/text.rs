@@ -1,4 +1,4 @@
-//! Numbers, times, sentences and tables for people.
+//! Numbers, times, sentences and tables as text.
 
 use common::run::RunId;
 use time::OffsetDateTime;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_give_way_where_a_table_is_too_wide() {
+    fn names_are_shortened_if_a_table_is_too_wide() {
         let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
         let rows = [row("rack-07-node-0012"), row("rack-07-node-0013")];
         let columns = [Column::name("Name"), Column::numbers("Done")];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_broken_where_a_terminal_ends_and_nowhere_else() {
+    fn sentences_are_broken_only_at_the_terminals_width() {
         let text = "\none two three\nfour\n";
         assert_eq!(prose(text, None), text);
         assert_eq!(prose(text, Some(80)), text);
