@@ -23,7 +23,6 @@ use super::{
     output::{print, print_json, print_objects},
 };
 
-/// Options of `workers`.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct WorkersOptions {
@@ -37,7 +36,7 @@ pub(super) struct WorkersOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 enum WorkersCommand {
-    /// Re-admit a worker that returned wrong counts, after a repair
+    /// Readmit a worker that returned wrong counts, after a repair
     Trust(NamedWorker),
     /// Drain a worker: it releases long tasks, finishes the others, submits its results and exits
     Drain(NamedWorker),
@@ -58,7 +57,7 @@ pub(super) async fn workers(
     match options.command.clone() {
         Some(WorkersCommand::Trust(NamedWorker { worker })) => {
             let worker = connection.ask(client.trust(TrustRequest { worker })).await?.worker;
-            return print(&format!("Re-admitted {worker}."));
+            return print(&format!("Readmitted {worker}."));
         }
         Some(WorkersCommand::Drain(NamedWorker { worker })) => {
             let worker = connection.ask(client.drain(DrainRequest { worker })).await?.worker;
@@ -83,7 +82,6 @@ pub(super) async fn workers(
     }
 }
 
-/// Options of `events`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EventsOptions {
     /// A run: a prefix of its id, or last [default: all runs and the cluster]

@@ -26,7 +26,6 @@ use view::text::{Column, eprint_line, one_line, plural, span, stdout_width, tabl
 
 use super::output::{print, print_json};
 
-/// Options of `forecast`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ForecastOptions {
     /// The board's side, 1 to 32

@@ -70,7 +70,7 @@ enum Command {
     /// Wait until a run has finished, print its result and exit with its outcome: 0 complete, 1
     /// cancelled, 3 contradicted or disputed
     Wait(WaitOptions),
-    /// List workers; `workers drain NAME` stops one, `workers trust NAME` re-admits one that returned
+    /// List workers; `workers drain NAME` stops one, `workers trust NAME` readmits one that returned
     /// wrong counts
     Workers(WorkersOptions),
     /// Show the events of runs and of the cluster

@@ -40,7 +40,7 @@ fn written(printed: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// A progress bar with the rate and the remaining time, if stderr is a terminal.
+/// A progress bar with the rate and the remaining time.
 pub(super) struct Bar {
     drawn: Option<StatusBar>,
     started: Instant,
@@ -49,13 +49,10 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    pub(super) fn start(noun: &'static str) -> Self {
-        Self { drawn: StatusBar::bar(), started: Instant::now(), noun }
-    }
-
-    /// Creates a bar that is never drawn.
-    pub(super) fn hidden(noun: &'static str) -> Self {
-        Self { drawn: None, started: Instant::now(), noun }
+    /// Starts a bar, which is drawn only if it is `wanted` and stderr is a terminal.
+    pub(super) fn start(noun: &'static str, wanted: bool) -> Self {
+        let drawn = wanted.then(StatusBar::bar).flatten();
+        Self { drawn, started: Instant::now(), noun }
     }
 
     pub(super) fn is_visible(&self) -> bool {

@@ -28,7 +28,6 @@ use super::{
     output::{Bar, print, print_json, print_objects},
 };
 
-/// Options of `runs`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunsOptions {
     /// List cancelled runs too
@@ -58,7 +57,6 @@ pub(super) struct EndOptions {
     yes: bool,
 }
 
-/// Options of `recheck`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RecheckOptions {
     #[command(flatten)]
@@ -69,7 +67,6 @@ pub(super) struct RecheckOptions {
     recheck: Recheck,
 }
 
-/// Options of `submit`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SubmitOptions {
     /// The board's side, 1 to 32
@@ -248,10 +245,7 @@ async fn confirm(
 pub(super) async fn export(connection: &Connection, options: &RunOptions) -> anyhow::Result<()> {
     let (mut client, run) = connection.connect_to_run(&options.run).await?;
     // Lines on a terminal already show the progress.
-    let bar = match io::stdout().is_terminal() {
-        true => Bar::hidden("records"),
-        false => Bar::start("records"),
-    };
+    let bar = Bar::start("records", !io::stdout().is_terminal());
     let request = GetStatusRequest { run: Some(run) };
     let all = match bar.is_visible() {
         true => connection.ask(client.get_status(request)).await?.tasks_done,

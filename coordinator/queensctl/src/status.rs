@@ -24,7 +24,6 @@ use super::{
     watch,
 };
 
-/// Options of `status`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct StatusOptions {
     /// The run: a prefix of its id, or last [default: the one served first]
@@ -44,7 +43,6 @@ pub(super) struct StatusOptions {
     json: bool,
 }
 
-/// Options of `wait`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct WaitOptions {
     /// The run: a prefix of its id (see `queensctl runs`), or last

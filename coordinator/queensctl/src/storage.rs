@@ -46,7 +46,6 @@ impl FromStr for StorageLocation {
     }
 }
 
-/// Options of `verify`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct VerifyOptions {
     /// The coordinator's data directory, or the database of its --store
@@ -55,7 +54,7 @@ pub(super) struct VerifyOptions {
 }
 
 pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
-    let bar = Bar::start("lines");
+    let bar = Bar::start("lines", true);
     let mut watch = |Examined { lines, part }| bar.show(lines, part);
     let verified = match &options.location {
         StorageLocation::Directory(dir) => store::verify_watched(dir, &mut watch),
@@ -114,7 +113,6 @@ fn not_ours(dir: &Path, why: &str) -> anyhow::Error {
     )
 }
 
-/// Options of `copy`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CopyOptions {
     /// The source: a data directory or a database
@@ -169,7 +167,6 @@ fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
     }
 }
 
-/// Options of `restore`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RestoreOptions {
     /// The archive of the coordinator's --archive
@@ -193,7 +190,6 @@ pub(super) fn restore(options: &RestoreOptions) -> anyhow::Result<Exit> {
     match options.archive {}
 }
 
-/// Options of `certify`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CertifyOptions {
     /// The data directory
@@ -208,7 +204,6 @@ pub(super) struct CertifyOptions {
     out: PathBuf,
 }
 
-/// Options of `audit`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct AuditOptions {
     /// The certificate; its counts are in the file of the same name with .counts

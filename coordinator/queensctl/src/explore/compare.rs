@@ -30,7 +30,6 @@ use super::{
 /// The first board of the tables.
 const FIRST: u8 = 4;
 
-/// Options of `compare`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CompareOptions {
     /// The largest board to try

@@ -32,7 +32,6 @@ const EFFORT: Effort = Effort { halves: 1 << 20, pairs: 1 << 26 };
 /// The largest board of which every frame is surveyed; a sample of larger ones.
 const MAX_EXHAUSTIVE: u8 = 12;
 
-/// Options of `frames`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FramesOptions {
     /// The board's side, 4 to 32

@@ -15,7 +15,6 @@ use super::{super::output::print, Drawings, text_of};
 /// Boards in one picture.
 const MAX_DRAWN: usize = 200;
 
-/// Options of `show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowOptions {
     /// The board's side, 1 to 32

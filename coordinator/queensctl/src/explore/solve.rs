@@ -27,7 +27,6 @@ const MAX_SHOWN: u32 = 2_000;
 /// Random permutations after which the figures of the paper stop.
 const MAX_PERMUTATIONS: u64 = 1_000_000;
 
-/// Options of `solve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SolveOptions {
     /// Number of queens; 2 and 3 have no solution

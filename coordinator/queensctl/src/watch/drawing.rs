@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// A run of N = 28 on its way, with figures as large as they come.
+    /// Returns the status of a run of N = 28 with the largest figures.
     fn status(workers: u32) -> v1::Status {
         v1::Status {
             run: Some(v1::Run {
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Half a day, ever more sure of the total.
+    /// Returns half a day of history, with a shrinking confidence interval.
     fn history() -> History {
         let mut history = History::default();
         for minute in 0..=720u32 {
@@ -367,7 +367,7 @@ mod tests {
         history
     }
 
-    /// Draws the screen of a run with this status, after `change`.
+    /// Draws the screen for this status, after `change`.
     fn drawn(
         (width, height): (u16, u16),
         status: v1::Status,
@@ -408,7 +408,7 @@ mod tests {
         insta::assert_snapshot!(drawn((200, 60), status(1_000), |_| {}));
     }
 
-    /// N = 24 on the five machines of a lab, all of them well.
+    /// Returns the status of a run on five machines without problems.
     fn a_lab() -> v1::Status {
         let machine = |number: u32| v1::Worker {
             name: ["rack-07", "rack-08", "a-laptop-with-a-long-name", "desk-3", "desk-4"]
@@ -434,7 +434,7 @@ mod tests {
         insta::assert_snapshot!("a_lab_on_a_small_terminal", small);
         let large = drawn((200, 60), a_lab(), |_| {});
         insta::assert_snapshot!("a_lab_on_a_large_terminal", large);
-        assert!(large.contains("desk-4"), "all of them:\n{large}");
+        assert!(large.contains("desk-4"), "every worker:\n{large}");
         for text in [small, large] {
             for part in ["Alerts           None", "SPEED", "rack-07"] {
                 assert!(text.contains(part), "'{part}' in\n{text}");
@@ -458,18 +458,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_coordinator_is_said_and_the_last_workers_are_reached() {
+    fn a_lost_coordinator_is_reported_and_the_last_row_can_be_selected() {
         let lost = "http://127.0.0.1:7171 does not answer; trying again every second";
         let text = drawn((80, 24), status(10), |state| {
             (state.panes.row, state.lost) = (9, Some(lost.to_owned()));
         });
         assert!(text.contains(lost), "{text}");
-        // Those in trouble come first: this is the last, and the page is a whole one.
+        // Workers that need attention come first: this is the last one, and the page is full.
         assert!(text.contains("rack-07-0008  working"), "{text}");
     }
 
     #[test]
-    fn nothing_is_too_small_to_be_drawn_on() {
+    fn every_size_of_terminal_can_be_drawn_on() {
         for size in [(1, 1), (10, 3), (79, 7), (20, 60), (300, 5)] {
             drawn(size, status(3), |state| state.panes.row = 2);
         }

@@ -26,7 +26,7 @@ use super::{
     status::{RunUpdate, Style, follow, show_status, unix_ms},
 };
 
-/// Redraw interval, since ages grow.
+/// Redraw interval: the shown ages change every second.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Poll interval of the list of runs.
@@ -47,26 +47,26 @@ pub(super) async fn watch(
     };
     let mut following = pin!(follow(connection, run, &mut show));
     let mut state = WatchState::new(colors);
-    let (orders, ordered) = unbounded_channel();
-    let (hears, mut heard) = unbounded_channel();
-    let mut asking = pin!(ask_along(connection, ordered, hears));
+    let (commands, queued) = unbounded_channel();
+    let (replies, mut replied) = unbounded_channel();
+    let mut requesting = pin!(send_requests(connection, queued, replies));
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let done = loop {
         tokio::select! {
             done = &mut following => break done,
             Some(update) = updates.recv() => state.take(update),
-            () = &mut asking => {}
-            Some(heard) = heard.recv() => match heard {
-                Heard::Runs(runs) => state.runs = runs,
-                Heard::Result(text) => state.panes.message = text,
+            () = &mut requesting => {}
+            Some(reply) = replied.recv() => match reply {
+                Reply::Runs(runs) => state.runs = runs,
+                Reply::Result(text) => state.panes.message = text,
             },
             action = screen.next_action() => match action {
                 UserAction::Key(code) => match state.key(code) {
-                    Act::Quit => break Ok(Exit::Success),
+                    KeyEffect::Quit => break Ok(Exit::Success),
                     // The receiver lives as long as this function.
-                    Act::Order(run, order) => drop(orders.send((run, order))),
-                    Act::Nothing => {}
+                    KeyEffect::Command(run, control) => drop(commands.send((run, control))),
+                    KeyEffect::None => {}
                 },
                 UserAction::Interrupt => break Ok(Exit::Interrupted),
                 UserAction::Resize => {}
@@ -87,50 +87,50 @@ pub(super) async fn watch(
     done
 }
 
-/// An answer to a request next to the status stream.
-enum Heard {
+/// The reply to a request outside of the status stream.
+enum Reply {
     Runs(Vec<v1::Run>),
     Result(String),
 }
 
-/// Polls the list of runs and sends orders, forever.
-async fn ask_along(
+/// Polls the list of runs and sends commands, forever.
+async fn send_requests(
     connection: &Connection,
-    mut orders: UnboundedReceiver<(u64, Control)>,
-    hears: UnboundedSender<Heard>,
+    mut commands: UnboundedReceiver<(u64, Control)>,
+    replies: UnboundedSender<Reply>,
 ) {
     let mut ticks = interval(LIST_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client = None;
     loop {
-        let order = tokio::select! {
-            Some(order) = orders.recv() => Some(order),
+        let command = tokio::select! {
+            Some(command) = commands.recv() => Some(command),
             _ = ticks.tick() => None,
         };
-        let asked: anyhow::Result<Heard> = async {
+        let answered: anyhow::Result<Reply> = async {
             let client = match &mut client {
                 Some(client) => client,
                 none => none.insert(connection.connect().await?),
             };
-            let Some((run, order)) = order else {
+            let Some((run, control)) = command else {
                 let runs = connection.ask(client.list(ListRequest {})).await?.runs;
-                return Ok(Heard::Runs(runs));
+                return Ok(Reply::Runs(runs));
             };
-            let run = connection.control(client, run, order).await?;
-            Ok(Heard::Result(view::run_text(&run)))
+            let run = connection.control(client, run, control).await?;
+            Ok(Reply::Result(view::run_text(&run)))
         }
         .await;
-        let heard = match (asked, order) {
-            (Ok(heard), _) => heard,
-            (Err(error), Some(_)) => Heard::Result(view::text::one_line(&error)),
-            // A lost connection shows where the run is followed.
+        let reply = match (answered, command) {
+            (Ok(reply), _) => reply,
+            (Err(error), Some(_)) => Reply::Result(view::text::one_line(&error)),
+            // The status stream reports a lost connection.
             (Err(_), None) => {
                 client = None;
                 continue;
             }
         };
         // The receiver lives as long as this future.
-        let _ = hears.send(heard);
+        let _ = replies.send(reply);
     }
 }
 
@@ -177,13 +177,13 @@ impl WatchState {
         }
     }
 
-    fn key(&mut self, code: KeyCode) -> Act {
+    fn key(&mut self, code: KeyCode) -> KeyEffect {
         let chosen = match self.panes.pane {
             Pane::Runs => self.rows.get(self.panes.row).and_then(|row| run_of_row(row)),
             Pane::Machines | Pane::Tasks => None,
         };
         let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));
-        let Some(run) = chosen.or(followed) else { return Act::Nothing };
+        let Some(run) = chosen.or(followed) else { return KeyEffect::None };
         let size = (self.rows.len(), self.rows.first().map_or(0, Vec::len));
         self.panes.key(code, run, size)
     }
@@ -202,7 +202,7 @@ impl WatchState {
             }
             Pane::Tasks => task_rows(&status),
         };
-        self.rows = self.panes.chosen(rows);
+        self.rows = self.panes.filtered(rows);
         self.all = match self.panes.pane {
             Pane::Machines => status.worker_totals.map_or(0, |totals| totals.workers),
             Pane::Runs | Pane::Tasks => self.rows.len() as u64,
@@ -211,8 +211,8 @@ impl WatchState {
         Some(RunView::new(&status, &self.history, now_ms))
     }
 
-    /// Returns what replaces the keys in the last line: the reason for missing updates, a question, a filter
-    /// that is typed, or the result of an order.
+    /// Returns the text that replaces the keys in the last line: the reason for missing updates, a question,
+    /// the filter while it is typed, or the result of a command.
     fn prompt(&self) -> Option<String> {
         let Panes { asks, is_typing, filter, message, .. } = &self.panes;
         let typing = || format!("filter: {filter}_  (Enter keeps it, Esc clears it)");
@@ -232,12 +232,13 @@ enum Pane {
     Tasks,
 }
 
-/// The effect of a key outside of the table.
+/// The effect of a key beyond the shown table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Nothing,
+enum KeyEffect {
+    None,
     Quit,
-    Order(u64, Control),
+    /// A command about a run.
+    Command(u64, Control),
 }
 
 /// The state of the table.
@@ -254,19 +255,19 @@ struct Panes {
     shows_help: bool,
     /// The run whose cancellation needs confirmation.
     asks: Option<u64>,
-    /// The result of the last order.
+    /// The result of the last command.
     message: String,
 }
 
 const PAGE: usize = 10;
 
 impl Panes {
-    /// Handles a key; orders are about `run`, and the table has `rows` and `columns`.
-    fn key(&mut self, code: KeyCode, run: u64, (rows, columns): (usize, usize)) -> Act {
+    /// Handles a key; commands apply to `run`, and the table has `rows` and `columns`.
+    fn key(&mut self, code: KeyCode, run: u64, (rows, columns): (usize, usize)) -> KeyEffect {
         if let Some(run) = self.asks.take() {
             return match code {
-                KeyCode::Char('y' | 'Y') => Act::Order(run, Control::Cancel),
-                _ => Act::Nothing,
+                KeyCode::Char('y' | 'Y') => KeyEffect::Command(run, Control::Cancel),
+                _ => KeyEffect::None,
             };
         }
         if self.is_typing {
@@ -278,21 +279,21 @@ impl Panes {
                 _ => {}
             }
             self.row = 0;
-            return Act::Nothing;
+            return KeyEffect::None;
         }
         self.message.clear();
         if std::mem::take(&mut self.shows_help) {
-            return Act::Nothing;
+            return KeyEffect::None;
         }
         let last = rows.saturating_sub(1);
         match code {
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Act::Quit,
-            KeyCode::Char('p') => return Act::Order(run, Control::Pause),
-            KeyCode::Char('r') => return Act::Order(run, Control::Resume),
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return KeyEffect::Quit,
+            KeyCode::Char('p') => return KeyEffect::Command(run, Control::Pause),
+            KeyCode::Char('r') => return KeyEffect::Command(run, Control::Resume),
             KeyCode::Char('x') => self.asks = Some(run),
-            KeyCode::Char('1') => self.turn(Pane::Runs),
-            KeyCode::Char('2') => self.turn(Pane::Machines),
-            KeyCode::Char('3') => self.turn(Pane::Tasks),
+            KeyCode::Char('1') => self.show_pane(Pane::Runs),
+            KeyCode::Char('2') => self.show_pane(Pane::Machines),
+            KeyCode::Char('3') => self.show_pane(Pane::Tasks),
             KeyCode::Char('s') => {
                 self.sort = match self.sort.map_or(0, |column| column + 1) {
                     next if next < columns => Some(next),
@@ -309,15 +310,15 @@ impl Panes {
             KeyCode::End => self.row = last,
             _ => {}
         }
-        Act::Nothing
+        KeyEffect::None
     }
 
-    fn turn(&mut self, pane: Pane) {
+    fn show_pane(&mut self, pane: Pane) {
         (self.pane, self.row, self.sort) = (pane, 0, None);
     }
 
     /// Returns the rows that pass the filter, in the selected order.
-    fn chosen(&self, mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    fn filtered(&self, mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
         let wanted = self.filter.to_lowercase();
         rows.retain(|row| row.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
         if let Some(column) = self.sort {
@@ -384,11 +385,15 @@ mod tests {
     fn keys_choose_sort_filter_and_ask() {
         let mut panes = Panes::default();
         let key = |panes: &mut Panes, code| panes.key(code, 7, (3, 2));
-        assert_eq!(key(&mut panes, KeyCode::Char('p')), Act::Order(7, Control::Pause));
-        assert_eq!(key(&mut panes, KeyCode::Char('x')), Act::Nothing);
-        assert_eq!(key(&mut panes, KeyCode::Enter), Act::Nothing, "anything but y keeps counting");
+        assert_eq!(key(&mut panes, KeyCode::Char('p')), KeyEffect::Command(7, Control::Pause));
+        assert_eq!(key(&mut panes, KeyCode::Char('x')), KeyEffect::None);
+        assert_eq!(
+            key(&mut panes, KeyCode::Enter),
+            KeyEffect::None,
+            "anything but y keeps counting"
+        );
         key(&mut panes, KeyCode::Char('x'));
-        assert_eq!(key(&mut panes, KeyCode::Char('y')), Act::Order(7, Control::Cancel));
+        assert_eq!(key(&mut panes, KeyCode::Char('y')), KeyEffect::Command(7, Control::Cancel));
         key(&mut panes, KeyCode::Char('1'));
         assert_eq!(panes.pane, Pane::Runs);
         for code in [KeyCode::Down, KeyCode::PageDown] {
@@ -400,7 +405,7 @@ mod tests {
         key(&mut panes, KeyCode::Char('s'));
         key(&mut panes, KeyCode::Char('s'));
         let names = |panes: &Panes| {
-            let rows = panes.chosen(rows().to_vec());
+            let rows = panes.filtered(rows().to_vec());
             rows.iter().map(|row: &Vec<String>| row[0].clone()).collect::<String>()
         };
         assert_eq!(names(&panes), "abc");
@@ -408,6 +413,6 @@ mod tests {
             key(&mut panes, code);
         }
         assert_eq!(names(&panes), "c");
-        assert_eq!(key(&mut panes, KeyCode::Char('q')), Act::Quit);
+        assert_eq!(key(&mut panes, KeyCode::Char('q')), KeyEffect::Quit);
     }
 }

@@ -111,12 +111,7 @@ fn action(event: &Event) -> Option<UserAction> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::Read as _,
-        num::NonZeroU16,
-        panic::catch_unwind,
-        sync::{Arc, Mutex},
-    };
+    use std::{io::Read as _, num::NonZeroU16, panic::catch_unwind};
 
     use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
@@ -148,20 +143,14 @@ mod tests {
         let mut reader = pair.master.try_clone_reader().expect("it can be read");
         let mut child = pair.slave.spawn_command(command).expect("it starts");
         drop(pair.slave);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let written = Arc::clone(&seen);
-        let reading = thread::spawn(move || {
-            let mut part = [0; 4096];
-            // The end of a terminal is an error on Linux.
-            while let Ok(size @ 1..) = reader.read(&mut part) {
-                written.lock().unwrap().extend_from_slice(&part[..size]);
-            }
-        });
+        let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+        // The end of a terminal is an error on Linux.
+        while let Ok(size @ 1..) = reader.read(&mut part) {
+            seen.extend_from_slice(&part[..size]);
+        }
         assert!(child.wait().unwrap().success());
-        reading.join().unwrap();
         let [rows, cols] = [rows, cols].map(|size| NonZeroU16::new(size).unwrap());
         let mut screen = vt100::Parser::new(rows, cols, 0);
-        let seen = seen.lock().unwrap();
         let taken = String::from_utf8_lossy(&seen);
         assert!(taken.contains("\x1b[?1049h"), "it was opened: {taken:?}");
         screen.process(&seen);
