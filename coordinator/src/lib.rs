@@ -1,6 +1,6 @@
 //! The coordinator: serves runs to workers and operators, by gRPC and HTTP.
 
-// `println!` and `eprintln!` panic where a pipe is closed or a disk is full.
+// `println!` and `eprintln!` panic on a closed pipe or a full disk.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod app;

@@ -1,4 +1,4 @@
-//! Messages of the driver's answers, and a cache of the runs' statuses for all readers.
+//! Conversion of the driver's answers into messages, and a cache of the runs' statuses for all readers.
 
 use std::{
     collections::BTreeMap,

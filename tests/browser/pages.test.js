@@ -158,7 +158,7 @@ test('an operator pauses and resumes a run', async () => {
   } finally { await cluster.stop(); }
 });
 
-test('an operator drains a worker, and re-admits a liar that the referee found', async (t) => {
+test('an operator drains a worker, and readmits a liar that the referee found', async (t) => {
   const python = process.env.QUEENS_PYTHON;
   if (!python) return t.skip('NOT TESTED: QUEENS_PYTHON, a Python with grpcio and grpcio-tools, is not set');
   const cluster = await Cluster.start(['--n', '17', '--method', 'rows']);
@@ -171,8 +171,8 @@ test('an operator drains a worker, and re-admits a liar that the referee found',
       await page.getByRole('button', { name }).first().click();
       await page.locator('#ask-yes').click();
     };
-    await press('Re-admit liar');
-    await says(page, '#said', /^Re-admit liar: accepted/);
+    await press('Readmit liar');
+    await says(page, '#said', /^Readmit liar: accepted/);
     await press('Drain honest');
     await says(page, '#said', /^Drain honest: accepted/);
     await cluster.line(/stopped: .* completed/);

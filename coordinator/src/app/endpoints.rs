@@ -41,7 +41,7 @@ impl Listeners {
         let http = match &options.http {
             Some(given) => Some(Http::bind(resolve("--http", given).await?)?),
             None if options.no_http || options.local => None,
-            // Nothing requires it.
+            // The dashboard is optional.
             None => Http::bind(USUAL_HTTP_ADDRESS)
                 .inspect_err(|why| eprint_line(&format!("no dashboard: {why}")))
                 .ok(),

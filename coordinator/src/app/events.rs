@@ -1,4 +1,4 @@
-//! `--on-event`: a program that runs for completions, disputes and alarms.
+//! `--on-event`: a program that runs for completions, disputes and alerts.
 //!
 //! The event is passed in environment variables and as a line of JSON on standard input, never in a command
 //! line: no shell reads text of a worker. The coordinator waits for the program only when it exits, and
@@ -33,13 +33,13 @@ use crate::{
     message::StatusCache,
 };
 
-/// Interval between checks for alarms.
+/// Interval between checks for alerts.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time limit of the program.
 const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Repeat interval of an alarm.
+/// Repeat interval of an alert.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Events that wait for the program; further ones are dropped with a warning.
@@ -51,7 +51,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// An event for the program.
 #[derive(Clone, Debug)]
 struct Event {
-    /// `completion`, `dispute` or `alarm`.
+    /// `completion`, `dispute` or `alarm` (an alert).
     event: &'static str,
     kind: &'static str,
     run: RunId,
@@ -90,7 +90,7 @@ impl Events {
             statuses: StatusCache::new(driver.clone()),
             driver,
             reported: Reported::new(old),
-            alarms: BTreeMap::new(),
+            alerts: BTreeMap::new(),
             events,
         };
         tokio::spawn(watching.watch(ended));
@@ -110,8 +110,8 @@ struct Watching {
     driver: DriverHandle,
     statuses: StatusCache,
     reported: Reported,
-    /// Last report of each alarm.
-    alarms: BTreeMap<(RunId, &'static str), Instant>,
+    /// Time of the last report of each alert.
+    alerts: BTreeMap<(RunId, &'static str), Instant>,
     events: mpsc::Sender<Event>,
 }
 
@@ -150,15 +150,15 @@ impl Watching {
             }
             let (run, n) = (run.manifest.run, run.manifest.spec.board.n().into());
             if let Some(status) = self.statuses.get(run).await? {
-                for alarm in Alert::all(&status) {
-                    self.alarm(run, n, alarm);
+                for alert in Alert::all(&status) {
+                    self.report(run, n, alert);
                 }
             }
         }
         Ok(())
     }
 
-    fn alarm(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
+    fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
             // At the end of every run no task is left to lease.
             "stalled" | "no_workers" | "finishing" => return,
@@ -166,11 +166,11 @@ impl Watching {
             _ => "alarm",
         };
         let now = Instant::now();
-        let before = self.alarms.get(&(run, kind));
+        let before = self.alerts.get(&(run, kind));
         if before.is_some_and(|before| now.duration_since(*before) < REPEAT_INTERVAL) {
             return;
         }
-        self.alarms.insert((run, kind), now);
+        self.alerts.insert((run, kind), now);
         self.send(Event { event, kind, run, n, text, result: None });
     }
 
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_name_their_reason() {
+    async fn a_failure_names_its_reason() {
         let dir = tempfile::tempdir().unwrap();
         let failed = run(&program(dir.path(), "exit 7"), LONG, &event("")).await.unwrap_err();
         assert!(failed.to_string().contains("7"), "{failed}");
@@ -326,7 +326,7 @@ mod tests {
         let pids = dir.path().join("pids");
         let script = format!("sleep 86400 & echo $! > {0}; wait", pids.display());
         let program = program(dir.path(), &script);
-        // Tries longer and longer limits until the child is started.
+        // Doubles the limit until the child is started.
         let mut limit = Duration::from_millis(50);
         let child: i32 = loop {
             let hung = run(&program, limit, &event("")).await.unwrap_err();

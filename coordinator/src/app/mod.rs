@@ -72,7 +72,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     service.end(options, exit).await
 }
 
-/// Makes the plan of the requested run; tells the user if it takes long.
+/// Makes the plan of the requested run; prints a message if it takes long.
 async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
     const QUIET_PERIOD: Duration = Duration::from_secs(1);
     let requested = options.clone();

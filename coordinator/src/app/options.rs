@@ -209,7 +209,7 @@ pub struct Options {
     )]
     pub referee_memory: Option<MemorySize>,
 
-    /// Program to run for a complete run, a dispute or an alarm: the event is passed in QUEENS_EVENT,
+    /// Program to run for a complete run, a dispute or an alert: the event is passed in QUEENS_EVENT,
     /// _KIND, _RUN, _N and _TEXT, and as JSON on stdin
     #[arg(long, value_name = "PROGRAM", help_heading = "Output")]
     pub on_event: Option<PathBuf>,

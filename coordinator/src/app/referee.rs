@@ -31,13 +31,13 @@ use tokio::{
 
 use crate::driver::{DriverHandle, Stopped};
 
-/// Minimum interval of asking for a task.
+/// Minimum interval between requests for a task.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum interval of asking for a task.
+/// Maximum interval between requests for a task.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Interval of checking for disputes, which interrupt random recounts.
+/// Interval between checks for disputes, which interrupt random recounts.
 const DISPUTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 const SELF_TEST_INTERVAL: Duration = Duration::from_secs(3600);
@@ -94,7 +94,7 @@ pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow
     std::future::pending().await
 }
 
-/// The reason why a thread did not count.
+/// The reason for which a thread did not count.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -116,14 +116,14 @@ struct Thread {
     budget: RefereeBudget,
     /// Last passed self-test.
     tested: Option<Instant>,
-    /// The plan of the last task: that of a large board takes seconds to make.
+    /// The plan of the last task, kept because making a large one takes seconds.
     plan: Option<Plan>,
 }
 
 impl Thread {
     async fn serve(mut self) -> Result<(), Failure> {
         let mut changes = self.driver.changes();
-        // The first self-test takes a while: it runs before a task waits for it.
+        // The first self-test takes a while, so it runs before any task is due.
         let mut next = match self.run_self_test(true, false).await {
             Err(Failure::Interrupted(dispute)) => Some(dispute),
             tested => tested.map(|()| None)?,
@@ -288,7 +288,7 @@ impl ProgressSink for Stop {
 
 #[cfg(test)]
 mod tests {
-    use common::{board::Board, method::Layout, plan::PlanSpec};
+    use common::method::Layout;
     use scheduler::{Config, Scheduler};
     use store::{Clock, MemoryStore};
 
@@ -296,10 +296,8 @@ mod tests {
     use crate::driver::Driver;
 
     #[test]
-    fn a_count_whose_caller_is_dropped_stops_and_one_without_memory_says_so() {
-        let spec =
-            PlanSpec { task_cost: 1, ..PlanSpec::new(Board::new(12).unwrap(), Layout::Frames) };
-        let plan = Plan::new(spec).unwrap();
+    fn a_count_stops_when_its_caller_is_dropped_and_fails_without_memory() {
+        let plan = kit::plan(12, Layout::Frames, 1);
         let stop = Stop::default();
         let counted = |task, memory_bytes| {
             let setup = CounterConfig::best(memory_bytes);

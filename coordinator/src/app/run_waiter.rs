@@ -32,19 +32,19 @@ use crate::{
 /// Refresh interval of the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interval of progress in the log.
+/// Interval between log lines with the progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Interval of checking for workers without the notice.
+/// Interval between checks for workers that need the notice.
 const NOTICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time of waiting for them without a message to the user.
+/// Wait for workers before a message to the user.
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
-/// Maximum time of waiting for them.
+/// Maximum wait for workers.
 const MAX_WAIT: Duration = Duration::from_secs(25);
 
-/// Printed after a result unless the coordinator exits.
+/// The message after a result unless the coordinator exits.
 const STILL_SERVING: &str =
     "Still serving; submit another run with `queensctl submit`, or press Ctrl-C to exit.";
 
@@ -62,7 +62,7 @@ pub(super) struct RunWaiter {
 }
 
 impl RunWaiter {
-    /// Prints results as they come; returns once the requested runs are finished.
+    /// Prints new results; returns once the requested runs are finished.
     pub(super) async fn wait(&mut self) -> anyhow::Result<Exit> {
         let mut outcomes = self.driver.outcomes();
         let events = self.driver.events(None, 0).await?;
@@ -306,7 +306,7 @@ fn needs_notice(worker: &WorkerStatus) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     outcomes: BTreeMap<RunId, Outcome>,
-    /// They finished before this process.
+    /// Runs that finished before this process started.
     old: BTreeSet<RunId>,
 }
 
@@ -339,7 +339,7 @@ impl Reported {
     }
 }
 
-/// Adds to an error of printing a result that the result is not lost.
+/// Adds to a print error that the result is not lost.
 pub(super) fn result_printed(printed: io::Result<()>) -> anyhow::Result<()> {
     printed.context(
         "cannot write the result to standard output (it is stored: the same command prints it again)",
@@ -348,19 +348,15 @@ pub(super) fn result_printed(printed: io::Result<()>) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use common::{
-        board::Board,
-        method::Layout,
-        plan::{Plan, PlanSpec},
-    };
+    use common::method::Layout;
     use scheduler::{Millis, TaskNumbers};
 
     use super::*;
     use crate::driver::new_manifest;
 
     fn run(number: u64, state: RunState) -> RunSummary {
-        let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
-        let mut manifest = new_manifest(&Plan::new(spec).unwrap(), 0, Millis(number));
+        let plan = kit::plan(8, Layout::FirstRows, 1);
+        let mut manifest = new_manifest(&plan, 0, Millis(number));
         manifest.run = RunId(number);
         RunSummary {
             manifest,
@@ -375,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_progress_is_that_of_the_served_run() {
+    fn progress_is_shown_for_the_served_run() {
         use RunState::{Cancelled, Complete, Paused, Running};
         let first = Some(RunId(1));
         for (states, target, expected) in [

@@ -13,8 +13,7 @@ use store::{RunManifest, RunState, StoredRun};
 use super::Options;
 use crate::driver::{DriverHandle, Submission, new_manifest};
 
-/// Fails, before anything is written, if the program would exit at once: the data directory holds no run, and
-/// none is requested.
+/// Fails, before anything is written, if there is neither a stored nor a requested run to exit after.
 pub(super) fn check_directory(options: &Options) -> anyhow::Result<()> {
     let is_empty =
         || !fs::read_dir(&options.data_dir).is_ok_and(|mut files| files.next().is_some());
@@ -107,17 +106,14 @@ fn is_requested(options: &Options, spec: &PlanSpec, stored: &StoredRun) -> bool 
 mod tests {
     use clap::Parser as _;
     use common::{board::Board, method::Layout};
+    use scheduler::ledger::Recheck;
 
     use super::*;
 
     fn stored(n: u8, layout: Layout, (created, state): (u64, RunState)) -> StoredRun {
         let plan = Plan::new(PlanSpec::new(Board::new(n).unwrap(), layout)).unwrap();
-        StoredRun {
-            manifest: new_manifest(&plan, 0, Millis(created)),
-            state,
-            recheck: None,
-            elapsed_ms: 0,
-        }
+        let manifest = new_manifest(&plan, 0, Millis(created));
+        StoredRun { state, ..StoredRun::new(manifest, Recheck::Auto) }
     }
 
     /// Returns the index in `runs` of the selected one; `None` for a new run.

@@ -156,8 +156,10 @@ impl Service {
         }
         // An error of the driver causes all others.
         self.cluster.close().await?;
-        // Copies the rest.
-        block_in_place(|| drop(self.archiver));
+        // Dropping it copies the rest.
+        block_in_place(|| {
+            let _dropped = self.archiver;
+        });
         printed.and(exit)
     }
 }

@@ -114,8 +114,9 @@ pub struct DriverHandle {
     pub(super) requests: mpsc::Sender<Request>,
     pub(super) changed: watch::Receiver<u64>,
     pub(super) outcomes: watch::Receiver<BTreeMap<RunId, Outcome>>,
-    pub(super) serving: Option<Arc<Serving>>,
-    pub(super) identities: Identities,
+    pub(crate) serving: Option<Arc<Serving>>,
+    /// The issued identities of the store.
+    pub(crate) identities: Identities,
 }
 
 impl DriverHandle {
@@ -123,15 +124,6 @@ impl DriverHandle {
     pub fn with_serving(mut self, serving: Serving) -> Self {
         self.serving = Some(Arc::new(serving));
         self
-    }
-
-    pub fn serving(&self) -> Option<&Serving> {
-        self.serving.as_deref()
-    }
-
-    /// Returns the issued identities of the driver's store.
-    pub fn identities(&self) -> &Identities {
-        &self.identities
     }
 }
 

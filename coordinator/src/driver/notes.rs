@@ -33,7 +33,7 @@ impl Notes {
 }
 
 impl Driver {
-    /// Reads the stored logs, and from them who cancelled a run.
+    /// Reads the stored logs, and from them the tokens that cancelled runs.
     pub(super) fn restore_notes(&mut self) -> Result<(), StoreError> {
         let runs = self.scheduler.runs().into_iter().map(|run| Some(run.manifest.run));
         for run in std::iter::once(None).chain(runs) {
@@ -92,7 +92,7 @@ impl Driver {
         }
     }
 
-    /// Returns the event of a change, if it is one for people.
+    /// Returns the event of a change, if the log shows it.
     fn event_of(&self, change: &Change) -> Option<(Option<RunId>, &'static str, String)> {
         match change {
             Change::Recorded(entry) => {
@@ -159,7 +159,7 @@ impl Driver {
         }
     }
 
-    /// Returns whether a task had a conflict; its other recounts are no events.
+    /// Returns whether a task had a conflict; recounts of other tasks are not events.
     fn has_conflict(&self, run: RunId, task: u64) -> bool {
         let begins = format!("task {task}: ");
         let is_it = |event: &Event| event.kind == "conflict" && event.text.starts_with(&begins);

@@ -95,7 +95,7 @@ impl Outcome {
 }
 
 impl Driver {
-    /// Finishes the runs that have all their records and no outcome yet; returns whether one is finished.
+    /// Finishes the runs that have all their records but no outcome; returns whether there were any.
     pub(super) fn finish_counted_runs(&mut self) -> Result<bool, DriverError> {
         let mut ended = false;
         while let Some(run) = self.scheduler.poll_finished() {
@@ -145,7 +145,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// Stores what the thread of [`Self::bring_to_end`] counted, and finishes the run.
+    /// Stores the counts of the thread of [`Self::bring_to_end`], and finishes the run.
     fn symmetric_counted(
         &mut self,
         run: RunId,
@@ -258,10 +258,7 @@ impl Symmetric {
 
 #[cfg(test)]
 mod tests {
-    use common::{
-        method::Layout,
-        plan::{Plan, PlanSpec},
-    };
+    use common::method::Layout;
     use scheduler::Millis;
 
     use super::*;
@@ -269,7 +266,7 @@ mod tests {
 
     fn outcome(n: u8, solutions: u128) -> Outcome {
         let board = Board::new(n).unwrap();
-        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).unwrap();
+        let plan = kit::plan(n, Layout::FirstRows, 1_000_000);
         let manifest = new_manifest(&plan, 0, Millis(1));
         let symmetric = Symmetric::new(board).count(&AtomicBool::new(false));
         let seen: (_, _, &[_]) = (&Fold::new(&manifest, &plan), Evidence::default(), &[]);
@@ -290,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_stops_when_told() {
+    fn counting_stops_on_request() {
         let board = Board::new(26).unwrap();
         assert_eq!(Symmetric::new(board).count(&AtomicBool::new(true)), None);
     }

@@ -224,7 +224,7 @@ impl Driver {
         self.scheduler.runs().into_iter().map(|run| self.with_outcome(run)).collect()
     }
 
-    /// Adds what the driver knows of a run.
+    /// Adds the outcome of a run, and the token that cancelled it.
     fn with_outcome(&self, mut summary: RunSummary) -> RunSummary {
         let run = summary.manifest.run;
         summary.cancelled_by = self.cancelled_by.get(&run).cloned();

@@ -92,11 +92,11 @@ impl Bench {
 }
 
 #[test]
-fn an_end_and_a_contradiction_in_one_group_leave_no_outcome() {
+fn an_end_and_a_conflict_in_one_group_leave_no_outcome() {
     let mut bench = Bench::new();
     let last = bench.count_all();
     bench.finished();
-    // Not committed yet: the same group takes a count that contradicts.
+    // Not committed yet: the same group contains a conflicting count.
     let wrong = Partial { count: last.count + 1, ..last };
     let mut answer = bench.call(2, vec![wrong]);
     bench.driver.commit().unwrap();
@@ -210,7 +210,7 @@ fn counts_in_the_group_of_a_deletion_are_kept_before_it() {
 }
 
 #[test]
-fn an_end_names_the_token_under_which_it_was_given() {
+fn a_cancellation_and_a_deletion_name_their_token() {
     let mut bench = Bench::new();
     let run = bench.run;
     for name in ["anna", "otto"] {

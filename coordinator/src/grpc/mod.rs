@@ -213,7 +213,7 @@ impl WorkQueueService {
         let secret = sent_secret(&message)?;
         let mut request = SyncRequest::try_from(message)?;
         let token = principal.and_then(Principal::token);
-        let identities = self.0.identities();
+        let identities = &self.0.identities;
         let issued_before = |secret: &_| identities.is_issued(secret, token.as_deref());
         let Some(secret) = secret.filter(issued_before) else {
             let issued = identities.issue(token.as_deref());

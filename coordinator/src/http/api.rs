@@ -141,7 +141,7 @@ pub(super) async fn drain(State(app): State<App>, Path(worker): Path<String>) ->
     Ok(Json(json!({ "worker": app.driver.drain(worker).await? })))
 }
 
-/// Re-admits a worker that returned wrong counts.
+/// Readmits a worker that returned wrong counts.
 pub(super) async fn trust(State(app): State<App>, Path(worker): Path<String>) -> Answer {
     Ok(Json(json!({ "worker": app.driver.trust(worker).await? })))
 }

@@ -40,13 +40,13 @@ const SHARES_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two writes of a history to the store.
 const HISTORY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Longest time that a page waits for shares, which come with an update otherwise.
+/// Maximum wait of a page for shares, which otherwise follow in an update.
 const SHARES_WAIT: Duration = Duration::from_millis(150);
 
 /// Runs with a history: those that are running, and those that pages show.
 const MAX_RUNS: usize = 50;
 
-/// Renderings of the runs, each cached for all that ask.
+/// Renderings of the runs, cached for all requests.
 pub(super) struct Broadcast {
     driver: DriverHandle,
     statuses: StatusCache,
@@ -98,12 +98,12 @@ impl Broadcast {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a part of what is known of a run.
+    /// Returns a part of a run's cache.
     fn cached<T>(&self, run: RunId, pick: impl Fn(&CachedRun) -> T) -> Option<T> {
         self.lock().get(&run).map(pick)
     }
 
-    /// Changes what is known of a run, if something is.
+    /// Changes a run's cache, if it has one.
     fn update(&self, run: RunId, change: impl FnOnce(&mut CachedRun)) {
         if let Some(cached) = self.lock().get_mut(&run) {
             change(cached);
@@ -158,8 +158,7 @@ impl Broadcast {
         Ok(watched.map(|(run, _)| *run).collect())
     }
 
-    /// Returns what pages show of a run now, which becomes a point of its history; `None` if there is no
-    /// such run.
+    /// Returns the current view of a run and adds a point to its history; `None` if there is no such run.
     pub(super) async fn view(&self, run: RunId) -> Result<Option<RunView>, Stopped> {
         let Some(status) = self.statuses.get(run).await? else {
             return Ok(None);
@@ -196,7 +195,7 @@ impl Broadcast {
         Ok(Some(view))
     }
 
-    /// Returns the same for a new page, with the shares of the machines if they are read in time.
+    /// Returns the view for a new page, with the shares of the machines if they are read in time.
     pub(super) async fn view_with_shares(
         self: &Arc<Self>,
         run: RunId,
@@ -207,7 +206,7 @@ impl Broadcast {
         self.view(run).await
     }
 
-    /// Reads new lines of a run's journal unless that was done lately, and waits for it up to `wait`.
+    /// Reads new lines of a run's journal unless they were read recently; waits for at most `wait`.
     async fn refresh_shares(self: &Arc<Self>, run: RunId, wait: Duration) {
         let state = self.cached(run, |cached| {
             (is_fresh(&cached.shares, SHARES_INTERVAL), cached.reading.clone())
@@ -215,7 +214,7 @@ impl Broadcast {
         let Some((false, reading)) = state else { return };
         let this = self.clone();
         let read = tokio::spawn(async move {
-            // Another page reads at the moment.
+            // Another page is reading.
             let Ok(_guard) = reading.try_lock() else { return };
             let known = this.cached(run, |cached| cached.shares.clone()).flatten();
             let mut shares = known.map(|(_, shares)| shares).unwrap_or_default();
@@ -290,7 +289,7 @@ impl Broadcast {
         }
     }
 
-    /// Returns another solution if it is time for it.
+    /// Returns another solution if the last one is old enough.
     async fn next_board(&self, run: RunId) -> Result<Option<Arc<Board>>, Stopped> {
         let known = self.cached(run, |run| run.board.clone()).flatten();
         if known.as_ref().is_some_and(|(since, _)| since.elapsed() < BOARD_INTERVAL) {

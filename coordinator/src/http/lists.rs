@@ -1,4 +1,4 @@
-//! The lists of runs and of events: the newest on the page of each run, all on pages of their own.
+//! Lists of runs and events: the newest on the page of each run, all on separate pages.
 
 use axum::{
     Json,

@@ -53,7 +53,7 @@ const COMMANDS: [Command; 2] = [
     Command {
         name: "trust",
         states: &["barred"],
-        verb: "Re-admit",
+        verb: "Readmit",
         question: Some([
             "It will get tasks again, and its counts will be accepted. Repair the machine first.",
             LEAVE,

@@ -1,7 +1,7 @@
 //! Pictures of a run for pages.
 //!
-//! The task map has one letter per cell: in task order, or by what its units have in common, frames by A
-//! and C, prefixes by their first queens. The board is a solution from a task that is being counted.
+//! The task map has one letter per cell: in task order, or grouped, frames by A and C, prefixes by their
+//! first queens. The board is a solution from a task that is being counted.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -61,7 +61,7 @@ fn letter(states: u8) -> char {
 /// Maximum number of cells in a row or column of a sheet, if all sheets are shown.
 const OVERVIEW_SIDE: u64 = 24;
 
-/// The same for a part of one sheet.
+/// Maximum number of cells in a row or column of a part of one sheet.
 const PART_SIDE: u64 = 48;
 
 /// A part of a sheet; all sheets if it names none.
@@ -76,7 +76,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Returns whether it is everything.
+    /// Returns whether it selects all sheets.
     pub(super) fn is_whole(&self) -> bool {
         *self == Self::default()
     }
@@ -322,13 +322,12 @@ fn svg(example: &Example, method: Method) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use common::{board::Board, method::Layout, plan::PlanSpec};
+    use common::method::Layout;
 
     use super::*;
 
     fn plan(n: u8, layout: Layout) -> Plan {
-        let spec = PlanSpec { task_cost: 2_000, ..PlanSpec::new(Board::new(n).unwrap(), layout) };
-        Plan::new(spec).unwrap()
+        kit::plan(n, layout, 2_000)
     }
 
     fn sheets(json: &Value) -> &Vec<Value> {

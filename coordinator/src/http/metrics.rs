@@ -74,7 +74,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
     register_runs(&mut registry, &reported);
     let none = WorkersPart::ByAttention(0..0);
     register_workers(&mut registry, &app.driver.workers(none).await?.totals);
-    if let Some(serving) = app.driver.serving() {
+    if let Some(serving) = &app.driver.serving {
         register_serving(&mut registry, serving);
     }
     registry.register("http_requests", "Requests answered over HTTP", app.requests.0.clone());

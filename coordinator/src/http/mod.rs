@@ -1,7 +1,7 @@
 //! The HTTP service: pages, the JSON interface, metrics and probes.
 //!
 //! Handlers decode, ask the driver and encode, as the gRPC services do. The JSON is that of
-//! `queensctl --json`. The table of access in `auth` decides who may call what.
+//! `queensctl --json`. The table of access in `auth` lists the role that each call needs.
 
 mod api;
 mod broadcast;
@@ -170,7 +170,7 @@ impl Http {
     }
 }
 
-/// Serves one connection in a task of its own.
+/// Serves one connection in a new task.
 fn serve_connection(connection: AcceptedConnection, router: Router, under_way: &GracefulShutdown) {
     let peer: Peer = connection.connect_info();
     let (address, tls) = (peer.address, peer.tls);

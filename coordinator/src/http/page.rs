@@ -18,7 +18,7 @@ use view::{
 
 use super::{App, api, guard::Refusal, lists, machines, map::Board, sessions::session};
 
-/// Files of the pages, compiled into the program.
+/// Name, content type and text of the pages' files.
 const ASSETS: [(&str, &str, &str); 7] = [
     ("app.js", "text/javascript; charset=utf-8", include_str!("assets/app.js")),
     ("grid.js", "text/javascript; charset=utf-8", include_str!("assets/grid.js")),

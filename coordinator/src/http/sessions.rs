@@ -193,7 +193,7 @@ mod tests {
     fn a_link_opens_one_session_and_a_session_ends_when_it_is_closed() {
         let Sessions { open, links } = Sessions::default();
         let link = links.add(TokenId(7)).unwrap();
-        assert_eq!(open.find(&link), None, "a link is no session");
+        assert_eq!(open.find(&link), None, "a link is not a session");
         assert_eq!(links.take(&link), Some(TokenId(7)));
         assert_eq!(links.take(&link), None, "twice");
         let session = open.add(TokenId(7)).unwrap();
