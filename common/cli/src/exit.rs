@@ -34,16 +34,9 @@ impl BadUsage {
     }
 }
 
-impl Exit {
-    /// Returns the process exit code.
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-}
-
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
+        Self::from(exit as u8)
     }
 }
 
@@ -105,7 +98,6 @@ mod system {
             })
         }
 
-        /// Waits for the next signal.
         pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,
@@ -165,7 +157,6 @@ mod system {
             })
         }
 
-        /// Waits for the next signal.
         pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,

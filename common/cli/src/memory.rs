@@ -45,7 +45,6 @@ impl MemorySize {
         Self(if bytes == 0 { 1 } else { bytes })
     }
 
-    /// Returns the size in bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -355,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_with_their_units() {
+    fn sizes_are_read_and_shown_with_their_units() {
         for (text, bytes) in [
             ("1", 1),
             ("8589934592", 8 << 30),
@@ -381,10 +380,6 @@ mod tests {
             let error = large.parse::<MemorySize>().unwrap_err().to_string();
             assert_eq!(error, format!("memory size '{large}' exceeds 64 bits"));
         }
-    }
-
-    #[test]
-    fn sizes_are_shown_with_one_decimal() {
         assert_eq!(MemorySize(3 << 29).to_string(), "1.5 GiB");
         assert_eq!(MemorySize(1).to_string(), "1.0 B");
     }

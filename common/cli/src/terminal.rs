@@ -68,11 +68,6 @@ impl TerminalOptions {
             ColorChoice::Never => false,
         }
     }
-
-    /// Returns the log level if `RUST_LOG` is not set.
-    pub fn log_level(self) -> Level {
-        if self.quiet { Level::WARN } else { Level::INFO }
-    }
 }
 
 /// Prints lines to standard output, invisible characters escaped.
@@ -251,7 +246,8 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
     let asked = env::var("RUST_LOG").ok();
     let targets = asked.and_then(|asked| asked.parse().ok());
     let targets = targets.unwrap_or_else(|| {
-        let usual = Targets::new().with_default(terminal.log_level());
+        let level = if terminal.quiet { Level::WARN } else { Level::INFO };
+        let usual = Targets::new().with_default(level);
         // The task database logs errors that it also returns.
         usual.with_target("sled", LevelFilter::OFF)
     });

@@ -31,7 +31,6 @@ impl Threads {
         Self(cores.unwrap_or(NonZeroU16::MIN))
     }
 
-    /// Returns the number.
     pub fn get(self) -> u32 {
         self.0.get().into()
     }

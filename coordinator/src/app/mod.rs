@@ -67,7 +67,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     tokio::spawn(async move {
         // The next signal exits immediately: what was acknowledged is durable.
         signals.next_distinct().await;
-        process::exit(Exit::Interrupted.code().into());
+        process::exit(Exit::Interrupted as i32);
     });
     service.end(options, exit).await
 }

@@ -72,7 +72,7 @@ fn interruption() -> impl Future<Output = ()> {
             // The command may have ended.
             let _ = stop.send(());
             signals.next_distinct().await;
-            std::process::exit(Exit::Interrupted.code().into());
+            std::process::exit(Exit::Interrupted as i32);
         })),
         Err(error) => {
             eprint_line(&format!("warning: Ctrl-C will end the program without a result: {error}"));

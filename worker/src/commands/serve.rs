@@ -94,7 +94,7 @@ async fn serve(
         eprint_line(
             "stopped immediately; the next worker that uses this spool submits its results",
         );
-        std::process::exit(Exit::Interrupted.code().into())
+        std::process::exit(Exit::Interrupted as i32)
     };
     let shutdown = async {
         // An error means that the sender is gone.
