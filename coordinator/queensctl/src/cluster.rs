@@ -133,7 +133,6 @@ pub(super) async fn dashboard(connection: &Connection, json: bool) -> anyhow::Re
     print(&found.url)
 }
 
-/// Subcommands of `token`.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum TokenCommand {
     /// Create a token and print its join command, which is shown only once

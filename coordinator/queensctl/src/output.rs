@@ -129,7 +129,6 @@ impl WrappedTable {
         Ok(wrapped)
     }
 
-    /// Prints a row.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
         let cells = cells.into_iter().zip(&self.widths).map(|(cell, width)| width.pad(&cell));
         let cells: Vec<_> = cells.collect();

@@ -4,7 +4,6 @@
 use std::{
     convert::Infallible,
     fs,
-    num::NonZeroU16,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -277,10 +276,7 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
         seed: options.seed.unwrap_or_else(rand::random),
         key: options.key.clone(),
         kernel,
-        threads: u16::try_from(threads.get())
-            .ok()
-            .and_then(NonZeroU16::new)
-            .ok_or_else(|| anyhow!("invalid number of threads {threads}: at most 65535"))?,
+        threads: threads.non_zero(),
         memory_bytes: memory.bytes(),
     };
     let text = fs::read_to_string(&options.file).with_context(|| {
@@ -334,7 +330,6 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
     }
 }
 
-/// Formats the claims of a certificate.
 fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     let signer = (!signer_is_known).then(|| {
         labelled("signer", "UNKNOWN: the signature does not identify anyone without --key")

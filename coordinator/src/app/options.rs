@@ -14,7 +14,6 @@ use cli::{
 use common::{
     board::Board,
     choice::{BadChoice, KernelChoice, MethodChoice, RowsLayout, choose},
-    crew_layout::Machine,
     kernel::Kernel,
     plan::{Plan, PlanSpec},
 };
@@ -256,7 +255,9 @@ impl Options {
     /// Makes the plan of the requested run; `None` without `--n`.
     pub(super) fn plan(&self) -> Result<Option<Plan>, BadUsage> {
         let Some(board) = self.n else { return Ok(None) };
-        let chosen = choose(board, self.method, self.layout, self.machine());
+        // The resources of workers in other processes are unknown.
+        let machine = self.local.then(|| machine(self.memory(), self.threads(), None));
+        let chosen = choose(board, self.method, self.layout, machine);
         let choice = chosen.map_err(|bad| match bad {
             BadChoice::Memory { least, .. } => BadUsage::of(TooLittleMemory::new(
                 Some(board),
@@ -269,11 +270,9 @@ impl Options {
         if self.method == MethodChoice::Auto {
             tracing::info!("{}", choice.reason);
         }
-        let spec = PlanSpec::new(board, choice.layout);
-        let spec = match self.task_cost {
-            Some(cost) => PlanSpec { task_cost: cost.get(), ..spec },
-            None => spec,
-        };
+        let usual = PlanSpec::new(board, choice.layout);
+        let task_cost = self.task_cost.map_or(usual.task_cost, NonZeroU64::get);
+        let spec = PlanSpec { task_cost, ..usual };
         let plan = Plan::new(spec).map_err(BadUsage::of)?;
         if self.local {
             crews(&plan, self.memory(), self.threads(), None).map_err(BadUsage::of)?;
@@ -326,11 +325,6 @@ impl Options {
         Duration::from_millis(self.sync_ms) * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// Returns the resources of the worker in this process; those of others are unknown.
-    fn machine(&self) -> Option<Machine> {
-        self.local.then(|| machine(self.memory(), self.threads(), None))
-    }
-
     fn threads(&self) -> Threads {
         self.threads.unwrap_or_else(Threads::of_this_machine)
     }
@@ -345,7 +339,6 @@ impl Options {
     }
 }
 
-/// Parses `--task-cost`.
 pub fn task_cost(text: &str) -> Result<NonZeroU64, String> {
     text.parse().map_err(|_| {
         format!("invalid task cost '{text}': expected a whole number of microseconds, at least 1")

@@ -120,7 +120,6 @@ impl Service {
         Ok(Self { cluster, waiter, replaced, events, archiver })
     }
 
-    /// Starts the worker of this process.
     pub(super) fn start_local_worker(&mut self, options: &Options, kernel: Kernel) {
         let driver = self.cluster.driver.clone();
         let calls = InProcess::new(move |request| {

@@ -12,7 +12,6 @@ use store::{ArchiveLag, ArchivePlace};
 use store::{DiskStore, Leader, SecretStore, Store, StoreError, StoreUrl, signing_key};
 use tokio::sync::watch;
 
-/// Opened storage.
 pub(super) struct Storage {
     pub(super) store: Box<dyn Store>,
     pub(super) secrets: SecretStore,

@@ -29,7 +29,6 @@ pub struct Submission {
     pub recheck: Recheck,
 }
 
-/// The status of a run.
 #[derive(Clone, Debug)]
 pub struct StatusReport {
     pub status: RunStatus,

@@ -52,7 +52,6 @@ pub enum BindError {
     Other { address: SocketAddr, why: io::Error, advice: &'static str },
 }
 
-/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("gRPC: {0}")]
@@ -180,7 +179,6 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// The service `WorkQueue`.
 struct WorkQueueService(DriverHandle);
 
 #[tonic::async_trait]
@@ -263,7 +261,6 @@ impl From<RequestError> for Status {
     }
 }
 
-/// The service `Tokens`.
 struct TokensService {
     /// `None` without tokens.
     auth: Option<Arc<TokenAuth>>,
@@ -358,10 +355,8 @@ impl Tokens for TokensService {
         request: Request<v1::RevokeTokenRequest>,
     ) -> Answer<v1::RevokeTokenResponse> {
         let name = request.into_inner().name;
-        let revoked = {
-            let name = name.clone();
-            self.with(move |auth| auth.revoke(&name).map_err(refused)).await?
-        };
+        let revoked = name.clone();
+        let revoked = self.with(move |auth| auth.revoke(&revoked).map_err(refused)).await?;
         match u32::try_from(revoked).unwrap_or(u32::MAX) {
             0 => Err(Status::not_found(format!(
                 "no active token '{name}' (see `queensctl token list`)"

@@ -38,7 +38,6 @@ use crate::{
 /// The interface's own description.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// A JSON answer.
 type Answer = Result<Json<Value>, Refusal>;
 
 /// Answers that the process runs.
@@ -172,7 +171,6 @@ async fn shown(app: &App, run: RunId) -> Answer {
     shown.map(Json).map_err(|error| Refusal::internal(format!("{error:#}")))
 }
 
-/// Returns the status of a run.
 pub(super) async fn status_of(
     app: &App,
     run: RunId,

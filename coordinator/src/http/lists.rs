@@ -167,7 +167,6 @@ pub(super) fn submit(open: bool) -> Markup {
     }
 }
 
-/// Selects events.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventQuery {

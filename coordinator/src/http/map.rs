@@ -210,10 +210,8 @@ const MAX_UNITS: usize = 3;
 /// Queens that the search places for one unit, about 10 ms.
 const MAX_STEPS: u32 = 4_000;
 
-/// A drawn board.
 #[derive(Serialize)]
 pub(super) struct Board {
-    /// An SVG element.
     svg: String,
     caption: String,
 }

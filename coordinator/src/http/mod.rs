@@ -55,10 +55,8 @@ use crate::{
 /// Connections at the same time: open pages, scrapes and probes.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// Bytes of a request's body.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Time for a request's head to arrive.
@@ -238,7 +236,7 @@ fn router(app: &App) -> Router {
         .route("/runs", get(lists::runs))
         .route("/runs/{run}", get(page::run))
         .route("/runs/{run}/events", get(page::updates))
-        .route("/login", get(sessions::login_form).post(sessions::login))
+        .route("/login", get(async || sessions::login_page("")).post(sessions::login))
         .route("/login/{link}", get(sessions::follow))
         .route("/logout", post(sessions::logout))
         .route("/assets/{name}", get(page::asset))

@@ -97,7 +97,6 @@ pub(super) async fn run(
     show(&app, run, &Reader::of(&app, &request)).await
 }
 
-/// The reader of a page.
 pub(super) struct Reader {
     /// Can change runs.
     pub(super) operator: bool,
@@ -109,17 +108,14 @@ impl Reader {
     pub(super) fn of(app: &App, request: &Request) -> Self {
         let session = session(request.headers());
         let logged_in = session.is_some_and(|session| app.sessions.open.find(session).is_some());
-        Self { operator: is_operator(request), logged_in }
-    }
-}
-
-fn is_operator(request: &Request) -> bool {
-    match request.extensions().get::<Principal>() {
-        Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
-            *role == Role::Operator
-        }
-        Some(Principal::Anonymous) => true,
-        None => false,
+        let operator = match request.extensions().get::<Principal>() {
+            Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
+                *role == Role::Operator
+            }
+            Some(Principal::Anonymous) => true,
+            None => false,
+        };
+        Self { operator, logged_in }
     }
 }
 
@@ -400,11 +396,6 @@ fn total(result: &v1::Result) -> Markup {
             @if result.disputed_tasks.is_empty() {
                 h2 id="result-h" { "Result" }
                 p.number { (grouped(&result.solutions)) }
-            } @else {
-                h2 id="result-h" { "Disputed: no total" }
-                dl { div { dt { "Partial sum (disputed tasks excluded)" } dd.number { (grouped(&result.solutions)) } } }
-            }
-            @if result.disputed_tasks.is_empty() {
                 dl {
                     @if !result.unique.is_empty() {
                         div { dt { "Fundamental solutions" } dd { (grouped(&result.unique)) } }
@@ -418,6 +409,9 @@ fn total(result: &v1::Result) -> Markup {
                         _ => "none published",
                     } } }
                 }
+            } @else {
+                h2 id="result-h" { "Disputed: no total" }
+                dl { div { dt { "Partial sum (disputed tasks excluded)" } dd.number { (grouped(&result.solutions)) } } }
             }
         }
     }

@@ -95,7 +95,8 @@ fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-fn login_page(message: &str) -> Response {
+/// Returns the login page, with an error unless `message` is empty.
+pub(super) fn login_page(message: &str) -> Response {
     let body = html! {
         body {
             main.login {
@@ -111,10 +112,6 @@ fn login_page(message: &str) -> Response {
         }
     };
     page("queens: log in", &body).into_response()
-}
-
-pub(super) async fn login_form() -> Response {
-    login_page("")
 }
 
 #[derive(Deserialize)]

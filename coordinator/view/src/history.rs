@@ -20,11 +20,9 @@ pub struct Point {
     pub unix_ms: u64,
     /// Completed fraction of the run's cost, 0 to 1.
     pub fraction: f64,
-    /// Solutions per second.
     pub per_second: f64,
     /// Lower end, middle and upper end of the estimate, if any.
     pub estimate: Option<[f64; 3]>,
-    /// Connected workers.
     pub workers: u64,
     /// Solutions per second of each machine of `machines` that was known then.
     pub by_machine: Vec<f64>,

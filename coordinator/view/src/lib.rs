@@ -7,7 +7,7 @@ mod status;
 pub mod text;
 
 use anyhow::{Context as _, anyhow};
-use common::{board::Board, method::Layout, plan::PlanSpec, run::RunId};
+use common::{board::Board, kernel::KernelName, method::Layout, plan::PlanSpec, run::RunId};
 use proto::v1;
 
 pub use self::{
@@ -59,12 +59,7 @@ pub fn state(state: v1::RunState) -> &'static str {
     }
 }
 
-pub fn kernel(kernel: v1::Kernel) -> &'static str {
-    match kernel {
-        v1::Kernel::Unspecified => "unknown",
-        v1::Kernel::Scalar => "scalar",
-        v1::Kernel::Avx2 => "avx2",
-        v1::Kernel::Avx512 => "avx512",
-        v1::Kernel::Neon => "neon",
-    }
+pub fn kernel(kernel: v1::Kernel) -> String {
+    let known = KernelName::ALL.into_iter().find(|&known| v1::Kernel::from(known) == kernel);
+    known.map_or_else(|| "unknown".to_owned(), |known| known.to_string())
 }

@@ -41,7 +41,6 @@ pub fn run_text(run: &v1::Run) -> String {
     }
 }
 
-/// Returns a run as JSON.
 pub fn run_json(run: &v1::Run) -> Value {
     let spec = run.spec.unwrap_or_default();
     let known = run_of(run).ok();
@@ -71,7 +70,6 @@ pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
     runs
 }
 
-/// Returns the state of a run's verification.
 fn verification(run: &v1::Run) -> &'static str {
     match run.state() {
         v1::RunState::Complete if run.solutions.is_empty() => "pending",
@@ -152,7 +150,6 @@ fn distinguishing_digits(names: &[String]) -> usize {
     (6..16).find(|&digits| distinguish(digits)).unwrap_or(16)
 }
 
-/// Returns an event as JSON.
 pub fn event_json(event: &v1::Event) -> Value {
     json!({
         "sequence": event.sequence,
@@ -270,7 +267,6 @@ pub const WORKER_COLUMNS: [Column; 10] = [
 /// Explains the column "Speed".
 pub const SPEED_LEGEND: &str = "Speed in reference cores";
 
-/// A worker in a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerRow {
     /// The whole identity in hexadecimal digits.
@@ -279,7 +275,6 @@ pub struct WorkerRow {
     pub cells: Vec<String>,
 }
 
-/// Returns a worker as JSON.
 pub fn worker_json(worker: &v1::Worker) -> Value {
     json!({
         "id": common::hex::encode(&worker.id),
@@ -300,7 +295,6 @@ pub fn worker_json(worker: &v1::Worker) -> Value {
     })
 }
 
-/// Returns the numbers of workers as JSON.
 pub fn worker_totals_json(totals: &v1::WorkerTotals) -> Value {
     json!({
         "workers": totals.workers,
@@ -330,7 +324,7 @@ pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
                 _ => format!("{} ({})", worker.name, id.get(..8).unwrap_or(&id)),
             },
             worker.state.clone(),
-            kernel(worker.kernel()).to_owned(),
+            kernel(worker.kernel()),
             worker.threads.to_string(),
             worker.crews.to_string(),
             cores(worker.cost_per_second),

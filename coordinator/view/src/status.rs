@@ -115,7 +115,6 @@ pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
     }))
 }
 
-/// Returns the JSON object of a result.
 fn result_json(result: &v1::Result) -> Value {
     let set = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({

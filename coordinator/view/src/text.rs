@@ -68,7 +68,6 @@ pub fn stdout_width() -> Option<usize> {
     size.map(|(_, columns)| usize::from(columns))
 }
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The heading in sentence case, as pages show it.

@@ -64,7 +64,6 @@ fn from_first(text: &str) -> Result<Board, String> {
     }
 }
 
-/// A published table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Table {
     /// M. Hiroi: from permutations to bitmasks, with seconds
@@ -173,7 +172,6 @@ pub(super) fn value(bound: &Bound, board: Board) -> String {
 /// Memory of a counter.
 const MEMORY_BYTES: u64 = 2 << 30;
 
-/// A counting technique.
 #[derive(Clone, Debug)]
 pub(super) enum Technique {
     Textbook(Textbook),

@@ -28,7 +28,6 @@ pub(super) enum ExploreCommand {
     Frames(frames::FramesOptions),
 }
 
-/// Runs the command.
 pub(super) fn main(command: &ExploreCommand) -> anyhow::Result<Exit> {
     match command {
         ExploreCommand::Show(options) => show::show(options),

@@ -55,7 +55,6 @@ pub(crate) struct ShowOptions {
     drawings: Drawings,
 }
 
-/// The order of solutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
     /// By the columns of row 1, 2, …

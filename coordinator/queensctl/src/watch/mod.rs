@@ -245,7 +245,6 @@ enum KeyEffect {
 #[derive(Clone, Debug, Default)]
 struct Panes {
     pane: Pane,
-    /// The selected row.
     row: usize,
     /// The column that rows are sorted by.
     sort: Option<usize>,
@@ -344,7 +343,6 @@ fn run_rows(runs: &[v1::Run]) -> Vec<Vec<String>> {
     listed(runs.to_vec(), true).iter().map(|run| run_row(run, false)).collect()
 }
 
-/// Returns the run of a row.
 fn run_of_row(row: &[String]) -> Option<u64> {
     u64::from_str_radix(row.first()?, 16).ok()
 }

@@ -11,7 +11,6 @@ use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyM
 use ratatui::{DefaultTerminal, Frame};
 use tokio_stream::StreamExt as _;
 
-/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserAction {
     Interrupt,
@@ -24,7 +23,6 @@ pub(crate) enum UserAction {
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     events: Option<EventStream>,
-    /// Termination signals.
     terminated: Option<Signals>,
 }
 
@@ -47,7 +45,6 @@ impl Screen {
         self.terminal.draw(drawing).map(|_| ())
     }
 
-    /// Waits for the next action.
     pub(super) async fn next_action(&mut self) -> UserAction {
         loop {
             let event = tokio::select! {
