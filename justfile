@@ -19,7 +19,7 @@ simulate seeds="2500":
 # A thousand run completions (new and finished runs, one and three) next to two busy cores: none hangs.
 ends:
     yes > /dev/null & one=$!; yes > /dev/null & two=$!; trap "kill $one $two" EXIT; \
-    QUEENS_ENDS=250 cargo test -p tests --test processes every_end -- --nocapture
+    QUEENS_ENDS=250 cargo test -p tests --test processes ends_after_its_runs -- --nocapture
 
 # 200 kill -9 of the coordinator and 200 of workers in one run of more than 20,000 tasks.
 kills:

@@ -23,7 +23,6 @@ use tests::{
 };
 use tokio::task::JoinSet;
 
-/// The programs' allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

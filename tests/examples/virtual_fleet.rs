@@ -52,7 +52,6 @@ struct Worker {
     counted: Vec<Partial>,
     /// When it began its task, or finished the last one.
     since: u64,
-    /// It drains.
     leaves: bool,
 }
 
@@ -305,7 +304,6 @@ impl Worker {
         Some(self.since + plan.task_cost(grant.task.task) / 1_000)
     }
 
-    /// Counts until `now`.
     fn count_until(&mut self, now: u64, plan: &Plan, tally: &mut Tally) {
         while let Some(end) = self.end(plan).filter(|end| *end <= now) {
             let grant = self.fake.held.remove(0);

@@ -46,7 +46,6 @@ pub fn free_port() -> u16 {
 pub struct Cluster {
     dir: Arc<TempDir>,
     port: u16,
-    /// Arguments of the coordinator.
     arguments: Vec<String>,
 }
 
@@ -225,7 +224,6 @@ pub fn listening(command: impl BorrowMut<Command>) -> Process {
     process
 }
 
-/// Returns the worker with this name.
 pub fn named<'a>(status: &'a Status, name: &str) -> Option<&'a Worker> {
     status.workers.iter().find(|worker| worker.name == name)
 }

@@ -37,17 +37,14 @@ pub fn has_signal(process: u32, set: &str, signal: u32) -> bool {
     mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
-/// Returns a command line of the coordinator.
 pub fn coordinator(arguments: &[&str]) -> Command {
     command("coordinator", arguments)
 }
 
-/// Returns a command line of the worker.
 pub fn worker(arguments: &[&str]) -> Command {
     command("worker", arguments)
 }
 
-/// Returns a command line of `queensctl`.
 pub fn queensctl(arguments: &[&str]) -> Command {
     command("queensctl", arguments)
 }

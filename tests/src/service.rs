@@ -96,7 +96,6 @@ impl Service {
         Ok(Self { driver, address, end, close, tokens: None })
     }
 
-    /// Submits a run.
     pub async fn create(&self, plan: &Plan) -> anyhow::Result<RunManifest> {
         let manifest = new_manifest(plan, 0, Clock::start().now());
         let submission = Submission {
@@ -113,12 +112,10 @@ impl Service {
         &self.tokens.as_ref().expect("it has tokens").0
     }
 
-    /// Returns the join string of a role.
     pub fn join(&self, role: Role) -> JoinString {
         self.tokens().join(role).expect("it was kept").expect("it was made")
     }
 
-    /// Returns the endpoint for callers of a role.
     pub fn way(&self, role: Role) -> CoordinatorEndpoint {
         CoordinatorEndpoint::Token(self.join(role))
     }
@@ -140,7 +137,6 @@ impl Service {
     }
 }
 
-/// Listens on a free port.
 pub fn free_port(host: Ipv4Addr) -> anyhow::Result<TcpListener> {
     Ok(bind(SocketAddr::new(IpAddr::V4(host), 0))?)
 }

@@ -27,7 +27,7 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
 }
 
-/// Targets of `[text](target)` outside of code.
+/// Returns the targets of `[text](target)` outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     let mut code = false;
@@ -46,7 +46,7 @@ fn links(text: &str) -> Vec<String> {
     links
 }
 
-/// Anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as GitHub and mdBook make them.
 fn anchors(text: &str) -> Vec<String> {
     let heads = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
@@ -121,12 +121,12 @@ fn every_page_is_in_the_book() {
 mod examples {
     use super::*;
 
-    /// Counts N = 13 through a client that is given the folder with join strings.
+    /// Counts N = 13 through a client that gets the folder with join strings.
     fn check(client: impl FnOnce(&Path) -> Command) {
         let cluster = Cluster::new(&[]);
         let _coordinator = cluster.serving();
         let client = Process::start(client(&cluster.data_dir().join(FOLDER)));
-        // There is no worker yet, and the client says what to do.
+        // Without a worker the client prints advice.
         client.stderr_line("; no workers connected: start one with `worker`");
         let _worker = cluster.worker("only");
         let end = client.end().ok().logs(&["100.0"]);
@@ -160,7 +160,7 @@ mod examples {
         });
     }
 
-    /// A Python with the modules that the client needs.
+    /// Returns a Python with the modules that the client needs.
     fn python() -> Option<PathBuf> {
         let named = env::var_os("QUEENS_PYTHON").map(PathBuf::from);
         let python = named.unwrap_or_else(|| PathBuf::from("python3"));
@@ -180,7 +180,7 @@ mod readme {
     /// Commands that build or test this workspace; `.ci/run` runs them.
     const ELSEWHERE: [&str; 2] = ["cargo test --workspace", "cargo build --release"];
 
-    /// Commands of all code blocks, without their comments.
+    /// Returns the commands of all code blocks, without their comments.
     fn commands() -> Vec<String> {
         let readme = read("README.md");
         let blocks = readme.split("```").skip(1).step_by(2);
@@ -215,17 +215,16 @@ mod readme {
             let mut words = line.split(' ');
             let program = match words.next().expect("a command has a word") {
                 "cargo" => {
-                    let to_be_run: Vec<_> =
-                        words.by_ref().take_while(|&word| word != "--").collect();
-                    let ["run", "--bin", program] = to_be_run[..] else {
-                        panic!("README runs something that is not known here: {line}");
-                    };
-                    program
+                    let cargo: Vec<_> = words.by_ref().take_while(|&word| word != "--").collect();
+                    match cargo[..] {
+                        ["run", "--bin", program] => Some(program),
+                        _ => None,
+                    }
                 }
-                path => path.strip_prefix("target/release/").unwrap_or_else(|| {
-                    panic!("README runs something that is not known here: {line}")
-                }),
+                path => path.strip_prefix("target/release/"),
             };
+            let program =
+                program.unwrap_or_else(|| panic!("this test knows no such command: {line}"));
             let port = format!(":{}", self.port);
             let mut command = command(program, &[]);
             command.args(words.map(|word| word.replace(":7171", &port)));
@@ -285,10 +284,7 @@ fn every_command_of_the_tour_prints_and_draws_what_it_shows() {
         if written {
             fs::copy(drawn, shown).unwrap();
         } else {
-            assert!(
-                fs::read(drawn).unwrap() == fs::read(shown).unwrap(),
-                "{name:?} is drawn otherwise"
-            );
+            assert!(fs::read(drawn).unwrap() == fs::read(shown).unwrap(), "{name:?} has changed");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Real processes that die, come late, stop, pause and run out of resources: the total is exact, nothing
-//! counts as a failed attempt, nothing hangs, and the programs say why.
+//! Real processes that crash, start late, stop, pause and run out of resources: the total is exact, nothing
+//! counts as a failed attempt, nothing hangs, and the programs report the reason.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use std::{
 use kit::count;
 use proto::v1::{self, RunRequest, Status, SubmitRequest};
 use tests::{
-    cluster::{Cluster, SmallDisk, by_rows, files, journal, named},
+    cluster::{Cluster, SmallDisk, by_rows, files, journal, listening, named},
     load::memory_bytes,
     process::{End, Process, coordinator, in_shell, queensctl, worker},
     service::HandWorker,
@@ -27,7 +27,7 @@ const TOTAL: &str = "14772512";
 
 const IDLE: [&str; 2] = ["--idle-timeout", "1s"];
 
-/// Well under way, and far from done.
+/// Returns whether more than a twentieth of the tasks is done.
 fn under_way(status: &Status) -> bool {
     status.tasks_done * 20 > status.tasks_total
 }
@@ -106,7 +106,7 @@ async fn a_worker_that_gets_sigterm_again_continues_to_drain() {
         }
     }
     let [patient, hurried] = workers;
-    // One right after a TERM counts as the same, on a busy machine perhaps the second, too.
+    // An INT right after a TERM counts as the same signal, on a busy machine perhaps the second one too.
     for _ in 0..5 {
         hurried.signal("INT");
         thread::sleep(Duration::from_millis(400));
@@ -188,7 +188,7 @@ async fn a_laptop_pauses_on_battery() {
     laptop.end().ok().logs(&["stopped: "]);
 }
 
-/// Hours that do not include now or the next few hours, in UTC.
+/// Returns hours in UTC that do not include the current one or the next few.
 fn other_hours() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let hour = (now / 3600 + 6) % 24;
@@ -319,10 +319,10 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Ends again and again, with one run and with three, new ones and complete ones. QUEENS_ENDS sets how often;
-/// `just ends` does a thousand next to two busy cores.
+/// Ends repeatedly, with one run and with three, new and complete ones. QUEENS_ENDS sets the number of times;
+/// `just ends` repeats a thousand times next to two busy cores.
 #[test]
-fn every_end_of_a_run_is_an_end() {
+fn a_local_coordinator_ends_after_its_runs() {
     let times = env::var("QUEENS_ENDS").map_or(3, |times| times.parse().expect("a number"));
     for boards in [&["8"] as &[&str], &["8", "9", "10"]] {
         let cluster = Cluster::new(&[]);
@@ -398,14 +398,13 @@ fn a_result_is_read_from_a_disk_that_is_full() {
     assert!(!out.exists(), "half a certificate");
 }
 
-/// The terminal is closed, or the disk of the output is full: other runs are served all the same.
+/// The terminal may be closed, or the disk of the output full: other runs are still served.
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_coordinator_that_cannot_print_its_results_continues() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "8", "--no-http"]);
     let script = "exec \"$0\" \"$@\" > /dev/full";
-    let coordinator = Process::start(in_shell(script, &cluster.command(&[])));
-    coordinator.stderr_line("listening on");
+    let coordinator = listening(in_shell(script, &cluster.command(&[])));
     HandWorker::of(&cluster.data_dir(), 7).await?.count_all().await?;
     coordinator.stderr_line("cannot write the result to standard output");
     coordinator.stderr_line("Still serving");
@@ -414,13 +413,12 @@ async fn a_coordinator_that_cannot_print_its_results_continues() -> anyhow::Resu
     Ok(())
 }
 
-/// A coordinator that may have 64 open files, and a client that came before everybody else.
+/// A coordinator with a limit of 64 open files keeps serving the clients that connected first.
 #[tokio::test]
 async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--exit-when-done", "--json"]);
     let script = "ulimit -n 64; exec \"$0\" \"$@\"";
-    let coordinator = Process::start(in_shell(script, &cluster.command(&[])));
-    coordinator.stderr_line("listening on");
+    let coordinator = listening(in_shell(script, &cluster.command(&[])));
     let mut worker = HandWorker::of(&cluster.data_dir(), 7).await?;
     let mut runs = v1::runs_client::RunsClient::new(cluster.connect().await?);
     let first = worker.call(Vec::new(), 1.0).await?.grants;
@@ -453,7 +451,7 @@ async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A coordinator prints a total, withdraws it and prints the right one.
+/// A coordinator prints a wrong total, withdraws it and prints the right one.
 #[tokio::test]
 async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
     // Without rechecks nothing contradicts the liar before the run is complete.
@@ -490,7 +488,7 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A local worker takes the leases of a killed one back at once, because both are the same worker.
+/// A local worker keeps the leases of a killed one, because both have the same identity.
 #[test]
 fn a_local_worker_is_the_same_after_every_start() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Simulated runs with faults and attacks, each from a seed, in the default configuration.
 //!
-//! `QUEENS_SIM_SEED=17` replays one seed of a test and prints what happened; `QUEENS_SIM_SEEDS=5000` runs more;
+//! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
 //! CI runs 120. `just simulate` prints the tables of the documentation.
 
 use scheduler::ledger::Recheck;
@@ -54,7 +54,7 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
         of(|o| o.counted),
         of(|o| o.starts),
     );
-    // Runs without faults would prove nothing.
+    // Runs without faults would test nothing.
     assert!(of(|o| o.starts) > 3 * seeds, "few crashes");
     assert!(faults.of_workers() > 400 * seeds, "few faults");
     // Seed 0 has a hundred workers or more, whose messages share groups.

@@ -1,5 +1,5 @@
-//! The coordinator's disk: it keeps synced changes, may lose others in a crash, tears the group that is being
-//! written, fills up, and is lost.
+//! The coordinator's disk: it keeps synced changes, may lose others in a crash, tears a group in a write,
+//! fills up, and is lost.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +82,7 @@ impl Disk {
         self.kept.store()
     }
 
-    /// Writes a group of changes. The process dies of an error.
+    /// Writes a group of changes. An error ends the process.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.checker.decided(changes);
         if self.rng.random_bool(self.error) && changes.iter().any(is_journalled) {
@@ -107,7 +107,7 @@ impl Disk {
         }
     }
 
-    /// Returns a secret that follows from the seed, so that replays are the same.
+    /// Returns a secret that depends only on the seed, so that replays are the same.
     pub(super) fn secret(&mut self) -> [u8; 32] {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5ec7e7);
         std::array::from_fn(|_| rng.random())
@@ -135,7 +135,6 @@ impl Disk {
         }
     }
 
-    /// Creates a run.
     pub(super) fn create(&mut self, manifest: &RunManifest, scenario: &Scenario) {
         let run = manifest.run;
         let recheck = scenario.recheck;
@@ -187,11 +186,11 @@ impl Disk {
                 open.apply(changes).expect("a sound store");
                 drop(open);
                 let lines = files.tear(&before, &mut self.rng);
-                let whole = changes.iter().filter(|change| is_journalled(change)).count();
-                let mut left: Vec<Change> =
+                let mut left: Vec<_> =
                     changes.iter().filter(|c| is_journalled(c)).cloned().collect();
+                let is_whole = lines == left.len();
                 left.truncate(lines);
-                if lines == whole && files.kept_others {
+                if is_whole && files.kept_others {
                     left.extend(changes.iter().filter(|c| is_file(c)).cloned());
                 }
                 self.checker.kept(&left);

@@ -26,7 +26,6 @@ const HOUR: Time = 60 * MINUTE;
 
 macro_rules! faults {
     ($($fault:ident $name:literal,)*) => {
-        /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $(#[doc = $name] $fault,)*

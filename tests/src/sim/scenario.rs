@@ -177,7 +177,6 @@ fn chance(rng: &mut ChaCha8Rng, most: f64) -> f64 {
 }
 
 impl Scenario {
-    /// Returns the scenario of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let truths = &PLANS;
@@ -307,7 +306,6 @@ impl Scenario {
         }
     }
 
-    /// Returns the token of a machine.
     pub fn token(&self, machine: usize) -> Option<&'static str> {
         self.tokens.get(machine).or(self.tokens.last()).copied()
     }

@@ -105,7 +105,6 @@ pub(super) struct Checker {
     highest: BTreeMap<TaskId, Epoch>,
     /// Counts of each task and their authors.
     by: BTreeMap<TaskId, Vec<(WorkerId, u64)>>,
-    /// Tasks that the referee settled.
     settled: BTreeSet<TaskId>,
     pub(super) barred: BTreeSet<WorkerId>,
     /// The scenario has wrong counts.

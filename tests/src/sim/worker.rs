@@ -48,7 +48,7 @@ pub(super) struct Worker {
     pub(super) life: u64,
     pub(super) up: bool,
     pub(super) frozen_until: Time,
-    /// Until then no message arrives.
+    /// No message arrives before.
     pub(super) partitioned_until: Time,
     pub(super) wake_at: Time,
     /// Lag of its clock behind true time, in milliseconds.
@@ -101,7 +101,7 @@ struct Running {
 
 /// Action of a worker.
 #[derive(Debug)]
-pub(super) enum Act {
+pub(super) enum Action {
     /// Send this call, with its number.
     Call(u64, Box<SyncRequest>),
     /// The process ends.
@@ -257,7 +257,7 @@ impl Worker {
     }
 
     /// Advances to the current time and returns the next action.
-    pub(super) fn act(&mut self, environment: &mut Environment) -> Option<Act> {
+    pub(super) fn act(&mut self, environment: &mut Environment) -> Option<Action> {
         let now = environment.now;
         let clock = self.clock(now);
         self.finish(environment);
@@ -269,9 +269,9 @@ impl Worker {
         self.engine.handle_timeout(clock);
         if self.engine.poll_end(clock).is_some() {
             self.exit();
-            return Some(Act::Exit);
+            return Some(Action::Exit);
         }
-        self.follow_orders(environment);
+        self.handle_commands(environment);
         self.begin(environment);
         if self.writing.is_none()
             && let Some(write) = self.engine.poll_spool(clock)
@@ -285,7 +285,7 @@ impl Worker {
         let request = self.engine.poll_call(clock)?;
         self.calls += 1;
         self.call = Some((self.calls, now));
-        Some(Act::Call(self.calls, Box::new(request)))
+        Some(Action::Call(self.calls, Box::new(request)))
     }
 
     /// Returns the time of the next action.
@@ -311,10 +311,10 @@ impl Worker {
         }
     }
 
-    fn follow_orders(&mut self, environment: &mut Environment) {
+    fn handle_commands(&mut self, environment: &mut Environment) {
         let clock = self.clock(environment.now);
-        while let Some(order) = self.engine.poll_command() {
-            match order {
+        while let Some(command) = self.engine.poll_command() {
+            match command {
                 PoolCommand::Count(work) => {
                     self.share.granted += 1;
                     self.queue.push_back(work);

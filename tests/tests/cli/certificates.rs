@@ -18,7 +18,6 @@ struct Fixture {
     _dir: tempfile::TempDir,
     data: String,
     file: PathBuf,
-    /// The coordinator's log.
     log: String,
 }
 

@@ -1,4 +1,4 @@
-//! The programs on a real terminal: what they draw, and what they leave behind.
+//! The programs on a real terminal: what they draw, and what remains afterwards.
 
 use std::{
     io::{Read as _, Write},
@@ -14,7 +14,6 @@ use tests::{
     process::{PATIENCE, Process, coordinator, programs},
 };
 
-/// A terminal with a program on it.
 struct Terminal {
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
@@ -87,12 +86,12 @@ impl Terminal {
                 return text;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero() && !shown.ended, "never {what}:\n{text}");
+            assert!(!left.is_zero() && !shown.ended, "timed out waiting for {what}:\n{text}");
             shown = self.shown.1.wait_timeout(shown, left).expect("no reader panics").0;
         }
     }
 
-    fn says(&self, part: &str) -> String {
+    fn shows(&self, part: &str) -> String {
         self.until(part, |_, text| text.contains(part))
     }
 
@@ -132,7 +131,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     let way = cluster.way().join(" ");
     let script = format!("echo stood here; queensctl {way} status --watch; echo code $?");
     let mut terminal = Terminal::start((24, 80), &script);
-    let text = terminal.says("q quit");
+    let text = terminal.shows("q quit");
     for part in
         ["N = 18", "ETA", "Verification", "Alerts", "Estimated total", "666,090,624", "0 workers"]
     {
@@ -140,7 +139,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     }
     assert!(!text.contains("stood here"), "a page of its own:\n{text}");
     let worker = cluster.worker("seen");
-    terminal.says("seen");
+    terminal.shows("seen");
     for (key, part) in [
         ("?", "closes this"),
         ("?", "2 machines"),
@@ -155,13 +154,13 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
         ("2", "LAST SEEN"),
     ] {
         terminal.press(key);
-        terminal.says(part);
+        terminal.shows(part);
     }
     // On a wider terminal nothing is wrapped.
     terminal.resize((60, 200));
     terminal.until("as wide", |_, text| text.lines().any(|line| line.chars().count() > 100));
     drop(coordinator.kill());
-    terminal.says("does not answer; retrying every second");
+    terminal.shows("does not answer; retrying every second");
     let coordinator = cluster.coordinator();
     terminal.until("connected again", |_, text| {
         text.contains("q quit") && !text.contains("does not answer")
@@ -182,7 +181,7 @@ fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
     let coordinator = cluster.serving();
     let script = format!("queensctl {} status --watch; echo code $?", cluster.way().join(" "));
     let mut terminal = Terminal::start((24, 80), &format!("NO_COLOR=1 {script}"));
-    terminal.says("q quit");
+    terminal.shows("q quit");
     terminal.press("\x03");
     let (_, text, written) = terminal.end();
     assert!(text.contains("code 130"), "{text}");
@@ -191,7 +190,7 @@ fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
         "colours: {written:?}"
     );
     let terminal = Terminal::start((24, 80), &script);
-    terminal.says("q quit");
+    terminal.shows("q quit");
     let worker = cluster.worker("one");
     let (_, text, _) = terminal.end();
     assert!(text.contains("14,200 solutions"), "{text}");
@@ -207,7 +206,7 @@ fn a_worker_has_a_status_line_below_its_log_unless_it_is_quiet() {
     let worker = format!("worker {way} --threads 1 --spool {}", spool.display());
     let script = |more: &str| format!("{worker} {more}; echo code $?");
     let mut terminal = Terminal::start((24, 120), &script(""));
-    let text = terminal.says("1 thread in 1 crew, N = 18 task ");
+    let text = terminal.shows("1 thread in 1 crew, N = 18 task ");
     let line = text.lines().find(|line| line.contains("in 1 crew")).unwrap();
     assert!(line.contains("| last contact ") && line.contains("in spool"), "{text}");
     terminal.press("\x03");
@@ -266,7 +265,7 @@ fn the_bar_follows_the_current_run() {
 fn counting_draws_a_bar_and_leaves_only_its_result() {
     let script = |more: &str| format!("worker count --n 16 --method rows --threads 1 {more}");
     let terminal = Terminal::start((24, 100), &script("--kernel scalar"));
-    terminal.says("reference cores");
+    terminal.shows("reference cores");
     let (code, text, _) = terminal.end();
     assert_eq!(code, 0);
     assert_eq!(text.matches("14,772,512 solutions").count(), 1, "{text}");

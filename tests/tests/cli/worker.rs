@@ -74,7 +74,7 @@ fn a_sample_is_reproducible_and_its_interval_holds_the_truth() {
     assert!(first["units"].as_u64() < first["units_total"].as_u64(), "{first}");
     let number = |name: &str| -> f64 { first["estimate"][name].as_str().unwrap().parse().unwrap() };
     assert_eq!(first["estimate"]["confidence"], 0.95);
-    // Seed 5 is no lucky one by more than the confidence says; it is fixed, so this never flickers.
+    // The interval misses the truth for 5 % of the seeds; this one is fixed, so the test is deterministic.
     assert!(number("low") <= 73_712.0 && 73_712.0 <= number("high"), "{first}");
     assert!(number("low") <= number("solutions") && number("solutions") <= number("high"));
 }
@@ -95,17 +95,17 @@ fn an_unreachable_coordinator_is_called_again_until_the_time_is_over() {
 }
 
 #[test]
-fn another_server_is_told_from_an_unreachable_coordinator() {
+fn errors_distinguish_another_server_from_an_unreachable_coordinator() {
     // An HTTP/1 server takes the first line for a bad request.
     let other = other_server(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     let home = tempfile::tempdir().unwrap();
-    for (url, says) in [
+    for (url, advice) in [
         (other.as_str(), "is it a coordinator? give the address"),
         ("http://no-such-host.invalid:7171 --insecure", "unknown host; check the name"),
         ("http://127.0.0.1:1", "nothing listens there; is the coordinator running"),
     ] {
         let way = format!("--coordinator {url} --threads 1 --drain-after 1s --spool");
-        Process::run(worker(&way).arg(home.path())).ok().logs(&[says]);
+        Process::run(worker(&way).arg(home.path())).ok().logs(&[advice]);
     }
 }
 
@@ -175,7 +175,7 @@ impl Drop for NestedGroup {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_limit_of_a_group_around_the_own_one_is_seen() {
+fn the_limit_of_an_outer_control_group_applies() {
     let group = match NestedGroup::with_limit(1 << 29) {
         Ok(group) => group,
         Err(error) => {
@@ -299,7 +299,7 @@ fn help_names_the_environment_and_the_exit_codes() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_or_closed_output_is_no_panic() {
+fn a_full_or_closed_output_causes_no_panic() {
     let home = tempfile::tempdir().unwrap();
     let (to_full, deaf) = ("exec \"$0\" \"$@\" > /dev/full", "exec \"$0\" \"$@\" 2> /dev/full");
     for call in ["kernels", "count --n 8 --method rows", "count --n 8 --json"] {
@@ -342,7 +342,7 @@ fn an_estimate_has_time_memory_disk_and_energy() {
     assert_eq!(of_16["tasks"].as_u64().map(|tasks| tasks > 0), Some(true));
     assert!(at(&of_16, "/memory_least_bytes") <= at(&of_16, "/memory_whole_bytes"));
     assert!(at(&of_16, "/model/tasks") >= 2.0);
-    // More queens, more of everything.
+    // More queens need more of everything.
     let of_18 = run("estimate --n 18 --threads 2 --memory 1GiB --budget 60s --json").json();
     for figure in ["/core_seconds/expected", "/tasks", "/disk_bytes"] {
         assert!(at(&of_18, figure) > at(&of_16, figure), "{figure}");
@@ -384,11 +384,11 @@ fn a_second_worker_on_a_machine_uses_the_remaining_memory_and_another_name() {
         "{others}"
     );
     assert!(others.contains("--memory changes it"), "{others}");
-    // A name that is given stays, and so does memory.
+    // A given name and given memory do not change.
     let (third, named) = launch("third", "--name rack-7 --memory 64MiB");
     assert!(named.contains("'rack-7'") && named.contains("64.0 MiB each"), "{named}");
     drop((first, second, third));
-    // Those that have ended hold nothing.
+    // Workers that have exited claim no memory.
     let (last, named) = launch("first", "");
     assert!(named.contains(&format!("'{host}'")), "{named}");
     assert!(last.stderr_line("exits after").contains(" 5m "));

@@ -21,7 +21,6 @@ use tests::{
 
 use crate::{Board, LARGE, RUN_TIMEOUT, SMALL, accepted, check_acknowledged, number};
 
-/// The journal in a database.
 struct Journal<'a>(&'a Postgres);
 
 impl Journal<'_> {

@@ -1,4 +1,4 @@
-//! Coordinators, workers, databases and disks that die again and again during one run: the total is exact,
+//! Coordinators, workers, databases and disks that fail repeatedly during one run: the total is exact,
 //! and every acknowledged count is in the journal once.
 //!
 //! Each module names the variables that set how often; `just` has recipes for long runs.
@@ -20,7 +20,7 @@ use tests::{
     service::Recorder,
 };
 
-/// A board whose run outlasts the deaths in it.
+/// A board whose run outlasts the kills in it.
 struct Board {
     run: [&'static str; 8],
     solutions: &'static str,
@@ -31,7 +31,7 @@ struct Board {
 const SMALL: Board = Board { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
 const LARGE: Board = Board { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
 
-/// A run takes longer than other waits next to other work.
+/// A run takes longer than other waits on a busy machine.
 #[cfg(any(feature = "archive", feature = "postgres"))]
 const RUN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 

@@ -22,8 +22,7 @@ use tests::{
 struct Answer {
     code: u16,
     body: String,
-    /// Headers, with names in lower case.
-    headers: Vec<(String, String)>,
+    headers: ureq::http::HeaderMap,
 }
 
 impl Answer {
@@ -33,8 +32,7 @@ impl Answer {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name)?;
-        Some(&found.1)
+        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -58,16 +56,10 @@ fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: Option<&str>) ->
         None => agent.run(request.body(()).expect("a sound request")),
     };
     let mut answer = answer.unwrap_or_else(|error| panic!("{method} {url}: {error}"));
-    let text = |value: &ureq::http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let headers: Vec<_> = answer
-        .headers()
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
-        .collect();
     Answer {
         code: answer.status().as_u16(),
+        headers: answer.headers().clone(),
         body: answer.body_mut().read_to_string().expect("text"),
-        headers,
     }
 }
 

@@ -1,5 +1,5 @@
-//! The services of a coordinator: gRPC and HTTP, what they accept, what they refuse, and that clients who lie or
-//! do not read do no harm.
+//! The services of a coordinator: gRPC and HTTP, what they accept and refuse, and that clients that lie or do not
+//! read do no harm.
 
 mod http;
 mod wire;
@@ -121,7 +121,7 @@ const MEMORY_BYTES: u64 = 200_000_000;
 async fn unread_streams_take_no_memory() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "20", "--no-http"]);
     let process = cluster.start(&[]);
-    let memory = || resident_bytes(process.id()).context("the system tells");
+    let memory = || resident_bytes(process.id()).context("no /proc");
     let first = memory()?;
 
     let mut worker = HandWorker::of(&cluster.data_dir(), 1).await?;

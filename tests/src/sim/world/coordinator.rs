@@ -150,11 +150,6 @@ impl Coordinator {
         Ok(answered)
     }
 
-    /// Returns whether requests wait for a group.
-    pub(super) fn has_requests(&self) -> bool {
-        !(self.calls.is_empty() && self.commands.is_empty() && self.recount.is_none())
-    }
-
     pub(super) fn scheduler(&self) -> &Scheduler {
         self.driver.scheduler()
     }
@@ -226,13 +221,14 @@ impl World {
     }
 
     pub(super) fn plan_step(&mut self) {
-        let Some(coordinator) = &self.coordinator else {
+        let Some(Coordinator { driver, calls, commands, recount, .. }) = &self.coordinator else {
             return;
         };
-        if coordinator.has_requests() {
+        // Requests wait for a group.
+        if !(calls.is_empty() && commands.is_empty() && recount.is_none()) {
             return self.step_soon();
         }
-        if let Some(timeout) = coordinator.driver.next_timeout() {
+        if let Some(timeout) = driver.next_timeout() {
             let at = timeout.0.saturating_sub(self.clock_ahead);
             self.step_by(at.max(self.env.now + 1));
         }

@@ -26,7 +26,7 @@ use super::{
     disk::Disk,
     scenario::Scenario,
     shared::Shared,
-    worker::{Act, Environment, Share, Worker},
+    worker::{Action, Environment, Share, Worker},
 };
 
 /// A longer run has stalled: the slowest scenario needs some days.
@@ -68,13 +68,11 @@ pub struct Outcome {
     pub groups: u64,
     /// Messages that were in a group with others.
     pub shared: u64,
-    /// Starts of the coordinator.
     pub starts: u64,
     /// Tasks that workers counted, needed or not.
     pub counted: u64,
     /// Work of each worker.
     pub shares: Vec<Share>,
-    /// Tasks of the plan.
     pub tasks: u64,
     pub conflicts: u64,
     /// Rechecks that agreed.
@@ -92,7 +90,6 @@ pub struct Outcome {
     pub disputed: u64,
     /// Random recounts.
     pub recounts: u64,
-    /// The total is exact.
     pub exact: bool,
     pub faults: Tally,
 }
@@ -351,9 +348,7 @@ impl World {
         let delay = self.env.rng.random_range(1..longest);
         self.after(delay, message);
     }
-}
 
-impl World {
     fn pause(&mut self, number: usize, why: Option<&'static str>) {
         self.workers[number].pause(why, self.env.now);
         if self.workers[number].up {
@@ -370,10 +365,10 @@ impl World {
             self.wake_soon(number);
             return;
         }
-        let act = worker.act(&mut self.env);
+        let action = worker.act(&mut self.env);
         let (worker, life) = (number, worker.life);
-        match act {
-            Some(Act::Call(call, request)) => {
+        match action {
+            Some(Action::Call(call, request)) => {
                 let sender = Sender { worker, life, call };
                 if self.chance(self.env.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
@@ -382,7 +377,7 @@ impl World {
                 self.send(Event::Request(sender, request));
                 self.wake_soon(number);
             }
-            Some(Act::Exit) => self.come_back(number),
+            Some(Action::Exit) => self.come_back(number),
             None => self.wake_soon(number),
         }
     }
@@ -406,7 +401,7 @@ impl World {
         let id = u128::from(self.env.rng.random::<u64>()) << 64;
         let mut ghost = Worker::new(id, None, &mut self.env);
         ghost.start(1, self.env.now);
-        if let Some(Act::Call(call, request)) = ghost.act(&mut self.env) {
+        if let Some(Action::Call(call, request)) = ghost.act(&mut self.env) {
             let sender = Sender { worker: NO_WORKER, life: 0, call };
             self.send(Event::Request(sender, request));
         }
@@ -472,9 +467,7 @@ impl World {
         self.workers[number].start(session, self.env.now);
         self.wake_at_once(number);
     }
-}
 
-impl World {
     /// Checks the finished run and returns its outcome.
     fn finish(mut self) -> Outcome {
         let seed = self.seed();
