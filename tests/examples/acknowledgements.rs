@@ -28,12 +28,12 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
-/// What workers call: the driver in this process, or a server without or with TLS.
+/// Interfaces that workers call: the driver in this process, or a server without or with TLS.
 const DRIVER: &str = "driver";
 const GRPC: &str = "gRPC";
 const TLS: &str = "TLS";
 
-/// What workers call, their number, and the number of results per call.
+/// The called interface, the number of workers, and the number of results per call.
 type Load = (&'static str, u32, usize);
 
 /// TLS and plain text in turn, so that other load of the machine affects both.

@@ -1,10 +1,10 @@
 //! Cost of an elastic fleet of real processes: the share of its time that goes into accepted counts while
-//! no worker leaves, and while half of the fleet is replaced again and again, by wall time and by CPU time.
+//! no worker leaves, and while half of the fleet is replaced repeatedly, by wall time and by CPU time.
 //!
 //! `cargo run --release -p tests --example elastic -- [WORKERS] [MINUTES] [SECONDS] [N]`
 //!
-//! WORKERS processes of one thread (by default one per core) count the board of N for MINUTES, then for as long
-//! again while every SECONDS the older half of them gets SIGTERM, and as many new ones start.
+//! WORKERS processes of one thread (by default one per core) count the board of N for MINUTES, then for the same
+//! time while every SECONDS the older half of them gets SIGTERM and is replaced.
 
 use std::{
     collections::VecDeque,
@@ -92,7 +92,7 @@ impl Fleet {
         self.workers.push_back(Process::start(command));
     }
 
-    /// Replaces half of the fleet after each `every` but the last; returns the usage, and how many left.
+    /// Replaces half of the fleet after each `every` but the last; returns the usage and the number that left.
     fn measure(&mut self, span: Duration, every: Duration) -> anyhow::Result<(Usage, usize)> {
         let (began, before) = (Instant::now(), self.usage()?);
         let workers = self.workers.len();

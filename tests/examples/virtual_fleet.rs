@@ -1,5 +1,5 @@
 //! Decisions of a coordinator for a large fleet over days of virtual time: their cost, and what the fleet
-//! loses when half of it leaves and comes again and again.
+//! loses when half of it is replaced repeatedly.
 //!
 //! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [GRACE] [again]`
 //!
@@ -50,7 +50,7 @@ struct Worker {
     fake: FakeWorker,
     /// Counted and not submitted.
     counted: Vec<Partial>,
-    /// When it began its task, or finished the last one.
+    /// Start of its task, or end of the last one.
     since: u64,
     leaves: bool,
 }
@@ -183,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// Replaces a worker that has left; whether it had.
+    /// Replaces a worker if it has left; returns whether it had.
     fn replaced(&mut self, place: usize) -> bool {
         let worker = &self.fleet[place];
         let gone = worker.leaves && worker.fake.held.is_empty();
@@ -298,7 +298,7 @@ impl World {
 }
 
 impl Worker {
-    /// When its task is finished.
+    /// Returns the end of its task.
     fn end(&self, plan: &Plan) -> Option<u64> {
         let grant = self.fake.held.first()?;
         Some(self.since + plan.task_cost(grant.task.task) / 1_000)
@@ -331,7 +331,7 @@ impl Worker {
         self.since = now;
     }
 
-    /// Drains: it finishes its task if that ends by `latest`, and releases all others.
+    /// Drains the worker: keeps its task if that ends by `latest`, and releases all others.
     fn stop(&mut self, latest: u64, (now, plan): (u64, &Plan), tally: &mut Tally) {
         self.leaves = true;
         self.fake.held.truncate(1);

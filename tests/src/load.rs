@@ -1,4 +1,4 @@
-//! Load for benchmarks: workers that submit at once and count nothing, and measurements of processes.
+//! Load for benchmarks: workers that submit immediately and count nothing, and measurements of processes.
 
 use std::{env, str::FromStr, time::Duration};
 

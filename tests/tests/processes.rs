@@ -138,7 +138,7 @@ fn self_tests_take_little_memory_beside_what_is_given() {
         eprintln!("!! NOT TESTED: memory of a worker's self-tests (no /proc here)");
         return;
     };
-    // What it was given, one self-test at a time, and the program itself.
+    // The memory limit, one self-test at a time, and the program itself.
     assert!(peak < (64 + 48 + 48) << 20, "{} MiB", peak >> 20);
 }
 
@@ -233,7 +233,7 @@ async fn an_operator_drains_a_worker_and_it_counts_again_when_restarted() {
 }
 
 #[tokio::test]
-async fn half_of_a_fleet_leaves_and_comes_again_and_again() {
+async fn half_of_a_fleet_is_replaced_repeatedly() {
     const FLEET: usize = 4;
     let cluster = Cluster::new(&LONG);
     let coordinator = cluster.coordinator();
@@ -347,7 +347,7 @@ fn a_local_coordinator_ends_after_its_runs() {
 #[test]
 fn a_full_disk_is_reported_and_the_same_command_succeeds_once_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
-    // From too little for the first file to enough for most of the run.
+    // Sizes from too small for the first file to large enough for most of the run.
     for kibibytes in [16, 24, 40, 64, 128, 512, 600, 1024, 1100] {
         let place = dir.path().join(format!("of-{kibibytes}"));
         let Some(small) = SmallDisk::mount(&place, kibibytes) else {

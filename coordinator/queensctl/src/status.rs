@@ -294,7 +294,7 @@ fn without_clocks(status: &v1::Status) -> v1::Status {
         coordinator.disk_free_bytes = None;
     }
     (seen.counting_seconds, seen.waiting_seconds) = (0.0, 0.0);
-    // As it is shown.
+    // Rounded as it is shown.
     seen.fraction_done = (seen.fraction_done * 1e4).round();
     if let Some(run) = &mut seen.run {
         (run.eta_seconds, run.counting_seconds) = (None, 0.0);

@@ -45,7 +45,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Events that wait for the program; further ones are dropped with a warning.
 const QUEUE_CAPACITY: usize = 64;
 
-/// How long the coordinator's exit waits for the program.
+/// Maximum wait of the coordinator's exit for the program.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An event for the program.

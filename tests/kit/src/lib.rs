@@ -41,21 +41,21 @@ pub fn count(grant: &Grant) -> Partial {
     partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
 }
 
-/// A worker that a test drives: it builds the messages of a worker and counts nothing by itself.
+/// A worker that a test drives: it builds the messages of a worker and counts nothing.
 #[derive(Clone, Debug)]
 pub struct FakeWorker {
     /// Self-description in every call: one thread with 1 GiB and the portable kernel.
     pub info: WorkerInfo,
     /// Leases that it holds.
     pub held: Vec<Grant>,
-    /// Whether it says that all these tasks are started.
+    /// Reports all these tasks as started.
     pub started: bool,
-    /// Work that it asks for in each call.
+    /// Seconds of work that it requests in each call.
     pub seconds_wanted: f64,
 }
 
 impl FakeWorker {
-    /// A worker on a machine of its own; both have this number.
+    /// Creates a worker on a separate machine; both have this number.
     pub fn new(number: u64) -> Self {
         let info = WorkerInfo {
             id: WorkerId(number.into()),

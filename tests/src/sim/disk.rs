@@ -251,7 +251,7 @@ impl Disk {
 /// A data directory whose files are cut, scrambled and removed under the store.
 struct Files {
     directory: TempDir,
-    /// The last torn write included the files beside the journal.
+    /// The last torn write included the files other than the journal.
     kept_others: bool,
 }
 

@@ -300,7 +300,7 @@ impl Scenario {
         Self {
             workers: makes.len(),
             makes,
-            // An hour per run is long beside the two minutes within which workers start.
+            // An hour per run is long compared to the two minutes within which workers start.
             ms_per_cost: 30.0 * calm.ms_per_cost,
             ..calm
         }

@@ -62,7 +62,7 @@ fn check(end: End, board: &Board, url: &str) {
 }
 
 #[test]
-fn standbys_take_over_again_and_again() {
+fn standbys_take_over_repeatedly() {
     let takeovers = number("QUEENS_TAKEOVERS", 2);
     let board = if takeovers > 5 { LARGE } else { SMALL };
     let Some(server) = Postgres::start(&[]) else {
@@ -128,7 +128,7 @@ fn standbys_take_over_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_killed_again_and_again_loses_nothing() {
+async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     let kills = number("QUEENS_DATABASE_KILLS", 4);
     let board = if kills > 10 { LARGE } else { SMALL };
     let Some(mut server) = Postgres::start(&[]) else {

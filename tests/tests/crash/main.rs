@@ -133,7 +133,7 @@ mod directory {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_run_whose_processes_are_killed_again_and_again() {
+    async fn a_run_whose_processes_are_killed_repeatedly_is_exact() {
         let kills = number("QUEENS_KILLS", 5);
         let board = if kills > 20 { LARGE } else { SMALL };
         let began = Instant::now();

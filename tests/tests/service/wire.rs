@@ -219,14 +219,14 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     service.stop().await
 }
 
-/// Five machines in turn start one task and restart without it.
+/// Five machines, one after another, start a task and restart without it.
 #[tokio::test]
 async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
     let poison = scene.grants[0];
-    let mut give_all_back = scene.worker.request(Vec::new(), 0.0);
-    give_all_back.draining = true;
-    scene.worker.sync(give_all_back).await?;
+    let mut release_all = scene.worker.request(Vec::new(), 0.0);
+    release_all.draining = true;
+    scene.worker.sync(release_all).await?;
     for id in 10..15 {
         let mut worker = HandWorker::connect(&scene.service, id).await?;
         let grants = worker.call(Vec::new(), 1.0).await?.grants;
@@ -359,7 +359,7 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
         assert_eq!(reply.issued_secret.len(), 32, "{reply:?}");
         assert!(reply.acknowledgements.is_empty() && reply.grants.is_empty(), "{reply:?}");
     }
-    // With a secret of its own the liar calls as itself, whatever its message says.
+    // With its own secret the liar calls as itself, whatever identity its message claims.
     let wrong = Partial { count: lease.count + 8, ..lease };
     let mut request = liar.request(vec![wrong], 0.0);
     request.worker = scene.worker.fake.info.clone();
