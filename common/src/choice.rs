@@ -18,10 +18,8 @@ pub enum AutoOr<T> {
     Fixed(T),
 }
 
-/// Value of `--method`.
 pub type MethodChoice = AutoOr<Method>;
 
-/// Value of `--kernel`.
 pub type KernelChoice = AutoOr<KernelName>;
 
 /// Value of `--layout`: a layout of method `rows`.
@@ -184,10 +182,7 @@ mod tests {
         assert_eq!(choose(20, with(1 << 30)), Ok(Layout::Frames));
         assert_eq!(choose(20, with(1 << 10)), Ok(Layout::Border));
         assert_eq!(choose(32, None), Ok(Layout::Frames));
-    }
-
-    #[test]
-    fn above_20_too_little_memory_is_refused_with_the_minimum() {
+        // Above 20 too little memory is refused, with the minimum.
         for n in [21, 26, 28] {
             let board = Board::new(n).unwrap();
             let given = with(1 << 10);
@@ -196,7 +191,7 @@ mod tests {
             };
             assert!(auto(board, with(least - 1)).is_err());
             assert_eq!(auto(board, with(least)).unwrap().layout, Layout::Frames);
-            let rows = choose(board, MethodChoice::Fixed(Method::Rows), None, given);
+            let rows = super::choose(board, MethodChoice::Fixed(Method::Rows), None, given);
             assert_eq!(rows.unwrap().layout, Layout::Border, "an explicit choice is accepted");
         }
     }
@@ -209,10 +204,7 @@ mod tests {
         let error = "sse".parse::<KernelChoice>().unwrap_err().to_string();
         assert!(error.contains("'sse'") && error.contains("auto, scalar"), "{error}");
         assert!("frames".parse::<RowsLayout>().is_err());
-    }
-
-    #[test]
-    fn layouts_are_chosen_for_method_rows_only() {
+        // Layouts are chosen for method rows only.
         let choose = |method, layout| choose(Board::new(20).unwrap(), method, layout, None);
         let frames = MethodChoice::Fixed(Method::Frames);
         assert_eq!(choose(frames, Some(RowsLayout::Border)), Err(BadChoice::LayoutOfFrames));

@@ -23,7 +23,6 @@ enum Method {
 }
 
 impl Counter {
-    /// Creates a counter for units of `plan`.
     pub fn new(plan: &Plan, config: &CounterConfig) -> Result<Self, SetupError> {
         Ok(Self(match plan.division() {
             Division::Rows(division) => Method::Rows(rows::Counter::new(division.clone(), config)?),

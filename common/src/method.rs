@@ -32,7 +32,6 @@ pub enum Layout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} '{given}', expected one of: {expected}")]
 pub struct UnknownName {
-    /// Kind of name.
     pub what: &'static str,
     pub given: String,
     /// Valid names.
@@ -79,7 +78,6 @@ named!(Method, "method", name, Rows = "rows", Frames = "frames");
 named!(Layout, "layout", name, FirstRows = "first-rows", Border = "border", Frames = "frames",);
 
 impl Layout {
-    /// Returns the method of this layout.
     pub const fn method(self) -> Method {
         match self {
             Self::FirstRows | Self::Border => Method::Rows,
@@ -89,7 +87,6 @@ impl Layout {
 }
 
 impl Method {
-    /// Returns the default layout of the method.
     pub const fn usual_layout(self) -> Layout {
         match self {
             Self::Rows => Layout::Border,

@@ -21,7 +21,6 @@ pub fn plan_of_cost(n: u8, layout: Layout, task_cost: u64) -> Plan {
     Plan::new(PlanSpec { board: board(n), layout, task_cost }).expect("a plan")
 }
 
-/// Returns the published all(N).
 pub fn published(n: u8) -> u128 {
     published_counts(board(n)).expect("a published count").all()
 }

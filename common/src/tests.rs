@@ -19,7 +19,6 @@ use crate::{
 
 const LAYOUTS: [Layout; 3] = [Layout::FirstRows, Layout::Border, Layout::Frames];
 
-/// Returns the smallest board of a layout.
 fn smallest(layout: Layout) -> u8 {
     if layout == Layout::Frames { 4 } else { 1 }
 }

@@ -19,7 +19,6 @@ use common::{
 
 use crate::{PROTOCOL_VERSION, connect::WorkerSecret, v1};
 
-/// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     #[error(

@@ -50,7 +50,6 @@ pub fn report(worker: &mut FakeWorker, most: usize) -> SyncRequest {
 }
 
 impl HandWorker {
-    /// Connects an idle worker.
     pub async fn idle(way: &CoordinatorEndpoint, number: u32) -> anyhow::Result<Self> {
         Ok(Self { fake: idle_worker(number), ..Self::by(way, 0).await? })
     }

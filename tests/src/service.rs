@@ -120,7 +120,6 @@ impl Service {
         CoordinatorEndpoint::Token(self.join(role))
     }
 
-    /// Connects as an operator.
     pub async fn connect(&self) -> anyhow::Result<AuthChannel> {
         connect(&self.way(Role::Operator)).await
     }

@@ -443,7 +443,6 @@ impl Scene {
         CoordinatorEndpoint::Token(JoinString::new(addresses, ca, token).expect("its addresses"))
     }
 
-    /// Creates a token for one attempt.
     fn token(&self, name: &str, role: Role, lifetime: Option<Duration>) -> JoinString {
         let new = NewToken { lifetime, ..NewToken::new(role, name) };
         self.tokens.tokens().create(new).expect("a token")

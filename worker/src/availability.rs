@@ -52,7 +52,6 @@ impl Rules {
 /// The state of the machine.
 #[derive(Clone, Copy, Debug)]
 struct HostState {
-    /// Local time.
     time: NaiveTime,
     /// `None` if unknown.
     on_battery: Option<bool>,
@@ -106,7 +105,6 @@ impl PausePolicy {
     }
 }
 
-/// Interval of observations.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Observes the machine and publishes the reason to pause.

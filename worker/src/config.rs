@@ -27,7 +27,6 @@ pub struct WorkerConfig {
     pub budget: ComputeBudget,
     /// Message about other workers, if they limit the memory of this one.
     pub others: Option<String>,
-    /// Display name.
     pub name: String,
     pub spool: SpoolChoice,
     /// Identity of a worker in its coordinator's process.
@@ -92,13 +91,11 @@ impl ComputeBudget {
         crews.map_err(|error| TooLittleMemory { board: None, ..error })
     }
 
-    /// Returns the memory per thread, in bytes.
     pub fn memory_bytes_per_thread(&self) -> u64 {
         self.memory.bytes() / u64::from(self.threads.get())
     }
 }
 
-/// The coordinator of a worker.
 #[derive(Clone, Debug)]
 pub enum Coordinator {
     /// Reached over the network.

@@ -7,7 +7,6 @@ use common::text::plural;
 /// Totals of a worker since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Counted tasks.
     pub counted: u64,
     pub accepted: u64,
     /// Results that the coordinator already had.

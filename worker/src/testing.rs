@@ -32,7 +32,6 @@ pub(crate) fn plan(n: u8) -> Plan {
     plan_of_cost(n, Layout::FirstRows, 1)
 }
 
-/// Returns a task of `plan` in [`RUN`].
 pub(crate) fn task_ref(plan: &Plan, task: u64) -> TaskRef {
     TaskRef { run: RUN, plan: plan.hash(), task: TaskId(task) }
 }
@@ -42,12 +41,10 @@ pub(crate) fn lease(plan: &Plan, task: u64) -> LeaseKey {
     LeaseKey { task: task_ref(plan, task), epoch: Epoch(1) }
 }
 
-/// Returns the work of that lease.
 pub(crate) fn work(plan: &Plan, task: u64) -> Work {
     Work::new(lease(plan, task), plan.clone(), Orientation::Upright)
 }
 
-/// Returns the grant of that lease.
 pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
     Grant {
         task: task_ref(plan, task),

@@ -10,7 +10,6 @@ pub fn time_limit(text: &str) -> Result<TimeLimit, String> {
     }
 }
 
-/// An optional time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimit(pub Option<Duration>);
 

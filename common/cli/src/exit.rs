@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The result of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {

@@ -226,7 +226,6 @@ impl Write for LogWriter {
     }
 }
 
-/// Values of `--log-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Plain text.

@@ -17,7 +17,6 @@ use crate::memory::MemorySize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads(NonZeroU16);
 
-/// An invalid number of threads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid number of threads '{0}': expected a whole number from 1 to {max}", max = THREADS)]
 pub struct BadThreads(String);
@@ -74,14 +73,9 @@ pub struct TooLittleMemory {
 
 impl TooLittleMemory {
     /// Creates the error for `threads` that need `least_bytes` together.
-    pub fn new(
-        board: Option<Board>,
-        given: MemorySize,
-        threads: Threads,
-        least_bytes: u64,
-    ) -> Self {
+    pub fn new(board: Board, given: MemorySize, threads: Threads, least_bytes: u64) -> Self {
         let least = MemorySize::at_least(least_bytes);
-        Self { board, given, threads, least }
+        Self { board: Some(board), given, threads, least }
     }
 }
 
@@ -95,7 +89,7 @@ pub fn crews(
 ) -> Result<Crews, TooLittleMemory> {
     Crews::new(plan, machine(memory, threads, number)).map_err(
         |SetupError::Memory { least, .. }| {
-            TooLittleMemory::new(Some(plan.spec().board), memory, threads, least)
+            TooLittleMemory::new(plan.spec().board, memory, threads, least)
         },
     )
 }

@@ -125,12 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_portable_kernel_is_always_there_and_last() {
+    fn the_portable_kernel_is_available_and_a_missing_one_is_an_error_that_lists_others() {
         assert_eq!(Kernel::available().last(), Some(&Kernel::SCALAR));
-    }
-
-    #[test]
-    fn the_error_for_a_missing_kernel_lists_the_available_ones() {
         let missing = KernelName::ALL.into_iter().find(|name| !name.detected()).unwrap();
         let error = Kernel::new(missing).unwrap_err().to_string();
         assert!(error.contains(missing.as_str()) && error.contains("scalar"), "{error}");

@@ -69,7 +69,6 @@ impl Orientation {
         }
     }
 
-    /// Returns the orientation rotated by 180°.
     pub const fn rotated(self) -> Self {
         match self {
             Self::Upright => Self::Rotated,

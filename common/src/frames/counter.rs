@@ -148,7 +148,6 @@ pub(super) struct Split {
 /// Maximum cost of a frame counted alone; ranges with a larger one are shared.
 const MAX_ALONE_US: u64 = 2_000_000;
 
-/// Overhead of a shared frame.
 const SHARED_OVERHEAD_US: u64 = 5_000;
 
 /// Time to pass the memory from one mode to the other.

@@ -169,7 +169,6 @@ impl Frame {
 #[derive(Clone, Debug)]
 pub(super) struct FramesOfA {
     pub(super) first: Frame,
-    /// Index of the first unit.
     pub(super) first_unit: u64,
 }
 

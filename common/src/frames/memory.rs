@@ -181,7 +181,6 @@ impl FrameNeeds {
     }
 }
 
-/// Memory that the frames of one class need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     class: (Kind, u32),

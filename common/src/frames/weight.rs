@@ -39,7 +39,6 @@ impl Share {
     }
 }
 
-/// Weighted joins of a frame.
 #[derive(Debug)]
 pub(crate) struct Shares(Vec<Share>);
 

@@ -67,7 +67,6 @@ pub trait DisjointPairs {
 
 /// Makes the keys of a list repeatedly, so that long lists need not be held.
 pub trait KeyMaker: Sync {
-    /// Returns the number of groups.
     fn groups(&self) -> usize;
 
     /// Returns the number of keys in all groups.
@@ -80,7 +79,6 @@ pub trait KeyMaker: Sync {
     fn make_some(&self, group: usize, keys: &mut Vec<u64>);
 }
 
-/// Keys of a list.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
     List(&'a [u64]),

@@ -337,7 +337,6 @@ impl Tiles {
         at * self.stretch..(at + 1) * self.stretch
     }
 
-    /// Returns tile number `at`.
     fn tile(self, at: usize) -> Option<Tile> {
         let Self { x1, x2, by_x2, .. } = self;
         let (tiles1, tiles2) = (x1.div_ceil(TILE), x2.div_ceil(TILE));

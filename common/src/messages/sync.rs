@@ -111,7 +111,6 @@ pub enum Verdict {
     Refused,
 }
 
-/// A new lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub task: TaskRef,
@@ -126,6 +125,5 @@ pub struct Grant {
 pub struct Revocation {
     pub task: TaskRef,
     pub epoch: Epoch,
-    /// Reason, as text.
     pub reason: String,
 }

@@ -22,7 +22,6 @@ pub struct PlanSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// A spec without a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpec {
     /// The layout does not cover this board.
@@ -147,7 +146,6 @@ pub struct MapPanel {
 /// Consecutive units in one row of a panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpan {
-    /// Index of the panel.
     pub panel: usize,
     /// Row, below [`MapPanel::rows`].
     pub row: u64,

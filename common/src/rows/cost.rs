@@ -11,7 +11,6 @@
 
 use crate::board::Board;
 
-/// Cost model of a layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     /// Weights of the logarithms of open squares per sixth of the board, in hundredths.

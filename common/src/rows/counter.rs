@@ -43,7 +43,6 @@ struct Batch {
     cost: u64,
 }
 
-/// Returns the memory of a counter in bytes.
 pub(crate) fn memory_bytes() -> u64 {
     Stacks::BYTES + (MAX_ROOTS * size_of::<InitialState>()) as u64
 }

@@ -162,7 +162,6 @@ fn place<L: States, const AHEAD: usize>(
     solutions
 }
 
-/// A row that a search fills.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     /// Row of the board.

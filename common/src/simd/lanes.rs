@@ -1,6 +1,5 @@
 //! Vectors: the operations of an instruction set for the join and for method `rows`.
 
-/// A cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct CacheLine(pub(crate) [u64; CacheLine::WORDS]);
@@ -9,7 +8,6 @@ impl CacheLine {
     /// 64-bit words per line.
     pub(crate) const WORDS: usize = 8;
 
-    /// Returns the words of consecutive lines.
     pub(crate) fn words(lines: &[Self]) -> &[u64] {
         // SAFETY: a line is its words and nothing else, and aligned to more than a word.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), Self::WORDS * lines.len()) }

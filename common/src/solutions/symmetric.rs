@@ -32,7 +32,6 @@ pub fn half_turn(board: Board, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u6
     })
 }
 
-/// Returns the number of branches of [`half_turn`].
 pub fn half_turn_branches(board: Board) -> u64 {
     u64::from(board.n()).pow(2)
 }
@@ -115,7 +114,6 @@ impl Lines {
         Self { columns, antis: 1 << (n - 1), mains: 1 << (n - 1) }
     }
 
-    /// Returns the free columns of `row`.
     fn free(self, board: Board, row: u8) -> u64 {
         let n = board.n();
         let taken = self.columns | self.antis >> row | self.mains >> (n - 1 - row);
@@ -182,12 +180,15 @@ mod tests {
     use crate::published::published_counts;
 
     #[test]
-    fn half_turn_is_exact() {
+    fn half_turn_is_exact_and_stops_on_request() {
         for n in 1..=22 {
             let board = Board::new(n).unwrap();
             let known = published_counts(board).unwrap().half_turn();
             assert_eq!(half_turn(board, &|| ControlFlow::Continue(())), Ok(known), "N = {n}");
         }
+        let board = Board::new(26).unwrap();
+        let stop = || ControlFlow::Break(());
+        assert_eq!(half_turn(board, &stop), Err(CountError::Cancelled));
     }
 
     #[test]
@@ -202,12 +203,5 @@ mod tests {
         }
         assert_eq!(quarter_turn(Board::new(28).unwrap()), 32_896);
         assert_eq!(quarter_turn(Board::new(29).unwrap()), 43_776);
-    }
-
-    #[test]
-    fn stops_when_asked() {
-        let board = Board::new(26).unwrap();
-        let stop = || ControlFlow::Break(());
-        assert_eq!(half_turn(board, &stop), Err(CountError::Cancelled));
     }
 }

@@ -107,14 +107,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twelve_has_the_published_classes() {
+    fn boards_have_their_classes() {
         let counts = Counts::new(14_200, 80, 8).unwrap();
         let classes = Classes { asymmetric: 1765, half_turn: 18, quarter_turn: 4 };
         assert_eq!((counts.classes(), counts.unique()), (classes, 1787));
-    }
-
-    #[test]
-    fn one_queen_is_one_class() {
         assert_eq!(Counts::new(1, 1, 1).unwrap().unique(), 1);
         assert_eq!(Counts::new(0, 0, 0).unwrap().unique(), 0);
     }

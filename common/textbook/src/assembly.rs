@@ -63,7 +63,6 @@ pub struct QuarterBoardCounts {
     pub type_two: f64,
 }
 
-/// An assembled frame.
 #[derive(Clone, Debug)]
 pub struct FrameDetails {
     /// Pairs of quarter boards tried above and below.
@@ -93,7 +92,6 @@ impl Quarters {
         !self.board.n().is_multiple_of(2)
     }
 
-    /// Returns the pid of a quarter board.
     fn pid(&self, part: &Part) -> usize {
         let list = &self.parts[&sets(part)];
         list.binary_search(part).expect("all quarter boards are listed")
@@ -354,7 +352,6 @@ impl SolutionParts {
         verdicts
     }
 
-    /// Returns whether it is the representative of its class.
     pub fn is_representative(&self) -> bool {
         !self.verdicts().contains(&Some(false))
     }

@@ -14,7 +14,6 @@ pub struct Bound {
     factors: fn(u128) -> Vec<(u128, u128)>,
 }
 
-/// Bounds from the documents.
 pub const BOUNDS: [Bound; 4] = [
     Bound {
         formula: "C(N\u{b2}, N)",

@@ -60,7 +60,6 @@ impl<'a> VisitCounter<'a> {
 /// Column of each row's queen, or other data of a technique.
 type Columns = [u8; Board::MAX as usize];
 
-/// A textbook technique.
 #[derive(Clone, Debug)]
 pub struct Textbook {
     /// Short enough for a column head.

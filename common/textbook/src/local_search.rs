@@ -22,7 +22,6 @@ pub struct Placed {
     pub samples: u64,
     /// Pairs of queens tried while the other conflicts were removed.
     pub pairs: u64,
-    /// Restarts.
     pub starts: u64,
 }
 
@@ -210,7 +209,6 @@ pub enum Figure {
     Two,
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Sweeps: the "tries" of the document.

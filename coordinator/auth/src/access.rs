@@ -54,7 +54,6 @@ impl FromStr for Role {
 pub enum Access {
     /// None, not even authentication.
     Open,
-    /// Any role.
     Any,
     Worker,
     /// Viewer or operator.

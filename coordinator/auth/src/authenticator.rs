@@ -20,7 +20,6 @@ use crate::{Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTa
 pub enum Principal {
     /// An unauthenticated caller: with `--insecure`, or of a call that is open to all.
     Anonymous,
-    /// The holder of a token.
     Token {
         id: TokenId,
         name: Arc<str>,
@@ -72,7 +71,6 @@ impl Principal {
     }
 }
 
-/// A credential in a request.
 #[derive(Clone, Copy)]
 pub enum CallerCredential<'a> {
     /// The text of a token or join string.

@@ -208,7 +208,6 @@ pub struct PkiFiles {
     /// The server's certificate with its chain.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// The authority of client certificates.
     pub client_ca: PathBuf,
 }
 

@@ -190,7 +190,6 @@ impl Drop for Call {
     }
 }
 
-/// The calls of one connection.
 pub struct ConnectionActivity {
     /// Whether callers have to authenticate.
     authenticates: bool,

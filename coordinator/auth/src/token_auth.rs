@@ -229,7 +229,6 @@ fn write_join(to: &SecretStore, role: Role, join: &JoinString) -> Result<(), Tok
     Ok(to.write(&join_file(role.as_str()), &format!("{}\n", join.expose()))?)
 }
 
-/// Loads the stored authority, or creates and stores one.
 fn load_authority(secrets: &SecretStore, now_unix_ms: u64) -> Result<Authority, TokenAuthError> {
     secrets.claim()?;
     let bad = |why| TokenAuthError::Authority { folder: secrets.path(""), why };

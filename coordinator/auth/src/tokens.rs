@@ -11,10 +11,8 @@ use subtle::ConstantTimeEq;
 
 use crate::Role;
 
-/// The maximum number of tokens of one coordinator.
 const MAX_TOKENS: usize = 10_000;
 
-/// An issued token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
@@ -39,7 +37,6 @@ pub struct TokenEntry {
     pub machines: Option<NonZeroU32>,
 }
 
-/// A token to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct NewToken<'a> {
     pub role: Role,

@@ -39,7 +39,6 @@ pub(super) struct RunsOptions {
     json: bool,
 }
 
-/// The run of a command.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunOptions {
     /// The run: a prefix of its id (see `queensctl runs`), or last

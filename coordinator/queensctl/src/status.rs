@@ -61,7 +61,6 @@ pub(super) struct WaitOptions {
     json: bool,
 }
 
-/// The format of a status.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Style {
     json: bool,
@@ -128,7 +127,6 @@ pub(super) async fn wait(connection: &Connection, options: &WaitOptions) -> anyh
 /// Time between two attempts to reconnect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An update of a followed run.
 #[derive(Clone, Debug)]
 pub(super) enum RunUpdate {
     Status(Box<v1::Status>),

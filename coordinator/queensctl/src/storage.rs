@@ -131,7 +131,6 @@ pub(super) fn copy(options: &CopyOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Copies all runs; returns their number.
 fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
     use StorageLocation::{Database, Directory};
     match (from, to) {

@@ -149,7 +149,6 @@ fn bracketed(ip: IpAddr) -> String {
     }
 }
 
-/// Address and authentication of a coordinator.
 pub(super) struct Endpoints {
     pub(super) authenticator: Authenticator,
     /// For people; may be empty.

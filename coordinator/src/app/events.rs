@@ -39,7 +39,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Time limit of the program.
 const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Repeat interval of an alert.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Events that wait for the program; further ones are dropped with a warning.

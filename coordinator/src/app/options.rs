@@ -259,12 +259,9 @@ impl Options {
         let machine = self.local.then(|| machine(self.memory(), self.threads(), None));
         let chosen = choose(board, self.method, self.layout, machine);
         let choice = chosen.map_err(|bad| match bad {
-            BadChoice::Memory { least, .. } => BadUsage::of(TooLittleMemory::new(
-                Some(board),
-                self.memory(),
-                self.threads(),
-                least,
-            )),
+            BadChoice::Memory { least, .. } => {
+                BadUsage::of(TooLittleMemory::new(board, self.memory(), self.threads(), least))
+            }
             BadChoice::LayoutOfFrames => BadUsage::of(bad),
         })?;
         if self.method == MethodChoice::Auto {

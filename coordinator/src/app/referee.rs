@@ -110,7 +110,6 @@ enum Failure {
     Ended(#[from] CountError),
 }
 
-/// One of the referee's threads.
 struct Thread {
     driver: DriverHandle,
     budget: RefereeBudget,

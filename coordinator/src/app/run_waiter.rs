@@ -29,7 +29,6 @@ use crate::{
     message,
 };
 
-/// Refresh interval of the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval between log lines with the progress.

@@ -28,11 +28,9 @@ fn no_run(options: &Options) -> anyhow::Error {
     anyhow!("{} holds no run; give --n to start one", options.storage_name())
 }
 
-/// The run to serve.
 #[derive(Debug)]
 pub(super) struct SelectedRun {
     pub(super) manifest: RunManifest,
-    /// Its plan, if it is new.
     new: Option<Plan>,
 }
 

@@ -41,7 +41,6 @@ pub use self::{
 
 use self::{handle::Request, notes::Notes, outcome::Symmetric};
 
-/// Maximum number of records in a group.
 const GROUP_RECORDS: usize = 128;
 
 /// Maximum time in which a group is collected.

@@ -18,7 +18,6 @@ use super::{
     handle::{By, Serving},
 };
 
-/// A run to start.
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub manifest: RunManifest,

@@ -115,7 +115,6 @@ pub(super) async fn workers(
     })))
 }
 
-/// The authenticated caller.
 pub(super) type Caller = axum::Extension<Principal>;
 
 #[derive(Debug, Deserialize)]

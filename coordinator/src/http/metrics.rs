@@ -36,7 +36,6 @@ const MAX_REPORTED_RUNS: usize = 100;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Counters of answered HTTP requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests(Family<Labels, Counter>);
 

@@ -168,7 +168,6 @@ impl Http {
     }
 }
 
-/// Serves one connection in a new task.
 fn serve_connection(connection: AcceptedConnection, router: Router, under_way: &GracefulShutdown) {
     let peer: Peer = connection.connect_info();
     let (address, tls) = (peer.address, peer.tls);

@@ -388,7 +388,6 @@ fn charts() -> Markup {
     }
 }
 
-/// The result in full.
 fn total(result: &v1::Result) -> Markup {
     let grouped = |text: &str| text.parse().map_or_else(|_| text.to_owned(), thousands);
     html! {

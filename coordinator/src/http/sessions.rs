@@ -31,7 +31,6 @@ const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// Sessions, and links, at the same time; the oldest are dropped.
 const MAX_SECRETS: usize = 1_000;
 
-/// The sessions and links of one coordinator.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(super) open: Secrets,
@@ -78,7 +77,6 @@ impl Secrets {
         Some(secret)
     }
 
-    /// Returns the token of a secret.
     pub(super) fn find(&self, secret: &str) -> Option<TokenId> {
         let (until, token) = *self.lock().get(&hash(secret))?;
         (until > Instant::now()).then_some(token)
@@ -175,7 +173,6 @@ pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Respon
     response
 }
 
-/// Returns the session of a browser.
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
     let mut cookies = cookies.split(';').map(str::trim);

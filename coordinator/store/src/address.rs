@@ -9,7 +9,6 @@ use std::{fmt, fs};
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl(String);
 
-/// An invalid store address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadStoreUrl {
     #[error(

@@ -29,7 +29,6 @@ pub struct Point {
 }
 
 impl Point {
-    /// Creates the point of a status.
     pub fn of(status: &v1::Status, unix_ms: u64) -> Self {
         let number = |text: &str| text.parse().unwrap_or(f64::NAN);
         Self {

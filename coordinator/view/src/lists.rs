@@ -13,7 +13,6 @@ use crate::text::{
     Column, abbreviated, age, brief, method_name, minute, percent, plural, prose, table, thousands,
 };
 
-/// The columns of a table of runs.
 pub const RUN_COLUMNS: [Column; 9] = [
     Column::words("Run"),
     Column::numbers("N"),

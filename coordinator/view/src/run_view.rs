@@ -359,7 +359,6 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// Returns all alerts of a run.
     pub fn all(status: &v1::Status) -> Vec<Self> {
         let mut alerts = Vec::new();
         let mut alert = |kind, text| alerts.push(Self { kind, text });

@@ -36,7 +36,6 @@ pub struct JoinString {
     token: Token,
 }
 
-/// An invalid join string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadJoin {
     #[error(
@@ -220,7 +219,6 @@ pub struct Token {
     secret: [u8; Self::SECRET_BYTES],
 }
 
-/// An invalid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid token: it is cut short or was changed; copy it again")]
 pub struct BadToken;

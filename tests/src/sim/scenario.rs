@@ -36,7 +36,6 @@ pub struct Faults {
     pub spool_loss: f64,
     /// A write of a spool fails.
     pub spool_error: f64,
-    /// A count fails.
     pub count_error: f64,
     /// The coordinator crashes while it writes a group.
     pub crash_in_write: f64,
@@ -156,7 +155,6 @@ pub struct Scenario {
     /// Uses the store of files instead of the one in memory.
     pub files: bool,
     pub recheck: Recheck,
-    /// The coordinator has a referee.
     pub referee: bool,
     /// Tokens of the first machines; others use the last of them, if there is any.
     pub tokens: Vec<&'static str>,

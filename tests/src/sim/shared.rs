@@ -252,7 +252,6 @@ impl Checker {
         }
     }
 
-    /// Returns the number of done tasks.
     pub(super) fn done(&self) -> usize {
         self.durable.len()
     }

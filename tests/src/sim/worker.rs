@@ -99,7 +99,6 @@ struct Running {
     cancelled: bool,
 }
 
-/// Action of a worker.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Send this call, with its number.

@@ -233,7 +233,6 @@ fn sealed(data: &Path) -> Original {
     sealed
 }
 
-/// Directories to be damaged.
 struct Originals {
     unfinished: Original,
     finished: Original,

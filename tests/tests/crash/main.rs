@@ -24,7 +24,6 @@ use tests::{
 struct Board {
     run: [&'static str; 8],
     solutions: &'static str,
-    /// Minimum number of tasks.
     tasks: u64,
 }
 

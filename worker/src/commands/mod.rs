@@ -35,7 +35,6 @@ pub(crate) fn list_kernels() -> ExitCode {
     finish(Kernel::available().iter().try_for_each(|kernel| print(&kernel.to_string())))
 }
 
-/// Stops workers on this machine.
 pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
     match stop(arguments.spool, arguments.name.as_deref()).await {
         Ok(stopped) => finish(stopped.iter().try_for_each(|spool| {
@@ -57,7 +56,7 @@ fn choice(
 ) -> Result<Choice, BadRequest> {
     choose(board, method, layout, Some(budget.machine())).map_err(|bad| match bad {
         BadChoice::Memory { board, least, .. } => {
-            TooLittleMemory::new(Some(board), budget.memory, budget.threads, least).into()
+            TooLittleMemory::new(board, budget.memory, budget.threads, least).into()
         }
         BadChoice::LayoutOfFrames => bad.into(),
     })
@@ -112,7 +111,6 @@ fn finish(printed: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Prints an error and returns the exit code.
 fn fail(exit: Exit, error: impl fmt::Display) -> ExitCode {
     eprint_line(&format!("error: {error}"));
     exit.into()

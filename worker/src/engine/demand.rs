@@ -63,7 +63,6 @@ impl Demand {
         if self.tasks > 0.0 { self.speed() * f64::from(self.threads) / 1e6 } else { 0.0 }
     }
 
-    /// Sets the number of working threads.
     pub(super) fn set_threads(&mut self, threads: u32) {
         self.threads = threads.max(1);
     }
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn four_periods_of_work_are_requested_once_the_speed_is_known() {
+    fn four_periods_of_work_are_requested_within_the_bounds_on_tasks() {
         assert_eq!(Demand::new(2).wanted(Backlog::default()), FIRST_TARGET);
         // 100 ms a task, two threads: 1200 tasks are a minute.
         let demand = measured(2, Duration::from_millis(100));
@@ -218,15 +217,19 @@ mod tests {
         assert!((demand.wanted(backlog(600)) - 30.0).abs() < 1e-6);
         assert_eq!(demand.wanted(backlog(1300)), 0.0);
         assert!(demand.is_low(backlog(299)) && !demand.is_low(backlog(301)));
-    }
-
-    #[test]
-    fn long_tasks_are_prefetched_one_per_thread() {
+        // Long tasks are prefetched one per thread.
         let demand = measured(8, Duration::from_secs(1000));
         assert!(demand.is_low(backlog(7)) && !demand.is_low(backlog(8)));
         // Three tasks of 1000 s on eight threads.
         assert!((demand.wanted(backlog(5)) - 375.0).abs() < 1e-6);
         assert_eq!(demand.wanted(backlog(8)), 0.0);
+        // Tiny tasks fill a bounded queue.
+        let demand = measured(4, Duration::from_micros(100));
+        let wanted = demand.wanted(backlog(0));
+        let tasks = wanted * 4.0 / 100e-6;
+        assert!((tasks - MAX_WAITING as f64).abs() < 1.0, "{tasks}");
+        assert_eq!(demand.wanted(backlog(MAX_WAITING)), 0.0);
+        assert!(!demand.is_low(backlog(MAX_WAITING / 2)));
     }
 
     #[test]
@@ -280,16 +283,6 @@ mod tests {
         let mut unmeasured = Demand::new(1);
         unmeasured.set_period(Duration::from_secs(600));
         assert!((unmeasured.wanted(Backlog::default()) - FIRST_TARGET).abs() < 1e-6);
-    }
-
-    #[test]
-    fn tiny_tasks_fill_a_bounded_queue() {
-        let demand = measured(4, Duration::from_micros(100));
-        let wanted = demand.wanted(backlog(0));
-        let tasks = wanted * 4.0 / 100e-6;
-        assert!((tasks - MAX_WAITING as f64).abs() < 1.0, "{tasks}");
-        assert_eq!(demand.wanted(backlog(MAX_WAITING)), 0.0);
-        assert!(!demand.is_low(backlog(MAX_WAITING / 2)));
     }
 
     fn ms(ms: u64) -> Duration {

@@ -49,7 +49,6 @@ const NEXT: Duration = Duration::from_millis(25);
 /// Delay of the next call without progress.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The state of a drain.
 #[derive(Debug)]
 pub(super) struct Drain {
     reason: ExitReason,
@@ -119,7 +118,6 @@ impl Drain {
     }
 }
 
-/// The results of all self-tests.
 #[derive(Debug, Default)]
 pub(super) struct SelfTests {
     pub(super) passed: u64,

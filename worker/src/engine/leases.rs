@@ -27,7 +27,6 @@ impl LeaseKey {
         Self { task: partial.task, epoch: partial.epoch }
     }
 
-    /// Returns the lease of a grant.
     pub fn granted(grant: &Grant) -> Self {
         Self { task: grant.task, epoch: grant.epoch }
     }
@@ -95,7 +94,6 @@ pub(super) struct Backlog {
     pub(super) cost: u64,
 }
 
-/// A leased task.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) work: Work,
@@ -161,13 +159,11 @@ impl Leases {
         Some(held)
     }
 
-    /// Returns the leases that fit.
     pub(super) fn filter(&self, fits: impl Fn(&Held) -> bool) -> Vec<LeaseKey> {
         let fitting = self.held.iter().filter(|(_, held)| fits(held));
         fitting.map(|(lease, _)| *lease).collect()
     }
 
-    /// Returns the inventory for the coordinator.
     pub(super) fn inventory(&self) -> impl Iterator<Item = HeldLease> {
         self.held.iter().map(|(lease, held)| HeldLease {
             task: lease.task,

@@ -64,7 +64,6 @@ pub struct Settings {
     pub info: WorkerInfo,
     /// Time without work and unfinished runs until the worker exits; `None`: forever.
     pub idle_timeout: Option<Duration>,
-    /// Maximum duration of a drain.
     pub drain_limit: Duration,
     /// Results that the spool kept; `None` without a spool.
     pub unacknowledged: Option<Vec<Partial>>,
@@ -81,7 +80,6 @@ pub enum PoolCommand {
     MakePlan(PlanSpec),
 }
 
-/// The reason why a worker exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
     /// A signal, a time limit, or `worker stop`.
@@ -96,7 +94,6 @@ pub enum ExitReason {
     Panics(u32),
 }
 
-/// The state of a worker.
 #[derive(Debug)]
 pub struct WorkerEngine {
     settings: Settings,
@@ -189,7 +186,6 @@ impl WorkerEngine {
         self.paused.as_deref()
     }
 
-    /// Returns whether the worker drains.
     pub fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
@@ -261,7 +257,6 @@ impl WorkerEngine {
         }
     }
 
-    /// Notes a passed self-test.
     pub fn handle_self_test_passed(&mut self) {
         self.self_tests.passed += 1;
     }
@@ -378,7 +373,6 @@ impl WorkerEngine {
         }
     }
 
-    /// Returns the next command to the pool.
     pub fn poll_command(&mut self) -> Option<PoolCommand> {
         self.commands.pop_front()
     }
@@ -398,7 +392,6 @@ impl WorkerEngine {
         self.call_at(now).is_some_and(|due| due <= now)
     }
 
-    /// Returns the call to make now.
     pub fn poll_call(&mut self, now: Instant) -> Option<SyncRequest> {
         if !self.is_call_due(now) {
             return None;

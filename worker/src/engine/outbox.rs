@@ -43,7 +43,6 @@ struct Spooling {
     failed: BTreeSet<LeaseKey>,
     /// Written results that were acknowledged.
     forget: BTreeSet<LeaseKey>,
-    /// The current write.
     writing: Option<SpoolWrite>,
     /// The last write failed.
     failing: bool,

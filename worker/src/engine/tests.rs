@@ -27,7 +27,6 @@ impl Bench {
         Self { engine: WorkerEngine::new(settings, now), now, plans: [10, 9].map(plan) }
     }
 
-    /// Returns the plan and the number of a task.
     fn task(&self, word: &str) -> (&Plan, u64) {
         match word.strip_prefix('b') {
             Some(number) => (&self.plans[1], number.parse().unwrap()),

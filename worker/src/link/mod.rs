@@ -59,7 +59,6 @@ pub(crate) struct Link {
     answered: Option<Instant>,
     pub(crate) status_bar: Option<Arc<StatusBar>>,
     next_line: Instant,
-    /// The reason to pause.
     pub(crate) pause: Option<watch::Receiver<Option<String>>>,
     stopping: bool,
     jitter: Jitter,
@@ -68,7 +67,6 @@ pub(crate) struct Link {
 /// Returns random numbers from 0 to 1 for the backoff.
 pub(crate) type Jitter = fn() -> f64;
 
-/// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) reason: ExitReason,

@@ -144,7 +144,6 @@ fn sample(plan: &Plan, random_below: &mut dyn FnMut(u64) -> u64) -> Vec<TaskId> 
     tasks
 }
 
-/// A measured task.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     /// Measured over predicted time.

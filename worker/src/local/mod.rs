@@ -134,10 +134,8 @@ impl CountConfig {
     }
 }
 
-/// The result of a count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// Number of counted units.
     pub units: u64,
     /// Weighted number of solutions in them.
     pub solutions: u128,

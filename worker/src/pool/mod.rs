@@ -39,7 +39,6 @@ use crate::{
 /// Counts known boards with a kernel.
 pub(crate) type SelfTest = fn(Kernel) -> Result<(), SelfTestError>;
 
-/// An event in a pool.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A thread started this job.

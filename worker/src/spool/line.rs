@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::LeaseKey;
 
-/// A line of the spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum SpoolLine {

@@ -101,7 +101,6 @@ pub(crate) fn open(choice: &SpoolChoice, name: &str) -> Result<Option<Spool>, Sp
     }
 }
 
-/// Returns the directory name for a worker's name.
 fn directory_name(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_")
 }

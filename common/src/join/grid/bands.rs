@@ -226,7 +226,6 @@ impl<W: Residual> BandedRow<'_, W> {
 pub(crate) struct Banded<W> {
     /// Residual keys: the bits of X3 on top, below them only the bits that tables hold.
     pub(crate) list: List<W>,
-    /// End of each band.
     ends: [usize; MAX_BANDS],
     x3_bits: usize,
 }

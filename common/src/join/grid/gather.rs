@@ -249,7 +249,6 @@ impl<'a, W: Residual> GridRow<'a, W> {
 pub(crate) struct Spans {
     /// Cells per span.
     cells: usize,
-    /// The mask.
     of: usize,
     /// Start of the first and the last span.
     first: usize,

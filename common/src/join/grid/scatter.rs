@@ -25,7 +25,6 @@ const MIN_BLOCKS: usize = 32;
 /// Length of a row's blocks; long ones are read faster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLength {
-    /// Logarithm of the lines per block.
     log_lines: u32,
 }
 
@@ -123,7 +122,6 @@ impl ByRow {
         }
     }
 
-    /// Adds a block to `row`.
     #[cold]
     fn add_block(&mut self, row: usize, spare: &Spare) {
         let block = u32::try_from(self.before.len()).expect("a list has at most 2^31 keys");

@@ -16,7 +16,6 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Clears and returns a counter per place.
     #[inline(always)]
     pub(super) fn cleared(&mut self, places: usize) -> &mut [Counters] {
         self.counters.clear();
@@ -89,7 +88,6 @@ impl Places {
         1 << self.bits().count_ones()
     }
 
-    /// Returns the place of a key.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of places")]
     pub(crate) fn of<L: Lanes>(self, key: u64, key_split: KeySplit<'_>) -> usize {

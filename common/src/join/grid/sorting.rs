@@ -68,7 +68,6 @@ impl Sorting {
 
 /// Rows of a grid that is being filled.
 pub(super) struct RowsToFill<'a, 'b, W> {
-    /// Row numbers.
     pub(super) rows: &'a [usize],
     pub(super) columns: Places,
     /// Offsets of all their cells.
@@ -202,7 +201,6 @@ impl Sorting {
         scattered.map_continue(drop)
     }
 
-    /// Sorts each of these rows.
     pub(super) fn sort_rows<'m, W: Residual>(
         &'m mut self,
         key_split: KeySplit<'_>,

@@ -70,7 +70,6 @@ impl<W: Residual> PrefilteredRows<W> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Portion {
     pub(crate) rows: Range<usize>,
-    /// Spans of each row.
     pub(crate) spans: Spans,
     /// Upper bound on the keys of all rows.
     pub(crate) keys: usize,
@@ -91,7 +90,6 @@ pub(crate) struct Portions<'a, W> {
     /// High pattern to exclude.
     exclude: usize,
     most: MaxKeys,
-    /// Remaining rows.
     rows: Range<usize>,
     /// Remaining spans of the first of them, if a part was taken.
     spans: Option<Spans>,

@@ -339,7 +339,6 @@ impl Groups {
         Self { number, base, wide }
     }
 
-    /// Returns the number of wide groups before group `at`.
     const fn wide_before(self, at: usize) -> usize {
         if at < self.wide { at } else { self.wide }
     }

@@ -39,7 +39,6 @@ struct TableRow([u64; 8]);
 #[derive(Debug)]
 pub(crate) struct Tables(Box<[TableRow]>);
 
-/// Start of the masks.
 const MASKS: usize = Groups::MAX_ROWS * ABREAST;
 
 impl Default for Tables {

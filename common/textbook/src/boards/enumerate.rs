@@ -35,7 +35,6 @@ impl Solutions {
         }
     }
 
-    /// Returns the free columns of a row.
     fn free(&self, row: usize) -> u64 {
         let n = usize::from(self.board.n());
         let [columns, rising, falling] = self.taken;

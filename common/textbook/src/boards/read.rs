@@ -26,11 +26,7 @@ pub enum Unreadable {
     #[error(
         "line {line}: invalid square '{found}': expected Q, q or O for a queen, . or _ for a free square"
     )]
-    Mark {
-        line: usize,
-        /// The mark.
-        found: String,
-    },
+    Mark { line: usize, found: String },
     /// A row of another length.
     #[error("line {line}: {squares} squares, but there are {rows} rows; a board is square")]
     NotSquare {
@@ -115,7 +111,6 @@ pub fn read(text: &str) -> Result<Diagram, Unreadable> {
     }
 }
 
-/// Returns the squares of a board on a single line.
 fn squares_of_one_line(text: &str) -> Option<Vec<bool>> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let (line, None) = (lines.next()?, lines.next()) else {

@@ -212,13 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn chess_boards_are_what_the_program_prints() {
+    fn boards_and_cells_are_what_the_program_prints() {
         let expected = "solution No.92\na b c d e f g h\n. . . . . . . q 1\n. . . q . . . . 2\nq . . . . . . . 3\n. . q . . . . . 4\n. . . . . q . . 5\n. q . . . . . . 6\n. . . . . . q . 7\n. . . . q . . . 8";
         assert_eq!(Style::Chess.draw(&kth(8, 91), 92), expected);
-    }
-
-    #[test]
-    fn cells_are_what_the_program_prints() {
         let expected = "._.q._._\n._._._.q\n.q._._._\n._._.q._";
         assert_eq!(Style::Cells.draw(&kth(4, 0), 1), expected);
     }

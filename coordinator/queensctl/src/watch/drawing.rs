@@ -20,7 +20,6 @@ const CHART_MIN_SIZE: (u16, u16) = (120, 40);
 /// Minimum height of the table: title, heads and one row.
 const MIN_TABLE_HEIGHT: u16 = 3;
 
-/// Maximum number of lines of alerts.
 const MAX_ALERT_LINES: usize = 3;
 
 pub(super) fn draw(frame: &mut Frame, state: &WatchState, view: &RunView) {

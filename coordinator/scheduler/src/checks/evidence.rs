@@ -4,7 +4,6 @@ use common::plan::TaskId;
 
 use crate::ledger::{Confirmation, Fold, TaskState};
 
-/// Maximum number of listed tasks.
 const MAX_LISTED_TASKS: usize = 100;
 
 /// Evidence for the counts of a run.

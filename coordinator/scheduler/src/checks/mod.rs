@@ -29,7 +29,6 @@ pub enum CheckOutcome {
     Failed,
 }
 
-/// A check of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// A stable name, stored and signed.
@@ -55,7 +54,6 @@ fn check(name: &'static str, outcome: CheckOutcome, reason: impl Into<String>) -
     Check { name, outcome, reason: reason.into() }
 }
 
-/// Returns a check as JSON.
 pub fn json(check: &Check) -> Value {
     json!({
         "name": check.name,

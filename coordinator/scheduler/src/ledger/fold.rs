@@ -132,7 +132,6 @@ impl Fold {
         self.rows().filter_map(|(_, row)| row.state.standing())
     }
 
-    /// Returns the number of tasks in the plan.
     pub fn tasks(&self) -> u64 {
         self.rows.len() as u64
     }

@@ -52,7 +52,6 @@ pub struct SymmetricCounts {
     pub quarter_turn: u64,
 }
 
-/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
@@ -220,7 +219,6 @@ impl RunManifest {
 }
 
 impl StoredRun {
-    /// Creates a new run.
     pub const fn new(manifest: RunManifest, recheck: Recheck) -> Self {
         Self { manifest, state: RunState::Running, recheck: Some(recheck), elapsed_ms: 0 }
     }

@@ -71,7 +71,6 @@ impl AnyCount for TaskCount {
 }
 
 impl TaskState {
-    /// Returns the state of a task with these counts.
     pub fn of(counts: Vec<TaskCount>) -> Self {
         Self::of_counts(counts, confirmed_by)
     }

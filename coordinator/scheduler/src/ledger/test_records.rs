@@ -54,7 +54,6 @@ pub(crate) fn trust(worker: u64, trust: Trust, since_unix_ms: u64) -> TrustRecor
     }
 }
 
-/// Folds a journal with these entries.
 pub(crate) fn fold(entries: &[JournalEntry]) -> Fold {
     let plan = plan();
     let mut fold = Fold::new(&manifest(&plan), &plan);

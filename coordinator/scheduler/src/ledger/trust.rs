@@ -7,7 +7,6 @@ use super::{Principal, fold::cut};
 /// Maximum length of a stored name or reason.
 const MAX_TEXT_BYTES: usize = 256;
 
-/// Trust in a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Machines outvoted it once, in earlier programs: its unconfirmed counts are counted again.

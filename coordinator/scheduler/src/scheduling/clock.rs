@@ -55,7 +55,6 @@ impl Jitter {
         value - fifth + self.next() % (2 * fifth + 1)
     }
 
-    /// Returns a number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

@@ -23,7 +23,6 @@ pub struct Config {
     pub partials_per_sync: usize,
     /// Maximum number of grants in one reply.
     pub grants_per_sync: usize,
-    /// Maximum number of leases of one worker.
     pub leases_per_worker: usize,
     /// Maximum number of known workers.
     pub workers: usize,

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::ledger::{Change, Confirmation, Recheck, RunState, Trust};
 
-/// Command for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Grant nothing; results are accepted.

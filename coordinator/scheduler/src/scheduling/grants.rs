@@ -65,7 +65,6 @@ pub(super) struct Choice {
 }
 
 impl Scheduler {
-    /// Grants tasks to a worker.
     pub(super) fn grant(&mut self, worker: WorkerIx, request: &SyncRequest, reply: &mut SyncReply) {
         let barred = self.workers.is_barred(worker);
         let stops = request.draining || self.workers.get(worker).drain_requested;

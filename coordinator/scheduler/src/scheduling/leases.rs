@@ -54,7 +54,6 @@ const MAX_UNSEEN_GRANTS: u8 = 5;
 pub(super) const MAX_DECLINES: u32 = 3;
 
 impl Scheduler {
-    /// Leases a task to a worker.
     pub(super) fn lease(&mut self, run: RunIx, worker: WorkerIx, choice: Choice) -> Grant {
         let Choice { task, purpose, orientation } = choice;
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
@@ -91,7 +90,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns the leases of a worker.
     pub(super) fn leases_of(&self, worker: WorkerIx) -> impl Iterator<Item = (LeaseIx, &Lease)> {
         let keys = self.workers.find(worker).into_iter().flat_map(|known| &known.leases);
         keys.map(move |&(run, task)| {
@@ -307,7 +305,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Restores a lease from disk.
     pub(super) fn restore_lease(&mut self, key: LeaseIx, worker: WorkerIx, epoch: u64) {
         let lease = Lease::new(epoch, Purpose::Count, self.clock.ticks());
         let changes = self.changes.len();

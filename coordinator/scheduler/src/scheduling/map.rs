@@ -10,7 +10,6 @@ use common::{
 use super::{Millis, Scheduler, TaskIx, run, task_table::Stage};
 use crate::ledger::Confirmation;
 
-/// State of a task on the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapState {
     Pending,
@@ -23,17 +22,14 @@ pub enum MapState {
     Disputed,
 }
 
-/// Details of one task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
     pub task: TaskId,
-    /// The name of its state.
     pub state: &'static str,
     /// Its units in the plan.
     pub units: Range<u64>,
     /// Estimated microseconds of one reference core.
     pub cost: u64,
-    /// Its standing count.
     pub count: Option<u64>,
     /// Names of its holders and of the author of its count.
     pub workers: Vec<String>,

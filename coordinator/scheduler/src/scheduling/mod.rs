@@ -67,7 +67,6 @@ use self::{
 };
 use crate::ledger::{Caller, Change, Principal, Recheck, RecheckSampler, RunState, StoredRun};
 
-/// Index of a run in the scheduler.
 type RunIx = usize;
 
 /// Index of a task, below [`Plan::MAX_TASKS`].

@@ -94,7 +94,6 @@ impl Scheduler {
         self.active_workers(run).any(|other| self.workers.token(other) != token)
     }
 
-    /// Returns the tokens of the active workers.
     pub(super) fn active_tokens(&self, run: RunIx) -> BTreeSet<Option<&str>> {
         self.active_workers(run).map(|worker| self.workers.token(worker)).collect()
     }

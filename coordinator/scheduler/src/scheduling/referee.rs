@@ -39,7 +39,6 @@ const MAX_TRUSTED_FRACTION: f64 = 0.1;
 /// Time that a run waits at its end for a referee to appear.
 const REFEREE_WAIT_MS: Ticks = 60_000;
 
-/// Reason of a recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecountPurpose {
     /// The counts of the task conflict.

@@ -21,7 +21,6 @@ const MAX_DISPUTED_COUNTS: usize = 8;
 type Ruling = (Verdict, String);
 
 impl Scheduler {
-    /// Applies one partial of a worker.
     pub(super) fn report(&mut self, worker: WorkerIx, partial: &Partial) -> Acknowledgement {
         let (verdict, reason) = match self.check(worker, partial) {
             Ok(key) => self.rule(key, worker, partial),

@@ -42,7 +42,6 @@ pub struct TaskNumbers {
 /// Rechecks and recounts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rechecks {
-    /// Rechecks that agreed.
     pub agreed: u64,
     /// Counts that differed from a standing one, settled since or not.
     pub conflicts: u64,
@@ -75,7 +74,6 @@ pub struct RunSummary {
     pub cancelled_by: Option<Arc<str>>,
 }
 
-/// Status of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunStatus {
     pub run: RunSummary,
@@ -99,7 +97,6 @@ pub struct RunStatus {
     pub reason: String,
 }
 
-/// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
     /// Holds leases.
@@ -154,7 +151,6 @@ impl WorkerState {
     }
 }
 
-/// Status of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerStatus {
     pub info: WorkerInfo,
@@ -178,7 +174,6 @@ pub struct WorkerStatus {
     pub cost_per_second: f64,
 }
 
-/// Selection of workers.
 #[derive(Clone, Debug)]
 pub enum WorkersPart {
     /// Those at these positions in the order of [`RunStatus::workers`].
@@ -194,7 +189,6 @@ pub struct WorkersPage {
     pub totals: WorkerTotals,
 }
 
-/// Numbers of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTotals {
     by_state: [OfState; WorkerState::ALL.len()],
@@ -206,7 +200,6 @@ pub struct WorkerTotals {
     pub last_call_ms_ago: Option<u64>,
 }
 
-/// Numbers of workers in one state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfState {
     pub workers: u64,

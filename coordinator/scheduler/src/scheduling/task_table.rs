@@ -24,7 +24,6 @@ impl Stage {
         [Self::Pending, Self::Leased, Self::Done, Self::Parked, Self::Disputed];
 }
 
-/// One count of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkerCount {
     pub(super) count: u64,
@@ -68,7 +67,6 @@ pub(super) fn seconds(at: Ticks) -> u32 {
     u32::try_from(at / 1_000).unwrap_or(u32::MAX)
 }
 
-/// All tasks of one run.
 #[derive(Debug)]
 pub(super) struct TaskTable {
     stages: Vec<Stage>,

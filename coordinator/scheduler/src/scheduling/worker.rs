@@ -15,7 +15,6 @@ const MAX_DECLINED_RUNS: usize = 16;
 /// Weight of an older task against the next one in a worker's measured speed.
 const SPEED_DECAY: f64 = 0.8;
 
-/// Purpose of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The first count of a task.

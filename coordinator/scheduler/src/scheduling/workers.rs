@@ -341,7 +341,6 @@ impl Workers {
         self.slots[worker as usize].worker.as_deref_mut()
     }
 
-    /// Returns a worker, if it is connected.
     pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
         let worker = *self.by_id.get(&id)?;
         self.find_mut(worker).filter(|known| known.deadline.is_some() && known.session.is_some())

@@ -232,7 +232,6 @@ impl Archiver {
         Ok(Self { stop: Some(stop), thread: Some(thread), copied })
     }
 
-    /// Returns the lag of the replica.
     pub fn copied(&self) -> ArchiveLag {
         self.copied.clone()
     }

@@ -27,7 +27,6 @@ use crate::certify::{
     leaves::{self, BadCounts, Leaf},
 };
 
-/// Options of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
     /// Tasks to recount; all if there are fewer.

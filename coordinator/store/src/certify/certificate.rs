@@ -61,7 +61,6 @@ pub struct Certificate {
     pub public_key: String,
 }
 
-/// A check of the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -130,7 +129,6 @@ pub struct Share {
     pub core_seconds: u64,
 }
 
-/// An invalid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
     #[error("not a certificate: {}", Shown(.0))]
@@ -182,7 +180,6 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// Returns the spec of the plan.
     pub fn spec(&self) -> Result<PlanSpec, BadCertificate> {
         Ok(PlanSpec {
             board: Board::new(self.n).map_err(form)?,
@@ -191,7 +188,6 @@ impl Certificate {
         })
     }
 
-    /// Returns the hash of the plan.
     pub fn plan(&self) -> Result<PlanHash, BadCertificate> {
         self.plan_hash.parse().map_err(|_| form("plan_hash is not a hash"))
     }

@@ -190,7 +190,6 @@ fn number(bytes: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// Decodes a file of counts.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Leaf>, BadCounts> {
     decode_all(bytes).ok_or(BadCounts)
 }

@@ -21,7 +21,6 @@ use crate::{Checks, VerifyError};
 /// A certificate with its counts.
 #[derive(Clone, Debug)]
 pub struct Certified {
-    /// The signed text.
     pub text: String,
     /// The content of the file of counts.
     pub counts: Vec<u8>,
@@ -102,7 +101,6 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
 }
 
-/// Returns the leaf of a counted task.
 fn leaf(plan: &Plan, task: TaskId, row: &KeptTask) -> Option<Leaf> {
     let TaskState::Done { first, second, confirmed } = &row.state else {
         return None;

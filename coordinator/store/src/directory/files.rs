@@ -235,7 +235,6 @@ impl Lock {
         }
     }
 
-    /// Returns whether the directory is marked.
     pub(crate) fn marked(data_files: &DataFiles) -> Result<bool, StoreError> {
         fs::read_dir(&data_files.dir).map_err(failed("read", &data_files.dir))?;
         Ok(data_files.check()?.is_some())

@@ -43,7 +43,6 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Returns the end of a journal without lines.
     pub(crate) fn empty(manifest: &RunManifest) -> Self {
         Self { bytes: 0, lines: 0, head: Link::first(manifest), fence: 0 }
     }

@@ -100,7 +100,6 @@ pub(crate) struct SavedState {
     #[serde(with = "as_text")]
     run: RunId,
     pub(crate) state: RunState,
-    /// Lines of the journal.
     pub(crate) lines: u64,
     /// The link that the next line names.
     #[serde(with = "as_text")]
@@ -113,7 +112,6 @@ pub(crate) fn encode_state(run: RunId, state: RunState, end: &End) -> String {
     seal(&SavedState { format: FILE_FORMAT, run, state, lines, head })
 }
 
-/// Decodes a state file of `run`.
 pub(crate) fn decode_state(run: RunId, text: &str) -> Result<SavedState, Damage> {
     let saved: SavedState = unseal(text)?;
     check_run(run, saved.run)?;
@@ -138,7 +136,6 @@ pub(crate) fn encode_symmetric(run: RunId, counts: SymmetricCounts) -> String {
     seal(&SymmetricFields { format: FILE_FORMAT, run, half_turn, quarter_turn })
 }
 
-/// Decodes the symmetric solutions of `run`.
 pub(crate) fn decode_symmetric(run: RunId, text: &str) -> Result<SymmetricCounts, Damage> {
     let SymmetricFields { run: found, half_turn, quarter_turn, .. } = unseal(text)?;
     check_run(run, found)?;
@@ -193,7 +190,6 @@ pub(crate) fn encode_term(term: u64) -> String {
     seal(&TermFields { format: FILE_FORMAT, term })
 }
 
-/// Decodes the coordinator's term.
 pub(crate) fn decode_term(text: &str) -> Result<u64, Damage> {
     unseal(text).map(|fields: TermFields| fields.term)
 }

@@ -198,7 +198,6 @@ pub(crate) trait Source {
     }
 }
 
-/// A reader of journal lines.
 pub(crate) struct Reader {
     input: Box<dyn BufRead>,
     buffer: Vec<u8>,
@@ -212,11 +211,9 @@ pub(crate) struct Reader {
 pub(crate) enum Next<'a> {
     /// A line with the right checksum, and its text without the end.
     Line(JournalLine, &'a str),
-    /// A bad line.
     Bad(Damage),
     /// Bytes without a line end, up to the end of the file.
     Torn,
-    /// The end of the file.
     End,
 }
 

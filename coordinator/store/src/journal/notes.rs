@@ -11,7 +11,6 @@ const MAX_EVENTS: usize = 300;
 /// Characters of an event's text.
 const MAX_CHARS: usize = 400;
 
-/// A kind of note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
     /// An [`EventLog`].
@@ -69,7 +68,6 @@ impl EventLog {
         Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Encodes the log as lines.
     pub fn encode(&self) -> String {
         let line = |event| serde_json::to_string(event).unwrap_or_default();
         self.0.iter().map(line).collect::<Vec<_>>().join("\n")

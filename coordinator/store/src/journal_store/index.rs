@@ -24,7 +24,6 @@ pub(crate) type TaskRows = BTreeMap<TaskId, KeptTask>;
 pub(crate) struct IndexedRun {
     pub(crate) stored: StoredRun,
     pub(crate) plan: Plan,
-    /// The journal's end.
     pub(crate) end: End,
     pub(crate) rows: TaskRows,
 }
@@ -43,7 +42,6 @@ pub(crate) struct ValidatedBatch {
     pub(crate) trust: Vec<TrustRecord>,
 }
 
-/// All runs of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     runs: HashMap<RunId, IndexedRun>,

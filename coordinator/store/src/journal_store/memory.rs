@@ -42,7 +42,6 @@ impl Default for MemoryStore {
     }
 }
 
-/// A journal in memory.
 pub(crate) struct MemoryJournal(RunId, Arc<Vec<u8>>);
 
 impl Source for MemoryJournal {

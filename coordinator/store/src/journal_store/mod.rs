@@ -37,7 +37,6 @@ pub(crate) enum Text {
 }
 
 impl Text {
-    /// Returns the texts of a run.
     #[cfg(feature = "postgres")]
     pub(crate) fn all(run: RunId) -> [Self; 5] {
         let [events, history] = Note::ALL.map(|note| Self::Note(Some(run), note));
@@ -127,7 +126,6 @@ pub(crate) trait Medium: Send {
     }
 }
 
-/// A [`Store`] on a medium.
 #[derive(Clone, Debug)]
 pub struct JournalStore<M> {
     pub(crate) medium: M,

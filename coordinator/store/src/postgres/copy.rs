@@ -22,7 +22,6 @@ use crate::{
     },
 };
 
-/// Lines in one transaction.
 const BATCH_LINES: usize = 20_000;
 
 /// Files of a data directory with one small text each, which have the same names in a database.

@@ -142,7 +142,6 @@ impl Session {
 enum Verdict {
     /// Wait and retry.
     Retry(String),
-    /// The work is done.
     Done,
     /// Another coordinator leads.
     Replaced(String),

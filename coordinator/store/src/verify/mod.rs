@@ -346,7 +346,6 @@ impl Checks {
         Ok(Self { counts, enumerated, published: known.is_some() })
     }
 
-    /// Describes the total and its checks.
     fn describe(&self, f: &mut fmt::Formatter<'_>, solutions: u128) -> fmt::Result {
         write!(f, "  solutions  {solutions}")?;
         if let Some(counts) = &self.counts {

@@ -88,7 +88,6 @@ pub struct Outcome {
     pub bound: Option<u64>,
     /// Tasks that are disputed at the end.
     pub disputed: u64,
-    /// Random recounts.
     pub recounts: u64,
     pub exact: bool,
     pub faults: Tally,

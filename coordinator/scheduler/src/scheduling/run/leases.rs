@@ -12,7 +12,6 @@ use super::{
     Run,
 };
 
-/// The leases of a run, by task.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Leases {
     by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
@@ -33,7 +32,6 @@ impl Leases {
         self.by_task.is_empty()
     }
 
-    /// Changes the leases of a task.
     fn change<T>(
         &mut self,
         task: TaskIx,
@@ -94,7 +92,6 @@ impl Run {
         self.leases.by_task.contains_key(&task)
     }
 
-    /// Returns every held task.
     pub(crate) fn held(&self) -> impl Iterator<Item = TaskIx> + '_ {
         self.leases.by_task.keys().copied()
     }

@@ -121,7 +121,6 @@ impl Run {
         self.change_to(if agrees { RunState::Complete } else { RunState::Contradicted })
     }
 
-    /// Ends it as disputed.
     pub(crate) fn end_disputed(&mut self) -> Option<Change> {
         let change = self.change_to(RunState::Disputed)?;
         self.life.is_announced = true;

@@ -61,7 +61,6 @@ pub(super) struct Run {
     /// go first.
     orphaned: BTreeSet<TaskIx>,
     parking: Parking,
-    /// The disputed tasks and their counts, in order.
     disputed: BTreeMap<TaskIx, Vec<WorkerCount>>,
     /// The tasks that the coordinator's referee is counting, and since when.
     pub(super) recounting: BTreeMap<TaskIx, Ticks>,
@@ -192,7 +191,6 @@ impl Run {
         &self.orphaned
     }
 
-    /// Returns the disputed tasks and their counts, in order.
     pub(super) fn disputed(&self) -> &BTreeMap<TaskIx, Vec<WorkerCount>> {
         &self.disputed
     }
@@ -270,7 +268,6 @@ impl Run {
         self.failed.get(&task).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the counts of a disputed task.
     pub(super) fn disputed_counts(&self, task: TaskIx) -> &[WorkerCount] {
         self.disputed.get(&task).map_or(&[], Vec::as_slice)
     }

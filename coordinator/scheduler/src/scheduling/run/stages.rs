@@ -48,7 +48,6 @@ impl Run {
         self.set_state(task, after, accepted_s);
     }
 
-    /// Restores a task from disk.
     pub(crate) fn restore(&mut self, task: TaskIx, state: TaskState<WorkerCount>) {
         self.conflicts += u64::from(matches!(state, TaskState::Disputed { .. }));
         self.set_state(task, state, 0);

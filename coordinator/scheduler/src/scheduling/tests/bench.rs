@@ -45,7 +45,6 @@ pub(super) struct ScriptedWorker {
     duration_us: u64,
     /// The error of its counts of every n-th task, and n.
     lies: (u64, u64),
-    /// Its passed self-tests.
     passed: u64,
 }
 
@@ -148,7 +147,6 @@ pub(super) struct Bench {
     pub(super) workers: BTreeMap<u128, ScriptedWorker>,
     pub(super) now: u64,
     config: Config,
-    /// Threads of the referee.
     pub(super) threads: u32,
     pub(super) plan: &'static Plan,
     counts: &'static [u64],

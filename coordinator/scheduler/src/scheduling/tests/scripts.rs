@@ -42,7 +42,6 @@ impl Bench {
         outcome.join("; ")
     }
 
-    /// Takes a step of a worker.
     fn worker_step(&mut self, id: u128, verb: &str, words: &[&str]) -> Vec<String> {
         let worker = self.worker(id).clone();
         let request = worker.request();
@@ -330,7 +329,6 @@ impl Bench {
         workers.iter().map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    /// Describes a task.
     fn shown_task(&self, task: TaskId) -> String {
         let Some(view) = self.scheduler.task_view(RUN, task, Millis(self.now)) else {
             return "none".to_owned();
