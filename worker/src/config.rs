@@ -41,7 +41,7 @@ pub struct WorkerConfig {
     ///
     /// It starts once every run is finished.
     pub idle_timeout: Option<Duration>,
-    /// When this machine may count.
+    /// Times and loads at which this machine may count.
     pub rules: Rules,
     /// Shows the status line, which changes twice per second.
     pub status_bar: Option<Arc<StatusBar>>,

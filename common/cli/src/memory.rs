@@ -210,7 +210,7 @@ pub fn claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> Clai
 /// Memory that other workers have claimed and not allocated yet, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// On this machine.
+    /// Bytes on the whole machine.
     pub(crate) machine: u64,
     /// The part of it in the control group of this process.
     pub(crate) group: u64,

@@ -6,7 +6,7 @@ pub fn lower() -> Vec<String> {
     failed(STEPS)
 }
 
-/// Does the same as [`lower`] for a whole process, and for the session if this process leads one.
+/// Lowers a whole process as [`lower`] does a thread, and the session if this process leads one.
 pub fn lower_session() -> Vec<String> {
     [lower(), failed(SESSION_STEPS)].concat()
 }

@@ -19,15 +19,15 @@ use crate::board::Board;
 pub(super) struct Costs {
     side: u32,
     orders: f64,
-    /// By set: probability that queens in these columns share no diagonal.
+    /// Per set: probability that queens in these columns share no diagonal.
     within: Vec<f64>,
-    /// By set: probability that they share none with the middle-column queen.
+    /// Per set: probability that they share none with the middle-column queen.
     with_middle: Vec<f64>,
-    /// At X n + j: probability that column j meets none of X on the other side.
+    /// Index X n + j: probability that column j meets none of X on the other side.
     across: Vec<f64>,
-    /// By size and rank: share of boards with a row set of this rank or higher.
+    /// Per size and rank: share of boards with a row set of this rank or higher.
     ranked_from: Vec<Vec<f64>>,
-    /// At k: probability that k queens share no diagonal with the middle-row queen.
+    /// Index k: probability that k queens share no diagonal with the middle-row queen.
     beside_middle: Vec<f64>,
 }
 

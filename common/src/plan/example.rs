@@ -47,9 +47,9 @@ impl Plan {
 #[derive(Clone, Copy, Default)]
 struct Attacked {
     columns: u32,
-    /// By row + column.
+    /// Index: row + column.
     rising: u64,
-    /// By column - row + N - 1.
+    /// Index: column - row + N - 1.
     falling: u64,
 }
 

@@ -70,9 +70,9 @@ fn is_attacked(above: &[u8], column: u8) -> bool {
 struct Flags {
     n: usize,
     down: [bool; 32],
-    /// By row - column + N - 1.
+    /// Index: row - column + N - 1.
     right: [bool; 63],
-    /// By row + column.
+    /// Index: row + column.
     left: [bool; 63],
 }
 

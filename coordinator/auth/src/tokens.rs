@@ -26,7 +26,7 @@ pub struct TokenEntry {
     #[serde(serialize_with = "write_hash", deserialize_with = "read_hash")]
     hash: [u8; 32],
     pub created_unix_ms: u64,
-    /// When it expires, if ever.
+    /// Time of expiry, if it expires.
     pub expires_unix_ms: Option<u64>,
     pub revoked_unix_ms: Option<u64>,
     /// Whether its machines act as referees.

@@ -151,7 +151,7 @@ fn bracketed(ip: IpAddr) -> String {
 
 pub(super) struct Endpoints {
     pub(super) authenticator: Authenticator,
-    /// For people; may be empty.
+    /// Commands for people to copy; may be empty.
     pub(super) join_commands: String,
     pub(super) dashboard: Option<Dashboard>,
     /// Host names under which browsers reach the dashboard.

@@ -55,7 +55,7 @@ pub struct Driver {
     store: Box<dyn Store>,
     clock: Clock,
     requests: mpsc::Receiver<Request>,
-    /// For threads that count symmetric solutions.
+    /// Sender for threads that count symmetric solutions.
     loopback: mpsc::Sender<Request>,
     changed: watch::Sender<u64>,
     outcomes: watch::Sender<BTreeMap<RunId, Outcome>>,

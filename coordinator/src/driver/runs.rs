@@ -21,7 +21,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub manifest: RunManifest,
-    /// Its plan, made by the caller, because that may take seconds.
+    /// Plan, made by the caller, because that may take seconds.
     pub plan: Plan,
     /// Starts a new run even if one of this board and layout exists.
     pub force_new: bool,

@@ -326,7 +326,7 @@ pub(super) struct StatusWatch {
     is_last: bool,
 }
 
-/// When a stream sends further statuses.
+/// Times at which a stream sends further statuses.
 #[derive(Clone)]
 pub(super) struct Following {
     /// The driver's changes since the last status.

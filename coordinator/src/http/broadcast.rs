@@ -67,7 +67,7 @@ struct CachedRun {
     ended: bool,
     /// `None` before the stored history was read.
     history: Option<History>,
-    /// When the history was stored last.
+    /// Time at which the history was stored last.
     stored: Option<Instant>,
     shares: Cached<Shares>,
     /// Held while the journal is read.

@@ -60,7 +60,7 @@ faults! {
     RunPaused "runs paused by an operator",
 }
 
-/// How often each fault happened.
+/// Number of occurrences of each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally([u64; FAULTS.len()]);
 

@@ -55,7 +55,7 @@ pub struct Faults {
     pub renames: bool,
     /// The first liar lies only once the others have come. They lie about tasks that it counted before.
     pub accomplice: bool,
-    /// When the liars come, except for the first one of accomplices.
+    /// Time at which the liars come, except for the first one of accomplices.
     pub late_liars: Time,
     /// Liars claim the machine numbers of honest ones.
     pub impersonates: bool,

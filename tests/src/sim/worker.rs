@@ -68,7 +68,7 @@ pub(super) struct Worker {
     writing: Option<(SpoolWrite, Time)>,
     call: Option<(u64, Time)>,
     calls: u64,
-    /// Over all processes.
+    /// Work of all its processes.
     pub(super) share: Share,
 }
 

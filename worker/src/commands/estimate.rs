@@ -80,12 +80,12 @@ struct Report {
     /// Memory with which these crews hold their lists whole.
     memory_whole_bytes: u64,
     tasks: u64,
-    /// Without rechecks.
+    /// Core time without rechecks.
     core_seconds: Interval,
     /// Rechecked part of the tasks.
     recheck_fraction: f64,
     cores: u32,
-    /// With rechecks.
+    /// Time on the given cores, with rechecks.
     seconds_on_cores: Interval,
     /// Disk space of the coordinator.
     disk_bytes: u64,

@@ -118,14 +118,14 @@ const FIRST_PERIOD: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Pace {
     last: Instant,
-    /// When the coordinator expects the next call.
+    /// Time at which the coordinator expects the next call.
     expected: Instant,
     pub(super) period: Duration,
     /// The last call requested work and got none, so an earlier one would be useless.
     starved: bool,
     /// Number of consecutive failed calls.
     pub(super) failures: u32,
-    /// When to call again after a failed call.
+    /// Time of the next call after a failed one.
     pub(super) retry: Option<Instant>,
 }
 

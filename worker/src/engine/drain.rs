@@ -54,7 +54,7 @@ pub(super) struct Drain {
     reason: ExitReason,
     since: Instant,
     limit: Duration,
-    /// When the next call is due.
+    /// Time at which the next call is due.
     due: Instant,
     final_sync: FinalSync,
     /// No call is needed: leases expire, and results are in the spool.

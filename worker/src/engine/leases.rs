@@ -97,7 +97,7 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) work: Work,
-    /// When a slot started it.
+    /// Time at which a slot started it.
     pub(super) started: Option<Instant>,
     /// Finished part of its cost, as last reported.
     pub(super) cost_done: u64,

@@ -46,7 +46,7 @@ struct Spooling {
     writing: Option<SpoolWrite>,
     /// The last write failed.
     failing: bool,
-    /// When the next write is due, if there is something to write.
+    /// Time of the next write, if there is something to write.
     due: Option<Instant>,
 }
 

@@ -160,7 +160,7 @@ struct Slice<'a> {
     until: Instant,
     /// Core seconds and cost at the first progress.
     first: Cell<Option<(f64, u64)>>,
-    /// The same at the last.
+    /// Cost and time at the last report.
     last: Cell<Option<(f64, u64)>>,
 }
 

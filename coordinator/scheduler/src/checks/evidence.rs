@@ -21,11 +21,11 @@ pub struct Evidence {
     pub voided: u64,
     /// Standing counts that replace voided ones, without a recount.
     pub replaced: u64,
-    /// How often a count differed from a standing one.
+    /// Number of counts that differed from a standing one.
     pub disagreements: u64,
     /// The first hundred tasks that are still disputed.
     pub disputed: Vec<TaskId>,
-    /// The number of all of them.
+    /// Number of all disputed tasks.
     pub disputed_number: u64,
 }
 

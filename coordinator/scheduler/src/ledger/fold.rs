@@ -55,7 +55,7 @@ pub struct Fold {
     pub lines: u64,
     /// Number of records that confirm a standing count.
     pub confirmed: u64,
-    /// How often a count differed from a standing one.
+    /// Number of counts that differed from a standing one.
     pub(crate) disagreements: u64,
     /// Tasks whose standing count a recount found wrong.
     pub(crate) found_wrong: BTreeSet<TaskId>,

@@ -86,7 +86,7 @@ pub struct Record {
     pub orientation: Orientation,
     /// Time of one core.
     pub duration_us: u64,
-    /// By the wall clock, for display only: clocks are set.
+    /// Wall-clock time, for display only: clocks are adjusted.
     pub accepted_unix_ms: u64,
     /// Time during which tasks of the run had been counted until then, by a clock that is never set.
     /// 0 if not recorded; early releases wrote how long the run had been served.

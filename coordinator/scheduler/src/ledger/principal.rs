@@ -97,10 +97,10 @@ pub fn same_token(one: Option<&str>, other: Option<&str>) -> bool {
     one == other || (is_old && one.split('/').next() == other.split('/').next())
 }
 
-/// How well a count is confirmed, from worst to best.
+/// Confirmation of a count, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confirmation {
-    /// It was not counted again.
+    /// Not counted again.
     #[default]
     None,
     /// By the machine that counted it first, in the other orientation.
@@ -142,7 +142,7 @@ pub struct Caller {
     pub token: Option<Arc<str>>,
     /// The operator trusts the token: its machines act as referees.
     pub trusted: bool,
-    /// How many machines may use the token; `None` for any number.
+    /// Maximum number of machines of the token; `None` for any number.
     pub max_machines: Option<NonZeroU32>,
     /// The hash of its secret. Bars, submissions and readmissions follow it.
     pub machine: u64,

@@ -15,7 +15,7 @@ const ALL_PARTS: u32 = 1_000_000;
 /// orientation (for frames about 0.1 s), so more of them would hide rechecks better and cost more.
 const ROTATED_ONE_IN: u64 = 8;
 
-/// How much of a run is rechecked.
+/// Part of a run that is rechecked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recheck {
     /// 2 % of the tasks, selected at random, and the first counts of every machine.

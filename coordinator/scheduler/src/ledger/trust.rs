@@ -29,7 +29,7 @@ pub enum Trust {
 pub struct TrustRecord {
     pub worker: WorkerId,
     pub principal: Principal,
-    /// Its name, for display.
+    /// Display name.
     pub name: String,
     pub trust: Trust,
     /// Number of its counts that were found wrong until then.

@@ -9,9 +9,9 @@ pub struct Millis(pub u64);
 /// Times that an operator sets, and limits of messages and tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How long a lease lasts after the last sync that named it.
+    /// Duration of a lease after the last sync that named it.
     pub lease_ms: u64,
-    /// How long leases found on disk last after a restart, for their workers to reconnect.
+    /// Duration of leases found on disk after a restart, for their workers to reconnect.
     pub grace_ms: u64,
     /// Minimum regular interval between two syncs of a worker.
     pub sync_floor_ms: u64,

@@ -23,7 +23,7 @@ use crate::ledger::{Change, RunManifest, RunState};
 /// Reason of a lease's end without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseEnd {
-    /// Without a failure.
+    /// Returned without a failure.
     Released,
     /// The worker vanished before it had started: no failure, but other tasks go first.
     Vanished,

@@ -39,7 +39,7 @@ pub struct TaskView {
     pub confirmed_by: Option<&'static str>,
     /// Number of failed attempts.
     pub failed: u64,
-    /// Its conflicting counts.
+    /// Conflicting counts of a disputed task.
     pub reports: Vec<u64>,
 }
 

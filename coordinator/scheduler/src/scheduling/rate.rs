@@ -12,7 +12,7 @@ const BUCKETS: u64 = 60;
 pub(super) struct Rate {
     /// Number of the bucket, solutions and cost; ascending.
     buckets: VecDeque<(u64, f64, f64)>,
-    /// When the first task was granted.
+    /// Time of the first grant.
     first_grant: Option<Ticks>,
 }
 

@@ -79,7 +79,7 @@ pub struct RunStatus {
     pub run: RunSummary,
     /// The sum of the standing counts.
     pub solutions_so_far: u128,
-    /// Over the last minutes.
+    /// Speed over the last minutes.
     pub solutions_per_second: f64,
     /// Estimate of the total from a random sample of done tasks; `None` if that is too small.
     pub estimate: Option<Estimate>,

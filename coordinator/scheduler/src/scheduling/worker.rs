@@ -72,16 +72,16 @@ pub(super) struct Worker {
     pub(super) paused: String,
     /// It has drained and holds no lease.
     pub(super) has_stopped: bool,
-    /// When it has to call again.
+    /// Time by which it has to call again.
     pub(super) due: Ticks,
     pub(super) leases: BTreeSet<LeaseIx>,
     pub(super) round: u64,
     pub(super) seen: Ticks,
-    /// When it is lost unless it calls; `None` once it is.
+    /// Time at which it is lost unless it calls; `None` once it is.
     pub(super) deadline: Option<Ticks>,
-    /// When the last of its leases on disk ended, in Unix milliseconds.
+    /// End of the last of its leases on disk, in Unix milliseconds.
     pub(super) leased_until_ms: u64,
-    /// When it is forgotten; `None` while it is connected.
+    /// Time at which it is forgotten; `None` while it is connected.
     pub(super) forget_at: Option<Ticks>,
     /// Its part of [`Workers::live_threads`](super::workers::Workers::live_threads).
     pub(super) live_threads: u64,

@@ -31,7 +31,7 @@ pub(super) struct Slot {
     pub(super) stored_self_tests: u64,
     /// An operator trusts its token to referee.
     pub(super) trusted: bool,
-    /// Its machine and token, as in its records; both are unknown before its first call or count.
+    /// Machine and token, as in its records; both are unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
     token: Token,

@@ -67,7 +67,7 @@ impl Archive {
         Ok(Self { objects, runtime, place, there, small: BTreeMap::new() })
     }
 
-    /// Does something with an object.
+    /// Runs an operation on an object; an error names both.
     fn run<T>(
         &self,
         action: &'static str,

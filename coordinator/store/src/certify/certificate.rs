@@ -121,7 +121,7 @@ pub struct Share {
     pub principal: String,
     pub kernels: Vec<String>,
     pub versions: Vec<String>,
-    /// Its accepted counts.
+    /// Number of its accepted counts.
     pub counts: u64,
     /// Other workers' counts that it confirmed.
     pub confirmed: u64,

@@ -186,7 +186,7 @@ impl Rows {
         })
     }
 
-    /// Hands everything to the operating system (sled's flush is not durable against power cuts).
+    /// Writes everything to the operating system's cache (sled's flush is not durable against power cuts).
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.guarded(|db| db.flush().map(drop))
     }
