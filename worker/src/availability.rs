@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn battery_pauses_if_the_rules_say_so_and_it_is_known() {
+    fn battery_pauses_if_a_rule_requires_it_and_the_state_is_known() {
         for (pause_on_battery, on_battery, why) in [
             (true, Some(true), Some("on battery")),
             (true, Some(false), None),

@@ -71,12 +71,12 @@ pub enum WorkerError {
     Panics { panics: u32, summary: Summary },
 }
 
-/// Serves a coordinator until `shutdown` resolves or the worker is idle, and drains.
+/// Serves a coordinator until `shutdown` resolves or the worker is idle.
 ///
 /// It is idle if every run is finished and there was no work for the idle timeout.
-/// A drain completes tasks that take a few seconds, releases the others and submits every result,
-/// within the drain limit. If the coordinator cannot be reached, the worker continues to count and
-/// retries forever. Needs a Tokio runtime with I/O and time.
+/// It then drains: it completes tasks that take a few seconds, releases the others and submits
+/// every result, within the drain limit. If the coordinator cannot be reached, the worker continues
+/// to count and retries forever. Needs a Tokio runtime with I/O and time.
 pub async fn run(
     config: WorkerConfig,
     shutdown: impl Future<Output = ()>,

@@ -159,7 +159,7 @@ impl Frame {
         }
     }
 
-    /// Returns what decides the sizes of the lists apart from the columns.
+    /// Returns the properties that, with the columns, determine the list sizes.
     pub(super) fn class(&self) -> (Kind, u32) {
         (self.kind, self.queens)
     }

@@ -231,7 +231,7 @@ impl Survey {
     }
 }
 
-/// Returns the half boards of row sets, the total number, and whether these are all.
+/// Returns some half boards, the estimated total, and whether these are all.
 ///
 /// Random row sets are taken until there are `most` half boards.
 fn some_halves(
@@ -288,7 +288,7 @@ mod tests {
     use crate::test_fixture::random_from;
 
     #[test]
-    fn samples_come_near_what_they_stand_for() {
+    fn samples_approximate_the_whole_lists() {
         let board = Board::new(16).unwrap();
         let mut survey = Survey::new(board, 1 << 20).unwrap();
         let (a, c) = (0b1010_0110, 0b0101_1001);

@@ -66,7 +66,7 @@ fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), B
     Ok((plan, smaller))
 }
 
-/// The result; `--json` prints it as it is.
+/// The result, in the form that `--json` prints.
 #[derive(Serialize)]
 struct Report {
     n: u8,

@@ -62,7 +62,7 @@ fn choice(
     })
 }
 
-/// Resolves at the first Ctrl-C or SIGTERM; the second ends the program at once.
+/// Resolves at the first Ctrl-C or SIGTERM; the second exits immediately.
 fn interruption() -> impl Future<Output = ()> {
     let (stop, stopped) = oneshot::channel();
     match Signals::new() {

@@ -347,7 +347,7 @@ impl WorkerEngine {
         if self.drain.is_some() || self.paused() == reason.as_deref() {
             return;
         }
-        // Calls the coordinator at once.
+        // Calls the coordinator immediately.
         self.released = true;
         match (&reason, &self.paused) {
             (Some(_), Some(_)) => {}

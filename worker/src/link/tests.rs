@@ -216,7 +216,7 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
 }
 
 #[tokio::test]
-async fn revoked_tasks_stop_at_once_and_are_no_longer_held() {
+async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
     let plan = plan(10);
     let (make, started) = endless();
     let grants: Vec<_> = (0..4).map(|task| grant(&plan, task)).collect();

@@ -56,7 +56,7 @@ const CLOSED: &str = "connection closed";
 impl CallError {
     /// Returns whether the server may not be a coordinator.
     ///
-    /// If a server speaks first, the connection closes, and its words are known only if the call was
+    /// If a server sends first, the connection closes, and its bytes are known only if the call was
     /// already sent.
     pub(super) fn may_be_another_servers(&self) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl CallError {
     }
 }
 
-/// Calls one coordinator; connects on the first call and whenever the connection is lost.
+/// A client of one coordinator; connects on demand and after a lost connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     pub(super) coordinator: Coordinator,

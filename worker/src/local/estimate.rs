@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_time_and_a_stop_are_errors_that_say_so() {
+    async fn no_time_and_a_stop_are_distinct_errors() {
         let limit = Duration::from_nanos(1);
         let large = plan(24, Layout::Frames, limit);
         let error = measured((&large, limit), std::future::pending()).await.unwrap_err();

@@ -48,7 +48,7 @@ async fn count_tasks(
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
 ) -> Result<HashMap<TaskId, u64>, CountFailure> {
-    // Self-tests are for workers, whose counts are not checked at once.
+    // Self-tests are for workers, whose counts are not checked immediately.
     let (pool, mut events) = Pool::start(budget, |_| Ok(()), make)?;
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn crews_count_what_single_threads_count() {
+    async fn crews_and_single_threads_get_the_same_count() {
         let mut config = config(12, Layout::Frames).unwrap();
         for number in 1..=3 {
             config.budget.crews = NonZeroU16::new(number);

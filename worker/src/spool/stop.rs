@@ -1,4 +1,4 @@
-//! Stopping a worker by its spool, from another process, on any system: by a file.
+//! Stopping a worker from another process, on any system: through a file in its spool.
 //!
 //! Deliberately no signal to a stored process ID: the system may have given it to another program.
 
@@ -137,7 +137,7 @@ mod tests {
     use crate::spool::Spool;
 
     #[tokio::test]
-    async fn a_worker_stops_when_its_spool_says_so() {
+    async fn a_worker_stops_on_a_request_in_its_spool() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().to_owned();
         let here = || Some(directory.clone());

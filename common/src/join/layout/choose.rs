@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_is_worth_what_the_bits_before_it_leave_to_rule_out() {
+    fn a_bit_is_valued_by_the_pairs_that_earlier_bits_leave() {
         // Bit 0 is set in half of the keys, bit 2 with it, bit 1 in a quarter of them, and bit 3 in
         // all top keys.
         let key = |i| {
