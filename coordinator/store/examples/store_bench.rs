@@ -1,8 +1,8 @@
 //! Measures a store: durable records per second, and the time to open a large run again.
 //!
 //! `cargo run --release -p store --example store_bench -- DIR [TASKS]` fills a run of about TASKS tasks
-//! (1,000,000) in a new data directory, which must be on a disk and not in memory. With feature `postgres`,
-//! `postgres://…` in place of DIR names an empty database.
+//! (default 1,000,000) in a new data directory, which must be on a disk and not in memory. With feature
+//! `postgres`, `postgres://…` in place of DIR names an empty database.
 
 use std::{error::Error, fs, path::Path, time::Instant};
 
@@ -65,7 +65,7 @@ fn open(place: &str) -> Outcome<Box<dyn Store>> {
     Ok(Box::new(DiskStore::open(Path::new(place))?))
 }
 
-/// Returns a plan of at least `tasks` tasks, and few more.
+/// Returns a plan with at least `tasks` tasks, but not many more.
 fn plan_of(tasks: u64) -> Outcome<Plan> {
     let spec = PlanSpec::new(Board::new(20)?, Layout::FirstRows);
     let (mut enough, mut too_few) = (1, u64::MAX / 2);

@@ -32,7 +32,7 @@ pub enum BadStoreUrl {
     NotBuilt,
 }
 
-/// The value of `--archive` in a build without archives, which has no values.
+/// The type of `--archive` in a build without archives. It has no values.
 #[cfg(not(feature = "archive"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchivePlace {}
@@ -55,8 +55,8 @@ impl StoreUrl {
         SCHEMES.iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// Returns the URL, a secret, from the file of `@FILE` if given. Fails if the process's `arguments`
-    /// contain its password.
+    /// Returns the URL, which is a secret; reads it from FILE if the value is `@FILE`.
+    /// Fails if the process's `arguments` contain its password.
     pub fn reveal(
         &self,
         arguments: impl IntoIterator<Item = String>,
@@ -111,7 +111,7 @@ impl fmt::Display for StoreUrl {
         let (user, place, query) = self.parts();
         let user = user.and_then(|user| user.split(':').next());
         let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-        // The query contains the host of a connection by socket.
+        // The query names the host of a connection over a Unix socket.
         let host = query.split('&').find(|pair| pair.starts_with("host="));
         let host = host.map(|host| format!("?{host}")).unwrap_or_default();
         write!(f, "postgres://{user}{place}{host}")

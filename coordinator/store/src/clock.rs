@@ -7,9 +7,9 @@ use std::{
 
 use scheduler::Millis;
 
-/// A clock in milliseconds since 1970 that never goes back: it reads the wall clock once and adds the time
-/// of the monotonic clock. A correction of the wall clock thus neither expires all leases nor keeps one
-/// forever.
+/// A clock in milliseconds since 1970 that never goes back.
+/// It reads the wall clock once and adds the time of the monotonic clock. A correction of the wall clock
+/// thus neither expires all leases nor keeps one forever.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
     Measured {

@@ -1,4 +1,4 @@
-//! The behavior of every store; run on all media.
+//! Tests that every store must pass, run on all media.
 
 use std::{
     ops::ControlFlow,
@@ -46,12 +46,12 @@ impl OnDisk {
         }
     }
 
-    /// Seals a segment after every line or two.
+    /// Creates a store that seals a segment after every line or two.
     pub(crate) fn in_segments() -> Self {
         Self { segment_bytes: 700, ..Self::new() }
     }
 
-    /// A closed directory with run 1, whose journal was written in these groups.
+    /// Creates a closed directory with run 1, and writes its journal in these groups.
     pub(crate) fn closed(groups: &[&[Change]]) -> Self {
         let mut disk = Self::new();
         disk.store().create(&manifest(1)).unwrap();

@@ -1,6 +1,6 @@
 //! The file descriptors of this process, some of which are reserved for files.
 //!
-//! A coordinator without descriptors could not store a result, so connections get only the rest.
+//! A coordinator without free descriptors could not store a result, so connections get only the rest.
 
 use std::{
     fs::{self, File},
@@ -8,11 +8,11 @@ use std::{
     sync::Mutex,
 };
 
-/// Descriptors reserved for files that the store opens occasionally, for listening, and for libraries.
+/// Descriptors reserved for occasional files, for listening, and for libraries.
 const KEPT_FOR_FILES: u64 = 64;
 
-/// The descriptors held open so that other code cannot use them. Writing one file needs two at a time, and
-/// another thread may take the first one that is released.
+/// The number of descriptors held open so that other code cannot use them.
+/// Writing one file needs two at a time, and another thread may take the first one that is released.
 const SPARE: usize = 8;
 
 /// Minimum number of connections, even with a low limit.
@@ -20,8 +20,7 @@ const FEWEST_CONNECTIONS: u64 = 4;
 
 static SPARES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Raises this process's limit of open files as far as the system permits, and reserves the spare
-/// descriptors.
+/// Raises the limit of open files as far as permitted, and reserves the spare descriptors.
 pub fn prepare() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!("cannot raise the limit of open files: {error}");

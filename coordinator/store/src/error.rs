@@ -11,7 +11,7 @@ use scheduler::ledger::{PlanMismatch, Refusal};
 /// A failure to read or keep durable state.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("run {0} exists already")]
+    #[error("run {0} already exists")]
     RunExists(RunId),
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
@@ -39,7 +39,7 @@ pub enum StoreError {
     #[error("{dir} is in use by another process{holder}: stop it first, or use another directory")]
     InUse {
         dir: PathBuf,
-        /// A remark on the holder, or nothing.
+        /// A remark about the holder, or empty.
         holder: String,
     },
     #[error("cannot {action} {path}: {source}{}", advice(source))]
@@ -76,7 +76,7 @@ pub enum StoreError {
     /// A write failed without changing anything.
     #[error("{0}; nothing was changed")]
     RolledBack(Box<StoreError>),
-    /// A write failed before, and may have changed something.
+    /// An earlier write failed and may have changed something.
     #[error(
         "the store stopped accepting writes after an I/O error ({0}); fix the cause and restart"
     )]
@@ -84,7 +84,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether the failed write changed nothing, so that the store remains usable.
+    /// Returns whether a failed write changed nothing, so the store remains usable.
     pub fn kept_nothing(&self) -> bool {
         match self {
             Self::RolledBack(_) | Self::Refused(_) | Self::NoSuchRun(_) | Self::RunExists(_) => {
@@ -129,15 +129,15 @@ impl StoreError {
 /// The code of an I/O error, the same on every Unix.
 const EIO: i32 = 5;
 
-/// Advises on an error of the operating system.
+/// Returns advice about an error of the operating system.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make it readable and writable for this user, or use another data directory"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free space on its file system and start again; `queensctl verify` writes nothing, and \
-             shows meanwhile what is counted"
+            "; free space on its file system and start again; meanwhile `queensctl verify`, which \
+             writes nothing, shows the counts so far"
         }
         // All texts of this program are UTF-8.
         io::ErrorKind::InvalidData => "; bytes of it have changed: restore it from a copy",

@@ -1,7 +1,7 @@
 //! Durable state behind one trait, in the terms of [`scheduler::ledger`].
 //!
-//! The journal of accepted records is the truth about results; everything else (leases, attempts,
-//! parked tasks) may be lost without changing a total.
+//! The journal is the authoritative record of results. Everything else (leases, attempts, parked tasks)
+//! may be lost without changing a total.
 
 mod address;
 #[cfg(feature = "archive")]
@@ -51,7 +51,7 @@ pub use verify::{
     signing_key, verify, verify_run, verify_watched,
 };
 
-/// Durable state of all runs of one coordinator. One owner, one thread.
+/// Durable state of all runs of one coordinator, used by one thread.
 pub trait Store: Send {
     /// Returns every run, in order of creation time, then of name.
     fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
@@ -92,9 +92,9 @@ pub trait Store: Send {
         Ok(None)
     }
 
-    /// Stores changes in this order; none of them after an error that
-    /// [kept nothing](StoreError::kept_nothing). On return every journalled change is on disk (one
-    /// `fdatasync` for all of them); leases and attempts may reach the disk later.
+    /// Stores changes in this order. On return every journalled change is on disk (one `fdatasync` for
+    /// all of them); leases and attempts may reach the disk later. After an error that
+    /// [kept nothing](StoreError::kept_nothing), none of the changes is stored.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
     /// Folds the journal of `run` as read back from the disk, checking every line.
@@ -103,8 +103,8 @@ pub trait Store: Send {
     /// Passes each task of `run` that has a row to `visit`, in order of the tasks.
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
 
-    /// Passes the journal lines of `run` after `from` to `visit`, without line ends, with their sequence
-    /// numbers (1, 2, …), until `visit` breaks or the journal ends. Returns the place after the last line.
+    /// Passes the journal lines of `run` after `from` to `visit`, until `visit` breaks.
+    /// Lines have no line ends and are numbered from 1. Returns the position after the last line passed.
     fn journal(
         &self,
         run: RunId,
@@ -113,14 +113,14 @@ pub trait Store: Send {
     ) -> Result<JournalCursor, StoreError>;
 }
 
-/// A place between two lines of a run's journal in one store; by default the start.
+/// A position between two lines of a run's journal in one store; by default the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCursor {
     bytes: u64,
     lines: u64,
 }
 
-/// Runs `work`, which starts an async runtime, on a thread of its own, and waits for it.
+/// Runs `work`, which starts an async runtime, on a new thread, and waits for it.
 #[cfg(any(feature = "archive", feature = "postgres"))]
 pub fn run_off_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

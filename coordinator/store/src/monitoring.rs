@@ -18,13 +18,13 @@ pub struct Leader {
     pub since_unix_ms: u64,
 }
 
-/// Upper bounds of the buckets in seconds: from a disk with a power-loss-protected cache to one that
-/// delays every worker.
+/// Upper bounds of the buckets in seconds.
+/// They range from a disk with a power-loss-protected cache to one that delays every worker.
 const BUCKETS: [f64; 14] =
     [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Times that groups of counts took to become durable: `fdatasync` of a journal, or the commit of a
-/// database transaction. Clones share their observations.
+/// Times that groups of counts took to become durable. Clones share their observations.
+/// A time is that of a journal's `fdatasync`, or of the commit of a database transaction.
 #[derive(Clone, Debug)]
 pub struct SyncTimes(Histogram);
 

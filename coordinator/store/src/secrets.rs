@@ -1,4 +1,4 @@
-//! Keys, tokens and join strings: small private texts by name, with the runs.
+//! Keys, tokens and join strings: small private texts by name, stored with the runs.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ enum Place {
 }
 
 impl SecretStore {
-    /// Returns the secrets of a data directory; their folder is created with the first one.
+    /// Returns the secrets of a data directory. The first write creates their folder.
     pub fn of_directory(dir: &Path) -> Self {
         Self(Place::Folder(dir.join(FOLDER)))
     }
@@ -53,7 +53,7 @@ impl SecretStore {
         }
     }
 
-    /// Makes the folder private. A database's own users protect it.
+    /// Makes the folder private. A database has access rights of its own.
     pub fn claim(&self) -> Result<(), StoreError> {
         match &self.0 {
             Place::Folder(folder) => files::claim_private_folder(folder),

@@ -4,7 +4,7 @@
 //! Sealed segments are copied once. The growing segment is copied whole in every pass that finds it
 //! longer, under the number of its future seal, so that an interrupted pass leaves no duplicates. Small
 //! files are read first and written last, so that they never refer to lines that the replica lacks.
-//! Only growing segments that were replaced by their sealed ones are removed.
+//! Only growing segments are removed, once their sealed copies exist.
 
 mod place;
 #[cfg(test)]
@@ -33,8 +33,8 @@ use crate::{
     directory::files::{self, DataFiles, SECRET},
 };
 
-/// The interval between two passes. The loss of a disk costs the writes of this interval, and of the
-/// last pass.
+/// The interval between two passes.
+/// The loss of a disk costs the writes of this interval and of the last pass.
 const PASS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The growing segment of a journal.
@@ -46,7 +46,7 @@ struct Archive {
     runtime: Runtime,
     /// The name of the place in errors.
     place: PathBuf,
-    /// The objects in it, and their lengths.
+    /// The archive's objects, and their lengths.
     there: BTreeMap<String, u64>,
     /// The small files as last written.
     small: BTreeMap<String, Vec<u8>>,
@@ -67,7 +67,7 @@ impl Archive {
         Ok(Self { objects, runtime, place, there, small: BTreeMap::new() })
     }
 
-    /// Runs an operation on an object; an error names both.
+    /// Runs an operation on an object; an error names the operation and the object.
     fn run<T>(
         &self,
         action: &'static str,
@@ -117,7 +117,7 @@ impl Archive {
 
     fn journal(&mut self, run: &Path, dir: &Path) -> Result<(), StoreError> {
         let active = run.join(ACTIVE);
-        // If a segment was sealed in the meantime, it is read again.
+        // Reads again if a segment was sealed in the meantime.
         let (sealed, text) = loop {
             let before = sealed_segments(run)?;
             let text = files::read_bytes(&active)?;
@@ -147,7 +147,7 @@ impl Archive {
     }
 }
 
-/// Returns the name of the growing segment.
+/// Returns the object name of the growing segment that will be sealed as `number`.
 fn growing(run: &str, number: usize) -> String {
     format!("{run}/growing.{number:06}.jsonl")
 }
@@ -168,7 +168,7 @@ fn sealed_segments(run: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-/// Reads all files but the journals, the index and the lock.
+/// Reads all files but journals, the index, the lock, and temporary files and copies.
 fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -199,7 +199,7 @@ fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
     files::failed(action, path)(std::io::Error::other(error.to_string()))
 }
 
-/// Replicates a data directory until it is dropped.
+/// Replicates a data directory until dropped.
 pub struct Archiver {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -207,8 +207,8 @@ pub struct Archiver {
 }
 
 impl Archiver {
-    /// Replicates `dir`, which a coordinator has open, to `place`. The first pass is complete on
-    /// return. An archive of another data directory is an error.
+    /// Starts to replicate `dir`, which a coordinator has open, to `place`.
+    /// Returns after the first pass. An archive of another data directory is an error.
     pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
         let data_files = DataFiles::new(dir);
         place.make()?;
@@ -296,8 +296,8 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the path of an object; `None` for a growing segment that was sealed, and for a run whose
-/// first pass was interrupted: its manifest, which creates it, comes last.
+/// Returns the path to which an object is restored; `None` if it is not needed:
+/// a growing segment that was sealed, or part of a run whose first pass did not reach its manifest.
 fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
     if let Some((run, _)) = name.strip_prefix("runs/").and_then(|name| name.split_once('/'))
         && !there.contains_key(&format!("runs/{run}/manifest.json"))

@@ -21,7 +21,7 @@ const SCHEME: &str = "s3://";
 /// The value of `--archive`: a directory, or `s3://BUCKET/PREFIX`.
 ///
 /// The environment configures a bucket: at least `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
-/// `AWS_REGION`; `AWS_ENDPOINT` for other providers than Amazon.
+/// `AWS_REGION`; `AWS_ENDPOINT` for providers other than Amazon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePlace(String);
 
@@ -38,7 +38,7 @@ impl fmt::Display for ArchivePlace {
 }
 
 impl ArchivePlace {
-    /// Returns its name in errors.
+    /// Returns the place's name in errors.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(&self.0)
     }
@@ -48,7 +48,7 @@ impl ArchivePlace {
         StoreError::Server { place: self.0.clone(), what, advice }
     }
 
-    /// Creates a missing directory.
+    /// Creates the directory if it is missing. A bucket must already exist.
     pub(super) fn make(&self) -> Result<(), StoreError> {
         if self.0.starts_with(SCHEME) {
             return Ok(());
@@ -56,20 +56,20 @@ impl ArchivePlace {
         fs::create_dir_all(&self.0).map_err(files::failed("create", &self.path()))
     }
 
-    /// Fails if a directory and this place contain one another: copies would be copied.
+    /// Fails if `dir` contains this place or lies in it: the archive would copy itself.
     pub(super) fn check_separate(&self, dir: &Path) -> Result<(), StoreError> {
         let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
             // A bucket.
             return Ok(());
         };
         if place.starts_with(&dir) || dir.starts_with(&place) {
-            let what = format!("it and {} contain one another", dir.display());
+            let what = format!("it overlaps with {}", dir.display());
             return Err(self.unfit(what, "give a directory on another disk"));
         }
         Ok(())
     }
 
-    /// Opens the object store without reading.
+    /// Opens the object store without reading from it.
     pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>, StoreError> {
         let failed = |error| super::cannot("open", &self.path(), &error);
         let Some(bucket) = self.0.strip_prefix(SCHEME) else {

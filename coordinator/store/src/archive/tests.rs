@@ -48,7 +48,7 @@ fn follows_and_restores(place: &ArchivePlace) {
     let refused = Archiver::start(&other, place).err().unwrap().to_string();
     assert!(refused.contains("it is not the archive of"), "{refused}");
     assert!(restore(place, &other).is_err());
-    // Dropping it makes a last pass.
+    // Dropping the archiver makes a last pass.
     let archiver = Archiver::start(&data, place).unwrap();
     store.apply(&[accepted(35)]).unwrap();
     drop(archiver);
@@ -65,11 +65,11 @@ fn a_lost_disk_costs_the_writes_since_the_last_pass() {
     follows_and_restores(&archive.to_str().unwrap().into());
 }
 
-/// Uses a store and keys from the environment: `tests/s3/with` starts one.
+/// Uses a server and keys from the environment: `tests/s3/with` provides both.
 #[test]
-fn a_bucket_replaces_a_directory() {
+fn a_bucket_works_like_a_directory() {
     let Ok(bucket) = std::env::var("QUEENS_TEST_S3") else {
-        let loud = "SKIPPED: archives in a bucket: run this under tests/s3/with, which starts one";
+        let loud = "SKIPPED: archives in a bucket: run this under tests/s3/with";
         writeln!(std::io::stderr(), "{loud}").unwrap();
         return;
     };
@@ -88,7 +88,7 @@ fn invalid_places_are_refused() {
     for nested in [dir.path(), &data.join("archive")] {
         let error = Archiver::start(&data, &nested.to_str().unwrap().into());
         let error = error.err().unwrap().to_string();
-        assert!(error.contains("contain one another"), "{error}");
+        assert!(error.contains("overlaps with"), "{error}");
     }
     let within = file.join("archive");
     let within = within.to_str().unwrap().into();

@@ -31,7 +31,7 @@ use crate::certify::{
 pub struct AuditOptions {
     /// Tasks to recount; all if there are fewer.
     pub tasks: u64,
-    /// The seed of their selection.
+    /// The seed of the random selection of tasks.
     pub seed: u64,
     /// The key that the coordinator printed, if the auditor knows it.
     pub key: Option<String>,
@@ -50,7 +50,7 @@ pub enum AuditError {
     Counts(#[from] BadCounts),
 }
 
-/// The text of a check that passed, or of one that failed.
+/// The reason of a check: `Ok` if it passed, `Err` if it failed.
 type Checked = Result<String, String>;
 
 fn finding(name: &'static str, checked: Checked) -> Check {
@@ -67,13 +67,13 @@ fn not_possible(name: &'static str, reason: String) -> Check {
 /// A progress report of an audit.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// The certificate, once its signature is verified, and whether the expected key was given:
-    /// otherwise anyone may have signed it.
+    /// The certificate, once its signature is verified, and whether the expected
+    /// key was given: otherwise anyone may have signed it.
     Signed(&'a Certificate, bool),
     Found(&'a Check),
 }
 
-/// Checks the signature and the tree, and recounts random tasks. Reports each part to `report`.
+/// Audits a certificate and its counts; reports each part, and returns the worst outcome.
 pub fn audit(
     (text, counts): (&str, &[u8]),
     options: &AuditOptions,
@@ -132,7 +132,7 @@ pub fn audit(
         }
         Ok(_) | Err(_) => {
             let other = format!(
-                "the plan is of version {} of its rules, this program makes version {}: take the \
+                "the plan follows version {} of the rules, but this program supports version {}: use the \
                  program that made the certificate, {}",
                 certificate.plan_version,
                 spec.version(),
@@ -166,7 +166,7 @@ fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
     }
 }
 
-/// Recomputes the confirmations of the counts, and the bound of wrong ones.
+/// Recomputes the confirmations of the counts, and the bound on wrong ones.
 fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
     let levels = Levels::of(leaves);
     if certificate.confirmed != Some(levels) {
@@ -233,7 +233,7 @@ fn published(certificate: &Certificate, board: Board) -> Checked {
     }
 }
 
-/// Recounts random tasks, rotated if the original count was not.
+/// Recounts random tasks, each in the orientation that its count did not have.
 fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
     let wanted = usize::try_from(options.tasks).unwrap_or(usize::MAX);
     let mut rng = StdRng::seed_from_u64(options.seed);
@@ -266,19 +266,19 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
     finding("recount", checked)
 }
 
-/// Recounts the selected leaves in the other orientation; returns those that differ, with their recounts.
+/// Recounts leaves in the other orientation; returns the index and recount of each wrong one.
 fn wrong_counts(
     plan: &Plan,
     (leaves, mut selected): (&[Leaf], Vec<usize>),
     options: &AuditOptions,
 ) -> Result<Vec<(usize, u64)>, String> {
-    // Frames are counted by all threads together, one after the other, in one memory; prefixes by
-    // each thread on its own.
+    // All threads count one frame at a time together, in one memory. Prefixes are counted by each
+    // thread on its own.
     let (lanes, crew) = match plan.spec().layout.method() {
         Method::Rows => (options.threads.get(), NonZeroU16::MIN),
         Method::Frames => (1, options.threads),
     };
-    // Leaves of one orientation come together: a counter is made for one orientation.
+    // Groups leaves by orientation, since a counter has one orientation.
     selected.sort_by_key(|&at| (leaves[at].first.orientation == Orientation::Rotated, at));
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());

@@ -21,8 +21,8 @@ const OLDEST_FORMAT: u32 = 1;
 const SIGNATURE_KEY: &str = ",\n  \"signature\": \"";
 const END: &str = "\"\n}\n";
 
-/// The certified facts of a run. Counts are decimal strings, since they exceed 2^53; hashes and keys
-/// are lower-case hexadecimal.
+/// The certified facts of a run.
+/// Counts are decimal strings, since they exceed 2^53; hashes and keys are lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -70,7 +70,7 @@ pub struct Check {
     pub reason: String,
 }
 
-/// The number of counts by their best confirmation.
+/// The numbers of counts by their best confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Levels {
@@ -92,7 +92,7 @@ pub struct Recounts {
     pub random: u64,
     /// The recounted tasks whose count was wrong and was corrected.
     pub wrong: u64,
-    /// The upper bound of wrong counts, with 95 % confidence, even under collusion.
+    /// The upper bound on wrong counts, with 95 % confidence, even under collusion.
     pub at_most_wrong: u64,
 }
 
@@ -117,13 +117,13 @@ impl Levels {
 #[serde(deny_unknown_fields)]
 pub struct Share {
     pub worker: String,
-    /// The token or certificate by which it authenticated.
+    /// The token or certificate with which the worker authenticated.
     pub principal: String,
     pub kernels: Vec<String>,
     pub versions: Vec<String>,
     /// Number of its accepted counts.
     pub counts: u64,
-    /// Other workers' counts that it confirmed.
+    /// Number of counts that it confirmed by a recheck or as a referee.
     pub confirmed: u64,
     /// Core time of its accepted counts.
     pub core_seconds: u64,
@@ -250,7 +250,7 @@ mod tests {
             let changed = String::from_utf8(changed).unwrap();
             assert!(Certificate::read(&changed).is_err(), "byte {at}");
         }
-        // Another key's signature is valid, but names that key.
+        // A text that another key signed is valid, but names that key.
         let forged = certificate().sign(&[8; 32]);
         assert_ne!(Certificate::read(&forged).unwrap().public_key, public_key(&secret));
         let later = text.replace("\"format\": 2", "\"format\": 3");

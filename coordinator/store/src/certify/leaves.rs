@@ -1,17 +1,17 @@
 //! The counts of a certificate: the signed leaves, and the file of all counts.
 //!
-//! The leaf of a task is SHA-256 of a zero byte and these bytes (numbers big-endian, texts after
+//! The leaf of a task is the SHA-256 of a zero byte and these bytes (numbers big-endian, texts after
 //! their length in one byte): board (1), layout, version of the plan's rules, which fix the units'
-//! weights (2), first unit (8), unit after the last (8), count (8); its origin: worker (16),
-//! principal, kernel, orientation (0 upright, 1 rotated; plus 2 for the referee's count); 0, or 1 and
-//! the origin of a recheck, in the same way. The tree
-//! over the leaves is that of RFC 6962, section 2.1: a node is SHA-256 of a one byte, its left and
-//! its right child; the left one holds the largest power of two of the leaves that is less than all.
+//! weights (2), first unit (8), unit after the last (8), count (8), origin; then 0, or 1 and the origin
+//! of a recheck. An origin is: worker (16), principal, kernel, orientation (0 upright, 1 rotated; plus 2
+//! for the referee's count). The tree over the leaves is that of RFC 6962, section 2.1: a node is the
+//! SHA-256 of a byte 1, its left child and its right child. Of n leaves, the left child holds the
+//! largest power of two below n.
 //!
-//! The file begins with `MAGIC`, then numbers in base 128, lowest digit first: the number of counters,
-//! each with its worker (16 bytes) and principal; the number of counts, each with its number of units,
-//! its count, its counter, and `Origin::byte`; then the counter and byte of a recheck, if there is
-//! one. The units of consecutive counts are consecutive, from 0.
+//! The file of counts contains, after `MAGIC`: the number of counters, each with its worker (16 bytes)
+//! and principal; the number of counts, each with its number of units, its count, its counter's index
+//! and `Origin::byte`, then the counter's index and byte of a recheck, if there is one. Numbers are in
+//! base 128, lowest digit first. The units of consecutive counts are consecutive, from 0.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -45,7 +45,7 @@ pub(crate) struct Origin {
 /// The count of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
-    /// Its units in the plan.
+    /// The task's units in the plan.
     pub(crate) units: Range<u64>,
     pub(crate) count: u64,
     pub(crate) first: Origin,
@@ -55,7 +55,7 @@ pub(crate) struct Leaf {
 
 /// An invalid file of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it holds no counts of a certificate, or not all of them")]
+#[error("the file does not contain the counts of a certificate, or not all of them")]
 pub struct BadCounts;
 
 impl Origin {
@@ -73,7 +73,7 @@ impl Origin {
     }
 }
 
-/// Appends a text after its length. All texts are short.
+/// Appends a text after its length; at most 255 bytes of it.
 fn text(bytes: &mut Vec<u8>, text: &str) {
     let end = text.floor_char_boundary(usize::from(u8::MAX));
     bytes.push(u8::try_from(end).expect("at most 255"));
@@ -133,12 +133,12 @@ fn root_of(hashes: &[Hash]) -> Hash {
     }
 }
 
-/// Describes the first gap or overlap of the leaves' units; `None` for all units of `plan`.
+/// Describes the first gap or overlap of units; `None` for exactly those of `plan`.
 pub(crate) fn gap(leaves: &[Leaf], plan: &Plan) -> Option<String> {
     let mut next = 0;
     for Leaf { units, .. } in leaves {
         if units.start != next || units.end <= units.start {
-            return Some(format!("units {units:?} follow unit {next}"));
+            return Some(format!("units {units:?} where unit {next} is expected"));
         }
         next = units.end;
     }
@@ -150,8 +150,8 @@ pub(crate) fn encode(leaves: &[Leaf]) -> Vec<u8> {
     let mut counters = Vec::new();
     let mut numbers = HashMap::new();
     let all = leaves.iter().flat_map(|leaf| [Some(&leaf.first), leaf.second.as_ref()]);
-    for how in all.flatten() {
-        let counter = (how.worker, how.principal.as_str());
+    for origin in all.flatten() {
+        let counter = (origin.worker, origin.principal.as_str());
         numbers.entry(counter).or_insert_with(|| {
             counters.push(counter);
             counters.len() as u64 - 1
@@ -164,14 +164,14 @@ pub(crate) fn encode(leaves: &[Leaf]) -> Vec<u8> {
         text(&mut bytes, principal);
     }
     number(&mut bytes, leaves.len() as u64);
-    let of = |how: &Origin| numbers[&(how.worker, how.principal.as_str())];
+    let index = |origin: &Origin| numbers[&(origin.worker, origin.principal.as_str())];
     for leaf in leaves {
         number(&mut bytes, leaf.units.end - leaf.units.start);
         number(&mut bytes, leaf.count);
-        number(&mut bytes, of(&leaf.first));
+        number(&mut bytes, index(&leaf.first));
         bytes.push(leaf.first.byte(leaf.second.is_some()));
         if let Some(second) = &leaf.second {
-            number(&mut bytes, of(second));
+            number(&mut bytes, index(second));
             bytes.push(second.byte(false));
         }
     }
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A change anywhere in any leaf changes the root, and so does a leaf more, less or elsewhere.
+    /// Any change of a leaf changes the root, and so does a missing or moved leaf.
     #[test]
     fn the_root_binds_every_byte() {
         let original = leaves(5);

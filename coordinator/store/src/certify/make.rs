@@ -110,8 +110,8 @@ fn leaf(plan: &Plan, task: TaskId, row: &KeptTask) -> Option<Leaf> {
     Some(Leaf {
         units: plan.task_units(task),
         count: first.count,
-        first: how(first, by_referee && second.is_none()),
-        second: second.as_deref().map(|second| how(second, by_referee)),
+        first: origin(first, by_referee && second.is_none()),
+        second: second.as_deref().map(|second| origin(second, by_referee)),
     })
 }
 
@@ -143,7 +143,7 @@ fn add_text(sorted: &mut Vec<String>, text: &str) {
     }
 }
 
-fn how(of: &TaskCount, referee: bool) -> Origin {
+fn origin(of: &TaskCount, referee: bool) -> Origin {
     Origin {
         worker: of.worker,
         principal: of.principal.to_string(),

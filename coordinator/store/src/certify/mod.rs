@@ -1,7 +1,7 @@
-//! Certificates: the signed counts of a complete run, which can be checked without a coordinator, and
+//! Certificates: the signed counts of a complete run. They can be checked without a coordinator, and
 //! by later versions.
 //!
-//! [`certify()`] makes one from a data directory after verifying every line; [`audit()`] checks the
+//! [`certify()`] makes a certificate from a data directory after verifying every line; [`audit()`] checks the
 //! signature, the tree over the counts and their sum, and recounts some of them.
 
 mod audit;

@@ -2,22 +2,23 @@
 //!
 //! ```text
 //! DIR/format.json                 the marker, with the version of the directory's format
-//! DIR/lock                        locked by the process that writes; holds its process id
+//! DIR/lock                        locked by the process that writes; holds its process ID
 //! DIR/runs/<run>/manifest.json    the run's manifest; written last, so it creates the run
-//! DIR/runs/<run>/state.json       paused, complete, …, and the end of the journal then
-//! DIR/runs/<run>/journal.jsonl    the last records
+//! DIR/runs/<run>/state.json       the run's state, and the end of the journal at that time
+//! DIR/runs/<run>/journal.jsonl    the newest records
 //! DIR/runs/<run>/journal.000001.jsonl, …   earlier records, in sealed segments
 //! DIR/runs/<run>/journal.000001.seal, …    the end of the journal when each was sealed
 //! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they are counted
 //! DIR/runs/<run>/events.jsonl     its events
 //! DIR/runs/<run>/history.json     its charts and its workers' shares
+//! DIR/runs/<run>/recheck.json     the share of its tasks to recheck, if one was set
 //! DIR/runs/<run>.deleted          a run that is being removed
-//! DIR/runs/<run>/recheck.json     the share of it to be rechecked, if one was set
 //! DIR/term.json                   the coordinator's term: one more at every start
 //! DIR/trust.jsonl                 the trust in workers
 //! DIR/trust.seal                  the number of its lines, and the hash of the last
 //! DIR/events.jsonl                the events of the cluster
 //! DIR/secret                      32 random bytes, private
+//! DIR/doors/                      keys, tokens and join strings, private
 //! DIR/signing-key                 the key that signs certificates, private
 //! DIR/db/                         sled; can be rebuilt from the rest
 //! ```
@@ -39,7 +40,7 @@ use crate::{
 
 const MARKER: &str = "format.json";
 const LOCK: &str = "lock";
-/// The extension to which the folder of a deleted run is renamed first.
+/// The extension of a deleted run's folder until it is removed.
 pub(crate) const DELETED: &str = "deleted";
 pub(crate) const SECRET: &str = "secret";
 pub(crate) const SIGNING_KEY: &str = "signing-key";
@@ -109,7 +110,7 @@ impl DataFiles {
         read_decoded(&self.dir.join(SECRET), Secret::decode)
     }
 
-    /// Marks the directory if it is empty; fails if it belongs to another program or version.
+    /// Marks an empty directory, or one of an older format, with this program's format.
     fn claim(&self) -> Result<(), StoreError> {
         let found = self.check()?;
         if found == Some(manifest::FORMAT) {
@@ -117,8 +118,8 @@ impl DataFiles {
         }
         if let Some(older) = found {
             tracing::info!(
-                "{} has format {older}: what it holds stays as it is, what is added has format {}, and \
-                 programs that know only {older} will refuse it from now on",
+                "{} has format {older}: existing data stay unchanged, new data get format {}, and \
+                 programs that support only format {older} will refuse the directory from now on",
                 self.dir.display(),
                 manifest::FORMAT
             );
@@ -128,7 +129,7 @@ impl DataFiles {
         write_durably(&self.dir.join(MARKER), &manifest::marker())
     }
 
-    /// Returns the format of a marked directory; fails if it is neither marked nor empty.
+    /// Returns a marked directory's format, or `None` for an empty one; fails on others.
     fn check(&self) -> Result<Option<u32>, StoreError> {
         let marker = self.dir.join(MARKER);
         match fs::read_to_string(&marker) {
@@ -152,7 +153,7 @@ impl DataFiles {
         }
     }
 
-    /// Finds an entry of an unmarked directory that a crash of this program cannot have left.
+    /// Finds an entry of an unmarked directory that no crash of this program leaves.
     fn foreign_entry(&self) -> Option<std::ffi::OsString> {
         let entries = fs::read_dir(&self.dir).ok()?;
         entries.flatten().find_map(|entry| {
@@ -184,13 +185,13 @@ impl RunFiles {
 /// A directory that is being read.
 #[derive(Debug)]
 pub(crate) enum Reading {
-    /// Not written while the lock is held.
+    /// No coordinator writes the directory while the lock is held.
     Alone(#[expect(dead_code, reason = "held for as long as the directory is read")] Option<Lock>),
     /// Open in a coordinator: journals grow, and a last line may be half written.
     WhileWritten,
 }
 
-/// Holds the data directory for one process; released when dropped or when the process dies.
+/// The lock of a data directory, released when dropped or when the process dies.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
@@ -219,8 +220,8 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Locks out coordinators while a directory is read, unless a coordinator has it open. A copy on
-    /// read-only storage may lack the lock file, and needs none.
+    /// Locks out coordinators while a directory is read, unless one has it open.
+    /// A copy on read-only storage may lack the lock file, and needs none.
     pub(crate) fn shared(data_files: &DataFiles) -> Result<Reading, StoreError> {
         let path = data_files.dir.join(LOCK);
         let file = match File::open(&path) {
@@ -291,12 +292,12 @@ fn found<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// Replaces a file so that after a crash it holds either the old or the new text, whole.
+/// Replaces a file: after a crash it holds either the whole old or the whole new text.
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), StoreError> {
     Replacement::prepare(path, text)?.put_in_place()
 }
 
-/// Replaces a file that only this user may read, byte for byte, and creates its folder.
+/// Replaces a file that only this user can read with `bytes`; creates its folder.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_private_folder(folder)?;
@@ -311,7 +312,7 @@ fn create_private_folder(folder: &Path) -> Result<(), StoreError> {
     builder.create(folder).map_err(failed("create", folder))
 }
 
-/// Creates a folder that only this user can read, or makes it so.
+/// Creates a folder that only this user can read, or makes an existing one private.
 pub(crate) fn claim_private_folder(folder: &Path) -> Result<(), StoreError> {
     create_private_folder(folder)?;
     #[cfg(unix)]
@@ -367,7 +368,7 @@ impl Replacement {
         Ok(Self { path: path.to_owned(), temporary })
     }
 
-    /// Renames it into place. After an error the file holds either content.
+    /// Renames the new file into place. After an error the file has the old or the new content.
     pub(crate) fn put_in_place(self) -> Result<(), StoreError> {
         fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
         sync_parent(&self.path)
@@ -379,7 +380,7 @@ impl Replacement {
 pub(crate) struct Secret(pub(crate) [u8; 32]);
 
 impl Secret {
-    /// Encodes 64 hexadecimal digits and their CRC-32: a changed digit would make another secret.
+    /// Encodes the bytes and their CRC-32, which detects changes, in hexadecimal digits.
     pub(crate) fn encode(&self) -> String {
         hex::encode(&self.0) + &hex::encode(&crc32fast::hash(&self.0).to_be_bytes())
     }

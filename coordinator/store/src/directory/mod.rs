@@ -1,4 +1,4 @@
-//! The medium on disk: journals are the truth, sled's rows restore leases and attempts.
+//! The medium on disk. The journals are authoritative; sled's rows restore leases and attempts.
 
 pub(crate) mod files;
 #[cfg(test)]
@@ -26,17 +26,17 @@ use crate::{
 /// Use it from one thread that may block: it writes and syncs files in every call that changes it.
 pub type DiskStore = JournalStore<Directory>;
 
-/// The suffix of a database that was set aside.
+/// The suffix of the copy of a bad database.
 const BAD: &str = "bad";
 
-/// Rows in one batch of sled, which is held in memory.
+/// Rows per batch of sled, which is held in memory.
 const BATCH_ROWS: usize = 1024;
 
 /// A data directory that a coordinator has open.
 #[derive(Debug)]
 pub struct Directory {
     files: DataFiles,
-    /// `None` until the database could be opened.
+    /// `None` until the database is first used.
     rows: Option<Rows>,
     journals: HashMap<RunId, Journal>,
     /// Released after everything else is closed.
@@ -47,8 +47,8 @@ impl DiskStore {
     /// Opens a data directory, or creates one in an empty or missing directory.
     ///
     /// Reads every journal whole. Cuts a torn tail (and keeps a copy of it), brings sled's rows up to
-    /// the journals, and rebuilds rows that are missing, unreadable or contradict the journals.
-    /// Damage within a journal is an error.
+    /// date with the journals, and rebuilds rows that are missing or unreadable or that contradict the
+    /// journals. Damage within a journal is an error.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let files = DataFiles::new(dir);
         let lock = Lock::exclusive(&files)?;
@@ -132,7 +132,7 @@ impl Medium for Directory {
             .map_err(files::failed("remove", &files.dir))
             .map_err(StoreError::rolled_back)?;
         self.journals.remove(&run);
-        // The run is gone; the next start removes what cannot be removed now.
+        // The run is gone; the next start removes leftovers.
         if let Err(error) = files::sync_parent(&gone) {
             tracing::warn!("run {run} may reappear after a power cut: {error}");
         }
@@ -145,8 +145,8 @@ impl Medium for Directory {
         Ok(())
     }
 
-    /// Stores bars first, since the journal voids the wrong counts that caused them; then journals, durably;
-    /// then texts, which state the journal's end; then rows, which may be lost.
+    /// Stores bars before the journals, which void the wrong counts that caused them.
+    /// Then come texts, which state the journal's end, and at last rows, which may be lost.
     fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {
         if let Some((chain, lines)) = &group.trust {
             chain.append(&self.files.trust(), lines)?;
@@ -172,7 +172,7 @@ impl Medium for Directory {
     }
 
     fn read(&self, text: Text) -> Result<Option<String>, StoreError> {
-        // Bytes that are not text are changed bytes, too.
+        // The caller's check of the text also detects bytes that are not UTF-8.
         let bytes = files::read_bytes(&self.name(text))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -211,7 +211,7 @@ impl Medium for Directory {
         kept.flush()
     }
 
-    /// Keeps only the newest copy, for an examination.
+    /// Keeps at most the newest copy, for examination.
     fn reset_rows(&mut self, keep_copy: bool) -> Result<(), StoreError> {
         self.rows = None;
         let path = self.files.database();

@@ -1,10 +1,10 @@
 //! A journal line: its text, its checksum and its link to the line before. Pure.
 //!
 //! A line is one JSON object with the fields of [`Fields`] in that order, without spaces:
-//! `prev` is the first 16 bytes of SHA-256 of the line before (of the manifest, for the first
+//! `prev` is the first 16 bytes of the SHA-256 of the line before (of the manifest, for the first
 //! line); `crc` is the checksum (`common::sealed`). The format is frozen by a test; changing it raises
 //! [`crate::journal::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`, `principal` and
-//! `elapsed_ms`; a journal may begin with such. Kinds `recounted`, `settled` and `voided` came with
+//! `elapsed_ms`; a journal may begin with such lines. Kinds `recounted`, `settled` and `voided` came with
 //! format 3.
 
 use std::{
@@ -132,7 +132,7 @@ pub(crate) struct JournalLine<E = JournalEntry> {
 /// The fields that the store adds to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The task's units; they identify the work if another plan divides it otherwise.
+    /// The task's units, which identify the work even if another plan divides it differently.
     pub(crate) units: Range<u64>,
     /// The term of the coordinator that wrote the line.
     pub(crate) fence: u64,
@@ -190,7 +190,7 @@ impl JournalLine {
                 }
                 (None, None, None, None) => (None, Principal::kept(&fields.worker.to_string()), 0),
                 _ => {
-                    let why = "of units, fence, principal and elapsed_ms some are missing";
+                    let why = "some of units, fence, principal and elapsed_ms are missing";
                     return Err(not_a_line(&why));
                 }
             };
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(line.stamp, None);
         assert_eq!(line.entry.record.principal.as_str(), "000000000000000000000000000000cd");
         assert_eq!(line.encode(), expected);
-        // Only some of the new fields: neither format.
+        // A line with only some of the new fields has neither format.
         let body = expected.replace(r#""epoch":2"#, r#""epoch":2,"fence":3"#);
         let error =
             JournalLine::decode(&sealed::resealed(body.as_bytes())).unwrap_err().to_string();

@@ -21,7 +21,7 @@ use crate::{
 /// The version of the data directory and everything in it.
 pub(crate) const FORMAT: u32 = 3;
 
-/// Directories of this version are read too: their journal lines have fewer fields.
+/// The oldest version that is still read; its journal lines have fewer fields.
 pub(crate) const OLDEST_FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -92,7 +92,7 @@ fn check_run(run: RunId, found: RunId) -> Result<(), Damage> {
     }
 }
 
-/// A run's state, and the end of its journal then: a shorter journal has lost records.
+/// A run's state and its journal's end then: a shorter journal has lost records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedState {
@@ -213,7 +213,7 @@ pub(crate) fn check_marker(text: &str) -> Result<u32, Damage> {
     let fields: MarkerFields = unseal_of(text, OLDEST_FORMAT..=FORMAT)?;
     match fields.program == PROGRAM {
         true => Ok(fields.format),
-        false => Err(Damage(format!("it is of program '{}'", fields.program))),
+        false => Err(Damage(format!("it belongs to program '{}'", fields.program))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A run's journal: append a group durably, read it back, cut a torn tail.
+//! A run's journal: appends groups durably, reads them back, and cuts a torn tail.
 
 pub(crate) mod line;
 pub(crate) mod manifest;
@@ -29,7 +29,7 @@ use crate::{
 
 pub(crate) use line::End;
 
-/// A file that lines are appended to; a trait so that tests can make its writes fail.
+/// A file for appended lines; a trait, so that tests can make its writes fail.
 pub(crate) trait AppendFile: Send + fmt::Debug {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
@@ -40,8 +40,8 @@ pub(crate) trait AppendFile: Send + fmt::Debug {
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// The file at a path, open only from the first write after a sync to the next sync: a coordinator
-/// may have more runs than descriptors, and a removed file is noticed.
+/// A file that is open only from the first write after a sync until the next sync.
+/// A coordinator may have more runs than descriptors, and a removed file is noticed.
 #[derive(Debug)]
 struct Appended {
     path: PathBuf,
@@ -81,7 +81,7 @@ pub(crate) struct Journal {
     run: RunId,
     pub(crate) file: Box<dyn AppendFile>,
     end: End,
-    /// Sealed segments, and the bytes in them.
+    /// The number of sealed segments, and of the bytes in them.
     sealed: (u64, u64),
     /// The size at which a segment is sealed.
     pub(crate) segment_bytes: u64,
@@ -95,8 +95,8 @@ impl Journal {
         Ok(Self::new(path, run, end, (0, 0)))
     }
 
-    /// Opens a journal whose whole lines end at `end`. Cuts the rest, and keeps its bytes in a file
-    /// next to the journal.
+    /// Opens a journal whose whole lines end at `end`.
+    /// Cuts the rest, and keeps its bytes in a file next to the journal.
     pub(crate) fn open(path: &Path, run: RunId, end: End) -> Result<Self, StoreError> {
         let sealed = segments::sealed(path).map_err(files::failed("read", path))?;
         let sealed = (sealed.len() as u64, segments::bytes(&sealed));
@@ -118,8 +118,8 @@ impl Journal {
         Self { path: path.to_owned(), run, file, end, sealed, segment_bytes: SEGMENT_BYTES }
     }
 
-    /// Appends lines that end at `end` and syncs them; returns how long the sync took. After an
-    /// error none of them is acknowledged, and the journal must not be appended to: the contents of
+    /// Appends lines that end at `end` and syncs them; returns the duration of the sync.
+    /// After an error the caller must acknowledge none of them and append nothing more: the contents of
     /// the disk are unknown until it is read again.
     pub(crate) fn append(&mut self, text: &[u8], end: End) -> Result<Duration, StoreError> {
         let written = self.file.append(text).and_then(|()| {
@@ -127,8 +127,8 @@ impl Journal {
             self.file.sync().map(|()| began.elapsed())
         });
         let synced = written.map_err(|error| {
-            // Lines written in part must not count after a restart. If even this fails, the restart
-            // cuts the torn line and keeps whole ones: they are true.
+            // A partly written group must not count after a restart. If this fails too, the restart
+            // cuts the torn line and keeps whole ones, which are valid.
             let _ = self.file.cut(self.end.bytes - self.sealed.1).and_then(|()| self.file.sync());
             files::failed("write", &self.path)(error)
         })?;
@@ -137,8 +137,8 @@ impl Journal {
         Ok(synced)
     }
 
-    /// Begins a new segment. The appended lines are durable in any case, so a failure is logged, and
-    /// retried after the next group.
+    /// Begins a new segment if this one is full. The appended lines are durable in any case, so a
+    /// failure is logged and retried after the next group.
     fn seal_if_full(&mut self) {
         if self.end.bytes - self.sealed.1 < self.segment_bytes {
             return;
@@ -146,7 +146,7 @@ impl Journal {
         let number = self.sealed.0 + 1;
         match segments::seal(&self.path, self.run, number, &self.end) {
             Ok(()) => self.sealed = (number, self.end.bytes),
-            Err(error) => tracing::warn!("segment {number} is sealed later: {error}"),
+            Err(error) => tracing::warn!("segment {number} will be sealed later: {error}"),
         }
     }
 }
@@ -183,7 +183,7 @@ pub(crate) trait Source {
     /// Returns the journal's name in messages.
     fn name(&self) -> PathBuf;
 
-    /// Reads the lines after `end`.
+    /// Opens a reader of the lines after `end`.
     fn open(&self, end: &End) -> Result<Reader, StoreError>;
 
     /// Returns the name of the saved state, to be removed if it refers to lines that are gone.
@@ -201,7 +201,7 @@ pub(crate) trait Source {
 pub(crate) struct Reader {
     input: Box<dyn BufRead>,
     buffer: Vec<u8>,
-    /// After the last line read.
+    /// The number of bytes before the next line.
     offset: u64,
 }
 
@@ -218,7 +218,7 @@ pub(crate) enum Next<'a> {
 }
 
 impl Reader {
-    /// Reads a text that begins with a line, after `offset` bytes of the journal.
+    /// Creates a reader of the journal's text after its first `offset` bytes.
     pub(crate) fn new(input: impl BufRead + 'static, offset: u64) -> Self {
         Self { input: Box::new(input), buffer: Vec::new(), offset }
     }
@@ -234,8 +234,8 @@ impl Reader {
         self.input
     }
 
-    /// Returns whether the bad line read last ends in a whole one: then it was not a torn write, but
-    /// a line end was lost.
+    /// Returns whether the bad line that was read last ends in a whole line.
+    /// In that case a line end was lost, and the write was not torn.
     pub(crate) fn hides_a_line(&self) -> bool {
         let text = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         (1..text.len())
@@ -262,7 +262,7 @@ impl Reader {
         })
     }
 
-    /// Reads on after an unfinished line, or skips the rest of one that is too long.
+    /// Returns an unfinished line as torn, or skips the rest of one that is too long.
     fn without_end(&mut self, read: usize) -> io::Result<Next<'_>> {
         if read <= MAX_LINE_BYTES {
             return Ok(Next::Torn);
@@ -291,7 +291,7 @@ pub(crate) struct Chain<F> {
 }
 
 impl<F: FnMut() -> io::Result<Option<Box<dyn BufRead>>>> Chain<F> {
-    /// Reads the texts that `next` returns.
+    /// Creates a reader of the texts that `next` returns.
     pub(crate) fn new(next: F) -> Self {
         Self { current: Box::new(io::empty()), next }
     }

@@ -1,14 +1,14 @@
-//! Notes: the events of a run or the cluster, and a run's history. They are stored next to the
-//! journals, outside of the hash chain, are bounded, and may be lost without changing a total.
+//! Notes: the events of a run or the cluster, and a run's history. They are bounded, stored next to the
+//! journals but outside their hash chains, and may be lost without changing a total.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Events kept per run, and of the cluster.
+/// Maximum number of events stored per run, and for the cluster.
 const MAX_EVENTS: usize = 300;
 
-/// Characters of an event's text.
+/// Maximum number of characters of an event's text.
 const MAX_CHARS: usize = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Note {
 impl Note {
     pub const ALL: [Self; 2] = [Self::Events, Self::History];
 
-    /// Returns the name of its file, within the run's folder or the data directory.
+    /// Returns the note's file name in the run's folder or the data directory.
     pub(crate) const fn file(self) -> &'static str {
         match self {
             Self::Events => "events.jsonl",
@@ -34,13 +34,13 @@ impl Note {
 /// An event of a run or the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Higher than that of every event before.
+    /// Higher than the sequence of every earlier event.
     pub sequence: u64,
     pub unix_ms: u64,
     /// `submitted`, `conflict`, …
     pub kind: String,
     pub text: String,
-    /// The name of the token that caused it, or nothing.
+    /// The name of the token that caused the event; empty if none did.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
 }
@@ -52,7 +52,7 @@ impl Event {
         Self { unix_ms, kind: kind.to_owned(), text, ..Self::default() }
     }
 
-    /// Sets the token that caused it.
+    /// Sets the token that caused the event.
     pub fn by(self, name: Option<&str>) -> Self {
         Self { by: name.unwrap_or_default().to_owned(), ..self }
     }
@@ -63,7 +63,7 @@ impl Event {
 pub struct EventLog(VecDeque<Event>);
 
 impl EventLog {
-    /// Decodes a log without its damaged lines.
+    /// Decodes a log; skips damaged lines.
     pub fn decode(text: &str) -> Self {
         Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// About 40,000 lines.
+/// The size at which a segment is sealed: about 40,000 lines.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// The end of a journal when one of its segments was sealed.
@@ -73,12 +73,12 @@ pub(crate) fn sealed(active: &Path) -> io::Result<Vec<Sealed>> {
     Ok(found)
 }
 
-/// Returns the size of sealed segments.
+/// Returns the total size of sealed segments.
 pub(crate) fn bytes(sealed: &[Sealed]) -> u64 {
     sealed.iter().map(|segment| segment.bytes).sum()
 }
 
-/// Reads every seal of a run's journal. An invalid one is ignored: the lines are chained anyway.
+/// Reads every seal of a run's journal; ignores invalid ones, since lines are chained.
 pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> {
     let mut found = Vec::new();
     for segment in 1.. {
@@ -103,8 +103,8 @@ pub(crate) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, Dama
     Ok(seal)
 }
 
-/// Seals `active` as segment `segment` of a journal that ends at `end`, and begins a new file. After
-/// an error everything is unchanged.
+/// Seals `active` as segment `segment` of a journal that ends at `end`.
+/// Begins a new file. After an error the journal is unchanged.
 pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result<(), StoreError> {
     let seal = text::seal(&Seal::new(run, segment, end));
     files::write_durably(&segment_path(active, segment, "seal"), &seal)?;
@@ -113,7 +113,7 @@ pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result
     let path = segment_path(active, segment, "jsonl");
     fs::rename(active, &path).map_err(files::failed("seal", active))?;
     if let Err(error) = fs::rename(&next, active) {
-        // No other file has the name.
+        // The name is free, so no file is replaced.
         let _ = fs::rename(&path, active);
         return Err(files::failed("begin", active)(error));
     }
@@ -129,7 +129,7 @@ fn create_empty(path: &Path) -> Result<(), StoreError> {
         .map_err(files::failed("create", path))
 }
 
-/// Returns whether there is a journal. If `write`, creates the last segment if a crash prevented that.
+/// Returns whether a journal exists. If `write`, creates the last segment that a crash prevented.
 pub(crate) fn exists(active: &Path, write: bool) -> Result<bool, StoreError> {
     if active.exists() {
         return Ok(true);
@@ -176,7 +176,7 @@ impl Source for RunFiles {
 
 /// Reads all segments as one text, from byte `offset` on.
 fn read_from(active: &Path, offset: u64) -> io::Result<impl BufRead + use<>> {
-    // The growing file comes first: if it is sealed meanwhile, it is found again below.
+    // Opens the growing file first: if it is sealed meanwhile, it is found again below.
     let mut growing = match descriptors::open(|| File::open(active)) {
         Ok(file) => Some(file),
         Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -1,6 +1,6 @@
 //! Small texts with a check hash, and the reasons why a stored text is refused. Pure.
 //!
-//! Each is one JSON object with its struct's fields in their order, without spaces, then `check`: the
+//! Each text is one JSON object with its struct's fields in their order, without spaces, then `check`: the
 //! SHA-256 of all bytes before `,"check":`. (Lines of journals and spools, of which there are many,
 //! end in a shorter checksum: `common::sealed`.)
 
@@ -14,7 +14,7 @@ use common::hex;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-/// The version of every small file but the directory's marker, which states that of the directory.
+/// The version of small files, except the marker, which states the directory's version.
 pub(crate) const FILE_FORMAT: u32 = 1;
 
 const CHECK_KEY: &str = r#","check":""#;
@@ -30,7 +30,7 @@ impl Damage {
     }
 }
 
-/// A serde form for values that are texts in files: hexadecimal IDs and hashes, names, big numbers.
+/// A serde form for values stored as texts: hexadecimal IDs and hashes, names, big numbers.
 pub(crate) mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -111,7 +111,7 @@ pub(crate) fn unseal_of<T: DeserializeOwned>(
     serde_json::from_str(&format!("{body}}}")).map_err(Damage::new)
 }
 
-/// Returns the format that a text states, which all versions have in common.
+/// Returns the format that a text states, in a field that all versions have.
 pub(crate) fn format_of(text: &str) -> Option<u32> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     value.get("format")?.as_u64()?.try_into().ok()

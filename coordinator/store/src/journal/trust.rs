@@ -66,7 +66,7 @@ impl TrustChain {
             let remedy = "restore it and trust.seal from a copy, or remove both: every worker is trusted then";
             StoreError::repairable(path, line, what, remedy)
         };
-        // Read before the lines: a coordinator may append some meanwhile.
+        // Reads the seal before the lines: a coordinator may append some meanwhile.
         let sealed = read_seal(path)?;
         let text = files::read_text(path)?.unwrap_or_default();
         let mut chain = Self::new();
@@ -123,7 +123,7 @@ impl TrustChain {
         Ok(())
     }
 
-    /// Appends lines to a file, durably; it then holds this chain.
+    /// Appends lines to a file, durably; the file then holds this chain.
     pub(crate) fn append(&self, path: &Path, lines: &[String]) -> Result<(), StoreError> {
         let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
         let new = !path.exists();
@@ -138,7 +138,7 @@ impl TrustChain {
         }
         let lines = self.records.len() as u64;
         let seal = text::seal(&SealFields { format: FILE_FORMAT, lines, head: self.head });
-        // The lines are valid without the seal, so one that cannot be written may be out of date.
+        // The lines are valid without the seal, so a failure to write it is only logged.
         if let Err(error) = files::write_durably(&path.with_extension("seal"), &seal) {
             tracing::warn!("{error}");
         }
@@ -146,7 +146,7 @@ impl TrustChain {
     }
 }
 
-/// Reads the seal next to the file. An invalid one is ignored: the lines are chained anyway.
+/// Reads the seal next to the file; ignores an invalid one, since lines are chained.
 fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
     let path = path.with_extension("seal");
     let Some(text) = files::read_bytes(&path)? else { return Ok(None) };

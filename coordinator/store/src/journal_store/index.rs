@@ -1,5 +1,5 @@
 //! The index: every run with its plan, its journal's end and the rows of its tasks, in memory. It
-//! decides whether a group of changes is valid; media make it durable.
+//! decides whether a group of changes is valid; media make the group durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -64,7 +64,7 @@ impl Index {
         self.runs.iter().map(|(run, indexed)| (*run, indexed.end))
     }
 
-    /// Makes the entry of a new run, without inserting it.
+    /// Creates the entry of a new run, without inserting it.
     pub(crate) fn new_run(&self, manifest: &RunManifest) -> Result<IndexedRun, StoreError> {
         if self.runs.contains_key(&manifest.run) {
             return Err(StoreError::RunExists(manifest.run));

@@ -13,8 +13,8 @@ use crate::{
 
 use super::{Group, JournalStore, Medium, Text, index::Index};
 
-/// A store in memory: the model that others are compared with, and the disk of simulations (a clone
-/// is the disk after a crash).
+/// A store in memory: the model for tests of other stores, and the disk of simulations.
+/// A clone is the disk after a crash.
 pub type MemoryStore = JournalStore<Memory>;
 
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl MemoryStore {
         Self::on(Memory::default(), index, trust, Secret([7; 32]), 1)
     }
 
-    /// Begins the next term, as a restarted coordinator.
+    /// Begins the next term, as a restarted coordinator does.
     pub fn begin_term(&mut self) {
         self.term += 1;
     }
@@ -104,7 +104,7 @@ impl Medium for Memory {
         Ok(())
     }
 
-    /// Returns nothing: a store in memory is never opened, so only the index has its rows.
+    /// Passes no rows: a store in memory is never opened, so only its index has rows.
     fn rows(&mut self, _: RunId, _: &mut dyn FnMut(TaskId, KeptTask)) -> Result<u64, StoreError> {
         Ok(0)
     }

@@ -55,7 +55,7 @@ impl Text {
     }
 }
 
-/// Whole lines that a journal gets, and its end after them.
+/// Whole lines to append to a journal, and its end after them.
 #[derive(Debug)]
 pub(crate) struct NewLines {
     pub(crate) text: Vec<u8>,
@@ -72,8 +72,8 @@ pub(crate) struct Group<'a> {
     pub(crate) rows: &'a HashMap<(RunId, TaskId), KeptTask>,
 }
 
-/// A place where a store's data is durable. Its errors state whether anything may have changed
-/// ([`StoreError::kept_nothing`]).
+/// A place where a store's data is durable.
+/// Its errors state whether anything may have changed ([`StoreError::kept_nothing`]).
 pub(crate) trait Medium: Send {
     type Journal: Source;
 
@@ -134,7 +134,7 @@ pub struct JournalStore<M> {
     secret: Secret,
     pub(crate) term: u64,
     sync_times: SyncTimes,
-    /// The first write error: since then the contents of the medium are unknown, and nothing more is stored.
+    /// The first write error. Since then the medium's contents are unknown and writes fail.
     poison: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl<M: Medium> JournalStore<M> {
         }
     }
 
-    /// Runs a write, and refuses all others after an error that may have changed something.
+    /// Runs a write; after an error that may have changed something, refuses later ones.
     fn write<T>(
         &mut self,
         write: impl FnOnce(&mut M, &SyncTimes) -> Result<T, StoreError>,
@@ -233,7 +233,7 @@ impl<M: Medium> Store for JournalStore<M> {
         Ok(decoded
             .inspect_err(|what| {
                 let name = self.medium.name(text);
-                tracing::warn!("{} is counted again: {what}", name.display());
+                tracing::warn!("{}: {what}; counting again", name.display());
             })
             .ok())
     }

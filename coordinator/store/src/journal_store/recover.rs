@@ -1,4 +1,4 @@
-//! Opening a store: find its runs, read every journal whole, check it, and bring the rows up to it.
+//! Opening a store: finds its runs, reads and checks every journal, and brings rows up to date.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -28,7 +28,7 @@ pub(crate) struct FoundRun<S = RunFiles> {
     /// The source of its journal.
     pub(crate) files: S,
     pub(crate) manifest: RunManifest,
-    /// `None` while its state never changed.
+    /// `None` if its state never changed.
     pub(crate) saved: Option<SavedState>,
     pub(crate) seals: Vec<Seal>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Walk<'a, S> {
     plan: &'a Plan,
     pub(crate) end: End,
     pub(crate) fold: Fold,
-    /// The link after as many lines as the saved state names.
+    /// The link after the number of lines that the saved state names.
     saved_head: Option<Link>,
 }
 
@@ -155,7 +155,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Err(Damage(what))
     }
 
-    /// A line that names the units of its task must name those of the plan.
+    /// Checks that a line that names its task's units names those of the plan.
     fn check_units(&self, line: &JournalLine) -> Result<(), Damage> {
         let task = line.entry.record.task;
         let ours = self.plan.task_units(task);
@@ -190,7 +190,7 @@ impl<'a, S: Source> Walk<'a, S> {
         }
     }
 
-    /// Checks that the journal, which ends here, is the one that the state was saved with.
+    /// Checks that the journal, which ends here, is the one of the saved state.
     pub(crate) fn check_saved(&self) -> Result<(), Damage> {
         let Some(saved) = &self.found.saved else {
             return Ok(());
@@ -214,9 +214,9 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl<S: Source> FoundRun<S> {
-    /// Reads and checks the whole journal; returns where its whole lines end, and their fold.
+    /// Reads and checks the whole journal; returns the end and the fold of its whole lines.
     ///
-    /// A tail without any whole line is what a torn write leaves: the end is before it. Anything else
+    /// A torn write leaves a tail without any whole line; the end is before that tail. Anything else
     /// is damage.
     pub(crate) fn survey(&self, plan: &Plan) -> Result<(End, Fold), StoreError> {
         let path = self.files.name();
@@ -264,8 +264,8 @@ fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
     StoreError::repairable(path, Some(line), what, remedy)
 }
 
-/// Reads and checks all runs, and rebuilds rows that contradict their journal: those of the run
-/// concerned, or of all runs if the medium cannot remove the rows of a single run.
+/// Reads and checks all runs, and rebuilds rows that contradict a journal.
+/// Rebuilds the rows of that run, or all rows if the medium cannot remove those of a single run.
 pub(crate) fn load<M: Medium>(
     medium: &mut M,
     found: &[FoundRun<M::Journal>],
@@ -322,8 +322,8 @@ fn try_load<M: Medium>(
     Ok(index)
 }
 
-/// Returns the rows of a run: the stored ones, brought up to its journal. An error of the rows
-/// ([`StoreError::Database`]) means that they contradict the journal and have to be rebuilt.
+/// Returns the stored rows of a run, brought up to date with its journal.
+/// [`StoreError::Database`] means that they contradict the journal and have to be rebuilt.
 fn rows<M: Medium>(
     medium: &mut M,
     run: RunId,
@@ -337,7 +337,7 @@ fn rows<M: Medium>(
     if seen > end.lines {
         return wrong(format!(
             "the rows have seen {seen} lines of a journal of {}: acknowledged results are lost, \
-             their tasks are counted again",
+             and their tasks are counted again",
             end.lines
         ));
     }

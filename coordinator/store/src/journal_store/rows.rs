@@ -25,11 +25,11 @@ use scheduler::ledger::{Confirmation, Principal, TaskCount, TaskState, fold::Kep
 
 use crate::{StoreError, directory::files};
 
-/// The version of the bytes below; rows of another version are rebuilt from the journals.
+/// The version of the bytes below. Rows of another version are rebuilt.
 const VERSION: u8 = 3;
 const VERSION_KEY: &[u8] = b"v";
-/// Enough for the rows of a million tasks (measured: 237 MB in all), which halves the time to read
-/// them again. With half of it sled uses nearly as much.
+/// The size of sled's cache, enough for a million tasks (237 MB of memory in all).
+/// It halves the time to read them again; half the cache would save little memory.
 const CACHE_BYTES: u64 = 128 << 20;
 const OPEN_ATTEMPTS: u32 = 500;
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
@@ -44,8 +44,8 @@ pub(crate) struct Rows {
     db: Option<sled::Db>,
 }
 
-/// Runs `work` on a database that may be damaged: on some such files sled panics instead of
-/// returning an error. The panic is not printed; the error names the database.
+/// Runs `work` on a database that may be damaged, and turns a panic into an error.
+/// On some damaged files sled panics instead of returning an error. The panic is not printed.
 fn guarded<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
     thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
     static QUIET: Once = Once::new();
@@ -106,8 +106,8 @@ impl Rows {
         guarded(&self.path, || work(self.db.as_ref().expect("open until it is dropped")))
     }
 
-    /// Visits all rows of a run in order of their tasks; returns the number of journal lines that they
-    /// reflect.
+    /// Visits all rows of a run in order of their tasks.
+    /// Returns the number of journal lines that they reflect.
     pub(crate) fn scan(
         &self,
         run: RunId,
@@ -166,7 +166,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes a run, some rows at a time: a batch is held in memory.
+    /// Removes a run, a batch of rows at a time, since a batch is held in memory.
     pub(crate) fn remove(&self, run: RunId) -> Result<(), StoreError> {
         const BATCH_ROWS: usize = 4096;
         self.guarded(|db| {
@@ -186,7 +186,7 @@ impl Rows {
         })
     }
 
-    /// Writes everything to the operating system's cache (sled's flush is not durable against power cuts).
+    /// Flushes to the operating system's cache: sled's flush does not survive a power cut.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.guarded(|db| db.flush().map(drop))
     }
@@ -209,12 +209,12 @@ fn close<T>(path: &Path, db: T) {
     }
 }
 
-/// Opens a database. One that this process has just closed remains locked until sled's threads end.
+/// Opens a database; waits if sled's threads have not yet closed it in this process.
 fn open_sled(path: &Path) -> sled::Result<sled::Db> {
     let config = sled::Config::default()
         .path(path)
         .cache_capacity(CACHE_BYTES)
-        // Its background flusher stops for good on a write error: the store flushes itself.
+        // sled's background flusher stops for good on a write error, so the store flushes.
         .flush_every_ms(None);
     let mut attempts = 0;
     loop {
@@ -340,7 +340,7 @@ fn decode_count(input: &mut &[u8]) -> Option<TaskCount> {
 fn decode_principal(input: &mut &[u8]) -> Option<Principal> {
     let text = take_text(input)?;
     let principal = Principal::kept(text);
-    // Longer ones are never written.
+    // Longer principals are never written.
     (principal.as_str().len() == text.len()).then_some(principal)
 }
 

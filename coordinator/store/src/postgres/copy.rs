@@ -1,5 +1,5 @@
-//! Copies of everything between a data directory and a database, both unused: runs, keys, tokens,
-//! secrets and the trust log. Journal lines are copied unchanged, so that their hash chains continue.
+//! Copies between a data directory and a database, neither of them in use: runs, keys, tokens, secrets
+//! and the trust log. Journal lines are copied unchanged, so that their hash chains continue.
 
 use std::{fs, io, path::Path};
 
@@ -24,11 +24,11 @@ use crate::{
 
 const BATCH_LINES: usize = 20_000;
 
-/// Files of a data directory with one small text each, which have the same names in a database.
+/// Files of a data directory with one small text each, by the same names in a database.
 const TEXTS: [&str; 3] = [SECRET, SIGNING_KEY, "events.jsonl"];
 
-/// Copies an unused data directory into a database without runs; returns the number of runs. Checks
-/// every journal first.
+/// Copies an unused data directory into a database without runs.
+/// Checks every journal first; returns the number of runs.
 pub fn copy_to_database(
     dir: &Path,
     url: &str,
@@ -64,7 +64,7 @@ pub fn copy_to_database(
     let secrets = if folder.exists() { files::entries(&folder)? } else { Vec::new() };
     for path in secrets {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Left half written by a crash.
+        // Skips a file that a crash left half written.
         if name.ends_with(".tmp") || name.ends_with(".new") {
             continue;
         }
@@ -85,8 +85,8 @@ pub fn copy_to_database(
     Ok(found.len())
 }
 
-/// Copies a database without running coordinators into an empty or new directory; returns the number
-/// of runs. Checks every journal first.
+/// Copies a database without running coordinators into an empty or new directory.
+/// Checks every journal first; returns the number of runs.
 pub fn copy_to_directory(
     url: &str,
     dir: &Path,
@@ -121,7 +121,7 @@ impl Database {
     fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<(), StoreError> {
         let (run, path) = (found.manifest.run, found.files.name());
         let (end, fold) = found.survey(&fold::plan_of(&found.manifest)?)?;
-        // Left by an interrupted copy.
+        // Removes the rest of an interrupted copy.
         self.transact(delete_run(run))?;
         let mut reader = found.files.open(&End::empty(&found.manifest))?;
         let (mut first, mut lines) = (1, Vec::new());
@@ -242,7 +242,7 @@ mod tests {
         assert!(database.term() > term);
         let secrets = database.secrets().unwrap();
         assert_eq!(secrets.read("tokens.json").unwrap().unwrap(), "[ ]\n");
-        // It is usable there, also while it is verified …
+        // The copy is usable in the database, also while it is verified …
         database.apply(&[accepted(30)]).unwrap();
         assert!(verify_database(&url, &mut |_| {}).unwrap().runs[0].live);
         let (after, term) = (everything(&database), database.term());

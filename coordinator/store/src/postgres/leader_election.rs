@@ -51,8 +51,8 @@ const NAME_SQL: &str = "SELECT name, term FROM queens.leader";
 
 const LEAVE_SQL: &str = "UPDATE queens.leader SET leads = false WHERE term = $1";
 
-/// Waits until there is no leader, or its heartbeat stops, and takes over. Reports each other leader to
-/// `waits`. Returns the new leader and the number of commits so far.
+/// Waits until there is no leader, or its heartbeat stops, and takes over.
+/// Reports each other leader to `waits`. Returns the new leader and the number of commits so far.
 pub(super) fn lead(
     link: &mut Link,
     name: &str,
@@ -71,7 +71,7 @@ pub(super) fn lead(
         seen = Some(((term, beats), still));
         if !leads || still.elapsed() >= LEADER_TIMEOUT {
             let taken = link.query(TAKE_SQL, &[&name, &term, &beats])?.pop();
-            // If an answer was lost, this looks like another leader's term without a heartbeat.
+            // After a lost answer, its own term looks like that of a leader without a heartbeat.
             if let Some(row) = taken {
                 return Ok((leader(name.to_owned(), row.get(0), row.get(2)), row.get(1)));
             }
@@ -128,7 +128,7 @@ impl Heartbeat {
     }
 }
 
-/// Returns the next leader, if there is one.
+/// Sends a heartbeat; returns the next leader, if there is one.
 fn beat(link: &mut Link, term: i64) -> Result<Option<String>, StoreError> {
     if !link.query(BEAT_SQL, &[&term])?.is_empty() {
         return Ok(None);

@@ -37,11 +37,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The duration after which a call is logged as slow.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// The pause between two attempts, first and longest.
+/// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 
-/// The time that a serving coordinator waits for its database before it exits, to be restarted by its
-/// service manager.
+/// The time that a serving coordinator waits for its database before it exits.
+/// Its service manager then restarts it.
 pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The time that a starting coordinator waits: its address may be wrong.
@@ -49,10 +49,10 @@ pub(super) const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// SQL state: another coordinator leads.
 const REPLACED: &str = "QN001";
-/// SQL state: an attempt whose answer was lost has committed.
+/// SQL state: an earlier attempt, whose answer was lost, has committed.
 const KEPT_BEFORE: &str = "QN002";
 
-/// The address of a database and how to connect to it.
+/// A database's address and connection settings.
 #[derive(Clone)]
 pub(super) struct Server {
     /// The address without the password, for messages.
@@ -109,8 +109,8 @@ impl Session {
         self.client.query(&statement, values).await
     }
 
-    /// Commits all steps or none, in one round trip: a process that stops in the middle has sent all of
-    /// it, or leaves a transaction that the database soon ends.
+    /// Commits all steps or none, in one round trip.
+    /// A process that stops meanwhile has sent everything, or leaves a transaction that soon times out.
     pub(super) async fn transact(&self, steps: &[Step]) -> Result<Vec<u64>, Error> {
         let mut statements = Vec::new();
         for step in steps {
@@ -122,7 +122,7 @@ impl Session {
             .iter()
             .zip(&values)
             .map(|(statement, values)| self.client.execute(statement, values));
-        // Each is sent at its first poll, in this order.
+        // Each statement is sent at its first poll, in this order.
         let all = async { join_all(work).await.into_iter().collect::<Result<_, _>>() };
         let (begun, done, ended) = tokio::join!(
             biased;
@@ -150,8 +150,8 @@ enum Verdict {
 }
 
 impl Server {
-    /// Parses a URL, which is a secret. Beyond loopback the database must use TLS, with a certificate
-    /// of this name by an authority that the system (or `sslrootcert`) trusts.
+    /// Parses a URL, which is a secret. Beyond loopback, unless `sslmode=disable`, the database must use
+    /// TLS with a certificate of its host name by an authority of the system or `sslrootcert`.
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let place = StoreUrl::from(url).to_string();
         let bad = |what: String| StoreError::Server {
@@ -292,8 +292,8 @@ impl Link {
         Ok(Self { server, runtime: Some(runtime), session: None, retry_timeout, quiet: false })
     }
 
-    /// Runs idempotent work; retries while the database is unavailable. Returns `None` if an earlier attempt
-    /// had committed it.
+    /// Runs idempotent work; retries while the database is unavailable.
+    /// Returns `None` if an earlier attempt had committed the work.
     pub(super) fn call<T>(
         &mut self,
         work: impl AsyncFn(&Session) -> Result<T, Error>,
@@ -323,7 +323,7 @@ impl Link {
             }
             if why != logged && !self.quiet {
                 tracing::warn!(
-                    "{}: {why}; retrying, results wait in their workers",
+                    "{}: {why}; retrying, while workers keep their results",
                     self.server.place
                 );
             }
@@ -382,7 +382,7 @@ impl Link {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => Err(verdict(&error)),
             None => {
-                // It may have been committed; the next attempt detects that.
+                // The work may have been committed; the next attempt detects that.
                 self.session = None;
                 Err(Verdict::Retry("the database does not answer".to_owned()))
             }
@@ -391,7 +391,7 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// Does not wait for the runtime's end, which is forbidden in async tasks.
+    /// Stops the runtime without waiting, which is forbidden in async tasks.
     fn drop(&mut self) {
         self.session = None;
         if let Some(runtime) = self.runtime.take() {
@@ -400,7 +400,7 @@ impl Drop for Link {
     }
 }
 
-/// Formats an error without its chain of types.
+/// Formats the database's message, or an error with its causes, in one line.
 fn describe(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         return error.message().to_owned();

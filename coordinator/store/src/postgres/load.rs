@@ -56,8 +56,8 @@ pub(super) fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
     Ok(chain)
 }
 
-/// Verifies every line of every journal in a database, as [`crate::verify_watched()`] does in a
-/// directory. Reads only, also while a coordinator writes.
+/// Verifies every line of every journal in a database.
+/// Only reads, like [`crate::verify_watched()`] in a directory, also while a coordinator writes.
 pub fn verify_database(
     url: &str,
     watch: &mut dyn FnMut(Examined),
@@ -70,7 +70,7 @@ pub fn verify_database(
     let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);
     if version != ours {
         let what = format!("its tables have version {version}, this program supports {ours}");
-        let advice = "use the release that made them, or start a coordinator of this one on it";
+        let advice = "use the release that made them, or start a coordinator of this release on it";
         return Err(link.lock().server.failed(what, advice).into());
     }
     let secret: Option<&str> = row.get(2);

@@ -63,7 +63,7 @@ pub struct Database {
 }
 
 impl PgStore {
-    /// Opens the database of a URL, which is a secret: migrates its tables, waits until no other
+    /// Opens the database of a URL, which is a secret. Migrates its tables, waits until no other
     /// coordinator leads (and reports the leader to `waits`), and reads and checks everything.
     pub fn open(url: &str, name: &str, waits: &mut dyn FnMut(&Leader)) -> Result<Self, StoreError> {
         let server = Server::of(url)?;
@@ -85,12 +85,12 @@ impl PgStore {
         Ok(Self::on(medium, index, trust, secret, term))
     }
 
-    /// Returns the leader: this process, by its name.
+    /// Returns this process as the leader.
     pub fn leader(&self) -> &Leader {
         &self.medium.leader
     }
 
-    /// Returns the next leader, as soon as there is one.
+    /// Returns a receiver of the next leader.
     pub fn replaced(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.medium.heartbeat.replaced.clone()
     }

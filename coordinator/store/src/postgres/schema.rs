@@ -19,11 +19,11 @@ use crate::{
     postgres::{FENCE, link::Link},
 };
 
-/// The migrations, in order. Coordinators of all versions agree on the first one, so that an older leader
-/// and a newer standby understand each other.
+/// The migrations, in order.
+/// All versions have the same first one, so an older leader and a newer standby understand each other.
 pub(super) const MIGRATIONS: [&str; 2] = [LEADERS, RUNS];
 
-/// [`super::link`] recognizes the exceptions by their codes, and logs their messages.
+/// [`super::link`] recognizes these exceptions by code, and logs their messages.
 const LEADERS: &str = "
 CREATE TABLE queens.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -102,12 +102,11 @@ CREATE TABLE IF NOT EXISTS queens.schema_version (
 INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
 ";
 
-/// Locks the schema while it is changed, so that two coordinators that start together do not both change
-/// it.
+/// Locks the schema while it is changed.
+/// Otherwise two coordinators that start together could both change it.
 pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
 
-/// Brings the tables up to date by the missing migrations of `list`; with a term, as the coordinator that
-/// leads.
+/// Applies the missing migrations of `list`; with a term, as the coordinator that leads.
 pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Result<(), StoreError> {
     let before = link.call(async |session| {
         let client = &session.client;

@@ -1,4 +1,4 @@
-//! The database's tables: journals as the text that they are on disk, rows, and small texts.
+//! The database's tables: journals in the same text as on disk, rows, and small texts.
 
 use std::{
     io::{self, BufRead, Cursor},
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Lines or rows that are fetched at a time.
+/// Maximum number of lines or rows per query.
 pub(super) const PAGE: i64 = 4000;
 
 /// A connection that a store and its readers share.
@@ -151,7 +151,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Returns a statement about a run, its only parameter.
+/// Returns a statement whose only parameter is a run.
 pub(super) fn of_run(sql: &'static str, run: RunId) -> Step {
     Step::new(sql, vec![Box::new(run.to_string())])
 }

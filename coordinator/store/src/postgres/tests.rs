@@ -92,7 +92,7 @@ fn a_standby_waits_for_the_leaders_heartbeat_to_stop() {
     let url = server.database("queens");
     let first = open(&url);
     let leader = first.leader().clone();
-    // Silent from now on, as if its machine were gone.
+    // The leader is silent from now on, as if its machine were gone.
     server.ask("queens", "ALTER TABLE queens.beat RENAME TO gone; CREATE TABLE queens.beat AS SELECT * FROM queens.gone; REVOKE ALL ON queens.gone FROM queens");
     server.ask(
         "queens",
@@ -235,7 +235,7 @@ fn permanent_errors_are_one_line() {
     drop(open(&good));
 }
 
-/// Returns the certificate of an authority, and the certificate and key of a server of this name.
+/// Returns an authority's certificate, and a certificate and key for server `name`.
 fn certified(name: &str) -> (String, String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();

@@ -65,7 +65,7 @@ pub struct RunReport {
     pub elapsed_ms: u64,
     /// Bytes of an unfinished last line.
     pub torn_bytes: u64,
-    /// Whether a coordinator had the directory open: the report describes the moment of reading.
+    /// Whether a coordinator had the directory open, so it may have changed since.
     pub live: bool,
     /// The checks of the total, once every task is done.
     pub checks: Option<Checks>,
@@ -112,10 +112,10 @@ pub struct Flaw {
     pub what: String,
 }
 
-/// Verifies every line of every journal in `dir`, recomputes the totals and checks complete ones.
+/// Verifies every journal line in `dir`; recomputes totals, and checks complete ones.
 ///
-/// Writes nothing, and works while a coordinator writes the directory: then it verifies the lines written so
-/// far, and a half-written last line is not a flaw.
+/// Writes nothing, and works while a coordinator writes the directory. It then verifies the lines written
+/// so far, and a half-written last line is not a flaw.
 pub fn verify(dir: &Path) -> Result<VerifyReport, VerifyError> {
     verify_watched(dir, &mut |_| {})
 }
@@ -183,15 +183,15 @@ pub(crate) fn verify_all<S: Source>(
     }
 }
 
-/// Lists every run of a data directory, with the time of its creation in milliseconds since 1970.
+/// Lists every run of a data directory, with its creation time in ms since 1970.
 pub fn runs_in(dir: &Path) -> Result<Vec<(u64, RunId)>, VerifyError> {
     let found = recover::find_runs(&marked(dir)?)?;
     let named = |run: FoundRun| (run.manifest.created_unix_ms, run.manifest.run);
     Ok(found.into_iter().map(named).collect())
 }
 
-/// Verifies one run, and returns the fold of its journal, too. Passes every line to `visit`, before it is
-/// known whether all of them are valid.
+/// Verifies one run; also returns the fold of its journal.
+/// Passes every line to `visit` before it is known whether all lines are valid.
 pub fn verify_run(
     dir: &Path,
     run: RunId,
@@ -203,7 +203,7 @@ pub fn verify_run(
     audit(&found, &kept, visit, &mut Meter::new(0, &mut |_| {}))
 }
 
-/// Reads the stored symmetric solutions of a run; `None` if they are invalid, since they can be recounted.
+/// Reads a run's stored symmetric solutions; ignores invalid ones (they can be recounted).
 pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let path = dir.join(Text::Symmetric(run).path());
     let bytes = files::read_bytes(&path)?.unwrap_or_default();
@@ -306,15 +306,15 @@ fn audit<S: Source>(
     Ok((report, fold))
 }
 
-/// The largest board whose symmetric solutions are enumerated (about a second); above it the
-/// published numbers are used.
+/// The largest board whose symmetric solutions are enumerated (about a second).
+/// Above it the published numbers are used.
 const ENUMERATED_N: u8 = 20;
 
 /// The checks that a complete run's total passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// The total and the symmetric solutions, consistent by Burnside's formula; `None` if their number
-    /// is neither published nor quickly enumerated.
+    /// The total and the symmetric solutions, consistent by Burnside's lemma.
+    /// `None` if the number of symmetric solutions is neither published nor quickly enumerated.
     pub counts: Option<Counts>,
     /// Whether the symmetric solutions were enumerated.
     pub enumerated: bool,
@@ -353,7 +353,7 @@ impl Checks {
             write!(
                 f,
                 ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \
-                 agree by Burnside's formula",
+                 agree by Burnside's lemma",
                 counts.unique(),
                 counts.half_turn(),
                 counts.quarter_turn()
@@ -380,7 +380,7 @@ pub struct Examined {
     pub part: f64,
 }
 
-/// Reporter of the progress.
+/// A reporter of progress.
 struct Meter<'a> {
     /// The length of all journals, in the unit of their source.
     all: u64,
@@ -467,8 +467,8 @@ impl fmt::Display for RunReport {
         if self.live {
             writeln!(
                 f,
-                "             a coordinator has the directory open: this is how far it was\n             \
-                 when it was read"
+                "             a coordinator has the directory open: this is the state at the time\n             \
+                 of reading"
             )?;
         } else if self.torn_bytes > 0 {
             writeln!(

@@ -46,7 +46,7 @@ fn report(disk: &OnDisk) -> VerifyReport {
     verify(disk.dir()).unwrap()
 }
 
-/// The lines named in the flaws that are found.
+/// Returns the lines that the flaws name.
 fn flawed_lines(disk: &OnDisk) -> Vec<Option<u64>> {
     match verify(disk.dir()) {
         Err(VerifyError::Flawed(flaws)) => flaws.iter().map(|flaw| flaw.line).collect(),
@@ -111,8 +111,8 @@ fn a_changed_digit_and_an_altered_line_are_found() {
         assert_eq!(flawed_lines(&disk), [Some(number)]);
         let words = complaint(&disk);
         assert!(words.contains(&format!("journal.jsonl, line {number}: ")), "{words}");
-        // With the right checksum, the next line's link names it; after the last line the state
-        // file's does.
+        // With the right checksum, the link of the next line reveals the change; for the last line,
+        // the state file's link does.
         changed[line] = resealed(&whole[line].replace("1.2.3", "1.2.4"));
         write_lines(&disk, &changed);
         assert_eq!(flawed_lines(&disk), [(line + 1 < whole.len()).then_some(number + 1)]);
@@ -155,7 +155,7 @@ fn an_altered_manifest_is_found() {
     fs::write(&path, text.replace(r#""n":10"#, r#""n":11"#)).unwrap();
     let words = complaint(&disk);
     assert!(words.contains("manifest.json"), "{words}");
-    // Even where its own check hash is right, the journal's first link is of another manifest.
+    // Even with the right check hash, the journal's first link names another manifest.
     let mut other = manifest(1);
     other.priority += 1;
     fs::write(&path, crate::journal::manifest::encode(&other)).unwrap();

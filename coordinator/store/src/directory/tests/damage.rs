@@ -56,7 +56,7 @@ fn a_changed_byte_is_named_with_its_line() {
         fs::write(&path, &changed).unwrap();
         let line = whole[..at].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
         match survey(&run) {
-            // Nothing whole follows: no different from a torn write.
+            // No whole line follows, so this may be a torn write.
             Ok(end) => assert!(at >= last && end.lines == 2, "byte {at}: {end:?}"),
             Err(StoreError::Damaged { line: named, .. }) => {
                 assert!(at < last && named == Some(line), "byte {at}: {named:?}");
@@ -119,7 +119,7 @@ fn a_damaged_database_is_rebuilt() {
     }
 }
 
-/// With no run to rebuild, a database of unknown rows must not keep the coordinator from starting.
+/// Even with no run to rebuild, unknown rows must not prevent a start.
 #[test]
 fn a_bad_database_of_a_directory_without_runs_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn terms_increase_and_a_line_of_an_earlier_one_is_damage() {
         })
         .collect();
     assert_eq!(fences, [1, 2]);
-    // A coordinator that was thought to be dead writes on.
+    // A coordinator that was thought to be dead continues to write.
     disk.close();
     let term = disk.dir().join("term.json");
     fs::write(&term, format::encode_term(0)).unwrap();

@@ -35,7 +35,7 @@ fn other_directories_are_refused_and_unchanged() {
     DiskStore::open(dir.path()).unwrap();
 }
 
-/// No user can create directories there.
+/// No user can create directories in `/sys`.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_directory_is_named_with_advice() {
@@ -89,7 +89,7 @@ fn a_run_without_a_manifest_was_never_created() {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
 }
 
-/// Copies the files of a directory that this program wrote in an earlier format.
+/// Copies a directory that this program wrote in an earlier format.
 fn copy(format: &Path, to: &Path) {
     for from in files::entries(format).unwrap() {
         let to = to.join(from.file_name().unwrap());

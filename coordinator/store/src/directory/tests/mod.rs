@@ -76,7 +76,7 @@ impl AppendFile for Failing {
     }
 }
 
-/// An open directory with one record, on a disk that fails.
+/// Opens a directory with one record on a disk that fails.
 fn failing(room: Option<usize>) -> OnDisk {
     let mut disk = OnDisk::closed(&[&[accepted(0)]]);
     disk.reopen();
@@ -116,7 +116,7 @@ fn a_failed_sync_acknowledges_nothing() {
 
 // Journals in segments.
 
-/// A closed directory with run 1, whose nine records are in segments of a line or two.
+/// Creates a closed directory with nine records in segments of a line or two.
 fn segmented() -> OnDisk {
     let mut disk = OnDisk::in_segments();
     disk.store().create(&manifest(1)).unwrap();
@@ -155,12 +155,12 @@ fn segments_are_one_journal() {
 
 #[test]
 fn a_crash_while_a_segment_is_sealed_loses_nothing() {
-    // Between the two renamings there is no last segment.
+    // Between the two renames there is no last segment.
     let mut disk = segmented();
     let last = (1..).find(|number| !segment(&disk, *number, "jsonl").exists()).unwrap();
     fs::rename(disk.journal(), segment(&disk, last, "jsonl")).unwrap();
     check_records(&mut disk, 9);
-    // Before the first renaming there is a seal of a segment that is still the last one.
+    // Before the first rename there is a seal of a segment that is still the last one.
     let mut disk = segmented();
     disk.reopen();
     disk.store().apply(&[accepted(9)]).unwrap();
@@ -171,7 +171,7 @@ fn a_crash_while_a_segment_is_sealed_loses_nothing() {
     check_records(&mut disk, 10);
 }
 
-/// Checks that a closed directory holds this number of records and takes another.
+/// Checks that a closed directory holds this number of records and accepts another.
 fn check_records(disk: &mut OnDisk, records: u64) {
     let verified = crate::verify(disk.dir()).unwrap();
     assert_eq!(verified.runs[0].lines, records);
