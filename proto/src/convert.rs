@@ -61,14 +61,14 @@ fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result
     if holds { Ok(()) } else { Err(BadMessage::new(field, problem())) }
 }
 
-/// A value that is the field of type `W` of a message.
+/// A value that a field of type `W` holds in a message.
 trait Field<W>: Sized {
     fn decode(field: &str, wire: W) -> Result<Self, BadMessage>;
 
     fn encode(self) -> W;
 }
 
-/// Implements [`Field`] for types that any value of the field makes.
+/// Implements [`Field`] for types that every value of the field converts to.
 macro_rules! plain_fields {
     ($($domain:ty as $wire:ty: $decode:expr, $encode:expr;)+) => {$(
         impl Field<$wire> for $domain {
@@ -118,7 +118,7 @@ impl<M: From<T>, T: TryFrom<M, Error = BadMessage>> Field<Option<M>> for T {
     }
 }
 
-/// A message of which another one holds at most `MAX`.
+/// A message that a list in another message holds at most `MAX` times.
 trait Listed {
     const MAX: usize;
 }
@@ -139,7 +139,7 @@ impl<M: From<T>, T: Listed + TryFrom<M, Error = BadMessage>> Field<Vec<M>> for V
     }
 }
 
-/// Converts a domain type and its message in both directions, field by field.
+/// Implements the conversions between a domain type and its message, field by field.
 macro_rules! message {
     ($name:ident, at most $max:expr, { $($field:ident),+ }) => {
         impl Listed for $name {
@@ -202,7 +202,7 @@ fn text(field: &str, max: usize, text: String) -> Result<String, BadMessage> {
     Ok(text)
 }
 
-// The domain's name of a kernel is `KernelName`.
+// `KernelName` is the domain type of `v1::Kernel`.
 use KernelName as Kernel;
 
 enumeration!(
@@ -247,7 +247,7 @@ impl From<PlanSpec> for v1::PlanSpec {
     }
 }
 
-/// Converts the spec of a submitted run, in which a task cost of 0 selects the default.
+/// Converts a submitted spec, in which a task cost of 0 selects the default.
 pub fn submitted_spec(spec: Option<v1::PlanSpec>) -> Result<PlanSpec, BadMessage> {
     let spec = spec.ok_or_else(|| BadMessage::new("spec", "must be set"))?;
     let (board, layout) = board_and_layout(spec).map_err(|bad| bad.inside("spec"))?;
@@ -386,7 +386,7 @@ pub fn sent_secret(request: &v1::SyncRequest) -> Result<Option<WorkerSecret>, Ba
     secret("secret", &request.secret)
 }
 
-/// Returns the secret that the coordinator issued instead of an answer; `None` for an answer.
+/// Returns the secret that a reply issued instead of an answer; `None` if it answers.
 pub fn issued_secret(reply: &v1::SyncResponse) -> Result<Option<WorkerSecret>, BadMessage> {
     secret("issued_secret", &reply.issued_secret)
 }

@@ -61,7 +61,7 @@ pub fn operator_messages(bytes: &[u8]) {
     }
 }
 
-/// Compares bytes, because NaN is not equal to itself.
+/// Round-trips a message; compares bytes, because NaN is not equal to itself.
 fn again<M: Message + Default>(bytes: &[u8]) {
     if let Ok(message) = M::decode(bytes) {
         let written = message.encode_to_vec();
@@ -83,7 +83,7 @@ pub fn join_string(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         again(text);
     }
-    again(&connect::armour(connect::JOIN_PREFIX, bytes));
+    again(&connect::armor(connect::JOIN_PREFIX, bytes));
 }
 
 /// Parses a token: as text, and as the encoded bytes.
@@ -96,5 +96,5 @@ pub fn token(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         again(text);
     }
-    again(&connect::armour(connect::TOKEN_PREFIX, bytes));
+    again(&connect::armor(connect::TOKEN_PREFIX, bytes));
 }

@@ -6,7 +6,7 @@ use std::{env, fs, path::Path, process::ExitCode};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-/// Relative to crate `proto`, in the order in which they are hashed.
+/// The files, relative to crate `proto`, in the order in which they are hashed.
 const FILES: [&str; 4] = [
     "queens/v1/types.proto",
     "queens/v1/work_queue.proto",
@@ -18,10 +18,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let check = match env::args().nth(1).as_deref() {
         None => false,
         Some("--check") => true,
-        Some(other) => anyhow::bail!("{other}: --check, or nothing"),
+        Some(other) => anyhow::bail!("invalid argument '{other}': give --check, or none"),
     };
     let proto =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("next to the .proto files")?;
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("this crate has no parent folder")?;
     let (out, scratch) = (proto.join("src/generated"), env::temp_dir());
     let scratch = scratch.join(format!("queens-generate-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
             fs::write(&path, bytes).with_context(|| path.display().to_string())?;
         } else if fs::read(&path).ok().as_ref() != Some(&bytes) {
             eprintln!(
-                "{}: not what the .proto files compile to; run: cargo run --manifest-path proto/generate/Cargo.toml",
+                "{}: out of date with the .proto files; run: cargo run --manifest-path proto/generate/Cargo.toml",
                 path.display()
             );
             return Ok(ExitCode::FAILURE);

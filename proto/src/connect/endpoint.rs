@@ -1,4 +1,4 @@
-//! Endpoints of coordinators: a URL or a join string, with what a caller authenticates with.
+//! Endpoints of coordinators: a URL or a join string, with the caller's credentials.
 
 use std::{
     error::Error,
@@ -112,8 +112,8 @@ impl CoordinatorEndpoint {
         Ok(Self::Plain(uri))
     }
 
-    /// Parses an `https` URL and reads the files for mutual TLS: the authority of the coordinator's
-    /// certificate, the caller's certificate and its key.
+    /// Parses an `https` URL and reads the files for mutual TLS.
+    /// They are the authority of the coordinator's certificate, and the caller's certificate and key.
     pub fn mutual_tls(
         url: &str,
         ca: &Path,
@@ -128,15 +128,15 @@ impl CoordinatorEndpoint {
         Ok(Self::MutualTls(Box::new(MutualTls { uri, ca, identity })))
     }
 
-    /// Reads the join string of a role from the data directory of a coordinator on this machine, by
-    /// default `queens-data` here.
+    /// Reads a role's join string from the data directory of a local coordinator.
+    /// The default is `queens-data` in the current directory.
     pub fn local(dir: Option<&Path>, role: &str) -> Result<Self, BadAddress> {
         let found = JoinString::find(dir.unwrap_or(Path::new(USUAL_DATA_DIR)), role)?;
         let join = found.ok_or_else(|| match dir {
             Some(dir) => BadAddress::NotInDirectory { dir: dir.to_owned(), role: role.to_owned() },
             None => BadAddress::NotInUsualDirectory,
         })?;
-        // Loopback first: whatever others connect to, it works here.
+        // Loopback first: it works on this machine, whichever address other machines use.
         let is_near =
             |address: &&String| address.rsplit_once(':').is_some_and(|(host, _)| is_loopback(host));
         let (near, far): (Vec<_>, Vec<_>) = join.addresses().iter().partition(is_near);
@@ -201,7 +201,7 @@ impl CoordinatorEndpoint {
         InterceptedService::new(channel, self.credentials())
     }
 
-    /// Connects once more to learn whether the server rejects the caller's certificate, and why.
+    /// Connects again to learn whether and why the server rejects the certificate.
     ///
     /// When a call fails, the operating system may discard the server's alert together with the
     /// connection, because the client is still writing. This connection only reads.
@@ -267,8 +267,8 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Connects and waits for the server to speak: with TLS 1.3 it can reject a client's certificate only
-/// after the handshake.
+/// Connects and waits for the server to send something.
+/// With TLS 1.3 it can reject a client's certificate only after the handshake.
 async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -284,7 +284,7 @@ async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
     stream.read_u8().await.map(drop)
 }
 
-/// Explains a failed handshake and what to do, if the error or one of its causes is one of TLS.
+/// Explains a failed handshake, if the error or one of its causes is a TLS error.
 pub fn explain_tls(error: &(dyn Error + 'static)) -> Option<&'static str> {
     /// The prefix of rustls' errors for received alerts.
     const ALERT: &str = "received fatal alert: ";
@@ -297,7 +297,7 @@ pub fn explain_tls(error: &(dyn Error + 'static)) -> Option<&'static str> {
         if let Some(tls) = inner.or_else(|| error.downcast_ref()) {
             return Some(explain(tls));
         }
-        // HTTP/2 keeps an error of the connection as text.
+        // HTTP/2 reports a connection's error only as text.
         if let Some((_, alert)) = error.to_string().split_once(ALERT) {
             let alert = match alert {
                 _ if alert.starts_with("UnknownCA") => Alert::UnknownCA,

@@ -28,7 +28,7 @@ pub fn join_file(role: &str) -> String {
 
 /// Addresses of a coordinator, the hash of its private certificate authority, and a token.
 ///
-/// It is as secret as its token: it has no `Display`, and its `Debug` shows no token.
+/// It is as secret as its token: it has no `Display`, and its `Debug` shows only the token's identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinString {
     addresses: Vec<String>,
@@ -89,13 +89,10 @@ impl JoinString {
         &self.token
     }
 
-    /// Returns the text to paste.
+    /// Returns the join string as text.
     pub fn expose(&self) -> String {
         let addresses = self.addresses.join(",");
-        armour(
-            JOIN_PREFIX,
-            &[&self.ca.0, &self.token.to_bytes()[..], addresses.as_bytes()].concat(),
-        )
+        armor(JOIN_PREFIX, &[&self.ca.0, &self.token.to_bytes()[..], addresses.as_bytes()].concat())
     }
 
     /// Parses `--join STRING|@FILE`.
@@ -120,7 +117,7 @@ impl JoinString {
             if let Some(whose) = not_own(&fs::metadata(&folder)?) {
                 return Ok(Err(JoinError::NotOwn { path: folder.clone(), whose }));
             }
-            // Checks the open file: its name could be given to another one in between.
+            // Checks the open file: another file could get its name in between.
             let file = fs::File::open(&path)?;
             Ok(match not_own(&file.metadata()?) {
                 Some(whose) => Err(JoinError::NotOwn { path: path.clone(), whose }),
@@ -147,7 +144,7 @@ impl FromStr for JoinString {
         if !text.starts_with(JOIN_PREFIX) {
             return Err(BadJoin::Form);
         }
-        let bytes = disarmour(JOIN_PREFIX, text).ok_or(BadJoin::Damaged)?;
+        let bytes = disarmor(JOIN_PREFIX, text).ok_or(BadJoin::Damaged)?;
         let (ca, rest) = bytes.split_first_chunk().ok_or(BadJoin::Damaged)?;
         let (token, rest) = rest.split_first_chunk().ok_or(BadJoin::Damaged)?;
         let addresses = std::str::from_utf8(rest).map_err(|_| BadJoin::Damaged)?;
@@ -159,7 +156,7 @@ impl FromStr for JoinString {
     }
 }
 
-/// Returns whether `HOST:PORT` makes a URL: an IPv6 address must be in brackets.
+/// Returns whether a text is a valid `HOST:PORT`: IPv6 addresses need brackets.
 fn is_host_port(text: &str) -> bool {
     let Ok(authority) = text.parse::<tonic::codegen::http::uri::Authority>() else {
         return false;
@@ -168,15 +165,15 @@ fn is_host_port(text: &str) -> bool {
     named && authority.port_u16().is_some_and(|port| port != 0)
 }
 
-/// Encodes bytes, with a checksum, as text that survives every shell, chat and mail: letters, digits,
-/// `-` and `_`.
-pub(crate) fn armour(prefix: &str, bytes: &[u8]) -> String {
+/// Encodes bytes, with a checksum, as letters, digits, `-` and `_`.
+/// Such a text survives every shell, chat and mail.
+pub(crate) fn armor(prefix: &str, bytes: &[u8]) -> String {
     let crc = crc32fast::hash(bytes).to_be_bytes();
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode([bytes, &crc].concat()))
 }
 
-/// Decodes [`armour`]; `None` if a character is missing, added or changed.
-fn disarmour(prefix: &str, text: &str) -> Option<Vec<u8>> {
+/// Decodes [`armor`]; `None` if a character is missing, added or changed.
+fn disarmor(prefix: &str, text: &str) -> Option<Vec<u8>> {
     let mut bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(prefix)?).ok()?;
     let split = bytes.len().checked_sub(4)?;
     let crc = bytes.split_off(split);
@@ -224,7 +221,7 @@ pub struct Token {
 pub struct BadToken;
 
 impl Token {
-    /// Too many bytes to guess, so that a fast hash is enough to store it.
+    /// The length of the secret: it cannot be guessed, so a fast hash suffices to store it.
     pub const SECRET_BYTES: usize = 32;
 
     const BYTES: usize = 4 + Self::SECRET_BYTES;
@@ -244,7 +241,7 @@ impl Token {
 
     /// Returns the text that is sent in the header `authorization: Bearer …`.
     pub fn expose(&self) -> String {
-        armour(TOKEN_PREFIX, &self.to_bytes())
+        armor(TOKEN_PREFIX, &self.to_bytes())
     }
 
     fn to_bytes(&self) -> [u8; Self::BYTES] {
@@ -267,7 +264,7 @@ impl FromStr for Token {
     type Err = BadToken;
 
     fn from_str(text: &str) -> Result<Self, BadToken> {
-        let bytes = disarmour(TOKEN_PREFIX, text).ok_or(BadToken)?;
+        let bytes = disarmor(TOKEN_PREFIX, text).ok_or(BadToken)?;
         let bytes = bytes.as_slice().try_into().map_err(|_| BadToken)?;
         Ok(Self::from_bytes(bytes))
     }
@@ -382,7 +379,7 @@ mod tests {
         assert_eq!(secret.expose().parse(), Ok(secret.clone()));
         assert_eq!(WorkerSecret::try_from(secret.as_bytes().as_slice()), Ok(secret.clone()));
         assert_eq!(format!("{secret:?}"), format!("WorkerSecret({})", secret.worker()));
-        // Frozen: journals contain these names of workers.
+        // Frozen: journals contain these identities of workers.
         assert_eq!(
             WorkerSecret::new([0; 32]).worker().to_string(),
             "66687aadf862bd776c8fc18b8e9f8e20"
@@ -421,7 +418,7 @@ mod tests {
         }
 
         #[test]
-        fn a_join_string_is_found_where_it_is_kept() {
+        fn a_join_string_is_found_in_a_data_directory() {
             let dir = directory();
             let find = |dir: &Path, role| JoinString::find(dir, role).unwrap();
             assert_eq!(find(dir.path(), "worker"), Some(join(&["lab-1:7171"]).unwrap()));

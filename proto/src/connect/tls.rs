@@ -53,13 +53,13 @@ impl fmt::Debug for CaHash {
     }
 }
 
-/// Selects the cryptography of the process; to be called first in `main`.
+/// Installs the process's cryptography provider; call this first in `main`.
 pub fn install_crypto() {
-    // A second call fails: the same provider is installed.
+    // A second call fails: the same provider is already installed.
     let _ = ring::default_provider().install_default();
 }
 
-/// Accepts servers with a valid certificate, for the expected name, of the authority with one hash.
+/// A verifier that accepts only the authority with one hash, for the expected name.
 #[derive(Debug)]
 pub struct PinnedCa {
     ca: CaHash,
@@ -146,7 +146,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads both files; fails if they do not belong together or the certificate is not valid now.
+    /// Reads a certificate that is valid now, and its key; fails if they do not match.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, BadTlsFile> {
         let chain_pem = read(certificate)?;
         let chain = certificates(certificate, &chain_pem)?;
@@ -239,8 +239,8 @@ fn check_date(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), BadTl
     })
 }
 
-/// Returns the DNS names and URIs among a certificate's subject alternative names; none of invalid
-/// bytes.
+/// Returns the DNS names and URIs of a certificate (subject alternative names).
+/// A malformed certificate has none.
 pub fn names_of(certificate: &[u8]) -> Vec<String> {
     let Ok(parsed) = CertificateInner::<Raw>::from_der(certificate) else {
         return Vec::new();

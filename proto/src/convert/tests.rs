@@ -10,7 +10,7 @@ use super::*;
 struct Words(std::vec::IntoIter<u64>);
 
 impl Words {
-    /// The largest value of every field.
+    /// Creates a source of only the largest values.
     fn largest() -> Self {
         Self(Vec::new().into_iter())
     }
@@ -29,7 +29,7 @@ impl Words {
         if word == u64::MAX { max } else { word % (max + 1) }
     }
 
-    /// Between 0 and 7 values; `max` of the largest ones.
+    /// Returns 0 to 7 values; `max` values if the next word is the largest.
     fn list<T>(&mut self, max: usize, mut value: impl FnMut(&mut Self) -> T) -> Vec<T> {
         let length = match self.next() {
             u64::MAX => max,

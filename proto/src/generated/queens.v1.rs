@@ -213,7 +213,7 @@ pub struct Partial {
     pub kernel: i32,
     #[prost(enumeration = "Orientation", tag = "5")]
     pub orientation: i32,
-    /// Time of one core.
+    /// Core time, in microseconds.
     #[prost(uint64, tag = "6")]
     pub duration_us: u64,
 }
@@ -266,7 +266,7 @@ pub struct Grant {
     pub task: ::core::option::Option<TaskRef>,
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
-    /// The worker makes its own plan from this; the plan hash must agree.
+    /// The worker makes its own plan from this spec; the plan hash must match.
     #[prost(message, optional, tag = "3")]
     pub spec: ::core::option::Option<PlanSpec>,
     #[prost(enumeration = "Orientation", tag = "4")]
@@ -611,7 +611,7 @@ pub struct Run {
     pub plan_hash: ::prost::alloc::vec::Vec<u8>,
     #[prost(enumeration = "RunState", tag = "4")]
     pub state: i32,
-    /// Higher first.
+    /// Runs of higher priority are served first.
     #[prost(int32, tag = "5")]
     pub priority: i32,
     #[prost(uint64, tag = "6")]
@@ -756,7 +756,7 @@ pub struct Status {
     /// All connected workers.
     #[prost(message, optional, tag = "19")]
     pub worker_totals: ::core::option::Option<WorkerTotals>,
-    /// Time with and without a task being counted, since the run was created.
+    /// Time during which tasks were being counted, and the remaining time since the run's creation.
     #[prost(double, tag = "20")]
     pub counting_seconds: f64,
     #[prost(double, tag = "21")]
@@ -856,7 +856,7 @@ pub struct Result {
     /// matches, differs or unknown.
     #[prost(string, tag = "6")]
     pub known: ::prost::alloc::string::String,
-    /// Time in which tasks of the run were counted.
+    /// Time during which tasks of the run were being counted.
     #[prost(double, tag = "7")]
     pub seconds: f64,
     #[prost(message, repeated, tag = "8")]
@@ -864,7 +864,7 @@ pub struct Result {
     /// The first 100 disputed tasks of a run without a referee: solutions is the sum of the others.
     #[prost(uint64, repeated, tag = "9")]
     pub disputed_tasks: ::prost::alloc::vec::Vec<u64>,
-    /// The remaining time from the run's creation to its last count, without workers or coordinator.
+    /// Time from the run's creation to its last count during which no task was being counted.
     #[prost(double, tag = "10")]
     pub waiting_seconds: f64,
 }
@@ -873,7 +873,7 @@ pub struct Check {
     /// Stable across versions.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// passed, failed or not_possible.
+    /// passed, failed, not_possible or not_applicable.
     #[prost(string, tag = "2")]
     pub outcome: ::prost::alloc::string::String,
     /// The comparison made, or the reason that it could not be made, for people.
@@ -906,7 +906,7 @@ pub struct Worker {
     /// Threads that failed their self-test and were stopped.
     #[prost(uint32, tag = "11")]
     pub failed_threads: u32,
-    /// Tasks in progress at its last call, each by one crew.
+    /// Tasks in progress at its last call, each counted by one crew.
     #[prost(uint32, tag = "12")]
     pub crews: u32,
     /// Reason of a pause, for people; empty if the worker is not paused.
