@@ -204,7 +204,7 @@ async fn outside_its_hours_a_worker_waits_and_one_command_stops_it() {
     let night = Process::start(command.args(["--threads", "1"]).env("TZ", "UTC"));
     let paused = cluster.worker_status("night", |night| night.state == "paused").await;
     let why = &named(&paused, "night").unwrap().paused;
-    assert!(why.starts_with("outside of its hours until "), "{why}");
+    assert!(why.starts_with("outside the --between hours until "), "{why}");
     let stop = || Process::run(worker(&["stop", "--spool"]).arg(cluster.path("night")));
     stop().ok().prints(&["stopped: the worker with spool"]);
     night.end().ok().logs(&["stopped: ", "0 tasks completed"]);

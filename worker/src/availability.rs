@@ -1,4 +1,4 @@
-//! When a machine with other uses may count: hours, battery, load.
+//! Rules for counting on a machine with other uses: hours, battery and load.
 //!
 //! `PausePolicy` decides, without I/O and without a clock; `PauseMonitor` observes the machine.
 
@@ -13,7 +13,7 @@ use chrono::{Local, NaiveTime};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::{sync::watch, time::sleep};
 
-/// Time that others must be busy before a pause; starting a program takes less.
+/// Time for which other programs must be busy before a pause; a program start takes less.
 const BUSY_FOR: Duration = Duration::from_secs(20);
 
 /// Time that the load must stay low before counting resumes; users pause to think.
@@ -59,13 +59,13 @@ struct HostState {
     load: Option<f64>,
 }
 
-/// Decides when counting pauses; times never decrease.
+/// The state machine that decides when counting pauses; times never decrease.
 #[derive(Debug, Default)]
 struct PausePolicy {
     rules: Rules,
     /// Whether other programs are busy.
     is_busy: bool,
-    /// Since when the load contradicts [`Self::is_busy`].
+    /// Time since which the load contradicts [`Self::is_busy`].
     changed: Option<Instant>,
 }
 
@@ -80,7 +80,7 @@ impl PausePolicy {
             self.note_load(used > most, now);
         }
         if let Some(until) = closed {
-            return Some(format!("outside of its hours until {}", until.format("%H:%M")));
+            return Some(format!("outside the --between hours until {}", until.format("%H:%M")));
         }
         if on_battery {
             return Some("on battery".to_owned());
@@ -107,7 +107,7 @@ impl PausePolicy {
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Observes the machine and publishes the reason to pause.
+/// The observer of the machine, which publishes the reason to pause.
 #[derive(Debug)]
 pub(crate) struct PauseMonitor {
     policy: PausePolicy,
@@ -119,7 +119,8 @@ impl PauseMonitor {
     /// Creates a monitor and observes the machine once; warns of rules without effect.
     pub(crate) fn new(rules: Rules, pauses: watch::Sender<Option<String>>) -> Self {
         let load = rules.pause_on_load.and_then(|_| Load::new());
-        let lacks = |flag, what| tracing::warn!("{flag} has no effect: this system hides {what}");
+        let lacks =
+            |flag, what| tracing::warn!("{flag} has no effect: this system does not report {what}");
         if rules.pause_on_load.is_some() && load.is_none() {
             lacks("--pause-on-load", "the load of other programs");
         }
@@ -133,7 +134,7 @@ impl PauseMonitor {
         monitor
     }
 
-    /// Observes what the rules need.
+    /// Observes only the values that the rules need.
     fn observe(&mut self) -> HostState {
         let Rules { pause_on_battery, power_supplies, .. } = &self.policy.rules;
         HostState {
@@ -163,7 +164,7 @@ impl PauseMonitor {
     }
 }
 
-/// Daily hours, as people write them: `19:00-07:00,12:00-13:00`.
+/// Daily hours in local time: `19:00-07:00,12:00-13:00`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours(Vec<Span>);
 
@@ -237,11 +238,11 @@ fn on_battery(directory: Option<&Path>) -> Option<bool> {
             })
         })
         .collect();
-    // Not a full battery or the battery of a mouse.
+    // Excludes full batteries, and those of devices such as a mouse.
     let discharges = |[kind, scope, status, _]: &[String; 4]| {
         kind == "Battery" && scope != "Device" && status == "Discharging"
     };
-    // Not a cable without power.
+    // Excludes cables without power.
     let is_mains = |[kind, _, _, online]: &[String; 4]| {
         ["Mains", "USB", "Wireless"].contains(&kind.as_str()) && online == "1"
     };
@@ -307,11 +308,11 @@ mod tests {
     }
 
     #[test]
-    fn counting_pauses_outside_of_its_hours() {
+    fn counting_pauses_outside_the_hours() {
         let hours: Hours = "19:00-07:00,12:30-13:00".parse().unwrap();
         let mut policy = policy(Rules { between: Some(hours), ..Rules::default() });
         let mut at = |time| policy.evaluate(HostState { time, ..NOON }, Instant::now());
-        assert_eq!(at(NOON.time).as_deref(), Some("outside of its hours until 12:30"));
+        assert_eq!(at(NOON.time).as_deref(), Some("outside the --between hours until 12:30"));
         assert_eq!(at(time("12:30")), None);
     }
 

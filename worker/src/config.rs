@@ -82,7 +82,7 @@ impl ComputeBudget {
 
     /// Checks that the memory suffices for at least one board.
     pub fn check_memory(&self) -> Result<(), TooLittleMemory> {
-        // Method rows needs the same memory for every board, and less than frames for any.
+        // Method rows needs the same memory for every board, and always less than method frames.
         let smallest = Board::new(1).map(|board| PlanSpec::new(board, Layout::FirstRows));
         let Some(plan) = smallest.ok().and_then(|spec| Plan::new(spec).ok()) else {
             return Ok(());
@@ -121,7 +121,7 @@ type InProcessCall =
     dyn Fn(SyncRequest) -> Pin<Box<dyn Future<Output = Option<SyncReply>> + Send>> + Send + Sync;
 
 impl InProcess {
-    /// Creates a client whose calls `answer` replies to; `None` once it has stopped.
+    /// Creates a client of `answer`, which returns `None` once the coordinator has stopped.
     pub fn new<A>(answer: impl Fn(SyncRequest) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = Option<SyncReply>> + Send + 'static,
@@ -151,7 +151,7 @@ pub(crate) fn machine_number() -> u64 {
         .map_or(0, |name| hash(name.trim()))
 }
 
-/// Computes FNV-1a: equal in every build of this program.
+/// Computes the FNV-1a hash, which is the same in every build of this program.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_has_one_number_and_others_have_others() {
+    fn machine_numbers_are_stable_and_differ_by_name() {
         assert_eq!(machine_number(), machine_number());
         assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);

@@ -44,7 +44,7 @@ use engine::{ExitReason, Settings};
 use link::{End, Link};
 use pool::Pool;
 
-/// The reason why a worker ended other than by a drain.
+/// The reason why a worker did not start or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error(transparent)]
@@ -73,8 +73,8 @@ pub enum WorkerError {
 
 /// Serves a coordinator until `shutdown` resolves or the worker is idle.
 ///
-/// It is idle if every run is finished and there was no work for the idle timeout.
-/// It then drains: it completes tasks that take a few seconds, releases the others and submits
+/// A worker that has counted is idle once every run is finished and the idle timeout has passed without
+/// work. It then drains: it completes tasks that take a few seconds, releases the others and submits
 /// every result, within the drain limit. If the coordinator cannot be reached, the worker continues
 /// to count and retries forever. Needs a Tokio runtime with I/O and time.
 pub async fn run(
@@ -137,7 +137,7 @@ pub async fn run(
     }
 }
 
-/// Logs what the worker runs with.
+/// Logs the worker's configuration.
 fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spool>) {
     let spool = spool.map_or_else(
         || "none".to_owned(),
@@ -160,8 +160,7 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
     }
     if let Some(timeout) = config.idle_timeout {
         tracing::info!(
-            "exits after {} without work, once every run that it counted for is finished \
-             (--idle-timeout; 0: never)",
+            "exits after {} without work, once all runs are finished (--idle-timeout; 0: never)",
             spelled(timeout)
         );
     }

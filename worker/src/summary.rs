@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_has_the_time_of_the_threads_and_what_is_not_zero() {
+    fn the_summary_contains_thread_times_and_nonzero_numbers() {
         let second = Duration::from_secs(1);
         let summary = Summary {
             counted: 2,

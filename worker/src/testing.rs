@@ -54,7 +54,7 @@ pub(crate) fn grant(plan: &Plan, task: u64) -> Grant {
     }
 }
 
-/// Returns the result of that work on one thread.
+/// Returns the result of a task of `plan` on one thread.
 pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
     let duration = Duration::from_millis(1500);
     JobResult { work: work(plan, task), outcome, duration, threads: NonZeroU16::MIN }
@@ -72,7 +72,7 @@ pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     }
 }
 
-/// Returns settings of two threads with these results; `None`: without a spool.
+/// Returns settings for two threads and these spooled results; `None`: without a spool.
 pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     Settings {
         info: WorkerInfo {
@@ -126,7 +126,7 @@ pub(crate) fn counters(
     })
 }
 
-/// Creates counters that run until cancelled; the channel has the started setups.
+/// Creates counters that run until cancelled; the channel receives the setup of each start.
 pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<CounterConfig>) {
     let (sender, started) = mpsc::channel();
     let make = counters(move |setup, job| {

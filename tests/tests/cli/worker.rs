@@ -242,7 +242,7 @@ fn a_worker_is_stopped_from_another_directory_by_the_spool_of_its_first_line() {
     let usual = |place: &tempfile::TempDir| place.path().canonicalize().unwrap();
     assert_eq!(Path::new(spool), usual(&here).join("queens-spool/here"), "{line}");
     let searched = usual(&elsewhere).join("queens-spool");
-    let says = [searched.to_str().unwrap(), "its first line names"];
+    let says = [searched.to_str().unwrap(), "the first line of its log names"];
     Process::run(at(&elsewhere, "stop")).refused(1, &says);
     Process::run(at(&elsewhere, &format!("stop --spool {spool}"))).ok();
     running.end().ok();
@@ -319,7 +319,7 @@ fn a_full_or_closed_output_causes_no_panic() {
 #[test]
 fn a_poor_sample_suggests_a_larger_one() {
     let end = run("count --n 20 --method frames --sample 1e-6").ok();
-    end.logs(&["this estimate says little", "--sample "]);
+    end.logs(&["this estimate is imprecise", "--sample "]);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn report(arguments: &Count, config: &CountConfig, counted: &Counted) -> ExitCod
     }
 }
 
-/// Formats the result as JSON. Counts are decimal strings: they exceed 2^53.
+/// Formats the result as JSON. Counts may exceed 2^53, so they are decimal strings.
 fn json_report(config: &CountConfig, counted: &Counted) -> Value {
     let (spec, seconds) = (config.plan.spec(), counted.duration.as_secs_f64());
     json!({
@@ -171,7 +171,7 @@ fn per_second(solutions: u128, seconds: f64) -> f64 {
     solutions as f64 / seconds.max(1e-9)
 }
 
-/// A relative margin worth aiming at.
+/// Target of the relative margin.
 const GOOD_MARGIN: f64 = 0.05;
 
 /// The relative margin above which an estimate is of little use.
@@ -193,5 +193,5 @@ fn advice(arguments: &Count, estimate: Estimate) -> Option<String> {
     } else {
         "omit --sample to count the whole board".to_owned()
     };
-    Some(format!("this estimate says little, because the sample is small: {more}"))
+    Some(format!("this estimate is imprecise because the sample is small: {more}"))
 }

@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
     })
 }
 
-/// Returns the plan of the run, and one of the same units in tasks to measure.
+/// Returns the plan of the run, and one that divides its units into tasks to measure.
 fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), BadRequest> {
     let Board { n, method, .. } = arguments.board;
     let choice = choice(budget, n, method, None)?;
@@ -57,9 +57,9 @@ fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), B
         Ok::<_, BadSpec>((plan, smaller))
     })?;
     eprint_line(&format!(
-        "measuring for up to {} s: {} threads, {}: {}",
+        "measuring for up to {} s: {}, {}: {}",
         arguments.budget.as_secs(),
-        budget.threads,
+        plural(budget.threads.get(), "thread"),
         budget.memory,
         budget.crews(&plan)?
     ));
@@ -77,7 +77,7 @@ struct Report {
     memory_bytes: u64,
     /// Minimum memory for these threads.
     memory_least_bytes: u64,
-    /// Memory with which these crews hold their lists whole.
+    /// Memory in which these crews can hold whole lists.
     memory_whole_bytes: u64,
     tasks: u64,
     /// Core time without rechecks.
@@ -170,18 +170,20 @@ impl Report {
     }
 }
 
-/// Below this part, a note says that other programs or waiting crews took time.
+/// Busy part below which a note explains that the threads lacked CPU time.
 const BUSY: f64 = 0.9;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes| MemorySize::at_least(bytes).to_string();
         let percent = |part: f64| part * 100.0;
-        let Self { n, method, kernel, threads, cores, .. } = self;
-        writeln!(f, "N = {n}, method {method}, kernel {kernel}, {threads} threads")?;
+        let Self { n, method, kernel, .. } = self;
+        let [threads, cores] = [(self.threads, "thread"), (self.cores, "such core")]
+            .map(|(number, noun)| plural(number, noun));
+        writeln!(f, "N = {n}, method {method}, kernel {kernel}, {threads}")?;
         writeln!(f, "core time  {}", time(self.core_seconds))?;
         let (days, rechecked) = (time(self.seconds_on_cores), percent(self.recheck_fraction));
-        writeln!(f, "time       {days} on {cores} such cores, with {rechecked} % rechecked")?;
+        writeln!(f, "time       {days} on {cores}, with {rechecked} % rechecked")?;
         writeln!(
             f,
             "memory     {} for a worker like this one: {} at least,\n           {} for whole lists in {}",
@@ -193,12 +195,12 @@ impl fmt::Display for Report {
         writeln!(f, "disk       {} at the coordinator", size(self.disk_bytes))?;
         #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
         let mean = self.core_seconds.expected / self.tasks as f64;
-        writeln!(f, "tasks      {}, of {} of one core each on average", self.tasks, span(mean))?;
+        writeln!(f, "tasks      {}, on average {} of one core each", self.tasks, span(mean))?;
         if let (Some(watts), Some(Interval { low, expected, high })) = (self.watts, self.energy_kwh)
         {
             writeln!(
                 f,
-                "energy     {} kWh ({} to {}), at {watts} W for {threads} threads",
+                "energy     {} kWh ({} to {}), at {watts} W for {threads}",
                 digits(expected),
                 digits(low),
                 digits(high),
@@ -249,7 +251,7 @@ fn unit(seconds: f64) -> (&'static str, f64) {
     }
 }
 
-/// Formats as many digits as an estimate deserves.
+/// Formats a value with two or three significant digits, and all digits before the point.
 fn digits(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

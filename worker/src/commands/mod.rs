@@ -1,4 +1,4 @@
-//! The commands of the program and what they share.
+//! The commands of the program and the code that they share.
 //!
 //! Output that cannot be written, such as into a closed pipe, never causes a panic.
 
@@ -103,7 +103,7 @@ fn written(printed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Ends the program after its output.
+/// Returns the exit code of a command whose last step was its output.
 fn finish(printed: io::Result<()>) -> ExitCode {
     match printed {
         Ok(()) => Exit::Success.into(),
@@ -116,13 +116,13 @@ fn fail(exit: Exit, error: impl fmt::Display) -> ExitCode {
     exit.into()
 }
 
-/// A step is announced after this time.
+/// Delay before a step is announced.
 const STEP_DELAY: Duration = Duration::from_secs(1);
 
 const FIRST_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs a step that cannot report its progress.
+/// Runs a step without progress reports, and announces it if it takes long.
 fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let (working, done) = channel::<()>();

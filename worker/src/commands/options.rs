@@ -40,7 +40,7 @@ Examples:
   worker count --n 18
       count on all cores of this machine
   worker count --n 24 --sample 0.0005
-      count a two-thousandth of the work and estimate the total";
+      count 0.05 % of the work and estimate the total";
 
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
@@ -59,7 +59,7 @@ Examples:
 const KERNELS_EXAMPLES: &str = "\
 Examples:
   worker kernels
-      list them; the first line is what --kernel auto selects";
+      list the kernels of this CPU; --kernel auto selects the first one";
 
 /// Count N-Queens solutions for a coordinator on all cores of this machine.
 #[derive(Debug, Parser)]
@@ -124,8 +124,8 @@ pub(crate) struct Serve {
     /// the others are released. Set the service manager's kill timeout higher than this.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "25s")]
     pub(crate) drain_limit: Duration,
-    /// Exit after this time without work once the runs that this worker has counted for are over;
-    /// 0 waits indefinitely.
+    /// Exit after this time without work once all runs are finished, if this worker has counted at
+    /// least one task; 0 waits indefinitely.
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "5m")]
     pub(crate) idle_timeout: TimeLimit,
     /// Log format: text, or json for one object per line.
@@ -162,7 +162,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Completes the options by what this machine has free now.
+    /// Fills in missing options with the free resources of this machine.
     pub(crate) fn budget(&self) -> ComputeBudget {
         ComputeBudget {
             threads: self.threads.unwrap_or_else(Threads::of_this_machine),

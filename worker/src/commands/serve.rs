@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
     };
     start_log(arguments.log_format, terminal);
     if arguments.idle_priority {
-        // Threads that start later inherit it.
+        // Threads that start later inherit the priority.
         for refused in priority::lower_session() {
             tracing::warn!("--idle-priority: {refused}");
         }

@@ -1,6 +1,6 @@
 //! Times of the calls to the coordinator, and the amount of work to request.
 //!
-//! Enough work keeps all slots busy; more would be missing for other workers.
+//! The requested work keeps all slots busy; more would be missing for other workers.
 
 use std::{
     num::NonZeroU16,
@@ -53,7 +53,7 @@ impl Demand {
         }
     }
 
-    /// Returns the cost per second and thread: the reference core's until measured.
+    /// Returns the cost per second and thread; before a measurement, the reference core's.
     pub(super) fn speed(&self) -> f64 {
         if self.seconds > 1e-3 && self.cost > 0.0 { self.cost / self.seconds } else { 1e6 }
     }
@@ -67,7 +67,7 @@ impl Demand {
         self.threads = threads.max(1);
     }
 
-    /// Returns the number of tasks that are counted at once.
+    /// Returns the number of tasks that are counted in parallel.
     fn slots(&self) -> usize {
         self.threads.div_ceil(self.crew.into()) as usize
     }
@@ -121,7 +121,7 @@ pub(super) struct Pace {
     /// Time at which the coordinator expects the next call.
     expected: Instant,
     pub(super) period: Duration,
-    /// The last call requested work and got none, so an earlier one would be useless.
+    /// The last call requested work and got none, so an early call would be useless.
     starved: bool,
     /// Number of consecutive failed calls.
     pub(super) failures: u32,
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn four_periods_of_work_are_requested_within_the_bounds_on_tasks() {
         assert_eq!(Demand::new(2).wanted(Backlog::default()), FIRST_TARGET);
-        // 100 ms a task, two threads: 1200 tasks are a minute.
+        // 100 ms per task on two threads: 1200 tasks take a minute.
         let demand = measured(2, Duration::from_millis(100));
         assert!((demand.wanted(backlog(0)) - 60.0).abs() < 1e-6);
         assert!((demand.wanted(backlog(600)) - 30.0).abs() < 1e-6);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_has_one_task_between_its_threads() {
+    fn the_threads_of_a_crew_share_one_task() {
         let mut demand = measured(8, Duration::from_secs(1000));
         demand.note(1_000, Duration::from_secs(1000), NonZeroU16::new(3).unwrap());
         // Three slots, the last one of two threads.
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_call_is_expected_and_earlier_with_results_or_without_work() {
+    fn a_call_is_early_with_results_or_without_work() {
         let now = Instant::now();
         let calm = SyncDemand { news: false, low: false, lasts: Duration::ZERO };
         assert_eq!(Pace::new(now).due(calm), now);

@@ -19,7 +19,7 @@ pub(super) struct GracePeriod {
 impl GracePeriod {
     /// Creates the grace period of a drain or pause that takes at most `limit`.
     ///
-    /// The rest is for submitting results.
+    /// The rest of `limit` is for submitting results.
     pub(super) fn new(since: Instant, limit: Duration) -> Self {
         Self { since, grace: (limit * 2 / 5).max(limit.saturating_sub(SUBMISSION)) }
     }
@@ -35,7 +35,7 @@ impl GracePeriod {
     pub(super) fn cannot_finish(self, held: &Held, speed: f64) -> bool {
         #[allow(clippy::cast_precision_loss)] // An estimate.
         let left = held.work.cost.saturating_sub(held.cost_done) as f64 / speed;
-        // A task that runs for long without progress may take any time.
+        // A task without progress for a long time may take any time.
         let started = held.started.unwrap_or(self.since);
         let ran = self.since.saturating_duration_since(started);
         let stuck = held.cost_done == 0 && ran > self.grace;
@@ -111,7 +111,7 @@ impl Drain {
         self.due = now + RETRY;
     }
 
-    /// Returns why the worker exits now; `empty` if no leases and results are left.
+    /// Returns why the worker exits now; `empty` if no leases or results are left.
     pub(super) fn end(&self, now: Instant, empty: bool) -> Option<ExitReason> {
         let is_done = empty && self.final_sync == FinalSync::Confirmed;
         (is_done || self.may_leave || now >= self.ends()).then_some(self.reason)

@@ -14,7 +14,7 @@ use common::{
     sync::{Grant, HeldLease},
 };
 
-/// Identifies a lease, and so its result, acknowledgement and revocation.
+/// The key of a lease and of its result, acknowledgement and revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseKey {
     pub task: TaskRef,
@@ -81,7 +81,7 @@ pub enum Failure {
     /// This worker cannot count tasks of this plan.
     #[error("{0}; give more with --memory, or fewer --threads")]
     Setup(#[from] SetupError),
-    #[error("the weighted count passes 64 bits")]
+    #[error("the weighted count exceeds 64 bits")]
     Overflow,
     #[error("the counting thread panicked: {0}")]
     Panic(String),
@@ -103,7 +103,7 @@ pub(super) struct Held {
     pub(super) cost_done: u64,
 }
 
-/// All leases of the inventory, except those of finished tasks.
+/// The leases of unfinished work; those without a plan are in [`Grants`].
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     held: BTreeMap<LeaseKey, Held>,
@@ -252,12 +252,12 @@ impl Grants {
         std::mem::take(&mut self.waiting).len()
     }
 
-    /// Returns until when the worker asks for no work.
+    /// Returns the time until which the worker requests no work.
     pub(super) fn refusing_until(&self, now: Instant) -> Option<Instant> {
         self.refusing_until.filter(|until| now < *until)
     }
 
-    /// Asks for no work for a while; returns whether this is news.
+    /// Requests no work for a while; returns whether this is news.
     pub(super) fn refuse(&mut self, now: Instant) -> bool {
         let is_news = self.refusing_until(now).is_none();
         self.refusing_until = Some(now + REFUSAL);

@@ -4,7 +4,7 @@
 //! A state machine without I/O and clock (sans-I/O): events go in through `handle_…` with their time,
 //! which never decreases; actions come out of `poll_…`. The driver
 //! 1. carries out every [`PoolCommand`] of [`WorkerEngine::poll_command`] and every write of
-//!    [`WorkerEngine::poll_spool`], and reports their ends;
+//!    [`WorkerEngine::poll_spool`], and reports the outcomes;
 //! 2. sends what [`WorkerEngine::poll_call`] returns, one call at a time, and reports the reply or
 //!    its loss;
 //! 3. calls [`WorkerEngine::handle_timeout`] at the time of [`WorkerEngine::poll_timeout`];
@@ -52,7 +52,7 @@ use crate::summary::Summary;
 /// Minimum time between two log lines that say why there is no work.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum grace period of a pause: the owner of the machine wants it now.
+/// Maximum time for a pause to begin: the owner needs the machine now.
 const MAX_PAUSE_DELAY: Duration = Duration::from_secs(25);
 
 /// The worker stops after this number of panics of counting threads.
@@ -62,7 +62,7 @@ const MAX_PANICS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub info: WorkerInfo,
-    /// Time without work and unfinished runs until the worker exits; `None`: forever.
+    /// Time without work or unfinished runs after which the worker exits; `None`: never.
     pub idle_timeout: Option<Duration>,
     pub drain_limit: Duration,
     /// Results that the spool kept; `None` without a spool.
@@ -74,7 +74,7 @@ pub struct Settings {
 pub enum PoolCommand {
     /// Count this, after all earlier work.
     Count(Work),
-    /// Stop counting it, or do not start. If it was started, its end is still reported.
+    /// Stop counting this, or do not start it. Started work still reports its end.
     Stop(LeaseKey),
     /// Make this plan and report it to [`WorkerEngine::handle_plan`].
     MakePlan(PlanSpec),
@@ -84,13 +84,13 @@ pub enum PoolCommand {
 pub enum ExitReason {
     /// A signal, a time limit, or `worker stop`.
     Requested,
-    /// An operator asked the coordinator to drain it.
+    /// An operator drained the worker through the coordinator.
     Drained,
     /// Every run is finished, and there was no work for the idle timeout.
     Idle,
     /// Every thread failed its self-test.
     SelfTest,
-    /// Counting threads panicked this often.
+    /// Counting threads panicked this many times.
     Panics(u32),
 }
 
@@ -104,11 +104,11 @@ pub struct WorkerEngine {
     demand: Demand,
     self_tests: SelfTests,
     idle_since: Option<Instant>,
-    /// The last reply of the coordinator, which alone knows it.
+    /// Whether the coordinator's last reply said that all runs are finished.
     all_runs_finished: bool,
     /// Leases were released since the last call started.
     released: bool,
-    /// The seconds that the current call requests.
+    /// The seconds of work that the current call requests.
     calling: Option<f64>,
     panics: u32,
     logged_idle: Option<Instant>,
@@ -249,7 +249,7 @@ impl WorkerEngine {
                 let (board, least) = (plan.spec().board, size(least).as_option());
                 let reason = format!(
                     "this worker cannot count N = {board}: that needs at least --memory {least} with \
-                     --threads {threads}, and there are {}",
+                     --threads {threads}, and it has {}",
                     size(given)
                 );
                 self.refuse_work(&reason, now);
@@ -315,11 +315,11 @@ impl WorkerEngine {
         }
         match &mut self.drain {
             Some(drain) => drain.answered(now, is_open, progress),
-            // Granted before the coordinator knew: absent from the next inventory, it is released.
+            // Grants from before the pause are absent from the next inventory, and so released.
             None if self.paused.is_some() => self.released |= !reply.grants.is_empty(),
             None => reply.grants.iter().for_each(|grant| self.take(grant, now)),
         }
-        // An idle time starts now.
+        // Starts the idle time, if the worker is idle.
         self.idle_until(now);
     }
 
@@ -363,7 +363,7 @@ impl WorkerEngine {
         self.paused = reason;
     }
 
-    /// Acts on the passed time.
+    /// Handles expired time limits.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.grace_period.is_some_and(|period| now >= period.ends()) {
             self.release_where(|_| true);
@@ -479,8 +479,8 @@ impl WorkerEngine {
 
     /// Creates a request with the whole inventory.
     ///
-    /// Partials that exceed a message wait for the next one; until then their leases are listed, so
-    /// that they are not released.
+    /// Partials that do not fit wait for the next request; until then their leases are listed, so
+    /// that the coordinator does not release them.
     fn request(&mut self, seconds_wanted: f64, now: Instant) -> SyncRequest {
         let (partials, later) = self.outbox.send(limits::PARTIALS);
         let listed =
@@ -533,7 +533,7 @@ impl WorkerEngine {
         }
     }
 
-    /// Asks for no work for a while, because this worker cannot count some.
+    /// Requests no work for a while after work that this worker cannot count.
     fn refuse_work(&mut self, reason: &str, now: Instant) {
         if self.grants.refuse(now) {
             tracing::error!(
@@ -585,7 +585,7 @@ impl WorkerEngine {
         }
     }
 
-    /// Stops and releases the leases that fit.
+    /// Stops and releases the leases for which `fits` returns true.
     fn release_where(&mut self, fits: impl Fn(&Held) -> bool) {
         for lease in self.leases.filter(fits) {
             self.commands.push_back(PoolCommand::Stop(lease));
@@ -606,7 +606,7 @@ impl WorkerEngine {
         });
     }
 
-    /// Starts a drain, unless there is one.
+    /// Starts a drain, unless one is in progress.
     fn stop(&mut self, reason: ExitReason, now: Instant) {
         if self.drain.is_some() {
             return;

@@ -10,7 +10,7 @@ use common::run::Partial;
 
 use super::LeaseKey;
 
-/// Delay of writes, which spares most of them; a crash loses little work.
+/// Delay of writes, which makes most of them needless; a crash loses little work.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Delay after a failed write.

@@ -1,4 +1,4 @@
-//! The engine as a whole, by scripts of events.
+//! Tests of the whole engine by scripts of events.
 
 use std::{
     collections::BTreeMap,
@@ -162,7 +162,7 @@ impl Bench {
                     "count" => of(Outcome::Counted(task + 100)),
                     "cancelled" => of(Outcome::Cancelled),
                     "overflow" => of(Outcome::Failed(Failure::Overflow)),
-                    "panic" => of(Outcome::Failed(Failure::Panic("at the disco".to_owned()))),
+                    "panic" => of(Outcome::Failed(Failure::Panic("a bug".to_owned()))),
                     "no-memory" => of(Outcome::Failed(Failure::Setup(memory))),
                     other => panic!("{other}"),
                 };
@@ -220,7 +220,7 @@ impl Bench {
         text
     }
 
-    /// Describes everything that is not zero.
+    /// Describes the nonzero numbers of the state.
     fn state(&self) -> String {
         let summary = self.engine.summary();
         let all = [

@@ -64,7 +64,7 @@ pub(crate) struct Link {
     jitter: Jitter,
 }
 
-/// Returns random numbers from 0 to 1 for the backoff.
+/// A source of random numbers from 0 to 1 for the backoff.
 pub(crate) type Jitter = fn() -> f64;
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    /// Serves until the engine ends, which it does after `shutdown` if not before.
+    /// Serves until the engine ends, at the latest by a drain after `shutdown`.
     pub(crate) async fn run(mut self, shutdown: impl Future<Output = ()>) -> End {
         let reason = self.serve(shutdown).await;
         self.write_last().await;
@@ -263,7 +263,7 @@ impl Link {
     }
 
     fn log_lost_call(&self, id: CallId, error: &CallError, wait: Duration) {
-        let is_doubtful = error.may_be_another_servers() && self.answered.is_none();
+        let is_doubtful = error.may_be_another_server() && self.answered.is_none();
         tracing::warn!(
             call = %id,
             "coordinator {} {error}{}; retry {} in {:.1} s; {} leased, {} buffered",

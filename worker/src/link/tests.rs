@@ -37,10 +37,10 @@ fn serve(answer: impl FnMut(&SyncRequest) -> Option<SyncReply> + Send + 'static)
     let answer = Mutex::new(answer);
     let answer = InProcess::new(move |request| {
         let reply = (answer.lock().unwrap())(&request);
-        // Not every test listens to the end.
+        // Not every test receives all requests.
         let _ = sender.send(request);
         async {
-            // As over a connection, others run before the reply comes.
+            // As over a connection, other tasks run before the reply comes.
             tokio::task::yield_now().await;
             reply
         }
@@ -55,7 +55,7 @@ fn serve_once(grants: Vec<Grant>) -> Fake {
 }
 
 impl Fake {
-    /// Waits for the call that fits.
+    /// Waits for a call for which `fits` returns true.
     async fn call_where(&mut self, fits: impl Fn(&SyncRequest) -> bool) -> SyncRequest {
         loop {
             let request = self.calls.recv().await.unwrap();
@@ -130,7 +130,7 @@ fn link(
     spool: Option<Spool>,
 ) -> Link {
     let pool = Pool::start(budget(settings.info.threads), self_test, make).unwrap();
-    // Without a delay between attempts: the jitter takes nothing of the backoff.
+    // A jitter of 0 removes the delay between attempts.
     Link::new(fake.coordinator.clone(), settings, pool, spool, || 0.0)
 }
 

@@ -1,4 +1,4 @@
-//! The calls: over one HTTP/2 connection, which is restored as needed, or within the process.
+//! Calls to the coordinator: over HTTP/2 connections that are restored as needed, or in the process.
 
 use std::{
     error::Error,
@@ -58,7 +58,7 @@ impl CallError {
     ///
     /// If a server sends first, the connection closes, and its bytes are known only if the call was
     /// already sent.
-    pub(super) fn may_be_another_servers(&self) -> bool {
+    pub(super) fn may_be_another_server(&self) -> bool {
         match self {
             Self::Garbled(_) => true,
             Self::Unreachable(why) => why == CLOSED,
@@ -118,7 +118,7 @@ impl Transport {
         reply
     }
 
-    /// Makes a call with the worker's secret; repeats it with one that is issued.
+    /// Makes a call with the worker's secret; repeats it with a newly issued one.
     async fn authenticated(
         &self,
         number: usize,

@@ -1,8 +1,8 @@
-//! Measuring on a few tasks of a plan how fast this machine counts them.
+//! Measurement of this machine's speed on a few tasks of a plan.
 //!
 //! Tasks are sampled in proportion to cost (`common::forecast`) until the time is over. A task that
-//! exceeds its share of the time is stopped and extrapolated: its start took as long as it took, and
-//! the rest would have continued at the measured speed.
+//! exceeds its share of the time is stopped and extrapolated: its time up to the first progress is
+//! kept, and the rest of its cost takes as long as the speed since then predicts.
 
 use std::{
     cell::Cell,
@@ -55,7 +55,7 @@ pub enum MeasureFailure {
 
 /// Target number of measured tasks.
 ///
-/// Few tasks show little of their spread, and short ones little of long ones.
+/// Fewer tasks would show too little of the spread, and shorter ones too little of long tasks.
 const WANTED: u32 = 200;
 
 /// Minimum cost of a task in microseconds; shorter ones are measured inaccurately.
@@ -64,7 +64,7 @@ const MIN_COST: u64 = 20_000;
 /// Maximum number of tasks; more gain nothing.
 const MAX_TASKS: usize = 1_000;
 
-/// Tasks that are measured even if their cost exceeds that of the whole plan.
+/// Minimum number of tasks, even if their cost exceeds that of the whole plan.
 const MIN_TASKS: usize = 30;
 
 /// The share of the time that one task may take.
@@ -81,9 +81,8 @@ pub fn plan_to_sample(plan: Plan, threads: Threads, limit: Duration) -> Result<P
 
 /// Counts random tasks until `limit` is over or `stop` resolves.
 ///
-/// Ends earlier when they cost more than the whole plan.
-/// `random_below(k)` returns a uniform random number in `0..k`. Reports the part of the time that is
-/// over, 0 to 1.
+/// Ends earlier when they cost more than the whole plan. Reports the part of the time that has passed,
+/// 0 to 1. `random_below(k)` returns a uniform random number in `0..k`.
 pub async fn measure(
     (plan, budget, limit): (&Plan, ComputeBudget, Duration),
     random_below: &mut dyn FnMut(u64) -> u64,
@@ -152,7 +151,7 @@ struct Timed {
     is_cut: bool,
 }
 
-/// Stops a job after its share of the time, once the rest can be extrapolated.
+/// The sink that stops a job after its share of the time, once it can be extrapolated.
 struct Slice<'a> {
     job: &'a Job,
     watch: Stopwatch,
@@ -160,7 +159,7 @@ struct Slice<'a> {
     until: Instant,
     /// Core seconds and cost at the first progress.
     first: Cell<Option<(f64, u64)>>,
-    /// Cost and time at the last report.
+    /// Core seconds and cost at the last progress.
     last: Cell<Option<(f64, u64)>>,
 }
 
@@ -192,7 +191,7 @@ impl<'a> Slice<'a> {
     fn timed(&self, counted: Result<u64, CountError>) -> Option<Timed> {
         let core_seconds = self.watch.seconds();
         let (whole, is_cut) = match counted {
-            // An overflow takes as long.
+            // An overflow takes as long as a count.
             Ok(_) | Err(CountError::Overflow) => (core_seconds, false),
             Err(CountError::Cancelled) => (self.extrapolated()?, true),
         };
@@ -215,7 +214,7 @@ impl ProgressSink for Slice<'_> {
     }
 }
 
-/// Measures the core time of a crew; wall time if the system keeps no account.
+/// A clock of a crew's core time; wall time of its threads if the system keeps no account.
 #[derive(Clone, Copy, Debug)]
 struct Stopwatch {
     threads: u16,

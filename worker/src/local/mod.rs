@@ -1,4 +1,4 @@
-//! Counting in this process alone, without a coordinator: the same plans, threads and kernels.
+//! Counting in this process alone, without a coordinator, by the same plans, threads and kernels.
 
 pub mod estimate;
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_boards_are_counted_exactly_with_every_layout_that_has_them() {
+    async fn small_boards_are_counted_exactly_with_every_layout_that_supports_them() {
         for n in 1..=12 {
             for layout in [Layout::FirstRows, Layout::Border, Layout::Frames] {
                 let Some(config) = config(n, layout) else {

@@ -91,7 +91,7 @@ struct Queue {
 /// Number of plans whose crews are kept without a waiting job.
 const MAX_PLANS: usize = 64;
 
-/// Divisor of the memory: part for concurrent self-tests, at least for one.
+/// Divisor of the memory for concurrent self-tests; one self-test may always run.
 const SELF_TEST_SHARE: u64 = 16;
 
 /// The next step of a thread.
@@ -168,7 +168,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits for the next step of thread `index`; `keeps` counters or not.
+    /// Waits for the next step of thread `index`; `keeps` says whether it keeps counters.
     fn next(&self, index: usize, keeps: bool) -> Next {
         let mut queue = lock(&self.queue);
         let mut since = None;
@@ -201,7 +201,7 @@ impl Shared {
 impl Pool {
     /// Starts the threads; the channel of events closes when all have ended.
     ///
-    /// It is bounded by the number of jobs.
+    /// The number of jobs bounds its length.
     pub(crate) fn start(
         budget: ComputeBudget,
         self_test: SelfTest,
@@ -254,7 +254,7 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// Removes the waiting jobs that fit, and returns their leases.
+    /// Removes the jobs of `leases` that still wait, and returns the leases of removed jobs.
     pub(crate) fn remove_waiting(&self, leases: &BTreeSet<LeaseKey>) -> Vec<LeaseKey> {
         let mut queue = lock(&self.shared.queue);
         let (taken, stay) = queue
@@ -401,8 +401,7 @@ impl Counters<'_> {
 
 /// Counts jobs until the pool is closed.
 ///
-/// Failed sends are ignored: the receiver may have lost interest, which ends the thread after its
-/// job.
+/// Failed sends are ignored: the receiver may be closed, which ends the thread after its job.
 fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSender<Event>) {
     let mut counters = Counters { make, kernel: shared.budget.kernel, kept: Vec::new() };
     let mut is_first = true;

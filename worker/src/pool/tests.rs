@@ -95,7 +95,7 @@ fn a_job_cancelled_while_it_waits_is_never_counted() {
 }
 
 #[test]
-fn a_closed_pool_drops_what_waits() {
+fn a_closed_pool_drops_waiting_jobs() {
     let (make, started) = endless();
     let bench = Bench::new(1, make);
     let jobs = bench.push(&plan(10), 0..3);
@@ -122,7 +122,7 @@ fn a_panic_costs_one_task_and_not_the_thread() {
         Outcome::Failed(failure) => failure.to_string(),
     });
     let panicked = "the counting thread panicked: a fault in task 1";
-    assert_eq!(outcomes, ["0", panicked, "the weighted count passes 64 bits", "3"]);
+    assert_eq!(outcomes, ["0", panicked, "the weighted count exceeds 64 bits", "3"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!              "orientation":"upright","duration_us":12},"crc":"0a1b2c3d"}
 //! {"acknowledged":{"run":"…","plan":"…","task":7,"epoch":3},"crc":"…"}
 //! ```
-//! (each on one line). The bytes are frozen by a test.
+//! Each object is on one line. A test freezes the bytes.
 
 use common::{
     count::Orientation,
@@ -119,7 +119,7 @@ impl SpoolLine {
 
 /// Checks for fuzzing that any bytes are either rejected or survive a round trip.
 ///
-/// Takes them as they are, and with the right checksum.
+/// Tests the bytes as they are, and with a corrected checksum.
 pub fn round_trip(bytes: &[u8]) {
     for text in [bytes, &sealed::resealed(bytes)] {
         if let Some(line) = SpoolLine::read(text) {

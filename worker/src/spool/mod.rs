@@ -31,7 +31,7 @@ use crate::{
     engine::{LeaseKey, SpoolWrite},
 };
 
-/// The reason why a directory has no spool.
+/// The reason why a spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error(
@@ -66,7 +66,7 @@ pub(crate) struct Spool {
     file: Option<File>,
     /// Number of obsolete lines in the file.
     dead_lines: usize,
-    /// Results without an acknowledgement, as far as the file says.
+    /// Results without an acknowledgement, according to the file.
     live: BTreeMap<LeaseKey, Partial>,
     /// Whether the last write failed.
     is_failing: bool,
@@ -278,7 +278,7 @@ impl Spool {
     }
 }
 
-/// Writes to a spool on another thread, so that the disk never delays the link.
+/// A spool that is written on another thread, so that the disk never delays the link.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` during a write, and after one that panicked.

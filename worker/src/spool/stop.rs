@@ -16,13 +16,13 @@ use super::SpoolError;
 /// The file that asks a worker to stop.
 const STOP: &str = "stop";
 
-/// Interval at which a worker looks for it.
+/// Interval at which a worker looks for this file.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum wait for a worker to exit; a drain takes less by default.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Interval at which [`stop`] looks whether the worker has exited.
+/// Interval at which [`stop`] checks whether the worker has exited.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The reason why workers were not stopped.
@@ -32,7 +32,7 @@ pub enum StopError {
     None(PathBuf),
     #[error(
         "no worker runs with a spool below {}: run this where it was started, or give its --spool, which \
-         its first line names",
+         the first line of its log names",
         .0.display()
     )]
     NoneBelow(PathBuf),
@@ -49,8 +49,8 @@ pub enum StopError {
 
 /// Drains workers on this machine, waits for their exit, and returns their spools.
 ///
-/// Stops the worker with this spool directory, or else the one of this name among those with a default
-/// directory, or else all of these.
+/// Stops the worker with directory `spool`. Without it, stops the worker called `name` or, without a
+/// name, all workers, among those with a default directory.
 pub async fn stop(spool: Option<PathBuf>, name: Option<&str>) -> Result<Vec<PathBuf>, StopError> {
     let base = super::usual_base();
     let none = match &spool {
