@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the registry crates that several cargo commands compiled more than once in one profile.
 
-A procedural macro has its libraries compiled separately where it needs other features than the programs; the list names them.
+Cargo compiles the libraries of procedural macros separately if they need other features there; the list shows the features.
 
 Arguments: files with the output of `cargo … --message-format json`, one for each command.
 """
