@@ -13,7 +13,7 @@ const program = (name) => join(programs, name);
 const browserPath = process.env.QUEENS_CHROMIUM ?? '/usr/bin/chromium';
 
 export async function browser() {
-  if (!existsSync(browserPath)) throw new Error(`there is no ${browserPath}: apt-get install chromium`);
+  if (!existsSync(browserPath)) throw new Error(`${browserPath} not found: apt-get install chromium`);
   return chromium.launch({ executablePath: browserPath, args: ['--no-sandbox'] });
 }
 
@@ -73,7 +73,7 @@ export class Cluster {
     return this.run('worker', [...this.way, '--threads', '1', '--name', name, '--spool', join(this.dir, name)]);
   }
 
-  // Lets an honest worker and a lying client count the same board; the liar changes counts of a run without it.
+  // Lets an honest worker and a lying client count the same board; the liar changes the counts of an honest run.
   async disagree(python) {
     const truth = await Cluster.start(this.args.slice(4));
     const [counts, secret] = ['counts', 'join'].map((name) => join(this.dir, name));

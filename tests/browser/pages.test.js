@@ -40,7 +40,7 @@ async function findings(page) {
     .map((finding) => `${finding.id}: ${finding.nodes.map((node) => node.html).join(' ')}`);
 }
 
-test('a phone shows first what matters, from nowhere else and in few bytes', async () => {
+test('a phone shows the key figures first, without external requests and in few bytes', async () => {
   const cluster = await Cluster.start(['--n', '16', '--task-cost', '100000']);
   try {
     const page = await open(await cluster.link());
@@ -60,7 +60,7 @@ test('a phone shows first what matters, from nowhere else and in few bytes', asy
 });
 
 for (const colorScheme of ['light', 'dark']) {
-  test(`no serious finding for those who do not see or point, ${colorScheme}`, async () => {
+  test(`no serious accessibility finding, ${colorScheme}`, async () => {
     const cluster = await Cluster.start(['--n', '14', '--task-cost', '100000']);
     try {
       cluster.worker('one');
@@ -77,7 +77,7 @@ test('a page follows its run to the end', async () => {
   const cluster = await Cluster.start(['--n', '15', '--task-cost', '200000']);
   try {
     const page = await open(await cluster.link());
-    // A machine with a nearly full disk shows another alert beside this one.
+    // A machine with a nearly full disk shows another alert next to this one.
     await says(page, '#alert-list li', /^Stalled: no workers connected/);
     cluster.worker('one');
     await says(page, '#state', /^complete$/);
@@ -89,7 +89,7 @@ test('a page follows its run to the end', async () => {
   } finally { await cluster.stop(); }
 });
 
-test('the map is looked at with the keyboard, down to one task', async () => {
+test('the keyboard navigates the map down to one task', async () => {
   const cluster = await Cluster.start(['--n', '18', '--method', 'rows', '--task-cost', '1000']);
   try {
     const page = await open(await cluster.link());
@@ -111,7 +111,7 @@ test('the map is looked at with the keyboard, down to one task', async () => {
   } finally { await cluster.stop(); }
 });
 
-test('frames are a map of A and C, entered down to one task, also those of N = 28', async () => {
+test('the map of frames shows A and C and zooms down to one task, also for N = 28', async () => {
   const cluster = await Cluster.start(['--n', '28']);
   try {
     const page = await open(await cluster.link(), { viewport: { width: 1280, height: 1000 } });
@@ -121,16 +121,16 @@ test('frames are a map of A and C, entered down to one task, also those of N = 2
       performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/grid')).duration,
       performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/grid')).startTime,
     ].map(Math.round)`);
-    console.log(`# the map of N = 28 stands ${drawn} ms after the page was asked for, ${drawn - began} ms after itself was; ${asked} ms of that is its answer`);
+    console.log(`# the map of N = 28 is drawn ${drawn} ms after the request for the page and ${drawn - began} ms after that for the map, whose response took ${asked} ms`);
     // Several colors: pending units, and places without a unit.
-    const colours = await page.evaluate(`(() => {
+    const colors = await page.evaluate(`(() => {
       const canvas = document.getElementById('map');
       const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
       const seen = new Set();
       for (let at = 0; at < pixels.length; at += 4) seen.add(pixels.slice(at, at + 4).join());
       return seen.size;
     })()`);
-    assert.ok(colours > 2, `${colours} colours`);
+    assert.ok(colors > 2, `${colors} colors`);
     await page.focus('#map');
     await page.keyboard.press('ArrowRight');
     await says(page, '#map-cell', /^m = 1 row \d+, column \d+: pending/);
@@ -180,7 +180,7 @@ test('an operator drains a worker, and readmits a liar that the referee found', 
   } finally { await cluster.stop(); }
 });
 
-test('a page without a run finds the first, offers what its state allows, and goes on with the next', async () => {
+test('a page without a run switches to the first, offers the commands of its state, and follows the next', async () => {
   const cluster = await Cluster.start([]);
   try {
     const page = await open(await cluster.link());
@@ -216,7 +216,7 @@ test('a page without a run finds the first, offers what its state allows, and go
   } finally { await cluster.stop(); }
 });
 
-test('a page outlives its coordinator, and logs in again where that is asked for', async () => {
+test('a page reconnects to a restarted coordinator, or asks for a login', async () => {
   for (const asks of [false, true]) {
     const cluster = await Cluster.start(asks ? ['--n', '16'] : ['--n', '16', '--insecure']);
     try {
@@ -232,7 +232,7 @@ test('a page outlives its coordinator, and logs in again where that is asked for
   }
 });
 
-test('a token or a link lets in, a link only once, and a viewer changes nothing', async () => {
+test('a token or a one-time link logs in, and a viewer cannot change anything', async () => {
   const cluster = await Cluster.start(['--n', '16']);
   try {
     const page = await open(cluster.url);
@@ -254,7 +254,7 @@ test('a token or a link lets in, a link only once, and a viewer changes nothing'
     const other = await open(link);
     await other.waitForSelector('#bar');
     assert.equal(await other.getByRole('button', { name: 'Log out' }).count(), 1);
-    assert.ok(await other.getByRole('button', { name: /^Pause run/ }).count() > 0, 'as who asked for the link');
+    assert.ok(await other.getByRole('button', { name: /^Pause run/ }).count() > 0, 'with the role of the caller that requested the link');
     await other.getByText('Add a machine').click();
     await other.getByRole('button', { name: 'Create join command' }).click();
     await says(other, '#join-line', /^QUEENS_JOIN=queens1-\S+ worker$/);
@@ -273,11 +273,11 @@ test('a token or a link lets in, a link only once, and a viewer changes nothing'
   } finally { await cluster.stop(); }
 });
 
-test('over HTTPS: a viewer\'s token in both themes, a link once, and cookies for TLS alone', async () => {
+test('HTTPS: a viewer\'s token in both themes, a one-time link, and secure cookies', async () => {
   const cluster = await Cluster.start(['--n', '16', '--listen', '0.0.0.0:0', '--http', '0.0.0.0:0', '--advertise', '127.0.0.1']);
   try {
     assert.match(cluster.url, /^https:/);
-    // A browser does not know the coordinator's own CA.
+    // Browsers do not trust the coordinator's own CA.
     await assert.rejects(open(cluster.url), /ERR_CERT_AUTHORITY_INVALID/);
     const made = JSON.parse(await cluster.queensctl(
       ['token', 'create', '--role', 'viewer', '--name', 'wall', '--json']));
@@ -304,7 +304,7 @@ test('over HTTPS: a viewer\'s token in both themes, a link once, and cookies for
   } finally { await cluster.stop(); }
 });
 
-test('the first screen of a desktop holds figures, board and map, and its numbers keep their digits', async () => {
+test('the first screen of a desktop shows figures, board and map, and copied numbers have all digits', async () => {
   const cluster = await Cluster.start(['--n', '19', '--task-cost', '100000']);
   try {
     cluster.worker('one');
@@ -350,7 +350,7 @@ test('a phone shows all of N = 21 on three screens, with nothing cut off', async
   } finally { await cluster.stop(); }
 });
 
-test('a board shows a solution, another one after a while, and stands still when told to', async () => {
+test('a board shows changing solutions, and stops when paused', async () => {
   for (const args of [['--n', '18'], ['--n', '17', '--method', 'rows']]) {
     const cluster = await Cluster.start(args);
     try {
@@ -385,8 +385,8 @@ test('a board shows a solution, another one after a while, and stands still when
   }
 });
 
-test('a task on the map tells its count, worker, time and recheck, and machines are sorted', async () => {
-  // It takes long enough that both machines count tasks of it: a finished run shows no others.
+test('the map shows count, worker, time and recheck of a task, and machines can be sorted', async () => {
+  // The run is long enough for both machines to count tasks: a finished run shows no others.
   const cluster = await Cluster.start(['--n', '18', '--method', 'rows', '--task-cost', '100000', '--recheck', 'all']);
   try {
     for (const name of ['beta', 'alpha']) cluster.worker(name);
@@ -414,7 +414,7 @@ test('a task on the map tells its count, worker, time and recheck, and machines 
   } finally { await cluster.stop(); }
 });
 
-test('a run is cancelled by a dialog that says what happens', async () => {
+test('a dialog confirms the cancellation of a run', async () => {
   const cluster = await Cluster.start(['--n', '18']);
   try {
     const page = await open(await cluster.link());
@@ -430,7 +430,7 @@ test('a run is cancelled by a dialog that says what happens', async () => {
   } finally { await cluster.stop(); }
 });
 
-test('without scripts a page says the same and has no buttons that do nothing', async () => {
+test('without scripts a page shows the same figures and no dead buttons', async () => {
   const cluster = await Cluster.start(['--n', '18']);
   try {
     cluster.worker('one');
@@ -444,7 +444,7 @@ test('without scripts a page says the same and has no buttons that do nothing', 
   } finally { await cluster.stop(); }
 });
 
-test('a finished run prints: its result and checks on paper, without buttons', async () => {
+test('a finished run prints its result and checks, without buttons', async () => {
   const cluster = await Cluster.start(['--n', '12']);
   try {
     cluster.worker('one');

@@ -42,7 +42,7 @@ try {
   await none.screenshot({ path: join(folder, 'dashboard-empty.png') });
   for (const name of ['lab-a', 'lab-b']) cluster.worker(name);
   const first = await open(await cluster.link(), desktop);
-  // Far enough for something to see, but not to the end.
+  // Far enough to show something, but not finished.
   await first.locator('[data-figure=percent]').filter({ hasText: /^[3-9]\d\./ }).waitFor({ timeout: 3_600_000 });
   const page = await shoot(await cluster.link(), 'dashboard-desktop', desktop);
   await page.locator('section:has(#workers)').screenshot({ path: join(folder, 'dashboard-workers.png') });

@@ -1,5 +1,5 @@
 // Measures the cost of open dashboards for a coordinator with --insecure: node viewers.js URL PID [VIEWERS] [SECONDS]
-// Opens one page and one stream each, like a browser, and reads every event. Prints the process's core time and
+// Opens one page and one stream per viewer, like a browser, and reads every event. Prints the process's core time and
 // memory without and with them.
 import { readFile } from 'node:fs/promises';
 import { setTimeout as pass } from 'node:timers/promises';
@@ -9,7 +9,7 @@ const [url, pid, viewers = '200', seconds = '30'] = process.argv.slice(2);
 async function used() {
   const stat = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1].split(' ');
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
-  // 100 ticks a second on every Linux; fields 14 and 15 of proc(5).
+  // 100 ticks per second on every Linux; fields 14 and 15 of proc(5).
   return { core: (Number(stat[11]) + Number(stat[12])) / 100, mib: Number(status.match(/VmRSS:\s+(\d+)/)[1]) / 1024, at: performance.now() / 1000 };
 }
 
@@ -43,5 +43,5 @@ const during = await measure(`with ${viewers} viewers`);
 const span = (performance.now() - began) / 1000;
 closing.abort();
 await Promise.allSettled(open);
-console.log(`${(events / span / Number(viewers)).toFixed(2)} events a second and viewer, ${Math.round(bytes / Math.max(events, 1))} bytes each`);
+console.log(`${(events / span / Number(viewers)).toFixed(2)} events per second and viewer, ${Math.round(bytes / Math.max(events, 1))} bytes each`);
 console.log(`the viewers cost ${(during.part - without.part).toFixed(1)} % of a core and ${(during.mib - without.mib).toFixed(0)} MiB`);

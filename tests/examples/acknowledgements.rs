@@ -1,7 +1,7 @@
 //! Durable acknowledgements per second: through the driver, and through gRPC on loopback; with `--tls`,
 //! alternately with and without TLS and tokens. Calls are limited per token, so each worker has its own.
 //!
-//! The run's rechecks are journalled and acknowledged like first counts: "results" are both.
+//! The run's rechecks are journaled and acknowledged like first counts: "results" are both.
 //!
 //! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS]`; TMPDIR names another disk.
 
@@ -57,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
     let span = Duration::from_secs(argument(0, 5)?);
     println!(
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}",
-        "way", "workers", "tasks/call", "calls/s", "results/s", "rechecks", "median", "99 %"
+        "via", "workers", "tasks/call", "calls/s", "results/s", "rechecks", "median", "99 %"
     );
     for load in loads {
         measure(span, *load).await?;

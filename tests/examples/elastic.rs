@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<()> {
     println!("                       {left} left");
     let loss = |of: fn(&Usage) -> f64| 100.0 * (1.0 - of(&elastic) / of(&steady));
     println!(
-        "cost of coming and going: {:.2} % of the fleet's time, {:.2} % of the work per core second, {:.2} % of \
+        "cost of churn: {:.2} % of the fleet's time, {:.2} % of the work per core second, {:.2} % of \
          the work per second",
         loss(|usage| usage.first_counts / usage.thread_seconds),
         loss(|usage| usage.done / usage.core_seconds),

@@ -55,7 +55,7 @@ const ATTACK_PERIOD: Duration = Duration::from_millis(500);
 /// Delay before an attacker connects again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// Variable with the address that the process attacks.
+/// Environment variable with the address that the process attacks.
 const ATTACKED: &str = "QUEENS_ATTACKED";
 
 /// Number of connections that are opened at the same time.
@@ -219,7 +219,7 @@ async fn under_attack(
     Ok(())
 }
 
-/// Attacks until it is killed.
+/// Runs the attack until the process is killed.
 async fn attack(address: SocketAddr, silent: u64, garbage: u64) -> anyhow::Result<()> {
     let [connected, sent] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     for number in 0..silent + garbage {

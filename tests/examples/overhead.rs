@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `coordinator --local` in a new data directory.
+/// Runs `coordinator --local` in a new data directory; returns what [`seconds`] does.
 fn local(run: &[&str]) -> anyhow::Result<(f64, f64)> {
     let dir = tempfile::tempdir()?;
     let mut command = coordinator(run);

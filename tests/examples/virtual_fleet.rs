@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Drains every other worker: those of odd places one time and of even ones the next.
+    /// Drains every other worker: in turn those at even and at odd places.
     fn replace_half(&mut self, round: u64) -> anyhow::Result<()> {
         let first = usize::from(round.is_multiple_of(2));
         for place in (first..self.fleet.len()).step_by(2) {

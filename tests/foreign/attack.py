@@ -37,7 +37,7 @@ ENDS = ("complete", "contradicted", "disputed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Crew:
+class Group:
     """Clients that share a token, with their behavior and number of cores."""
 
     token: str
@@ -55,11 +55,11 @@ class Crew:
 
 
 def honest(size, token="good"):
-    return Crew(token, size, float(size))
+    return Group(token, size, float(size))
 
 
 def liars(rate, token="evil", **more):
-    return Crew(token, lie_rate=rate, **more)
+    return Group(token, lie_rate=rate, **more)
 
 
 # Liars with the token of honest machines are harder to tell apart than liars with another one.
@@ -83,7 +83,7 @@ SCENARIOS = {
         honest(2),
         liars(0.5, size=2, cores=2, start_at=0.5),
     ],
-    "bit errors 0.1 %, 3 machines": [Crew("good", 3, 3.0, bit_errors=0.001)],
+    "bit errors 0.1 %, 3 machines": [Group("good", 3, 3.0, bit_errors=0.001)],
     "lab of 20, 3 bad at 50 %, 1 other token": [
         honest(17, "lab"),
         liars(0.5, "lab", size=3, cores=3),
@@ -111,12 +111,12 @@ def journal(directory):
 class Client(threading.Thread):
     """A worker identity: leases tasks, waits as long as they take, and submits counts."""
 
-    def __init__(self, attack, crew, number, machine):
+    def __init__(self, attack, group, number, machine):
         super().__init__(daemon=True)
-        self.attack, self.crew, self.machine = attack, crew, machine
-        self.rng = random.Random(f"{attack.seed} {crew.token} {crew.lie_rate} {number}")
-        self.label = "honest" if crew.honest else "bad"
-        self.name_of = f"{self.label}-{crew.token}-{number}"
+        self.attack, self.group, self.machine = attack, group, machine
+        self.rng = random.Random(f"{attack.seed} {group.token} {group.lie_rate} {number}")
+        self.label = "honest" if group.honest else "bad"
+        self.name_of = f"{self.label}-{group.token}-{number}"
         self.names = 0
         self.worked = 0.0
         self.errors = collections.Counter()
@@ -129,7 +129,7 @@ class Client(threading.Thread):
             self.machine = self.rng.getrandbits(63) | 1
         self.names += 1
         # No secret yet, or a forged one: the published hash of an honest worker's secret, twice.
-        self.secret = 2 * self.attack.victim if self.crew.impersonates else b""
+        self.secret = 2 * self.attack.victim if self.group.impersonates else b""
         self.info = queue_pb2.WorkerInfo(
             session=self.rng.getrandbits(63),
             name=f"{self.name_of}-{self.names}",
@@ -144,17 +144,17 @@ class Client(threading.Thread):
         exact = self.attack.exact.counts[task]
         # Colluders agree on the tasks and on the lies.
         digest = hashlib.sha256(f"{self.attack.seed} {task}".encode()).digest()
-        if int.from_bytes(digest[:4], "big") < self.crew.lie_rate * 2**32:
+        if int.from_bytes(digest[:4], "big") < self.group.lie_rate * 2**32:
             return exact + 8 * (1 + digest[4] % 10)
-        if self.rng.random() < self.crew.bit_errors:
+        if self.rng.random() < self.group.bit_errors:
             return exact ^ (8 << self.rng.randrange(12))
         return exact
 
     def run(self):
         attack, partials = self.attack, []
-        metadata = [("authorization", f"Bearer {attack.tokens[self.crew.token]}")]
+        metadata = [("authorization", f"Bearer {attack.tokens[self.group.token]}")]
         while not attack.over.is_set():
-            if attack.done < self.crew.start_at:
+            if attack.done < self.group.start_at:
                 attack.over.wait(0.05)
                 continue
             request = queue_pb2.SyncRequest(
@@ -172,10 +172,10 @@ class Client(threading.Thread):
                 continue
             if reply.issued_secret:
                 self.secret = reply.issued_secret
-                if self.crew.honest:
+                if self.group.honest:
                     self.attack.victim = hashlib.sha256(self.secret).digest()[:16]
                 continue
-            if self.crew.renames and "gets no more work" in reply.reason:
+            if self.group.renames and "gets no more work" in reply.reason:
                 self.take_identity()
             partials, seconds = [], 0.0
             for grant in reply.grants:
@@ -193,7 +193,7 @@ class Client(threading.Thread):
                     )
                 )
             self.worked += seconds
-            share = self.crew.cores / self.crew.size
+            share = self.group.cores / self.group.size
             attack.over.wait(seconds * attack.slow / share or min(reply.next_sync_ms / 1e3, 0.1))
 
 
@@ -202,7 +202,7 @@ class Attack:
 
     def __init__(self, options, exact, name, recheck, seed):
         self.options, self.exact, self.name = options, exact, name
-        self.crews, self.recheck, self.seed = SCENARIOS[name], recheck, seed
+        self.groups, self.recheck, self.seed = SCENARIOS[name], recheck, seed
         self.slow, self.done = options.slow, 0.0
         self.victim = b""
         self.over = threading.Event()
@@ -239,7 +239,7 @@ class Attack:
                 if coordinator.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"the coordinator did not start: {command}")
                 time.sleep(0.1)
-            self.tokens = {name: self.token(name) for name in {crew.token for crew in self.crews}}
+            self.tokens = {name: self.token(name) for name in {group.token for group in self.groups}}
             with grpc.insecure_channel(f"127.0.0.1:{port}") as self.channel:
                 return self.watch(deadline)
         finally:
@@ -253,12 +253,12 @@ class Attack:
 
     def watch(self, deadline):
         rng, clients = random.Random(self.seed), []
-        machines = [rng.getrandbits(63) | 1 for crew in self.crews for _ in range(crew.size)]
-        for crew in self.crews:
-            for number in range(crew.size):
+        machines = [rng.getrandbits(63) | 1 for group in self.groups for _ in range(group.size)]
+        for group in self.groups:
+            for number in range(group.size):
                 # The first machine is honest.
-                machine = machines[0] if crew.impersonates else machines[len(clients)]
-                clients.append(Client(self, crew, number, machine))
+                machine = machines[0] if group.impersonates else machines[len(clients)]
+                clients.append(Client(self, group, number, machine))
         begun = time.monotonic()
         for client in clients:
             client.start()

@@ -42,7 +42,7 @@ pub fn free_port() -> u16 {
     free.local_addr().expect("a bound port").port()
 }
 
-/// A scratch directory with data and spools, and the port of a coordinator that comes and goes.
+/// A scratch directory with data and spools, and the port of a coordinator that a test starts and stops.
 pub struct Cluster {
     dir: Arc<TempDir>,
     port: u16,

@@ -77,7 +77,7 @@ const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "arc
 /// returns their directory.
 ///
 /// QUEENS_PROGRAMS names a directory that holds them already: packaged ones, or those of a long test that
-/// goes on while the code changes.
+/// runs on while the code changes.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -43,7 +43,7 @@ pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {
 
 /// Connects to the first address.
 pub async fn connect(way: &CoordinatorEndpoint) -> anyhow::Result<AuthChannel> {
-    let endpoint = way.endpoints().into_iter().next().context("a way has an address")?;
+    let endpoint = way.endpoints().into_iter().next().context("an endpoint has an address")?;
     Ok(way.authenticate(endpoint.connect().await?))
 }
 

@@ -344,7 +344,7 @@ fn a_coordinator_moves_and_its_workers_keep_working() {
     let mut worker = worker(&["--spool"]);
     worker.arg(cluster.path("spool")).args(SLOW);
     let worker = Process::start(worker.env("QUEENS_JOIN", first.join_for("worker")));
-    // Until something is counted, so that there is something to lose.
+    // Waits for a count, which the move could lose.
     while !joined(&join, &["export", "last"]).stdout.contains("accepted") {}
     first.terminate().logs(&["everything is saved"]);
     let moved = cluster.path("moved");
@@ -394,16 +394,16 @@ async fn attempt(way: &CoordinatorEndpoint, path: &'static str) -> Result<(), St
 
 /// Returns the outcome as the table shows it.
 fn word(got: &Result<(), Status>) -> &'static str {
-    let Err(status) = got else { return "in" };
+    let Err(status) = got else { return "allowed" };
     if explain_tls(status).is_some() {
         return "no TLS";
     }
     match status.code() {
-        Code::Unauthenticated => "who?",
-        Code::PermissionDenied => "may not",
+        Code::Unauthenticated => "unauthenticated",
+        Code::PermissionDenied => "denied",
         // Failures of the transport, not of a service.
         Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded => "broken",
-        _ => "in",
+        _ => "allowed",
     }
 }
 
@@ -453,7 +453,7 @@ impl Scene {
         CoordinatorEndpoint::plain(&format!("http://{address}"), true).expect("a URL")
     }
 
-    /// Shows a certificate that `authority` signs for this URI.
+    /// Returns a caller whose certificate `authority` signed for this URI.
     fn certified(&self, authority: &Pki, uri: &str) -> CoordinatorEndpoint {
         let url = format!("https://localhost:{}", self.certificates.address.port());
         let PkiFiles { certificate, key, .. } = authority.caller("caller", uri, -1..9);
@@ -477,10 +477,10 @@ fn expected(access: Access, kind: &str) -> &'static str {
     match (kind, access) {
         // The handshake fails before any call.
         ("foreign CA" | "cert: other CA", _) => "no TLS",
-        (_, Access::Open) | ("right" | "cert: right", _) => "in",
+        (_, Access::Open) | ("right" | "cert: right", _) => "allowed",
         ("wrong role" | "cert: wrong role", Access::Any) => "–",
-        ("wrong role" | "cert: wrong role", _) => "may not",
-        _ => "who?",
+        ("wrong role" | "cert: wrong role", _) => "denied",
+        _ => "unauthenticated",
     }
 }
 

@@ -120,7 +120,7 @@ async fn a_worker_that_gets_sigterm_again_continues_to_drain() {
 }
 
 #[test]
-fn self_tests_take_little_memory_beside_what_is_given() {
+fn self_tests_need_little_memory_beyond_the_limit() {
     let cluster = Cluster::new(&["--n", "8"]);
     let _coordinator = cluster.serving();
     let mut command = worker(&["--threads", "8", "--memory", "64MiB", "--spool"]);
@@ -319,7 +319,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Ends repeatedly, with one run and with three, new and complete ones. QUEENS_ENDS sets the number of times;
+/// Repeats with one run and with three, new and complete ones. QUEENS_ENDS sets the number of repetitions;
 /// `just ends` repeats a thousand times next to two busy cores.
 #[test]
 fn a_local_coordinator_ends_after_its_runs() {

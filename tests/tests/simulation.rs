@@ -132,7 +132,7 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
             assert!(disputed == 0 || faulty, "{name}, {recheck}: {disputed} disputed");
             // Only a hundred machines of one token are too many for the others to check in that time.
             if is_by_one_token && recheck == Recheck::All && name != "Hundred" {
-                assert_eq!(exact, seeds, "{name}: the tokens of the honest are others");
+                assert_eq!(exact, seeds, "{name}: honest machines have another token");
             }
         }
     }
@@ -141,7 +141,7 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
 /// The tolerance follows from the tasks: workers start within two minutes, the slowest may have the longest
 /// task at the end, and the number of tasks varies with their lengths (three standard deviations of a sum).
 #[test]
-fn machines_get_work_in_proportion_to_their_speed_and_none_that_their_memory_does_not_hold() {
+fn machines_get_work_by_their_speed_and_only_tasks_that_fit_their_memory() {
     if is_replay(Scenario::mixed) {
         return;
     }

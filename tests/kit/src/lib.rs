@@ -44,11 +44,11 @@ pub fn count(grant: &Grant) -> Partial {
 /// A worker that a test drives: it builds the messages of a worker and counts nothing.
 #[derive(Clone, Debug)]
 pub struct FakeWorker {
-    /// Self-description in every call: one thread with 1 GiB and the portable kernel.
+    /// Description of the worker, sent in every call: one thread with 1 GiB and the portable kernel.
     pub info: WorkerInfo,
     /// Leases that it holds.
     pub held: Vec<Grant>,
-    /// Reports all these tasks as started.
+    /// Whether it reports all these tasks as started.
     pub started: bool,
     /// Seconds of work that it requests in each call.
     pub seconds_wanted: f64,

@@ -83,7 +83,7 @@ impl Postgres {
     /// Starts the server after [`Self::kill`]; returns once it accepts connections.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "it runs");
-        // It exits immediately while children of a killed one still hold shared memory.
+        // The server exits while children of a killed one still hold shared memory.
         for _ in 0..200 {
             let mut command = self.command("postgres");
             command.arg("-D").arg(self.data());
@@ -102,7 +102,7 @@ impl Postgres {
             let log = process.stderr.take().unwrap();
             let mut lines = BufReader::new(log).lines().map_while(Result::ok);
             if lines.any(|line| line.contains("ready to accept connections")) {
-                // It would block on a full pipe.
+                // The server would block on a full pipe.
                 std::thread::spawn(move || lines.count());
                 self.process = Some(process);
                 return;

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use super::{Fault, Tally, scenario::Scenario, shared::Checker};
 
-/// A store that fails.
+/// A store with injected faults.
 pub(super) struct Disk {
     pub(super) checker: Checker,
     pub(super) tally: Tally,

@@ -98,16 +98,16 @@ pub const ATTACKS: [Attack; 10] = [
         scenario.tokens = vec!["lying"; 100];
         scenario.tokens.push("honest");
     }),
-    // One machine lies always and comes back with another identity when it is barred.
+    // One machine always lies and comes back with another identity when it is barred.
     attack("Renamed", false, |scenario| {
         (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
         scenario.tokens = vec!["shared"];
     }),
     // One machine claims the machine number of an honest one.
     attack("Impersonating", true, |scenario| scenario.faults.impersonates = true),
-    // One machine counts right until another has come, which has most of the cores, and then lies to be barred.
-    // The other lies about tasks that the first had counted: enough of them for more lies than the other tasks'
-    // bound allows.
+    // One machine counts right until a second one with most of the cores has joined, and then lies to be barred.
+    // The second lies about the tasks of the first, whose counts are void: enough lies to exceed the bound of
+    // the other tasks.
     attack("Accomplice", false, |scenario| {
         scenario.collude();
         (scenario.faults.accomplice, scenario.faults.liars_agree) = (true, false);
@@ -248,7 +248,7 @@ impl Scenario {
     }
 
     /// Returns the scenario of an attack; odd seeds also have lost messages, crashes and restarts, except for
-    /// accomplices, who need an order of events.
+    /// accomplices, which need an order of events.
     pub fn attack(attack: Attack, recheck: Recheck, seed: u64) -> Self {
         let calm = Self::calm(seed);
         let mut scenario = Self {

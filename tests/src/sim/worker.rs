@@ -40,7 +40,7 @@ pub(super) struct Environment {
     pub(super) bait: BTreeSet<TaskId>,
 }
 
-/// A machine whose process comes and goes.
+/// A machine whose worker process starts and stops.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) info: WorkerInfo,
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     pub(super) life: u64,
     pub(super) up: bool,
     pub(super) frozen_until: Time,
-    /// No message arrives before.
+    /// No message arrives before this time.
     pub(super) partitioned_until: Time,
     pub(super) wake_at: Time,
     /// Lag of its clock behind true time, in milliseconds.
@@ -182,7 +182,7 @@ impl Worker {
         self.clock_behind += if back { by } else { -by };
     }
 
-    /// Kills the process; with a new id it has lost its spool.
+    /// Kills the process; a new id means that the spool is lost.
     pub(super) fn crash(&mut self, new_id: Option<u128>, rng: &mut ChaCha8Rng) {
         // A part of the current write is on disk.
         if let Some((write, _)) = self.writing.take() {
@@ -452,7 +452,7 @@ impl Worker {
         }
     }
 
-    /// Ends the process after a drain: what it could not submit is in the spool.
+    /// Ends the process after a drain; unsubmitted results stay in the spool.
     fn exit(&mut self) {
         if let Some((write, _)) = self.writing.take() {
             self.keep(write);

@@ -54,7 +54,7 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_give() {
         let code = parts.next().and_then(|code| code.parse().ok()).expect("an exit code");
         let end = Process::run(command.current_dir(dir.path()));
         let end = end.refused(code, &parts.collect::<Vec<_>>());
-        // A slow machine may have announced a step, and a coordinator its choice.
+        // Progress lines, which end in " …", may come first.
         let first = end.stderr.lines().find(|line| !line.ends_with(" …"));
         let is_first = first.is_some_and(|line| line.starts_with("error: "));
         assert!(program != "worker" || is_first, "{end:#?}");
@@ -99,7 +99,7 @@ fn a_taken_port_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn arguments_go_before_the_environment() {
+fn arguments_override_the_environment() {
     let cluster = Cluster::new(&["--n", "16"]);
     let _coordinator = cluster.coordinator();
     let runs = || cluster.queensctl_command(&["runs"]);
@@ -454,7 +454,7 @@ fn an_interrupted_local_run_resumes() {
 
 /// A board with other arguments is another run, and the coordinator names the earlier one.
 #[test]
-fn an_open_run_beside_the_requested_one_is_named() {
+fn other_open_runs_are_named() {
     let cluster = Cluster::new(&[]);
     let by_frames = ["--n", "16"];
     cluster.start(&by_frames).interrupt();

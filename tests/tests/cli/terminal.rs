@@ -187,7 +187,7 @@ fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
     assert!(text.contains("code 130"), "{text}");
     assert!(
         !written.contains("\x1b[34m") && !written.contains("\x1b[38;5;"),
-        "colours: {written:?}"
+        "colors: {written:?}"
     );
     let terminal = Terminal::start((24, 80), &script);
     terminal.shows("q quit");

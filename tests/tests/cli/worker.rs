@@ -86,7 +86,7 @@ fn kernels_are_listed_best_first() {
 }
 
 #[test]
-fn an_unreachable_coordinator_is_called_again_until_the_time_is_over() {
+fn an_unreachable_coordinator_is_called_until_the_worker_drains() {
     let home = tempfile::tempdir().unwrap();
     let spool = home.path().join("spool");
     let end = Process::run(serve("--drain-after 1s", &spool)).ok();
@@ -132,7 +132,7 @@ struct NestedGroup {
 
 #[cfg(target_os = "linux")]
 impl NestedGroup {
-    /// The outer group has this limit, the inner one none.
+    /// Creates both groups; only the outer one has a limit.
     fn with_limit(bytes: u64) -> io::Result<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let line = |controllers| {

@@ -18,7 +18,7 @@ use tests::{
 
 use crate::{RUN_TIMEOUT, SMALL, accepted, number};
 
-/// Maximum age of results that are lost with a disk, as docs/operations.md states it.
+/// Maximum age of results that are lost with a disk, as docs/deployment.md states it.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Starts a coordinator whose directory an archive follows.
@@ -30,7 +30,7 @@ fn restore(archive: &Path, data: &Path) -> End {
     Process::run(queensctl(&["restore"]).arg(archive).arg(data)).ok()
 }
 
-/// Tells whether an archive has a run whose journal is not empty.
+/// Returns whether an archive has a run whose journal is not empty.
 fn holds_results(archive: &Path) -> bool {
     let Ok(runs) = fs::read_dir(archive.join("runs")) else { return false };
     let mut runs = runs.map(|run| run.unwrap().path());

@@ -29,21 +29,21 @@ use tests::{
 
 use crate::{Board, number};
 
-/// A run that is counted quickly, so that every damage is followed by a count to the end.
+/// A short run: every damaged copy of it is counted to the end.
 const TINY: Board = Board { run: by_rows("12", "10"), solutions: "14200", tasks: 0 };
 /// A run with enough tasks for a sealed segment of the journal.
 const MANY: Board = Board { run: by_rows("15", "1"), solutions: "2279184", tasks: 40_000 };
 /// A run that is long enough to kill processes in the middle of it.
 const LONG: Board = Board { run: by_rows("16", "10000"), solutions: "14772512", tasks: 0 };
 
-/// Number of damages that are tried at the same time.
+/// Number of damaged copies that are tried at the same time.
 const AT_ONCE: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     /// One bit of one byte.
     Flip,
-    /// The file ends anywhere before its end.
+    /// The file is truncated at a random place.
     Cut,
 }
 
@@ -236,7 +236,7 @@ fn sealed(data: &Path) -> Original {
 struct Originals {
     unfinished: Original,
     finished: Original,
-    /// A finished run whose journal has a sealed segment, if there are enough damages: it takes a while.
+    /// A finished run whose journal has a sealed segment, if many copies are tried: it takes a while.
     sealed: Option<Original>,
     interrupted: PathBuf,
     spool: Original,
@@ -263,7 +263,7 @@ impl Originals {
         }
     }
 
-    /// Tries one damage; returns the kind of file and the outcome.
+    /// Tries one damaged copy; returns the kind of file and the outcome.
     fn try_one(&self, number: u64, damage: Damage) -> (String, Outcome) {
         let mut rng = ChaCha8Rng::seed_from_u64(number);
         let scratch = tempfile::tempdir().unwrap();
@@ -339,7 +339,7 @@ async fn damage_is_repaired_or_reported() {
 /// The number of times that each outcome occurred; `None` if a check failed.
 type Tally = BTreeMap<(String, Option<Outcome>), u64>;
 
-/// Tries several damages at a time, since most of the time is spent waiting for processes.
+/// Tries several damaged copies at a time, since most of the time is spent waiting for processes.
 fn try_all(originals: &Originals, tries: impl Iterator<Item = (u64, Damage)> + Send) -> Tally {
     let (tries, tally) = (Mutex::new(tries), Mutex::new(Tally::new()));
     let next = || tries.lock().expect("the iterator does not panic").next();
@@ -347,7 +347,7 @@ fn try_all(originals: &Originals, tries: impl Iterator<Item = (u64, Damage)> + S
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some((number, damage)) = next() {
-                    // A failed one is reported, and the others are still tried.
+                    // A failed copy is reported, and the others are still tried.
                     let tried = panic::catch_unwind(|| originals.try_one(number, damage));
                     let what = match tried {
                         Ok((what, outcome)) => (what, Some(outcome)),

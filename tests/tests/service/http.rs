@@ -265,7 +265,7 @@ fn a_run_is_submitted_as_over_grpc() {
         "n": 16, "method": "rows", "layout": "border", "task_cost": 100_000, "priority": 3,
         "recheck": "0.5", "force_new": false, "key": "nightly:7",
     });
-    // Each field that is described is taken, and no other.
+    // The request has exactly the described fields.
     let described = &api["paths"][route]["post"]["requestBody"]["content"]["application/json"];
     let wrong = misfits(&api, &described["schema"], &request, "request");
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -277,13 +277,13 @@ fn a_run_is_submitted_as_over_grpc() {
     assert_eq!((&started["n"], &started["state"]), (&json!(16), &json!("running")));
     assert_eq!(started, fixture.queensctl(&["runs", "--json"]));
     assert_eq!(submit(&request).json()["run"], started["run"], "the same key");
-    // gRPC refuses the same, in the words of its own callers.
+    // gRPC refuses the same request, and names its own flag.
     let again = ["submit", "--n", "16", "--method", "rows", "--layout", "border"];
     let twice = fixture.cluster.queensctl(&again).stderr;
     let there = submit(&json!({ "n": 16, "method": "rows", "layout": "border" }));
     refused(&there, 409, "already exists");
-    let said = there.json()["error"]["message"].clone();
-    let (there, how) = said.as_str().unwrap().split_once("; ").unwrap();
+    let message = there.json()["error"]["message"].clone();
+    let (there, how) = message.as_str().unwrap().split_once("; ").unwrap();
     assert!(twice.contains(there) && twice.contains("--new-run"), "{there} in {twice}");
     assert_eq!(how, "\"force_new\": true starts another run");
     let other_use = json!({ "n": 17, "key": "nightly:7" });
@@ -426,11 +426,11 @@ async fn open_streams_end_with_their_token_and_say_why() {
             }
         }
     });
-    let ended = ended.await.expect("the stream goes on");
+    let ended = ended.await.expect("the stream ends");
     assert_eq!(ended.code(), tonic::Code::Unauthenticated, "{ended}");
     assert!(ended.message().contains("'a-viewer' was revoked"), "{ended}");
     let mut rest = String::new();
-    page.read_to_string(&mut rest).expect("the page's stream goes on");
+    page.read_to_string(&mut rest).expect("the page's stream ends");
     let last = rest.rsplit("event: ").next().unwrap();
     assert!(last.starts_with("ended") && last.contains("'a-viewer' was revoked"), "{last}");
 
@@ -470,7 +470,7 @@ fn tokens_permit_what_their_role_may() {
     assert_eq!(ask("POST", cancel, Some(&operator)).json()["state"], "cancelled");
 }
 
-/// The link logs one browser in as an operator; the next one reads how to get another.
+/// The link logs one browser in as an operator; the next browser learns how to get another link.
 #[test]
 fn the_printed_link_logs_one_browser_in() {
     let fixture = Fixture::start(&["--n", "14"]);

@@ -27,7 +27,7 @@ use tests::{
 };
 use tokio::task::block_in_place;
 
-/// A liar has an honest worker's token and all that is public of it.
+/// The liar has an honest worker's token and its public data.
 #[tokio::test]
 async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
     // About 200 tasks, of which the liar and the worker each get many.
@@ -153,7 +153,7 @@ async fn unread_streams_take_no_memory() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes it another worker, with texts of maximum length.
+/// Turns the worker into another one, with texts of maximum length.
 fn with_long_texts(worker: &mut HandWorker, number: u32) {
     worker.secret = None;
     worker.fake.info.id = WorkerId(number.into());

@@ -38,7 +38,7 @@ const MAX_MESSAGES: u64 = 30_000_000;
 /// Maximum number of disks that a run starts on.
 const MAX_DISKS: u64 = 4;
 
-/// Number of no worker; one with it gets no replies.
+/// Worker number of a sender that gets no replies.
 const NO_WORKER: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Event {
     Request(Sender, Box<SyncRequest>),
     Reply(Sender, Box<SyncReply>),
     Start(usize),
-    /// A recurring fault, of this worker if it is one of workers.
+    /// A recurring fault and the affected worker, or [`NO_WORKER`].
     Fault(Fault, usize),
     WorkerResume(usize),
     CoordinatorStart,
@@ -125,7 +125,7 @@ pub fn run(scenario: Scenario) -> Outcome {
         world.env.now = now;
         assert!(
             world.env.now < MAX_TIME && world.outcome.messages < MAX_MESSAGES,
-            "seed {}: no end in sight: {:#?}",
+            "seed {}: the run does not finish: {:#?}",
             world.seed(),
             world.coordinator.as_ref().map(|one| one.scheduler().runs())
         );
@@ -157,7 +157,7 @@ impl World {
             env,
             disk,
             clock_ahead: 1_000 * HOUR,
-            // The driver needs a static one.
+            // The driver needs a static clock.
             clock: Box::leak(Box::default()),
             events: BTreeMap::new(),
             serial: 0,
