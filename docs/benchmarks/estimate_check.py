@@ -37,20 +37,20 @@ def main():
     parser.add_argument("--budget", default="60s")
     parser.add_argument("n", type=int, nargs="+")
     options = parser.parse_args()
-    print("| N | threads | foretold, s | range | tasks measured | it took, s | foretold over taken | core s foretold | taken |")
+    print("| N | threads | estimated, s | range | sampled tasks | measured, s | estimated / measured | core s estimated | measured |")
     print("|---|---|---|---|---|---|---|---|---|")
     off = False
     for n in options.n:
-        told, _, _ = worker(options, "estimate", "--n", str(n), "--budget", options.budget)
-        threads, cores = told["threads"], told["core_seconds"]
-        counted, took, cpu = worker(options, "count", "--n", str(n), "--method", told["method"])
+        estimate, _, _ = worker(options, "estimate", "--n", str(n), "--budget", options.budget)
+        threads, cores = estimate["threads"], estimate["core_seconds"]
+        counted, took, cpu = worker(options, "count", "--n", str(n), "--method", estimate["method"])
         assert counted["complete"]
         expected, low, high = (cores[key] / threads for key in ("expected", "low", "high"))
         ratio = expected / took
         off |= abs(ratio - 1) > LIMIT
-        print(f"| {n} | {threads} | {expected:.1f} | {low:.1f}–{high:.1f} | {told['model']['tasks']} | {took:.1f} | "
+        print(f"| {n} | {threads} | {expected:.1f} | {low:.1f}–{high:.1f} | {estimate['model']['tasks']} | {took:.1f} | "
               f"{ratio:.2f} | {cores['expected']:.1f} | {cpu:.1f} |", flush=True)
-    sys.exit("a time is off by more than a quarter" if off else 0)
+    sys.exit("an estimate is off by more than 25 %" if off else 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 460, 70, 260, 40, 50
-COLOURS = ["#888888", "#b07aa1", "#9c755f", "#e0a100", "#59a14f", "#4e79a7", "#c8102e"]
+COLORS = ["#888888", "#b07aa1", "#9c755f", "#e0a100", "#59a14f", "#4e79a7", "#c8102e"]
 MARKS = [(1, "1 s"), (60, "1 min"), (3600, "1 h"), (86400, "1 d"), (7 * 86400, "1 week")]
 
 
@@ -51,7 +51,7 @@ def main():
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle" fill="#444">N</text>')
     for place, (name, line) in enumerate(programs.items()):
         ours = name == "this program"
-        colour, width = COLOURS[place], 3 if ours else 1.5
+        colour, width = COLORS[place], 3 if ours else 1.5
         path = " ".join(f"{x(n):.1f},{y(s):.1f}" for n, s, _ in line)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
         for n, seconds, how in line:
