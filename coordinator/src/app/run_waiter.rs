@@ -55,8 +55,8 @@ pub(super) struct RunWaiter {
     pub(super) exit_when_done: bool,
     pub(super) json: bool,
     pub(super) verbose: bool,
-    /// Only this process counts (`--local`).
-    pub(super) is_alone: bool,
+    /// This process counts too (`--local`).
+    pub(super) is_local: bool,
     pub(super) reported: Reported,
 }
 
@@ -133,7 +133,7 @@ impl RunWaiter {
         let printed = match self.json {
             true => print_json(&outcome_json(status).to_string()),
             false => {
-                let lines = result_lines(status, self.is_alone).unwrap_or_default().join("\n");
+                let lines = result_lines(status, self.is_local).unwrap_or_default().join("\n");
                 let checks = status.result.iter().flat_map(|result| &result.checks);
                 let checks = checks.filter(|_| self.verbose).map(check_line);
                 let text = std::iter::once(prose(&lines, stdout_width())).chain(checks);

@@ -110,7 +110,7 @@ impl Service {
             exit_when_done: options.exits_when_done(),
             json: options.json,
             verbose: options.verbose,
-            is_alone: options.local,
+            is_local: options.local,
             // A program that exits afterwards prints all results; otherwise they were printed before.
             reported: match target {
                 None if options.exits_when_done() => Reported::default(),

@@ -11,8 +11,8 @@ use crate::text::{
     thousands,
 };
 
-/// Returns the status of a run and its workers within `width`; only the two result lines of a
-/// finished run, unless `verbose`.
+/// Formats the status of a run and its workers within `width`.
+/// Of a finished run, formats only the two result lines, unless `verbose`.
 pub fn status_text(
     status: &v1::Status,
     width: Option<usize>,
@@ -137,8 +137,8 @@ fn result_json(result: &v1::Result) -> Value {
     })
 }
 
-/// Returns the JSON object of `coordinator --json`, which has a total only if all tasks are counted and
-/// none is disputed.
+/// Returns the JSON object of `coordinator --json`.
+/// It has a total only if all tasks are counted and none is disputed.
 pub fn outcome_json(status: &v1::Status) -> Value {
     let run = status.run.clone().unwrap_or_default();
     let mut json = json!({
@@ -172,12 +172,13 @@ pub fn outcome_json(status: &v1::Status) -> Value {
     json
 }
 
-/// Formats the result of a run, and what verifies it: checks, tasks, and how many of these were
-/// rechecked, unless one machine was alone; `None` without a result.
-pub fn result_lines(status: &v1::Status, is_alone: bool) -> Option<[String; 2]> {
+/// Formats a result in two lines: counts; checks, tasks, rechecks and times.
+/// Leaves out rechecks if only the coordinator's own worker counts (`is_local`).
+pub fn result_lines(status: &v1::Status, is_local: bool) -> Option<[String; 2]> {
     let result = status.result.as_ref()?;
     let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
-    let rechecks = match is_alone {
+    let has_others = status.worker_totals.is_some_and(|totals| totals.workers > 1);
+    let rechecks = match is_local && !has_others {
         true => "not rechecked: one machine".to_owned(),
         false => rechecks(status.tasks_confirmed, status.tasks_recounted),
     };
@@ -186,7 +187,7 @@ pub fn result_lines(status: &v1::Status, is_alone: bool) -> Option<[String; 2]> 
     Some([counted(n, result), format!("{verified}, {tasks}, {rechecks} · {times}")])
 }
 
-/// Formats the number of `confirmed` tasks, of which the referee recounted some.
+/// Formats the number of `confirmed` tasks, `recounted` of them by the referee.
 pub(crate) fn rechecks(confirmed: u64, recounted: u64) -> String {
     let rechecked = confirmed.saturating_sub(recounted);
     let [recheck, recount] = [rechecked, recounted].map(|number| thousands(number.into()));
@@ -203,8 +204,8 @@ pub fn check_line(check: &v1::Check) -> String {
     labelled("check:", &check_text(&check.name, &check.outcome, &check.reason))
 }
 
-/// Returns the number of passed checks and the names of the failed ones; checks that looked at
-/// nothing are neither.
+/// Returns the number of passed checks and the names of the failed ones.
+/// Checks that were not possible are neither.
 pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
     let of = |outcome: &'static str| {
         let checks = result.checks.iter().filter(move |check| check.outcome == outcome);
@@ -213,7 +214,7 @@ pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
     (of("passed").count(), of("failed").collect())
 }
 
-/// Formats the symmetry classes; `None` if counts conflict.
+/// Formats the symmetry classes; `None` if the total contradicts them.
 pub(crate) fn classes(result: &v1::Result) -> Option<String> {
     (!result.unique.is_empty()).then(|| {
         format!(
@@ -361,8 +362,8 @@ mod tests {
 
     #[test]
     fn a_result_takes_two_lines() {
-        let lines = |is_alone, change: fn(&mut v1::Result)| {
-            result_lines(&twenty(change), is_alone).unwrap()
+        let lines = |is_local, change: fn(&mut v1::Result)| {
+            result_lines(&twenty(change), is_local).unwrap()
         };
         let [counted, verified] = lines(false, |_| {});
         let solutions = "N = 20: 39,029,188,884 solutions";
@@ -373,13 +374,16 @@ mod tests {
         let of_rechecks = "401 tasks, 1 rechecked, 40 recounted by the referee";
         let times = "39 s counting, 20 s waiting";
         assert_eq!(verified, format!("verified: 2 of 2 checks, {of_rechecks} · {times}"));
+        // Other machines may join a coordinator that counts itself.
+        let worker_totals = Some(v1::WorkerTotals { workers: 2, ..v1::WorkerTotals::default() });
+        let joined = v1::Status { worker_totals, ..twenty(|_| {}) };
+        assert_eq!(result_lines(&joined, true).unwrap()[1], verified);
         let [counted, verified] = lines(true, |result| {
             (result.known, result.unique) = ("differs".to_owned(), String::new());
             result.checks.push(check("symmetry", "failed"));
         });
-        let contradiction = "which contradicts the symmetric solutions";
-        let differs = "DIFFERS from the published count";
-        assert_eq!(counted, format!("{solutions} ({contradiction}), {differs}"));
+        let bad = "(which contradicts the symmetric solutions), DIFFERS from the published count";
+        assert_eq!(counted, format!("{solutions} {bad}"));
         assert!(verified.starts_with(
             "NOT verified: 2 of 3 checks, failed: symmetry, 401 tasks, not rechecked: one machine"
         ));
@@ -397,9 +401,7 @@ mod tests {
         let disputed = outcome_json(&twenty(|result| result.disputed_tasks = vec![7]));
         assert_eq!((&disputed["solutions"], &disputed["known"]), (&Value::Null, &Value::Null));
         assert_eq!(disputed["solutions_so_far"], "39029188884");
-        assert_eq!(
-            (&disputed["complete"], &disputed["disputed_tasks"]),
-            (&json!(false), &json!([7]))
-        );
+        assert_eq!(disputed["complete"], false);
+        assert_eq!(disputed["disputed_tasks"], json!([7]));
     }
 }
