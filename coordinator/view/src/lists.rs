@@ -25,10 +25,10 @@ pub const RUN_COLUMNS: [Column; 9] = [
     Column::words("Verification").optional(),
 ];
 
-/// Width from which a table shows whole ids and every digit of a result.
+/// Minimum width of a table with whole ids and every digit of a result.
 const WIDE: usize = 128;
 
-/// Returns a run in a line.
+/// Formats a run as one line.
 pub fn run_text(run: &v1::Run) -> String {
     match run_of(run) {
         Ok(Run { run: id, board, layout, state_text, .. }) => format!(
@@ -36,7 +36,7 @@ pub fn run_text(run: &v1::Run) -> String {
             method_name(layout),
             run.priority
         ),
-        Err(_) => format!("run {}: of a kind that this program does not know", RunId(run.run)),
+        Err(_) => format!("run {}: board or method unknown to this program", RunId(run.run)),
     }
 }
 
@@ -62,7 +62,7 @@ pub fn run_json(run: &v1::Run) -> Value {
     })
 }
 
-/// Sorts runs for a list: newest first, without the cancelled ones unless `all` are asked for.
+/// Sorts runs newest first, and drops cancelled ones unless `all` is set.
 pub fn listed(mut runs: Vec<v1::Run>, all: bool) -> Vec<v1::Run> {
     runs.retain(|run| all || run.state() != v1::RunState::Cancelled);
     runs.sort_by_key(|run| std::cmp::Reverse((run.created_unix_ms, run.run)));
@@ -109,8 +109,8 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
     ]
 }
 
-/// Returns a table that fits `width`, and the number of cancelled runs that it leaves out. A narrow
-/// table marks verified totals in the column of the state.
+/// Formats runs as a table that fits `width`, with a note on hidden cancelled runs.
+/// A narrow table marks verified and failed totals in the column of the state.
 pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String {
     let wide = width.is_none_or(|width| width >= WIDE);
     let known = runs.len();
@@ -173,13 +173,13 @@ pub fn event_subject(event: &v1::Event) -> String {
     event.run.map_or_else(|| "cluster".to_owned(), |run| RunId(run).to_string()[..8].to_owned())
 }
 
-/// Returns an event in a line.
+/// Formats an event as one line.
 pub fn event_line(event: &v1::Event) -> String {
     let (at, subject) = (minute(event.unix_ms, true), event_subject(event));
     format!("{at}  {subject:<8}  {}", event_text(event))
 }
 
-/// Returns a table of events that fits `width`.
+/// Formats events as a table that fits `width`.
 pub fn events_table(events: &[v1::Event], width: Option<usize>) -> String {
     let columns = [Column::words("Time (UTC)"), Column::words("Run"), Column::words("Event")];
     let row = |event: &v1::Event| {
@@ -345,7 +345,7 @@ fn needs_attention(worker: &v1::Worker) -> bool {
     states.contains(&worker.state.as_str()) || worker.failed_threads > 0
 }
 
-/// Returns a table that fits `width`, with notes on workers that need attention.
+/// Formats workers as a table that fits `width`, with notes on those in trouble.
 pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     let columns = [&[Column::words("ID")], &WORKER_COLUMNS[..]].concat();
     let row = |row: WorkerRow| {
@@ -369,7 +369,7 @@ pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     text + &other_versions(workers)
 }
 
-/// Formats a speed in cores of the reference machine, which does a microsecond's work in a microsecond.
+/// Formats a speed in cores of the reference machine (each 10^6 of cost per second).
 fn cores(cost_per_second: f64) -> String {
     let cores = cost_per_second / 1e6;
     match cores {
@@ -510,8 +510,7 @@ mod tests {
         let workers = ["node7", "a-very-long-name.of-a-host.in-some-domain.example"].map(worker);
         let narrow = workers_table(&workers, Some(WIDTH));
         assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
-        let parts = ["abababab", "node7", "127.2", "1,234,567", "59 s ago", "reference cores"];
-        for part in parts {
+        for part in ["abababab", "node7", "127.2", "1,234,567", "59 s ago", "reference cores"] {
             assert!(narrow.contains(part), "'{part}' in\n{narrow}");
         }
         let wide = workers_table(&workers, None);

@@ -1,4 +1,4 @@
-//! The view model of a run: one set of figures and alerts for pages, the terminal screen and status texts.
+//! The view model of a run: figures and alerts for pages, terminals and texts.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub struct RunView {
 }
 
 impl RunView {
-    /// Describes a run with this status at this time in Unix milliseconds.
+    /// Builds the view of a run from its status at `now_ms` (Unix milliseconds).
     pub fn new(status: &v1::Status, history: &History, now_ms: u64) -> Self {
         let run = status.run.clone().unwrap_or_default();
         let mut view = Self {
@@ -314,8 +314,8 @@ fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
     Some((low.min(seconds) * 0.9, high.max(seconds) * 1.1))
 }
 
-/// Returns all(N) as a double for a chart, its source, and the exact count if it is published; the
-/// asymptotic estimate otherwise.
+/// Returns all(N) for a chart, its source, and the exact count if it is published.
+/// The value is an asymptotic estimate otherwise.
 pub fn reference_value(n: u32) -> (f64, &'static str, Option<u128>) {
     let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
     match board.and_then(published_counts) {
@@ -337,13 +337,13 @@ fn leader(coordinator: &v1::Coordinator) -> String {
     )
 }
 
-/// A failed archive pass is retried after the usual interval; two failures in a row are late.
+/// Lag of the archive that raises an alert: several times the interval of its passes.
 const ARCHIVE_LAG_MS: u64 = 30_000;
 
 /// The threshold of the Prometheus rule in `deploy/monitoring/alerts.yml`.
 const LOW_DISK_BYTES: u64 = 2 << 30;
 
-/// Disputed tasks named in an alert.
+/// Maximum number of disputed tasks that an alert names.
 const MAX_LISTED_TASKS: usize = 10;
 
 /// The beginning of a status's reason while the symmetric solutions are counted.
@@ -386,10 +386,10 @@ impl Alert {
             let text = format!("{tasks} parked after repeated failures; they will be retried");
             alert("parked", text);
         }
-        // A status lists workers in trouble first.
+        // A status lists workers that need attention first.
         let first = |is: fn(&v1::Worker) -> bool| {
             let found = status.workers.iter().find(|worker| is(worker));
-            found.map_or("one not shown here", |worker| worker.name.as_str())
+            found.map_or("(not listed)", |worker| worker.name.as_str())
         };
         let totals = status.worker_totals.unwrap_or_default();
         let unresponsive = match state {
@@ -621,10 +621,8 @@ mod tests {
         let seen = view(&status);
         assert_eq!((seen.short("eta-label"), seen.short("eta")), ("Counted in", "39.0 s"));
         assert_eq!(seen.short("estimate"), "4.879 billion fundamental");
-        assert_eq!(
-            (seen.short("rate-label"), seen.short("rate")),
-            ("Mean rate", "1.001 billion/s")
-        );
+        assert_eq!(seen.short("rate-label"), "Mean rate");
+        assert_eq!(seen.short("rate"), "1.001 billion/s");
         assert_eq!((seen.verification, seen.short("verification")), ("failed", "FAILED: rechecks"));
     }
 }

@@ -24,7 +24,7 @@ pub fn prose(text: &str, width: Option<usize>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the message about a cancelled run, with the operator's token if it is known.
+/// Formats the message about a cancelled run, with the operator's name if known.
 pub fn cancelled(run: RunId, by: Option<&str>) -> String {
     match by {
         None | Some("") => format!("run {run} was cancelled"),
@@ -42,7 +42,7 @@ pub fn moment(unix_ms: u64) -> String {
     utc(unix_ms, |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()))
 }
 
-/// Formats Unix milliseconds as in [`moment`] without the time zone; without the year unless `whole`.
+/// Formats as [`moment`] without the time zone, and without the year unless `whole`.
 pub fn minute(unix_ms: u64, whole: bool) -> String {
     let text = moment(unix_ms);
     let text = text.trim_end_matches(" UTC");
@@ -85,7 +85,7 @@ enum Kind {
     Numbers,
 }
 
-/// Characters that remain of a shortened name.
+/// Minimum length of a shortened name, in characters.
 const MIN_NAME: usize = 8;
 
 impl Column {
@@ -168,7 +168,7 @@ pub fn labelled_rows<'a>(
     lines.collect()
 }
 
-/// Columns of the longest label of a figure and a space.
+/// Width of the longest label of a figure, with a space.
 pub const LABEL_WIDTH: usize = 17;
 
 /// Formats an error with its causes, except those that its own text contains.
