@@ -117,7 +117,7 @@ fn altered_certificates_fail() {
     fs::write(&counts, &changed).unwrap();
     check_failed(&audit(&file, &[]), "FAILED");
     fs::write(&counts, &bytes[..bytes.len() / 2]).unwrap();
-    check_failed(&audit(&file, &[]), "no counts of a certificate, or not all");
+    check_failed(&audit(&file, &[]), "not contain the counts of a certificate, or not all");
     fs::remove_file(&counts).unwrap();
     audit(&file, &[]).code(1).logs(&["certificate.json.counts"]);
 }
