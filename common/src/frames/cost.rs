@@ -21,9 +21,9 @@ pub(super) struct Costs {
     orders: f64,
     /// Per set: probability that queens in these columns share no diagonal.
     within: Vec<f64>,
-    /// Per set: probability that they share none with the middle-column queen.
+    /// Per set: probability that these queens share none with the middle-column queen.
     with_middle: Vec<f64>,
-    /// Index X n + j: probability that column j meets none of X on the other side.
+    /// Index X n + j: probability that column j conflicts with no column of X across.
     across: Vec<f64>,
     /// Per size and rank: share of boards with a row set of this rank or higher.
     ranked_from: Vec<Vec<f64>>,
@@ -40,7 +40,7 @@ const fn bias(kind: Kind) -> (f64, f64) {
     }
 }
 
-/// Returns the probability that no pair meets, from the product over the pairs.
+/// Returns the probability that no pair conflicts, from the product over the pairs.
 fn no_conflict(product: f64) -> f64 {
     product * product.sqrt().sqrt()
 }
@@ -73,7 +73,7 @@ impl Costs {
             beside_middle: Vec::new(),
         };
         for set in 1..all {
-            // One column more than a smaller set.
+            // The set is `rest` and one more column, `first`.
             let rest = set & (set - 1);
             let first = set.trailing_zeros();
             let pairs = elements(u32::try_from(rest).expect("16 columns at most"));
@@ -113,7 +113,7 @@ impl Costs {
         shares
     }
 
-    /// Returns the microseconds of a frame with these list lengths.
+    /// Estimates the microseconds for a frame with these list lengths.
     pub(super) fn of_lengths((top, bottom): (f64, f64)) -> f64 {
         let pairs = (top * bottom).sqrt();
         FRAME + KEY * (top + bottom) + JOIN * pairs * pairs.sqrt()
@@ -156,9 +156,9 @@ impl Costs {
         (self.orders * top * bias.0, self.orders * bottom * bias.1)
     }
 
-    /// Returns an upper bound on the quarter boards with `size` queens.
+    /// Returns an upper bound on the number of quarter boards with `size` queens.
     ///
-    /// For sides from 8 to 14 the true maximum is 0.99 to 0.55 of it.
+    /// The true maximum is 0.99 of this bound for side 8 and falls to 0.55 for side 14.
     pub(super) fn quarter_boards(&self, size: u32, sets: &Sets) -> f64 {
         let orders: f64 = (self.side - size + 1..=self.side).map(f64::from).product();
         let likely = sets.of_size(size).iter().map(|&set| self.within[set as usize]);
@@ -166,7 +166,7 @@ impl Costs {
         orders * likely.min(1.75 * no_conflict(likely))
     }
 
-    /// Estimates the mean half boards per row set from the first frame with an A.
+    /// Estimates the mean number of half boards per row set from a row's first frame.
     pub(super) fn row_set_keys(&self, first: &Frame, sets: &Sets) -> f64 {
         let (top, bottom) = self.lengths(first, sets);
         let tops = match first.kind {
@@ -194,8 +194,8 @@ pub(crate) const PLAN_VERSION: u16 = 2;
 
 /// Returns the default task cost in microseconds.
 ///
-/// Thousands of tasks, unless that makes them smaller than a few milliseconds, and at most minutes
-/// each.
+/// At least half a millisecond, so that small boards have few tasks, and up to N = 28 at most
+/// 5 minutes.
 pub(crate) fn default_task_cost(board: Board) -> u64 {
     match board.n() {
         0..=14 => 500,

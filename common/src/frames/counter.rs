@@ -1,9 +1,8 @@
-//! Counting ranges of frames: each by the whole crew, or one per member.
+//! Counting ranges of frames: each frame by the whole crew, or one frame per member.
 //!
 //! Members that share a frame wait for each other several times, which does not pay for small
 //! frames. Members that count separate frames finish at different times, and each has only its
-//! share of the memory. So as many small frames are counted separately as minimize the estimated
-//! time.
+//! share of the memory. The split between both modes minimizes the estimated time.
 
 use std::{
     cmp::Reverse,
@@ -25,7 +24,7 @@ use crate::{
     setup::{self, CountError, CounterConfig, ProgressSink, SetupError},
 };
 
-/// Counts frames; keeps its buffers.
+/// Counter for frames; keeps its buffers between calls.
 #[derive(Debug)]
 pub struct Counter {
     settings: Settings,
@@ -111,10 +110,10 @@ impl Counter {
         setup::sum(counts)
     }
 
-    /// Makes small frames use everything that large frames use.
+    /// Makes small frames use every optimization for large ones.
     ///
-    /// The whole crew, pieces of about `keys` keys, lists made while they are sorted, banded
-    /// leaves.
+    /// The whole crew then counts them in pieces of about `keys` keys, makes lists while it sorts
+    /// them, and uses banded leaves.
     pub(crate) fn lower_limits(&mut self, keys: usize, x3_bits: usize) {
         let limits = self.budget.with_limit(keys);
         self.budget.alone = None;
@@ -145,7 +144,7 @@ pub(super) struct Split {
     pub(super) alone: Vec<u64>,
 }
 
-/// Maximum cost of a frame counted alone; ranges with a larger one are shared.
+/// Maximum cost of a frame counted alone; the crew shares ranges with a larger one.
 const MAX_ALONE_US: u64 = 2_000_000;
 
 const SHARED_OVERHEAD_US: u64 = 5_000;

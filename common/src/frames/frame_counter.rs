@@ -38,7 +38,7 @@ pub(super) struct FrameCounter {
     plain: PlainJoin,
     /// Maximum number of pairs for `plain`.
     plain_pairs: usize,
-    /// Whether the current frame is that small.
+    /// Whether the current frame is joined by `plain`.
     is_plain: bool,
 }
 
@@ -176,7 +176,7 @@ impl FrameCounter {
     }
 }
 
-/// Reports the work done within a frame.
+/// Progress within a frame.
 pub(super) struct Progress<'a> {
     on_done: OnDone<'a>,
     cost: u64,
@@ -196,7 +196,7 @@ impl<'a> Progress<'a> {
         Self { on_done, cost, reported: 0, done: 0.0, share: 0.0, piece: 0.0 }
     }
 
-    /// Reports that `done` of the current piece was done since the previous call.
+    /// Reports the fraction of the current piece that was done since the previous call.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn advance(&mut self, done: f64) -> ControlFlow<()> {
         self.done += self.share * self.piece * done;

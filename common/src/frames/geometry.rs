@@ -16,13 +16,13 @@
 //! - the **corner bit** 4n−2 is the antidiagonal row + column = n through both, which crosses the
 //!   lower half in the middle row only;
 //! - the **edge bit** 4n−1 is in the upper half the main diagonal row − column = −n, in the lower
-//!   half row − column = n. It matters for making half boards and is cleared in theirs.
+//!   half row − column = n. It matters for making half boards and is cleared in their keys.
 //!
 //! The mathematics: `docs/method.md`, “Quarter boards, and when they fit” and “Odd boards”.
 
 /// Bits of the centre diagonals, which a half turn keeps.
 const CENTRE: u64 = 0b11;
-/// The first two bits of each group of four: diagonals n−1+c.
+/// The first two bits of each group of four from bit 2 on: diagonals n−1+c.
 const PLUS: u64 = 0xcccc_cccc_cccc_cccc;
 
 /// Middle of the board.
@@ -45,7 +45,7 @@ pub(crate) enum Quadrant {
     S,
 }
 
-/// Keys of a board of n×n quadrants.
+/// Layout of the keys of a board with n×n quadrants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Geometry {
     pub(crate) kind: Kind,
@@ -174,8 +174,8 @@ pub(super) struct FramesOfA {
 
 /// All subsets of {0 … n−1} as masks, listed by size in increasing order.
 ///
-/// A set's place in the list of its size is its **rank**. The complement of the set with rank r
-/// among K has rank K − 1 − r.
+/// A set's place in the list of its size is its **rank**. The complement of a set of rank r has
+/// rank K − 1 − r, where K is the length of that list.
 #[derive(Debug)]
 pub(crate) struct Sets {
     by_size: Vec<Vec<u32>>,

@@ -1,7 +1,7 @@
 //! Half boards of a frame, by row set.
 //!
-//! If a half has few boards, all are made once and held; otherwise they are counted first, and made
-//! again whenever the join sorts them.
+//! If a half has few boards, all are made once and held. Otherwise they are only counted first, and
+//! made whenever the join sorts them.
 
 use std::{
     ops::Range,
@@ -35,7 +35,7 @@ pub(crate) struct HalfBoards {
 impl HalfBoards {
     /// Starts a frame with row sets of these ranks.
     ///
-    /// Holds their boards if they are at most `most`; otherwise the crew counts them.
+    /// Holds their boards if there are at most `most`; otherwise the crew counts them.
     ///
     /// # Errors
     /// `Cancelled` when `on_done`, which is called repeatedly, breaks.
@@ -77,7 +77,7 @@ impl HalfBoards {
         Ok(())
     }
 
-    /// Makes and holds all boards if they are at most `most`; returns whether they are.
+    /// Makes and holds all boards if there are at most `most`; returns whether it did.
     fn hold(&mut self, maker: &HalfMaker<'_>, most: usize) -> bool {
         let keys = &mut self.keys;
         keys.clear();
@@ -95,7 +95,7 @@ impl HalfBoards {
             }
             keys.clear();
         }
-        // Reserved exactly, because a growing list would take twice as much.
+        // Reserves the exact size, because a growing list would take twice as much.
         keys.reserve_exact(pairs.min(most + of_one) + PAIRS_SLACK);
         self.starts.clear();
         self.starts.push(0);
@@ -156,7 +156,7 @@ impl HalfBoards {
 
     /// Sorts the boards of these ranks with `set` if necessary; returns their part.
     ///
-    /// A single row set is one on a bound of A, with few boards unless there are few row sets.
+    /// A single row set is usually a bound of A, and has few boards unless there are few row sets.
     ///
     /// # Errors
     /// Those of `set`.

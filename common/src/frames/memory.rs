@@ -53,7 +53,7 @@ pub(super) struct Limits {
 const ROUNDS: [usize; 3] = [1, 2, HJoin::MAX_ROUNDS];
 
 impl Limits {
-    /// Returns the least number of rounds that holds both halves, and the piece size.
+    /// Returns the fewest rounds that fit both halves in memory, and the piece size.
     pub(super) fn rounds(self, tops: usize, bottoms: usize) -> (usize, usize) {
         let (longer, shorter) = (tops.max(bottoms), tops.min(bottoms));
         let whole = ROUNDS.into_iter().zip(self.most).find(|&(rounds, most)| {
@@ -89,7 +89,7 @@ const HELD_PART: u64 = 16;
 const ROWS_PER_THREAD: u64 = 8 + HJoin::PREFILTERED_ROWS as u64;
 
 impl Budget {
-    /// Divides a budget.
+    /// Divides `given` bytes between cached lists and joins.
     ///
     /// # Errors
     /// If not even the smallest pieces fit.
@@ -99,7 +99,7 @@ impl Budget {
         if given < least {
             return Err(SetupError::Memory { given, least });
         }
-        // If lists are cut into pieces, memory saves more time there than in the cache.
+        // If lists are cut into pieces, larger pieces save more time than a larger cache.
         let spare = given.saturating_sub(whole);
         let cache_bytes = (given / CACHE_PART).min(spare).max((given - least) / MIN_CACHE_PART);
         let left = given - cache_bytes;
@@ -208,14 +208,14 @@ impl Need {
         // A piece may exceed its limit by a row set.
         let [longer, shorter] =
             [longer, shorter].map(|keys| keys.saturating_add(self.row_set_keys));
-        // Short lists are held, and of a long one the part that a thread makes.
+        // Short lists are held whole; of a long list, each thread holds the row set that it makes.
         let held = 2 * longer.min(HJoin::SHORT_LIST) + threads * self.row_set_keys;
         self.quarter_bytes
             + (size_of::<u64>() * held) as u64
             + HJoin::memory_bytes(self.key_bits, threads, longer, shorter, rounds)
     }
 
-    /// Returns the same for two halves of equal length.
+    /// Returns the bytes for joining two halves of this length.
     fn equal(&self, keys: usize, rounds: usize, threads: usize) -> u64 {
         self.bytes(keys, keys, rounds, threads)
     }
@@ -247,7 +247,7 @@ mod tests {
     use crate::{board::Board, method::Layout, plan::PlanSpec};
 
     #[test]
-    fn the_refused_budget_names_the_smallest_that_works() {
+    fn a_refusal_names_the_smallest_sufficient_budget() {
         for n in [4, 13, 20, 23] {
             let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
             let division = Division::new(&PlanSpec { task_cost: u64::MAX, ..spec }).unwrap();
@@ -261,7 +261,7 @@ mod tests {
                     (smallest.together.of(class).most(), larger.together.of(class).most());
                 assert!(MIN_KEYS <= few && few < many, "N = {n}, {class:?}");
             }
-            // A long list may take the room that a short one leaves.
+            // A long list may take the memory that a short one leaves.
             let class = division.typical().class;
             let limits = larger.together.of(class);
             let most = limits.most();

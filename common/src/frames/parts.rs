@@ -39,7 +39,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Creates empty lists, which `crew` makes.
+    /// Creates empty lists, to be filled by `crew`.
     pub(crate) fn new(kernel: Kernel, crew: Arc<Crew>) -> Self {
         Self {
             kernel,
@@ -109,7 +109,7 @@ impl Parts {
 
     /// Returns the diagonals that half boards of both halves can attack.
     ///
-    /// Other key bits, up to a quarter of all, decide nothing.
+    /// Other key bits, up to a quarter of all, cannot conflict.
     pub(crate) fn shared_diagonals(&self) -> u64 {
         let (frame, geometry) = self.made_for.expect("the frame was set");
         let p = match frame.kind {
@@ -211,7 +211,7 @@ impl<'a> HalfMaker<'a> {
         count
     }
 
-    /// Appends about one in 64 of the half boards, each with equal probability.
+    /// Appends about one in 64 of the half boards, spread evenly over the lists.
     pub(crate) fn make_some(&self, rank: usize, keys: &mut Vec<u64>) {
         let mut skip = rank * 37;
         self.quarters(rank, &mut |left, right| {

@@ -48,7 +48,7 @@ impl Division {
         Ok(division)
     }
 
-    /// Lists the frames only: estimating all their costs takes time on large boards.
+    /// Creates a division without tasks; these require all costs, which takes time.
     pub(crate) fn without_tasks(board: Board) -> Self {
         let n = board.n();
         let side = u32::from(n) / 2;
@@ -83,10 +83,10 @@ impl Division {
         whole(self.tasks[place(task)].1)
     }
 
-    /// Returns a bound on a task's count.
+    /// Returns an upper bound on a task's count.
     ///
-    /// Queens of either half take their columns in at most n! ways, and type II has at most n
-    /// middle-row queens; a pair counts at most 8.
+    /// Queens of either half take their columns in at most n! ways, and the middle-row queen of
+    /// type II has at most n columns; a pair counts at most 8.
     pub(crate) fn task_limit(&self, task: TaskId) -> u64 {
         let units = self.task_units(task);
         let halves = (1..=u64::from(self.side))
@@ -198,7 +198,7 @@ impl Division {
 
     /// Visits the positions of these units on the map.
     pub(crate) fn spans(&self, units: Range<u64>, visit: &mut dyn FnMut(MapSpan)) {
-        // Classes come in this order, each with some rows.
+        // The place of each class in `classes`.
         let panel = |frame: &Frame| match frame.kind {
             Kind::Even | Kind::TypeOne => frame.queens - 1,
             Kind::TypeTwo => self.side / 2 + frame.queens - 1,
@@ -276,7 +276,7 @@ impl Division {
             }
             let parts = (total / wanted).round().max(1.0);
             for (unit, &cost) in units.zip(&costs) {
-                // Closed before the unit that would exceed the part's share by more than its half.
+                // Closes the task if half of this unit would exceed the part's share.
                 if open.cost + cost / 2.0 > total / parts && parts > 1.0 {
                     open.close(unit, &mut tasks);
                 }

@@ -37,7 +37,7 @@ impl Work for Fitting<'_> {
     fn run<S: Set>(self, set: S) {
         let Self { pairs, keys } = self;
         keys.reserve(pairs.outer.len() * pairs.inner.len() + PAIRS_SLACK);
-        // SAFETY: the room was made above, and that many words of it were written.
+        // SAFETY: the capacity was reserved above, and `fitting` words were written.
         unsafe {
             let fitting = set.fitting(pairs, keys.as_mut_ptr().add(keys.len()));
             keys.set_len(keys.len() + fitting);

@@ -66,7 +66,7 @@ impl Quarter {
 pub(crate) struct QuarterOf {
     pub(crate) geometry: Geometry,
     pub(crate) quadrant: Quadrant,
-    /// Each holds one queen, others none.
+    /// Columns with one queen each; the others are empty.
     pub(crate) columns: u32,
 }
 
@@ -86,9 +86,9 @@ pub(crate) struct QuarterMaker {
 struct Branch {
     start: Attacked,
     all: usize,
-    /// Number of boards per row set rank; then where the next one goes.
+    /// Number of boards per row set rank; later the index of the next one.
     places: Vec<u32>,
-    /// (row set rank, key) as found, if they are not too many.
+    /// (row set rank, key) of the first boards found.
     found: Vec<(u32, u64)>,
     /// OR of all keys.
     attacked: u64,
@@ -96,15 +96,15 @@ struct Branch {
 
 /// Maximum number of boards noted while a list is made.
 ///
-/// Longer lists are counted first and enumerated again, which takes twice as long and no memory.
+/// Longer lists are counted first and enumerated again, which takes twice as long but no memory.
 const MAX_NOTED: usize = 1 << 20;
 
 /// Maximum bytes for making a list; the buffer of notes may be twice as large.
 pub(crate) const MAKER_BYTES: u64 = (MAX_NOTED * 2 * size_of::<(u32, u64)>()) as u64;
 
-/// Minimum placements of queens in different rows for a list that the crew shares.
+/// Minimum ways to place queens in different rows for a list that the crew shares.
 ///
-/// About a tenth of them are boards; a thread finds 10^8 boards per second.
+/// About a tenth of these are boards; a thread finds 10^8 boards per second.
 const MIN_SHARED_WAYS: u64 = 1 << 20;
 
 /// Attacked rows and diagonals of the next column to fill, and the key so far.
@@ -164,7 +164,7 @@ impl QuarterMaker {
         *attacked = branches.iter().fold(0, |any, branch| any | branch.attacked);
         keys.clear();
         if keys.capacity() < sum as usize {
-            // Cleared by the system on first access.
+            // The system zeroes these pages on first access.
             *keys = vec![0; sum as usize];
         } else {
             keys.resize(sum as usize, 0);
@@ -212,7 +212,7 @@ fn start_branches(squares: &[u64; 256], steps: &[Step], branches: &mut Vec<Branc
 }
 
 impl Branch {
-    /// Counts the boards by row set, and notes them if they are at most `most_noted`.
+    /// Counts the boards by row set, and notes the first `most_noted`.
     fn find(
         &mut self,
         squares: &[u64; 256],
@@ -338,7 +338,7 @@ pub(super) fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
     Arc::get_mut(list).expect("made just now or owned alone")
 }
 
-/// Source of quarter lists: the cache, or else the maker.
+/// Source of quarter lists: the cache or, for lists not in it, the maker.
 pub(crate) struct Source<'a> {
     pub(crate) sets: &'a Sets,
     pub(crate) cache: &'a QuarterCache,
@@ -382,7 +382,7 @@ mod tests {
     fn crews_of_every_size_make_the_same_lists() {
         let geometry = Geometry { kind: Kind::Even, side: 13, rotated: false };
         let sets = Sets::new(13);
-        // Noted while found, and too many for that.
+        // A list short enough to be noted, and a longer one.
         for columns in [0b1_0110_0101_0100, 0b1_0111_0101_0110] {
             let of = QuarterOf { geometry, quadrant: Quadrant::Q, columns };
             let [one, three] = [1, 3].map(|threads| {

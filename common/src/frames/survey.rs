@@ -1,7 +1,7 @@
-//! Sizes of the method's lists: counted if that is quick, else estimated from random frames.
+//! Sizes of the method's lists, counted if that is quick, otherwise estimated from random frames.
 //!
-//! For studying the method; no count uses it. Frames are those of the paper: all row sets B and D,
-//! without the weights that skip most frames of a run.
+//! This serves to study the method; no count uses it. Frames are those of the paper: all row sets
+//! B and D, without the weights that skip most frames of a run.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -119,7 +119,7 @@ impl Survey {
             let group = groups
                 .iter_mut()
                 .find(|group| (group.kind, group.queens) == (frame.kind, frame.queens));
-            group.expect("every frame is of a group").planned += 1;
+            group.expect("every frame belongs to a group").planned += 1;
         }
         groups
     }
@@ -264,7 +264,7 @@ fn fitting(
     if pairs == 0 {
         return (0.0, true);
     }
-    // Part of one list against part of the other: a pair costs less than two random numbers.
+    // Tests part of one list against part of the other: a test costs less than two random numbers.
     let mut some = |list: &[u64], wanted: usize| -> Vec<u64> {
         match pairs <= most || list.len() <= wanted {
             true => list.to_vec(),

@@ -40,7 +40,7 @@ fn every_frame_has_the_solutions_of_a_brute_force_search() {
     for n in [8, 9, 10, 11] {
         let side = u32::from(n) / 2;
         let mut expected = BTreeMap::new();
-        // Reflections bring every other middle queen of type II here.
+        // Reflections map all other middle queens of type II to these.
         let is_counted = |line: &CountedFrame| line.x < side && line.y < side || line.x == line.y;
         for line in reference(n).into_iter().filter(is_counted) {
             *expected.entry((line.a, line.c)).or_insert(0) += line.count;
