@@ -26,11 +26,11 @@ pub enum Part {
 impl Part {
     /// Maximum length of a plain list.
     ///
-    /// Going through it per row of a grid takes a fraction of a second.
+    /// Scanning it for every row of a grid takes a fraction of a second.
     pub const MAX_BOUND_KEYS: usize = 1 << 16;
 }
 
-/// Counts the disjoint pairs of two halves' keys.
+/// A join: counts the disjoint pairs of two halves' keys.
 ///
 /// Frames use a join through this trait only, so an accelerator could implement it; `docs/method.md`
 /// has the data volumes. [`Self::start`] is called first for each frame. Then the
@@ -56,7 +56,7 @@ pub trait DisjointPairs {
     /// Returns the number of disjoint pairs of two parts.
     ///
     /// # Errors
-    /// `Cancelled` when `progress` breaks, `Overflow` when the number passes 64 bits.
+    /// `Cancelled` when `progress` breaks, `Overflow` when the number exceeds 64 bits.
     fn join(
         &mut self,
         top: Part,
@@ -65,7 +65,7 @@ pub trait DisjointPairs {
     ) -> Result<u64, CountError>;
 }
 
-/// Makes the keys of a list repeatedly, so that long lists need not be held.
+/// Maker of a list's keys, called repeatedly so that long lists need not be held.
 pub trait KeyMaker: Sync {
     fn groups(&self) -> usize;
 
@@ -75,7 +75,7 @@ pub trait KeyMaker: Sync {
     /// Appends the keys of a group.
     fn make(&self, group: usize, keys: &mut Vec<u64>);
 
-    /// Appends about one in 64 of the keys of a group, each with equal probability.
+    /// Appends about one in 64 of the keys of a group, spread evenly over it.
     fn make_some(&self, group: usize, keys: &mut Vec<u64>);
 }
 
@@ -125,7 +125,7 @@ impl<'a> KeySample<'a> {
     }
 }
 
-/// A list in groups, so that it is treated like one that is made.
+/// A held list presented as a [`KeyMaker`].
 pub(crate) struct Slices<'a>(pub(crate) &'a [u64]);
 
 impl Slices<'_> {
@@ -161,7 +161,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
 /// Pairs between two calls of [`OnProgress`]: a few milliseconds.
 pub(crate) const PAIRS_PER_CALL: usize = 1 << 30;
 
-/// Tests every pair: fastest for the shortest lists, and the reference in tests.
+/// Join that tests every pair: fastest for short lists, and the reference in tests.
 #[derive(Debug, Default)]
 pub struct PlainJoin {
     keys: [[Vec<u64>; 2]; 2],
@@ -208,7 +208,7 @@ impl DisjointPairs for PlainJoin {
     }
 }
 
-/// Counts the pairs of two lists that are disjoint.
+/// Counts the disjoint pairs of two lists.
 #[inline(always)]
 pub(crate) fn count_pairs<T>(
     top: &[T],

@@ -1,14 +1,14 @@
 //! Join: counting the disjoint pairs of two lists of keys.
 //!
-//! Both lists are sorted into a grid by the shared bits that rule out most pairs, X1 and X2. For every pair of
-//! patterns (g1, g2), the candidates are the top keys with X1 = g1 and X2 disjoint from g2, and the
-//! bottom keys with X2 = g2 and X1 disjoint from g1. So every pair that is disjoint in those bits
-//! meets in exactly one leaf, where only the other bits are tested. The lists of large leaves are
-//! also sorted by a few of those, X3, so that whole blocks are skipped (`bands`).
+//! Both lists are sorted into a grid by the shared bits that rule out most pairs, X1 and X2. For
+//! every pair of patterns (g1, g2), the candidates are the top keys with X1 = g1 and X2 disjoint
+//! from g2, and the bottom keys with X2 = g2 and X1 disjoint from g1. So every pair disjoint in
+//! those bits meets in exactly one leaf, where only the other bits are tested. The lists of large
+//! leaves are also sorted by a few of these, X3, so that whole blocks are skipped (`bands`).
 //!
 //! Method `frames` uses this with half boards as keys: a pair without a common bit is a solution.
-//! Short lists are held, long ones are made again when needed. With little memory a list is sorted in
-//! up to four rounds, each of which makes all keys and keeps some rows.
+//! Short lists are held; long ones are made again when needed. With little memory, a list is sorted
+//! in up to four rounds, each of which makes all keys and keeps some rows.
 //!
 //! The mathematics: `docs/method.md`, “Every disjoint pair in exactly one leaf”.
 
@@ -59,7 +59,7 @@ fn prefilter_bytes(row_bytes: usize) -> usize {
     HJoin::PREFILTERED_ROWS * row_bytes.saturating_sub(HJoin::MIN_ROW_BYTES)
 }
 
-/// Joins lists of keys; keeps its buffers between joins.
+/// Join of two lists of keys; keeps its buffers between joins.
 #[derive(Debug)]
 pub struct HJoin {
     kernel: Kernel,
@@ -119,8 +119,8 @@ impl HJoin {
 
     /// Maximum length of held lists for a single thread with ample memory.
     ///
-    /// Up to here holding a list is faster than making it repeatedly: it stays in the third-level
-    /// cache.
+    /// Up to this length, holding a list is faster than making it repeatedly, because it stays in
+    /// the third-level cache.
     pub const MAX_HELD: usize = 1 << 21;
 
     /// Maximum rounds for sorting a list; more would hardly save memory.
@@ -142,8 +142,8 @@ impl HJoin {
 
     /// Creates a join on `threads` threads for keys of `key_bits` bits.
     ///
-    /// There are at most [`Self::MAX_BITS`] bits; bit 0 should be the one most often set in both lists,
-    /// and so on.
+    /// There are at most [`Self::MAX_BITS`] bits, ordered by how often they are set in both lists,
+    /// bit 0 most often; another order only costs time.
     pub fn new(kernel: Kernel, key_bits: u32, threads: usize) -> Self {
         Self::with_crew(Arc::new(Crew::new(threads)), kernel, key_bits)
     }
@@ -206,7 +206,7 @@ impl HJoin {
     /// ```
     ///
     /// # Errors
-    /// `Cancelled` when `progress` breaks, `Overflow` when the number passes 64 bits.
+    /// `Cancelled` when `progress` breaks, `Overflow` when the number exceeds 64 bits.
     ///
     /// # Panics
     /// If a list has more than 2^31 keys.
@@ -230,7 +230,7 @@ impl HJoin {
 
     /// Sorts lists that are not held in `rounds` rounds, at most [`Self::MAX_ROUNDS`].
     ///
-    /// This divides the memory for sorting, and makes the lists that many times.
+    /// This divides the memory for sorting by `rounds`, and makes the lists that many times.
     pub fn set_rounds(&mut self, rounds: usize) {
         assert!((1..=Self::MAX_ROUNDS).contains(&rounds), "{rounds} rounds");
         self.memory.rounds = rounds;
@@ -238,9 +238,8 @@ impl HJoin {
 
     /// Sets the bytes of a row that each thread filters at a time.
     ///
-    /// The default is [`Self::MAX_ROW_BYTES`].
-    ///
-    /// A thread uses eight times as much, and 16 times what exceeds the minimum.
+    /// The default is [`Self::MAX_ROW_BYTES`]. A thread uses eight times as much, and in addition
+    /// 16 times the excess over the minimum.
     pub fn set_row_bytes(&mut self, row_bytes: usize) {
         self.limits.row_bytes = row_bytes.clamp(Self::MIN_ROW_BYTES, Self::MAX_ROW_BYTES);
         self.limits.prefilter_bytes = prefilter_bytes(self.limits.row_bytes);
@@ -249,7 +248,7 @@ impl HJoin {
     /// Treats all lists as long, so that small tests run every optimization.
     ///
     /// A crew shares them; they are made while sorted, prefiltered and gathered in portions, with
-    /// `x3_bits` (1 to 3) bits of X3, and sorted by rows first if that is odd.
+    /// `x3_bits` (1 to 3) bits of X3, and sorted by rows first if `x3_bits` is odd.
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
         self.short_list = 0;
         if x3_bits % 2 == 1 {

@@ -94,10 +94,10 @@ pub(crate) struct SparseRows<'a, 'b, W> {
 impl<W: Residual> Work for SparseRows<'_, '_, W> {
     type Result = Result<u64, CountError>;
 
-    /// Goes through rows of the grid, which have one X1 (or X2) each.
+    /// Visits rows of the grid, each of which has one pattern of X1 (or X2).
     ///
-    /// A key of the short list that is disjoint from it is matched with the keys of the row that
-    /// are disjoint in X2 (or X1).
+    /// A key of the short list that is disjoint from the pattern is matched with the keys of the
+    /// row that are disjoint in X2 (or X1).
     #[inline(always)]
     fn run<S: Set>(mut self, set: S) -> Result<u64, CountError> {
         let SparseJoin { order, many, .. } = self.join;

@@ -159,8 +159,8 @@ fn memory_grows_with_the_lists() {
     let bytes = |keys| both(keys, keys);
     assert!(bytes(0) < 1 << 20);
     assert!(bytes(1_000) < bytes(100_000) && bytes(100_000) < bytes(10_000_000));
-    // Keys of one list of eight bytes while sorted, and residual keys of both: eight bytes, since 33 bits
-    // may remain with 2^21 cells, four bytes with 2^22.
+    // A key takes eight bytes while its list is sorted. Residual keys of both lists take eight
+    // bytes with 2^21 cells, since 33 bits may remain, and four with 2^22.
     for (keys, bytes_each) in [(10_000_000, 8), (20_000_000, 4)] {
         let a_key = bytes(keys) / keys as u64;
         assert!(

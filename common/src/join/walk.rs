@@ -207,8 +207,8 @@ impl<W: Residual> WalkTiles<'_, '_, W> {
             let spans = portion.spans;
             filtered_tops.clear(portion.keys);
             for (at, near1) in portion.rows.clone().enumerate() {
-                // SAFETY: spans of this row, of no more cells than a tile's; there is room for all of the
-                // portion.
+                // SAFETY: the spans belong to this row and have no more cells than a tile's; there
+                // is room for the portion.
                 unsafe { filtered_tops.add::<S::Bits>(at, row(near1), spans, x3, dividing) };
             }
             let mut tops = [BandedRow::empty(); TILE];

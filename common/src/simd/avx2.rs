@@ -7,19 +7,19 @@ use std::arch::x86_64::*;
 
 use super::lanes::{CacheLine, Lanes, Sixteen, States, low_half};
 
-/// 256-bit vectors; exist only on CPUs with AVX2 and POPCNT.
+/// Token of 256-bit vectors; exists only on CPUs with AVX2, BMI1, BMI2 and POPCNT.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 /// Flags as values: a lane is flagged if it is not zero.
 ///
-/// The comparison is postponed, so that several flags are combined by minimum and compared once.
+/// The comparison is deferred, so that several flags are combined by minimum and compared once.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags(__m256i);
 
 impl Avx2 {
     /// # Safety
-    /// The CPU has AVX2 and POPCNT.
+    /// The CPU has AVX2, BMI1, BMI2 and POPCNT.
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }
@@ -59,7 +59,7 @@ static ORDER: [[u8; 8]; 256] = {
     table
 };
 
-// Every method: the CPU has the instructions, since an `Avx2` exists.
+// For every method: the CPU has the instructions, since an `Avx2` exists.
 impl States for Avx2 {
     const WIDTH: usize = 8;
     const AHEAD: usize = 2;

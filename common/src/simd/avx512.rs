@@ -7,19 +7,19 @@ use std::arch::x86_64::*;
 
 use super::lanes::{CacheLine, Lanes, Sixteen, States, low_halves};
 
-/// 512-bit vectors; exist only on CPUs with AVX-512 F and POPCNT.
+/// Token of 512-bit vectors; exists only on CPUs with all features of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
     /// # Safety
-    /// The CPU has AVX-512 F and POPCNT.
+    /// The CPU has AVX-512 F, BW, DQ and VL, AVX2, BMI1, BMI2 and POPCNT.
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
 
-// Every method: the CPU has the instructions, since an `Avx512` exists.
+// For every method: the CPU has the instructions, since an `Avx512` exists.
 impl States for Avx512 {
     const WIDTH: usize = 16;
     const AHEAD: usize = 2;
@@ -63,7 +63,7 @@ impl States for Avx512 {
 
     #[inline(always)]
     unsafe fn append(self, to: *mut u32, a: __m512i, mask: __mmask16) {
-        // Compressed in a register and stored whole: compressing stores are microcoded on AMD CPUs.
+        // Compresses in a register and stores it whole: AMD CPUs microcode compressing stores.
         //
         // SAFETY: see the module; the caller vouches for sixteen elements.
         unsafe { _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, a)) }

@@ -91,8 +91,8 @@ pub(crate) trait Lanes: Copy {
     /// Divides sixteen keys in stable order, and returns which of them have the bit.
     ///
     /// # Safety
-    /// Sixteen keys are readable, and writable in both places. `without` may start where `keys` does
-    /// or before; else the three do not overlap.
+    /// Sixteen keys are readable, and writable at both destinations. `without` may start where
+    /// `keys` does or before it; otherwise the three do not overlap.
     #[inline(always)]
     unsafe fn divide(sixteen: Sixteen) -> u16 {
         let Sixteen { keys, bit, .. } = sixteen;
@@ -103,7 +103,7 @@ pub(crate) trait Lanes: Copy {
         for (at, key) in keys.into_iter().enumerate() {
             let one = key >> bit & 1;
             let key = key & low | key >> 1 & !low;
-            // SAFETY: the caller vouches for the places. One of the two is overwritten later.
+            // SAFETY: the caller vouches for the destinations. One of the two is overwritten later.
             unsafe {
                 sixteen.without.add(clear).write(key);
                 sixteen.with.add(set).write(key | 1 << 31);
@@ -115,7 +115,7 @@ pub(crate) trait Lanes: Copy {
         low_half(ones)
     }
 
-    /// Returns the bits of `word` under `mask`, moved together.
+    /// Returns the bits of `word` under `mask`, moved together at the low end.
     ///
     /// If that [is not one instruction](Self::EXTRACTS), `mask` must be a range of bits.
     #[inline(always)]
@@ -123,20 +123,20 @@ pub(crate) trait Lanes: Copy {
         (word & mask).unbounded_shr(mask.trailing_zeros())
     }
 
-    /// Prefetches a line that is written soon.
+    /// Prefetches a line that will be written soon.
     #[inline(always)]
     fn prefetch<T>(_of: *const T) {}
 
-    /// Writes a line that is not read soon.
+    /// Writes a line that will not be read soon, bypassing the caches.
     ///
     /// # Safety
-    /// [`Self::end_streams`] comes before any other access to what is written.
+    /// [`Self::end_streams`] comes before any other access to the line.
     #[inline(always)]
     unsafe fn stream(line: &CacheLine, to: &mut CacheLine) {
         *to = *line;
     }
 
-    /// Makes the written lines readable.
+    /// Makes streamed lines readable by all threads.
     #[inline(always)]
     fn end_streams() {}
 }

@@ -1,4 +1,4 @@
-//! Instruction sets as leaves over plain vectors, and the only dispatch of the program.
+//! Vector operations of each instruction set, and the only dispatch between the sets.
 //!
 //! A [`Work`] is written for any [`Set`]. [`dispatch`] passes it the token of the set of a
 //! [`Kernel`]. Tokens are made only here, where a `Kernel` proves that the CPU has the
@@ -17,7 +17,7 @@ macro_rules! instructions {
     };
 }
 
-/// Inlines methods that need no instructions of their own.
+/// Implements methods that need no special instructions, inlined into the caller.
 macro_rules! inlined {
     ($(fn $name:ident $(<const $by:ident: i32>)? ($($parameters:tt)*) -> $result:ty $body:block)*) => {
         $(#[inline(always)]
@@ -51,7 +51,7 @@ pub(crate) use self::{
     residual::{Residual, Rotation, SharedWords, rotated},
 };
 
-/// An instruction set that the CPU has: a token.
+/// Token of an instruction set that the CPU has.
 pub(crate) trait Set: States {
     type Bits: Lanes;
 
@@ -69,7 +69,7 @@ pub(crate) trait Set: States {
 pub(crate) trait Work {
     type Result;
 
-    /// Runs it; `#[inline(always)]`, so that it is compiled for the set.
+    /// Runs the work; must be `#[inline(always)]`, so that it is compiled for the set.
     fn run<S: Set>(self, set: S) -> Self::Result;
 }
 
@@ -77,7 +77,7 @@ pub(crate) trait Work {
 pub(crate) fn dispatch<W: Work>(kernel: Kernel, work: W) -> W::Result {
     match kernel.name() {
         KernelName::Scalar => work.run(Scalar),
-        // SAFETY: a `Kernel` exists only after its features were seen on this CPU.
+        // SAFETY: a `Kernel` exists only after its features were detected on this CPU.
         #[cfg(target_arch = "x86_64")]
         KernelName::Avx2 => unsafe { on_avx2(work) },
         // SAFETY: as above.

@@ -7,13 +7,13 @@ use std::arch::aarch64::*;
 
 use super::lanes::{Lanes, States};
 
-/// 128-bit vectors; exist only on CPUs with NEON.
+/// Token of 128-bit vectors; exists only on CPUs with NEON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neon(());
 
 /// Flags as values: a lane is flagged if it is not zero.
 ///
-/// The comparison is postponed, so that several flags are combined by minimum and compared once.
+/// The comparison is deferred, so that several flags are combined by minimum and compared once.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags(uint32x4_t);
 
@@ -58,7 +58,7 @@ static ORDER: [[u8; 16]; 16] = {
     table
 };
 
-// Every method: the CPU has the instructions, since a `Neon` exists.
+// For every method: the CPU has the instructions, since a `Neon` exists.
 impl States for Neon {
     const WIDTH: usize = 4;
     const AHEAD: usize = 2;
@@ -90,7 +90,7 @@ impl States for Neon {
 
     #[inline(always)]
     fn or_shift_down(self, a: uint32x4_t, b: uint32x4_t, by: u32) -> uint32x4_t {
-        // A shift by a negative number goes down.
+        // A negative count shifts right.
         // SAFETY: see the module.
         unsafe { vshlq_u32(vorrq_u32(a, b), vdupq_n_s32(-by.cast_signed())) }
     }
@@ -161,7 +161,7 @@ impl Lanes for NeonBits {
 
     #[inline(always)]
     fn add_ones(self, sums: Self) -> Self {
-        // SAFETY: see the module. At most 16 ones a byte after adding both halves.
+        // SAFETY: see the module. At most 16 ones per byte after adding both halves.
         unsafe {
             let first = vcntq_u8(vreinterpretq_u8_u32(self.0));
             let bytes = vaddq_u8(first, vcntq_u8(vreinterpretq_u8_u32(self.1)));

@@ -19,9 +19,9 @@ pub(super) unsafe fn fitting(pairs: Pairs<'_>, out: *mut u64) -> usize {
     let mut len = 0;
     for &p in pairs.outer {
         for &q in pairs.inner {
-            // Always written, kept if it fits: no branch to predict.
+            // Writes every pair and keeps it if it fits, so that there is no branch to predict.
             //
-            // SAFETY: no more than all pairs come before.
+            // SAFETY: fewer words precede this one than there are pairs.
             unsafe { out.add(len).write((p | q) & pairs.mask) };
             len += usize::from(p & q == 0);
         }
@@ -29,7 +29,7 @@ pub(super) unsafe fn fitting(pairs: Pairs<'_>, out: *mut u64) -> usize {
     len
 }
 
-/// For each set of four lanes, the 32-bit halves of these lanes in order.
+/// For each subset of four lanes, the 32-bit halves of these lanes in order.
 #[cfg(target_arch = "x86_64")]
 static COMPRESS: [[u32; 8]; 16] = {
     let mut table = [[0; 8]; 16];
@@ -62,8 +62,8 @@ pub(super) unsafe fn fitting_avx2(pairs: Pairs<'_>, out: *mut u64) -> usize {
     for &p in pairs.outer {
         let p_lanes = _mm256_set1_epi64x(p.cast_signed());
         for vector in vectors {
-            // SAFETY: four words are read; four are written at a place that no more than all pairs
-            // precede.
+            // SAFETY: four words are read; four are written, preceded by fewer words than there
+            // are pairs.
             unsafe {
                 let q = _mm256_loadu_si256(vector.as_ptr().cast());
                 let meet = _mm256_and_si256(p_lanes, q);
@@ -100,15 +100,15 @@ pub(super) unsafe fn fitting_avx512(pairs: Pairs<'_>, out: *mut u64) -> usize {
     let mut len = 0;
     for &p in pairs.outer {
         let p = _mm512_set1_epi64(p.cast_signed());
-        // Packed in a register and stored whole: packing stores are slow on some CPUs.
+        // Compresses in a register and stores it whole: compressing stores are slow on some CPUs.
         let pack = |q, lanes| {
             let fits = _mm512_mask_testn_epi64_mask(lanes, p, q);
             let both = _mm512_and_si512(_mm512_or_si512(p, q), mask);
             (_mm512_maskz_compress_epi64(fits, both), fits.count_ones() as usize)
         };
         for vector in vectors {
-            // SAFETY: eight words are read; eight are written at a place that no more than all pairs
-            // precede.
+            // SAFETY: eight words are read; eight are written, preceded by fewer words than there
+            // are pairs.
             unsafe {
                 let (packed, fitting) = pack(_mm512_loadu_si512(vector.as_ptr().cast()), u8::MAX);
                 _mm512_storeu_si512(out.add(len).cast(), packed);

@@ -7,7 +7,7 @@ use std::{
 
 use super::lanes::Lanes;
 
-/// A residual key: four bytes if they suffice, else eight.
+/// A residual key of four bytes if they suffice, otherwise eight.
 pub(crate) trait Residual: Copy + Default + Send + Sync {
     const WORDS: usize;
 
@@ -134,15 +134,15 @@ pub(crate) trait Rotation {
 
 /// Rotates `word` right.
 ///
-/// On x86-64 by the instruction that keeps its operand (BMI2), written out because the compiler
-/// would use a copy, a shift and a mask: a tenth of the time of a large frame.
+/// With BMI2 this is `rorx`, which keeps its operand, in assembly: the compiler would emit a copy,
+/// a shift and a mask, which cost a tenth of the time of a large frame.
 #[inline(always)]
 fn rotate<L: Lanes, R: Rotation>(word: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if L::EXTRACTS {
         let rotated;
-        // SAFETY: extraction is one instruction on x86-64 by BMI2 only; nothing but the operands is
-        // touched.
+        // SAFETY: on x86-64, extraction is one instruction only with BMI2; the assembly touches
+        // nothing but its operands.
         unsafe {
             std::arch::asm!(
                 "rorx {rotated:e}, {word:e}, {by}",

@@ -1,4 +1,4 @@
-//! One lane of 32 bits: portable.
+//! The portable instruction set: plain integers.
 
 use super::lanes::{Lanes, States};
 
@@ -84,7 +84,7 @@ impl Lanes for Words {
     #[inline(always)]
     fn add_disjoint(self, other: Self, counts: Self) -> Self {
         let low = 0x7fff_ffff_7fff_ffff;
-        // The top bit of a lane of `full` is set if the lane has any other bit.
+        // Adding `low` sets the top bit of a lane that has any other bit.
         let meet = self.and(other);
         let none = Self(meet.0.map(|word| !(((word & low) + low) | word) >> 31 & 0x1_0000_0001));
         counts.zip(none, |count, none| count + none)

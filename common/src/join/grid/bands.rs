@@ -49,7 +49,7 @@ struct Bands {
 /// Buffers for dividing a row.
 #[derive(Debug, Default)]
 pub(crate) struct Dividing<W> {
-    /// Per 16 keys: number of earlier keys with the bit, and which of these have it.
+    /// Per 16 keys: number of earlier keys with the bit, and a mask of these 16.
     marks: Vec<(u32, u16)>,
     /// Keys that have the bit.
     with: Buffer<W>,
@@ -70,7 +70,7 @@ impl<W: Residual> FilteredRows<W> {
     /// A single span stays in place if no bits are given.
     ///
     /// # Safety
-    /// The spans are some of this row's, of at most [`TILE`] cells, and there is room for their keys.
+    /// The spans belong to this row, have at most [`TILE`] cells, and there is room for their keys.
     #[inline(always)]
     pub(crate) unsafe fn add<L: Lanes>(
         &mut self,
@@ -147,7 +147,7 @@ impl Bands {
     ) {
         let (start, length) = (self.starts[without], self.offsets[without][cells] as usize);
         let residuals = keys.residuals_from_mut(start);
-        // The last keys are accessed with those past the end, which may be another band's.
+        // Saves the keys past the end, maybe of another band: the last group is processed whole.
         let past_end: [W; AT_A_TIME] = *residuals[length..].first_chunk().expect("slack");
         let (from, to_with) = (residuals.as_mut_ptr(), dividing.with.room(length));
         let groups = length / AT_A_TIME + 1;
@@ -157,8 +157,8 @@ impl Bands {
         let marks = &mut dividing.marks[..groups];
         let (mut clear, mut set) = (0, 0);
         for (at, mark) in marks.iter_mut().enumerate() {
-            // SAFETY: both sides have these keys and slack; keys that are overwritten in place were read
-            // before.
+            // SAFETY: both sides have room for these keys and slack, and keys are read before they
+            // are overwritten.
             let ones = unsafe {
                 L::divide(Sixteen {
                     keys: from.add(AT_A_TIME * at).cast::<u32>(),

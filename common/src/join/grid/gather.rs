@@ -99,7 +99,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
     /// Gathers spans with at most `keys` keys.
     ///
     /// # Safety
-    /// The spans are some of this row's, and have no more keys.
+    /// The spans belong to this row, and have no more keys.
     #[inline(always)]
     pub(crate) unsafe fn gather_spans(
         self,
@@ -120,7 +120,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
     /// Appends the keys of these spans.
     ///
     /// # Safety
-    /// The spans are some of this row's, and there is room for their keys.
+    /// The spans belong to this row, and there is room for their keys.
     #[inline(always)]
     pub(crate) unsafe fn append_spans(self, spans: Spans, buffer: &mut Buffer<W>) {
         let mut span = spans.first;
@@ -136,7 +136,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
 
     /// Returns the cells whose pattern is disjoint from `exclude`.
     ///
-    /// Below its lowest bit they are contiguous.
+    /// Those below the lowest bit of `exclude` are contiguous.
     #[inline(always)]
     pub(crate) fn disjoint(self, exclude: usize) -> Spans {
         let cells = (exclude & exclude.wrapping_neg()).wrapping_sub(1).min(self.cells - 1) + 1;
@@ -200,7 +200,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
     /// Returns these spans as a row without moving keys, if there is only one.
     ///
     /// # Safety
-    /// The spans are some of this row's.
+    /// The spans belong to this row.
     #[inline(always)]
     pub(crate) unsafe fn in_place(self, spans: Spans) -> Option<Self> {
         (spans.first == spans.last).then(|| Self {
@@ -216,10 +216,10 @@ impl<'a, W: Residual> GridRow<'a, W> {
     /// Sets `offsets` to the bounds of these cells, counted from the first appended key.
     ///
     /// # Safety
-    /// The spans are some of this row's, and there is room for their keys.
+    /// The spans belong to this row, and there is room for their keys.
     ///
     /// # Panics
-    /// If `offsets` has fewer entries than a span has cells, and one more.
+    /// If `offsets` does not have more entries than a span has cells.
     #[inline(always)]
     pub(crate) unsafe fn filter_spans(
         self,
@@ -317,7 +317,7 @@ impl<W: Residual> Buffer<W> {
 
     #[cold]
     fn grow(&mut self, keys: usize) {
-        // Allocated exactly, nothing to copy, and cleared by the system on first access.
+        // A new vector has the exact size, copies nothing, and is zeroed on first access.
         self.residuals = Vec::new();
         self.residuals = vec![W::default(); (keys + SLACK).next_multiple_of(STEP)];
     }

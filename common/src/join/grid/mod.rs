@@ -58,7 +58,7 @@ impl<W: Residual> Grid<W> {
     fn room(&mut self, order: Order, keys: usize) -> (&mut [u32], &mut [W]) {
         self.offsets.resize(order.cells() + 1, 0);
         if self.residuals.len() < keys + SLACK {
-            // Allocated exactly, nothing to copy, and cleared by the system on first access.
+            // A new vector has the exact size, copies nothing, and is zeroed on first access.
             self.residuals = Vec::new();
             self.residuals = vec![W::default(); keys + SLACK];
         }

@@ -1,4 +1,4 @@
-//! First step of sorting a long list: keys by row of cells, as they are made.
+//! First step of sorting a long list: collecting keys by row of cells, as they are made.
 //!
 //! The number of keys per row is not known in advance, so each row is a chain of blocks. Keys are
 //! written a cache line at a time; lines of long lists bypass the caches, because lines that are
@@ -60,7 +60,7 @@ impl BlockLength {
 /// Memory of several blocks.
 type Chunk = Vec<CacheLine>;
 
-/// Unused memory.
+/// Chunks that are not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Spare(Mutex<Vec<Chunk>>);
 
@@ -149,7 +149,7 @@ pub(crate) fn memory_bytes(keys: u64, rows: u64, threads: u64, rounds: u64) -> u
 /// Minimum keys of a list that does not stay in the caches until its rows are read.
 pub(crate) const LONG: usize = 1 << 20;
 
-/// Work that adds keys.
+/// Work that adds keys to their rows.
 pub(crate) struct Scatter<'a> {
     pub(crate) key_split: KeySplit<'a>,
     /// Whether the keys of each row are wanted; `None` for all rows.
@@ -231,7 +231,7 @@ mod tests {
     };
 
     #[test]
-    fn blocks_are_longer_if_their_unused_ends_are_small_next_to_the_list() {
+    fn blocks_are_longer_if_their_unused_ends_are_small_compared_with_the_list() {
         let lines = |keys, rows, threads| BlockLength::of(keys, rows, threads).lines();
         assert_eq!(lines(1 << 19, 1 << 9, 1), 8);
         assert_eq!(lines(1 << 27, 1 << 12, 1), 64);

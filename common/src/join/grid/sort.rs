@@ -1,7 +1,7 @@
 //! Counting sort of a list by cell.
 //!
-//! Neighbours in a list are similar and often fall in the same cell; a counter that changes again
-//! must wait for its last change to reach memory. So the two halves of a list are processed side by
+//! Neighbours in a list are similar and often fall in the same cell, where the second increment of
+//! a counter must wait until the first is stored. So the two halves of a list are processed side by
 //! side, each with its own counters.
 
 use crate::{
@@ -32,8 +32,8 @@ pub(super) type Counters = [u32; 2];
 
 /// Runs `$visit` for all keys of two lists alternately, with list number and key.
 ///
-/// Not a closure: one with several calls is not inlined, and so not compiled for the instruction
-/// set.
+/// A closure called in several places would not be inlined, and so not be compiled for the
+/// instruction set.
 macro_rules! each {
     ($first:expr, $second:expr, |$half:pat_param, $key:pat_param| $visit:block) => {
         let (first, second): (&[u64], &[u64]) = ($first, $second);
@@ -184,7 +184,7 @@ const AHEAD: usize = 2;
 
 /// Adds the keys of every place to its counters.
 ///
-/// Meanwhile `residuals`, unless empty, is prefetched in order; it is written in no order afterwards.
+/// Also prefetches `residuals`, unless empty, in order, because they are then written in any order.
 #[inline(always)]
 fn count<L: Lanes, W: Residual>(
     key_split: KeySplit<'_>,
@@ -274,7 +274,7 @@ fn put<L: Lanes, W: Residual, const FETCHES: bool>(
             each!(first, second, |half, key| {
                 // SAFETY: the place is below the number of places.
                 let place = unsafe { counters.get_unchecked_mut(places.of::<L>(key, key_split)) };
-                // A maker might make other keys the second time, so positions are checked.
+                // A maker might make different keys the second time, so positions are checked.
                 residuals.put(place[half] as usize, key_split.residual::<L, W>(key));
                 place[half] += 1;
             });

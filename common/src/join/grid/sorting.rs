@@ -1,7 +1,7 @@
 //! Sorting a long list into a grid by all threads of a crew.
 //!
-//! Into few cells it is sorted directly: keys are made once to be counted and again to be written.
-//! Into many cells it is sorted by rows first, then row by row.
+//! If there are few cells, keys are sorted directly: made once to be counted and again to be
+//! written. If there are many, keys are sorted by rows first, then row by row.
 
 use std::{
     ops::ControlFlow,
@@ -72,7 +72,7 @@ pub(super) struct RowsToFill<'a, 'b, W> {
     pub(super) columns: Places,
     /// Offsets of all their cells.
     pub(super) offsets: &'a mut [u32],
-    /// Number of keys in the rows before; updated.
+    /// Number of keys in earlier rows; updated.
     pub(super) start: &'a mut usize,
     /// Room for their keys and those of later rows.
     pub(super) residuals: &'a mut &'b mut [W],

@@ -1,9 +1,9 @@
 //! Rows filtered for tiles: in portions for one tile, and prefiltered for several tiles.
 //!
 //! Long rows have thousands of cells with few keys each, and filtering spends most of its time
-//! going from cell to cell. So the high bits of the patterns filter them once for a stretch of
-//! tiles. Portions stay in the second-level cache and bound the memory per thread, however long the
-//! rows are.
+//! going from cell to cell. So such rows are filtered by the high bits of the patterns once for a
+//! stretch of tiles. Portions stay in the second-level cache and bound the memory per thread,
+//! however long the rows are.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl<W: Residual> PrefilteredRows<W> {
     /// Takes the keys of up to [`TILE`] rows that a stretch of tiles needs.
     ///
     /// Their pattern above `low_bits` bits is disjoint from `exclude`. Returns false, and takes
-    /// nothing, if they are more than `most`.
+    /// nothing, if there are more than `most`.
     #[inline(always)]
     pub(crate) fn fill(
         &mut self,
@@ -38,7 +38,7 @@ impl<W: Residual> PrefilteredRows<W> {
             return false;
         };
         let spans = first.wanted(exclude, low_bits);
-        // Counting the wanted keys takes longer.
+        // An upper bound, because counting the wanted keys takes longer.
         let mut keys = rows.iter().map(|row| row.len()).sum();
         if keys > most {
             keys = rows.iter().map(|row| row.keys_of(spans)).sum();
@@ -107,7 +107,7 @@ impl<'a, W: Residual> Portions<'a, W> {
         Self { all, exclude, most, rows, spans: None }
     }
 
-    /// Returns the first of many keys: whole rows, or part of one.
+    /// Returns the next portion of many keys: whole rows, or part of one.
     #[cold]
     fn first_of_many(&mut self, all: Spans) -> Portion {
         let Range { start, end } = self.rows;
@@ -146,7 +146,7 @@ impl<W: Residual> Iterator for Portions<'_, W> {
         }
         let all = self.all[self.rows.start].wanted(self.exclude, TILE_BITS);
         if self.spans.is_none() {
-            // Counting the wanted keys takes longer.
+            // An upper bound, because counting the wanted keys takes longer.
             let (mut keys, mut longest) = (0, 0);
             for at in self.rows.clone() {
                 let row = self.all[at].len();

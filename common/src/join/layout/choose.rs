@@ -1,8 +1,8 @@
 //! Choice of the bits for cells and X3, for two lists of keys.
 //!
-//! A bit is worth the pairs it rules out among those that earlier bits leave. This differs from the
-//! pairs it rules out in total: keys have similar numbers of ones, so pairs that get past some bits
-//! have theirs in others. So the choice uses a sample of pairs, not how often each bit is set.
+//! The value of a bit is the number of pairs it rules out among those that earlier bits leave. This
+//! differs from its pairs in total: keys have similar numbers of ones, so pairs that pass some bits
+//! have their ones in others. So the choice uses a sample of pairs, not how often each bit is set.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -13,7 +13,7 @@ use crate::{
     simd::{PAIRS_SLACK, Pairs, Set, Work, dispatch},
 };
 
-/// Chooses layouts; keeps its buffers between choices.
+/// Chooser of layouts; keeps its buffers between choices.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     kernel: Kernel,
@@ -149,10 +149,10 @@ fn length_class(length: usize) -> u32 {
     2 * bits + u32::from(bits > 1 && length >> (bits - 2) & 1 == 1)
 }
 
-/// Cell bits of lists so long that memory decides.
+/// Minimum cell bits of long lists, whose residual keys are short to save memory.
 ///
-/// Shorter lists have long residual keys only if few pairs are tested; finer grids would cost more time
-/// than they save.
+/// Shorter lists have long residual keys if few pairs are tested, because finer grids would cost
+/// more time than they save.
 pub(crate) const LONG_LISTS: usize = 21;
 
 /// Factor of the least time that ends the search, unless keys are still too long.
@@ -172,7 +172,7 @@ struct PairSample {
     common: Vec<u64>,
     /// Temporary buffer.
     spare: Vec<u64>,
-    /// Number of pairs that suffice to choose a bit.
+    /// Number of pairs that is enough to choose a bit.
     enough: usize,
     /// Number of times the top sample was paired, with a new shift each time.
     paired: usize,
@@ -181,7 +181,7 @@ struct PairSample {
 
 /// Approximate maximum number of keys in the sample of a list.
 const MAX_SAMPLES: usize = 1024;
-/// Maximum pairs to choose a bit by.
+/// Maximum pairs used to choose a bit.
 const MAX_PAIRS: usize = 4096;
 
 impl PairSample {
@@ -260,7 +260,7 @@ impl Work for Without<'_> {
         let Self { bits, words, to } = self;
         let pairs = Pairs { outer: &[bits], inner: words, mask: !bits };
         to.reserve(words.len() + PAIRS_SLACK);
-        // SAFETY: the room was made above, and that many words of it were written.
+        // SAFETY: the capacity was reserved above, and `left` words were written.
         unsafe {
             let left = set.fitting(pairs, to.as_mut_ptr().add(to.len()));
             to.set_len(to.len() + left);
@@ -285,7 +285,7 @@ impl Copies {
         self.copies.resize(self.keys.len(), 1);
     }
 
-    /// Returns the growth of gathered keys if `bit` of the other side chooses leaves.
+    /// Returns the factor of gathered keys if `bit` of the other side selects leaves.
     ///
     /// Keys without the bit are gathered for both of its patterns.
     fn growth(&self, bit: u64) -> f64 {
@@ -316,7 +316,7 @@ fn sample(list: KeySample<'_>, most: usize, to: &mut Vec<u64>) {
 fn ones(words: &[u64]) -> [u32; 64] {
     let mut ones = [0_u32; 64];
     for words in words.chunks(usize::from(u8::MAX)) {
-        // Counted in bytes, eight bits of the word at a time.
+        // Counts in bytes, eight bits of the word at a time.
         let mut bytes = [0_u64; 8];
         for word in words {
             for (shift, bytes) in bytes.iter_mut().enumerate() {

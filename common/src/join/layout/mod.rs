@@ -46,7 +46,7 @@ impl KeyLayout {
         self.residual().count_ones()
     }
 
-    /// Returns whether leaves are large enough somewhere for X3.
+    /// Returns whether bits were chosen for X3.
     pub(crate) fn has_x3(self) -> bool {
         self.x3 != X3::default()
     }
@@ -101,7 +101,7 @@ pub(crate) struct BandLimits {
 impl BandLimits {
     /// Fitted on an Intel Xeon (Cascade Lake).
     ///
-    /// With limits of a half and a fourth, frames of N = 24 to 28 take up to 1.5 and 3.5 % longer.
+    /// With a half and a quarter of these, frames of N = 24 to 28 take up to 1.5 and 3.5 % longer.
     pub(crate) const MEASURED: Self =
         Self { join: 1_000_000_000_000, tile: [24_000_000, 24_000_000, 100_000_000] };
 
@@ -153,7 +153,7 @@ impl X3 {
         let mut left = extract(first, residual);
         let mut places = X3Places::default();
         while left != 0 {
-            // The bits removed before were below it.
+            // Earlier bits, which moved to the top, were below this one.
             places.bits[places.number] = (left >> places.number).trailing_zeros();
             places.number += 1;
             left &= left - 1;
@@ -298,7 +298,7 @@ impl ByteTables {
     }
 }
 
-/// Returns the bits of `word` under `mask`, moved together.
+/// Returns the bits of `word` under `mask`, moved together at the low end.
 pub(crate) fn extract(word: u64, mut mask: u64) -> u64 {
     let (mut bits, mut at) = (0, 0);
     while mask != 0 {

@@ -201,11 +201,10 @@ unsafe fn add_band<S: Set, L: Lanes, W: Residual, const BLOCKS: usize>(
     }
 }
 
-/// Returns the bits to look up of a residual key with X3 on top.
+/// Returns how many bits to look up of a residual key with X3 on top.
 ///
-/// They are rounded up to a compiled case.
-///
-/// More bits, without ones or on top, change nothing; fewer cases compile sooner.
+/// Rounds up to a compiled case, because few cases compile fast. The additional bits are zeros or
+/// belong to X3, and change nothing.
 fn banded_bits(residual_bits: u32, x3_bits: usize) -> u32 {
     let bits = residual_bits - u32::try_from(x3_bits).expect("a few");
     let cases = [16, 20, 22, 24, 25, 27, 30];
@@ -214,8 +213,8 @@ fn banded_bits(residual_bits: u32, x3_bits: usize) -> u32 {
 
 /// Counts the disjoint pairs by testing every pair.
 ///
-/// No lane overflows: there are fewer than [`MIN_SLICED_PROBES`] probes or fewer than [`MIN_SLICED_PAIRS`] pairs, and
-/// 31 probes with 2^31 keys, the longest list, shared by 32 lanes or more, are less than 2^31 per lane.
+/// No lane overflows: there are fewer than [`MIN_SLICED_PROBES`] probes or [`MIN_SLICED_PAIRS`]
+/// pairs. Even 31 probes and 2^31 keys, the longest list, give fewer than 2^31 pairs per lane.
 ///
 /// # Safety
 /// The list and some vectors after it are readable, and the CPU has the instruction set of `L`.

@@ -77,8 +77,8 @@ pub(super) unsafe fn zeros_by_groups<
 /// Adds the zeros in the ORs of the table rows that each probe selects.
 ///
 /// The mask is part of the OR if `MASKED`. `BLOCKS` of the `STRIDE` blocks of the tables are used;
-/// `BITS` bits, or fewer in as many groups, are looked up. Probes are added in fixed batches, filled
-/// up with probes without bits; returns how many.
+/// `BITS` bits, or fewer in as many groups, are looked up. Probes are added in fixed batches; the
+/// last is filled up with probes without bits, whose number is returned.
 ///
 /// This is a separate function per case, shared by all kinds of leaves, because it dominates run
 /// time and compile time.
@@ -114,7 +114,7 @@ impl<
         let at_a_time = 8 / BLOCKS;
         let (whole, left) = (self.probes.length / at_a_time, self.probes.length % at_a_time);
         let added = if left == 0 { 0 } else { at_a_time - left };
-        // Read whole, because copying a few would be a function call.
+        // Reads a whole batch, because copying a few probes would be a function call.
         // SAFETY: lists have slack.
         let last = unsafe {
             let last = self.probes.start.add(whole * at_a_time);
@@ -174,7 +174,7 @@ unsafe fn picked_by_all<
             }),*]
         };
     }
-    // Written out, because the compiler does not unroll all of the loops.
+    // Written out, because the compiler does not unroll all loops.
     picked!(0 1 2 3 4 5 6 7)
 }
 

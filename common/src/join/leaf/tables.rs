@@ -10,9 +10,9 @@ use crate::{
 /// Fills the tables for one block: `length` keys, at most `32 * LANES`.
 ///
 /// Row i of a group's table is the OR of the planes of the bits set in i; a plane has one bit per
-/// key. Rows are `BLOCKS` vectors apart. The bits of keys past the end are one in every row of the
-/// first table, unless there are `masks`: a table of the X3 bits, which are on top of the residual keys;
-/// its rows have them.
+/// key. Rows are `BLOCKS` vectors apart. With `masks`, also fills these: a table of the X3 bits,
+/// which are on top of the residual keys. The bits of keys past the end are ones in every row of
+/// the masks or, without masks, of the first table.
 ///
 /// The creator vouches for the keys, the slack after them, and the room for tables and masks.
 pub(crate) struct Build<L, W, const BLOCKS: usize> {
