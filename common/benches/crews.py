@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the throughput of one crew of 2 with two crews of 1: the same tasks by two programs at once, and twice by
-a crew of 2, alternating, on a machine with two cores.
+"""Compares the throughput of one crew of 2 with that of two crews of 1, on a machine with two cores. Two programs
+count the same tasks at once, and a crew of 2 counts them twice, in turns.
 
     common/benches/crews.py FRAMES_TIME ROUNDS N [--tasks K] [--task-cost C | --unit U]
 
-Planning time is subtracted. The ratio needs a machine without other load. The leader's share of the crew's CPU seconds does not; it
-is one half if the work is shared evenly.
+Planning time is subtracted. The ratio is valid only on a machine without other load. The leader's share of the
+crew's CPU seconds is always valid; it is one half if the work is shared evenly.
 """
 import resource
 import subprocess
@@ -49,8 +49,8 @@ def main():
     assert len(counts) == 1, f"counts differ: {counts}"
     by_round = " ".join(f"{a / b:.3f}" for a, b in zip(alone, crew))
     print(
-        f"N = {' '.join(args)}: two crews of 1 {min(alone):.2f} s, twice a crew of 2 {min(crew):.2f} s, ratio of the least "
-        f"{min(alone) / min(crew):.3f} (by rounds {by_round}); leader's share of the CPU seconds {sum(shares) / len(shares):.3f}"
+        f"N = {' '.join(args)}: two crews of 1 {min(alone):.2f} s, twice a crew of 2 {min(crew):.2f} s, ratio of these "
+        f"{min(alone) / min(crew):.3f} (by round {by_round}); leader's share of CPU seconds {sum(shares) / len(shares):.3f}"
     )
 
 

@@ -23,7 +23,7 @@ fn main() {
     let number = |name: &str, default: u64| {
         value(name).map_or(default, |text| text.parse().expect("a number"))
     };
-    // Run as a test, without `--bench`, it only has to work.
+    // As a test, without `--bench`, a small board is enough.
     let default = if args.iter().any(|arg| arg == "--bench") { "20" } else { "12" };
     let board = args.first().filter(|arg| !arg.starts_with('-')).map_or(default, String::as_str);
     let board: Board = board.parse().expect("an even board");
@@ -101,7 +101,7 @@ fn seconds(
         None => join,
     };
     let batch = (10_000_000_000 / (top.len() * bottom.len()).max(1)).clamp(1, 1_000);
-    // The clock ticks every few milliseconds: short joins are timed together.
+    // The clock ticks every few milliseconds, so short joins are timed together.
     let (start, mut joins, mut found) = (cpu::seconds(), 0.0, 0);
     while joins == 0.0 || cpu::seconds() - start < 0.05 {
         for _ in 0..batch {

@@ -3,9 +3,9 @@
 
     common/benches/mechanisms.py [N ...]
 
-N is any of 18, 20, 22, 24, 26 and 28, by default 22, 24 and 26; 28 is the frame with A = 2524, C = 5477 (7 GB, a quarter
-of an hour), the others a few fixed random frames of the middle m. All variants alternate, and the shortest time of
-each counts. The last lines are a table.
+N is any of 18, 20, 22, 24, 26 and 28, by default 22, 24 and 26. For 28 it joins the frame with A = 2524, C = 5477
+(7 GB, a quarter of an hour), for the others a few fixed random frames of the middle m. All variants run in turns,
+and the shortest time of each counts. The last lines are a table.
 """
 import subprocess
 import sys

@@ -11,7 +11,7 @@ import sys
 
 
 def run(program, n, tasks, cost):
-    """(count, microseconds) of each range of units."""
+    """Returns count and microseconds by range of units."""
     command = ["taskset", "-c", "1", program, n, "--tasks", tasks, "--task-cost", cost, "--verbose"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     rows = [line.split() for line in lines]
@@ -36,7 +36,7 @@ def main():
     ratios = sorted(best["old", units][1] / best["new", units][1] for units in all_units)
     print(
         f"N = {n}, {len(all_units)} tasks: old {sums[0]:.2f} s, new {sums[1]:.2f} s, ratio {sums[0] / sums[1]:.3f}; "
-        f"of tasks {ratios[0]:.2f} .. {ratios[len(ratios) // 2]:.2f} .. {ratios[-1]:.2f}"
+        f"by task {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}"
     )
 
 

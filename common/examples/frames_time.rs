@@ -2,9 +2,9 @@
 //! [--kernel NAME] [--threads T] [--memory BYTES] [--task-cost MICROSECONDS] [--rotated] [--verbose]`.
 //!
 //! Counts all tasks of the board's plan, the first K in the plan's pseudo-random order, or a random
-//! sample, by one crew of threads, and prints the estimated time of the whole board. A sample gives it
-//! without bias and with a 95 % interval (`common::sample`). Seconds are CPU seconds of the leading
-//! thread; a unit's wall seconds are printed next to them.
+//! sample, by one crew of threads, and prints the estimated time of the whole board. A sample makes
+//! this estimate unbiased, with a 95 % interval (`common::sample`). Seconds are CPU seconds of the
+//! leading thread; a unit's wall seconds are printed next to them.
 
 #[path = "support/cpu.rs"]
 mod cpu;

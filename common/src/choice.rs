@@ -1,4 +1,4 @@
-//! Choices of a user: method, layout and kernel, by name or automatic.
+//! User choices of method, layout and kernel, by name or automatic.
 
 use std::str::FromStr;
 
@@ -31,7 +31,7 @@ pub enum RowsLayout {
 
 crate::named!(RowsLayout, "layout", name, FirstRows = "first-rows", Border = "border");
 
-/// A choice that is not possible.
+/// An impossible choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadChoice {
     /// A layout was requested with method `frames`, which has none.
@@ -39,8 +39,8 @@ pub enum BadChoice {
     LayoutOfFrames,
     /// The only method fast enough has too little memory.
     #[error(
-        "N = {board} takes method frames, which needs at least {least} bytes of memory and has \
-         {given}; method rows needs less and would take centuries (--method rows asks for it)"
+        "N = {board} needs method frames and at least {least} bytes of memory, but has only \
+         {given}; --method rows needs less memory but would take centuries"
     )]
     Memory {
         board: Board,
@@ -51,10 +51,10 @@ pub enum BadChoice {
     },
 }
 
-/// Returns the layout for the requested method and layout of method `rows`.
+/// Chooses a layout by the method and the `rows` layout that a user requested.
 ///
 /// # Errors
-/// If method `frames` was requested with a layout, or is the only one for a board and lacks memory.
+/// If `frames` was requested with a layout, or if only `frames` is fast enough but lacks memory.
 pub fn choose(
     board: Board,
     method: MethodChoice,
@@ -86,7 +86,7 @@ pub struct Choice {
 /// Returns the layout that counts `board` fastest on `machine`, if known.
 ///
 /// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
-/// grows with N (`docs/benchmarks.md`); but `frames` needs room for its lists.
+/// grows with N (`docs/benchmarks.md`), but `frames` needs memory for its lists.
 ///
 /// ```
 /// use common::{board::Board, choice::auto, method::Layout};
@@ -110,11 +110,11 @@ pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice>
         let reason = format!("method frames: the faster one from N = {FRAMES_FROM} on");
         choice(Method::Frames, reason)
     };
-    // Making the plan takes seconds for large boards, so it is skipped if no machine is given.
+    // Creating the plan takes seconds for large boards, so it is skipped if no machine is given.
     let Some(machine) = machine else {
         return Ok(frames());
     };
-    // Lists do not depend on the tasks; one task is the quickest plan to make.
+    // The lists do not depend on the tasks, and a plan with one task is created fastest.
     let spec = PlanSpec { board, layout: Layout::Frames, task_cost: u64::MAX };
     let plan = match Plan::new(spec) {
         Ok(plan) => plan,
@@ -139,10 +139,10 @@ const FRAMES_FROM: u8 = 16;
 const ROWS_UP_TO: u8 = 20;
 
 impl KernelChoice {
-    /// Returns the kernel.
+    /// Returns the requested kernel; for `Auto` the best one of this CPU.
     ///
     /// # Errors
-    /// If this CPU lacks the requested one.
+    /// If this CPU lacks the requested kernel.
     pub fn kernel(self) -> Result<Kernel, MissingKernel> {
         match self {
             Self::Auto => Ok(Kernel::best()),

@@ -1,4 +1,4 @@
-//! Counting a range of units of any plan, whatever the method and the kernel.
+//! Counting a range of units of any plan, by any method and kernel.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub use crate::setup::{
     CountError, CounterConfig, NoProgress, Orientation, ProgressSink, SetupError,
 };
 
-/// Counts units of one plan; keeps its buffers between calls.
+/// Counter for the units of one plan; keeps its buffers between calls.
 #[derive(Debug)]
 pub struct Counter(Method);
 

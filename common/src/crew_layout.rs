@@ -40,7 +40,7 @@ pub struct CrewResources {
 impl Crews {
     /// Divides `machine` for `plan`.
     ///
-    /// By default there are as many crews as hold the lists of typical tasks whole, but at least one.
+    /// By default there are as many crews as can hold typical lists whole, but at least one.
     ///
     /// # Errors
     /// If a crew cannot count the plan's tasks in its part of the memory.
@@ -105,7 +105,7 @@ impl fmt::Display for Crews {
     }
 }
 
-/// Memory that crews need for the tasks of one plan; all equal for method `rows`.
+/// Memory that crews need for the tasks of one plan; `None` for method `rows`.
 #[derive(Debug)]
 pub struct PlanNeeds(Option<frames::FrameNeeds>);
 
@@ -120,7 +120,7 @@ impl PlanNeeds {
     /// Returns the needs of a crew of this many threads.
     pub fn of(&self, threads: NonZeroU16) -> Needs {
         match &self.0 {
-            // Threads of one crew would take turns.
+            // A crew uses one thread, so that every thread needs a crew and memory of its own.
             None => {
                 let all = rows::memory_bytes().saturating_mul(threads.get().into());
                 Needs { least: all, whole: all }

@@ -1,7 +1,7 @@
 //! The pure domain of the queens cluster: boards, plans, counting methods and tallies.
 //!
-//! Nothing here opens a file or a socket, reads a clock or generates random numbers; callers pass the
-//! results in. Threads are started only for a count that is configured with several, and end with it.
+//! Nothing here opens a file or a socket, reads a clock or generates random numbers; callers pass
+//! these inputs in. A count starts threads only if it is configured with several, and ends them.
 //!
 //! Counting a board:
 //!
@@ -44,7 +44,7 @@ mod estimate {
     pub mod sample;
 }
 
-/// Identifiers, results and calls of workers and coordinator.
+/// Identifiers, results and calls that workers and the coordinator exchange.
 mod messages {
     pub mod hex;
     pub mod limits;

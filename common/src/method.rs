@@ -43,7 +43,7 @@ pub struct UnknownName {
 macro_rules! named {
     ($type:ident, $what:literal, $name:ident, $($variant:ident = $text:literal),+ $(,)?) => {
         impl $type {
-            /// Returns the name that users, messages and files have for it.
+            /// Returns the name used in flags, messages and files.
             pub const fn $name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text),+

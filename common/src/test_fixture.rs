@@ -25,7 +25,7 @@ pub fn published(n: u8) -> u128 {
     published_counts(board(n)).expect("a published count").all()
 }
 
-/// Returns the weighted count of every task, counted in the order of leases.
+/// Returns the weighted count of every task, counted in lease order.
 pub fn task_counts(plan: &Plan, config: &CounterConfig) -> Vec<u64> {
     let mut counter = Counter::new(plan, config).expect("a counter");
     let mut counts = vec![0; plan.task_costs().count()];

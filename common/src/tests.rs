@@ -90,7 +90,7 @@ fn tasks_of_every_board_cover_its_units_in_order() {
             assert!((1..=Plan::MAX_TASKS).contains(&tasks), "N = {n}, {layout}: {tasks} tasks");
             assert_eq!(plan.task_units(TaskId(0)).start, 0);
             assert_eq!(plan.task_units(TaskId(tasks - 1)).end, plan.units());
-            // All of them if that is quick, else some hundred.
+            // All tasks if that is quick, otherwise some hundreds.
             let most = if layout == Layout::Frames { u64::MAX } else { 500 };
             for task in (0..tasks).step_by(usize::try_from(tasks / most).unwrap().max(1)) {
                 let units = plan.task_units(TaskId(task));
@@ -121,7 +121,7 @@ fn small_tasks_cut_heads_and_stay_exact() {
 }
 
 #[test]
-fn no_task_passes_its_limit() {
+fn no_task_exceeds_its_limit() {
     for layout in LAYOUTS {
         let largest = if layout == Layout::Frames { 13 } else { 11 };
         for n in smallest(layout)..=largest {
@@ -204,11 +204,11 @@ fn crews_report_the_cost_of_frames_and_stop_when_asked() {
         let mut counter = Counter::new(&plan, &config).unwrap();
         let never = recorder(u64::MAX);
         assert_eq!(counter.count(0..plan.units(), &never), Ok(365_596));
-        // Costs are rounded per frame here and per task there.
+        // Counters round costs per frame, the plan per task.
         assert!(never.cost.get().abs_diff(plan.task_costs().sum()) < plan.units());
         let soon = Recorder { most_cost: never.cost.get() / 3, ..recorder(u64::MAX) };
         assert_eq!(counter.count(0..plan.units(), &soon), Err(CountError::Cancelled));
-        // Helpers continue while their leader has no processor.
+        // Helpers continue while the system does not run their leader.
         assert!(threads.get() > 1 || soon.cost.get() < never.cost.get() / 2);
         let again = counter.count(0..plan.units(), &NoProgress);
         assert_eq!(again, Ok(365_596), "after being cancelled");

@@ -160,7 +160,7 @@ pub fn abbreviated(number: u128) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// Formats a fraction of 0 to 1, rounded down: "48.85 %".
+/// Formats a fraction between 0 and 1, rounded down: "48.85 %".
 ///
 /// Below a hundredth of a percent it has two digits: "0.000048 %" is one task of N = 28.
 pub fn percent(part: f64) -> String {
@@ -287,7 +287,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// Shortens `text` to `most` characters by an ellipsis in the middle.
 ///
-/// Numbered names differ at their ends.
+/// Both ends stay, because numbered names differ there.
 pub fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {

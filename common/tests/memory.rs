@@ -1,4 +1,4 @@
-//! Test that a count keeps to its memory budget, by the peak of a process that only counts (Linux).
+//! Test that a count keeps to its memory budget, by the peak memory of a child process (Linux).
 
 use std::{cmp::Reverse, env, fs, num::NonZeroU16, process::Command};
 
@@ -68,7 +68,7 @@ impl Case {
 
 /// Returns the longest task, and some from all over the board.
 ///
-/// The first has the longest lists, the others fill the cache.
+/// The longest task has the longest lists; the others fill the cache.
 fn some_tasks(plan: &Plan) -> Vec<TaskId> {
     let mut tasks: Vec<_> = (0..plan.tasks()).map(TaskId).collect();
     tasks.sort_by_key(|task| Reverse(plan.task_cost(*task)));
@@ -99,7 +99,7 @@ fn a_count_keeps_to_its_memory() {
         let needs = PlanNeeds::new(&Case::plan(n));
         for threads in [1, 2, 8].map(|threads| NonZeroU16::new(threads).unwrap()) {
             let least = needs.of(threads).least;
-            // In pieces, in fewer pieces, with cached and held lists; the longest frames only in
+            // N = 22 in pieces, in fewer pieces, and with cached and held lists; N = 24 only in
             // pieces.
             let whole = needs.of(threads).whole;
             let all = [least, least + least / 4, whole, 2 * whole];

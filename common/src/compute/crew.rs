@@ -1,6 +1,6 @@
 //! Threads that share one piece of work.
 //!
-//! A count is made in steps, and the members of a crew divide each step among themselves. Helper
+//! A count consists of steps, and the members of a crew divide each step among themselves. Helper
 //! threads live as long as their crew and sleep between steps; the leader does work of less than a
 //! millisecond alone. Only the leader, the thread that requested the count, reports progress.
 
@@ -37,7 +37,7 @@ struct Signals {
     leader: Thread,
 }
 
-/// Reports a member's progress and returns whether to continue.
+/// Handle through which a member reports progress and learns whether to continue.
 pub(crate) struct ProgressReporter<'a> {
     signals: &'a Signals,
     on_done: Option<OnDone<'a>>,
@@ -53,7 +53,7 @@ impl ProgressReporter<'_> {
             }
         } else {
             self.signals.done.fetch_add(amount, Relaxed);
-            // The leader may only be waiting to report.
+            // Wakes the leader, which may be parked until there is progress to report.
             self.signals.leader.unpark();
         }
         if self.signals.stop.load(Relaxed) {
@@ -64,7 +64,7 @@ impl ProgressReporter<'_> {
     }
 }
 
-/// Marks a helper as finished; if it panics, stops the other members.
+/// Guard that marks a helper as finished, and stops all members if one panics.
 struct MemberGuard<'a> {
     signals: &'a Signals,
     is_helper: bool,
@@ -103,8 +103,7 @@ impl Crew {
 
     /// Runs `work` once per member, the first on this thread, and returns the results.
     ///
-    /// Returns `Break` if `on_done` did. Members take work from shared state; some may find none
-    /// left.
+    /// Returns `Break` if `on_done` did. Members take work from shared state; some may find none.
     ///
     /// # Panics
     /// If a member panics, after all have ended.

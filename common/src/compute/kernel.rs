@@ -1,4 +1,4 @@
-//! Instruction sets: detected at start-up, overridable; a type proves the detection.
+//! Instruction sets, detected at run time; a [`Kernel`] proves that this CPU supports its set.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ pub enum KernelName {
     Neon,
 }
 
-/// A kernel that this CPU supports: [`Kernel::new`] checked the CPU's features.
+/// A kernel that this CPU supports, as [`Kernel::new`] checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel(KernelName);
 
-/// This CPU lacks the features of a kernel.
+/// A kernel whose features this CPU lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this CPU lacks kernel '{name}'; it has: {available}")]
 pub struct MissingKernel {

@@ -30,7 +30,7 @@ pub struct CounterConfig {
     pub threads: NonZeroU16,
     /// Maximum memory of all threads together.
     pub memory_bytes: u64,
-    /// Orientation of the board: the same number from different data.
+    /// Orientation of the board: it changes the data but not the count.
     pub orientation: Orientation,
 }
 
@@ -79,7 +79,7 @@ impl Orientation {
 
 /// Receives progress during a count and may cancel it.
 ///
-/// Called many times per second, but not so often that it costs time.
+/// Called many times per second, but too rarely to slow the count down.
 pub trait ProgressSink {
     /// Reports the cost done since the previous call; returns `Break` to cancel.
     ///
@@ -103,7 +103,7 @@ pub enum CountError {
     #[error("cancelled")]
     Cancelled,
     /// The weighted count does not fit 64 bits.
-    #[error("the weighted count of this range passes 64 bits")]
+    #[error("the weighted count of this range exceeds 64 bits")]
     Overflow,
 }
 

@@ -114,7 +114,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Creates a fit from ratios of measured to predicted time, at least two.
+    /// Creates a fit from at least two positive ratios of measured to predicted time.
     pub fn new(ratios: Vec<f64>) -> Option<Self> {
         let sound = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
         (ratios.len() >= 2 && sound).then_some(Self { ratios })
@@ -129,7 +129,7 @@ impl Fit {
         let mean = self.mean();
         let tasks = self.ratios.len() as f64;
         let margin = t_quantile(tasks - 1.0) * self.spread() / tasks.sqrt();
-        // A factor, not a difference, because no time is negative.
+        // The margin is a factor, not a difference, because times are positive.
         Range { low: mean / margin.exp(), expected: mean, high: mean * margin.exp() }
     }
 

@@ -1,14 +1,14 @@
 //! Estimates of all(N) from a random sample of tasks, with a confidence interval.
 //!
-//! The units of a task resemble each other, because they share a prefix or a quarter board, so
-//! tasks are sampled, not units (cluster sampling), and they are kept small. Tasks are divided into
-//! strata of similar predicted cost; within each stratum a simple random sample without replacement
-//! is counted. Costly tasks vary more, so the size of a stratum's sample is proportional to the
-//! square roots of its costs (Neyman allocation, with deviations that grow with cost).
+//! The units of a task resemble each other, because they share a prefix or a quarter board. So
+//! small tasks are sampled instead of units (cluster sampling). Tasks are divided into strata of
+//! similar predicted cost; within each stratum a simple random sample without replacement is
+//! counted. Costly tasks vary more, so the size of a stratum's sample is proportional to the sum
+//! of the square roots of its costs (Neyman allocation, with deviations that grow with cost).
 //!
 //! Counts nearly follow costs. The combined ratio estimator uses that: the known cost of all tasks,
 //! times estimated count over estimated cost. Its variance is that of count - ratio · cost within the
-//! strata (Cochran, Sampling Techniques, §6.11). A poor cost model widens the interval and does not
+//! strata (Cochran, Sampling Techniques, §6.11). A poor cost model widens the interval but does not
 //! shift it; the ratio's own bias is of the order of 1 / sampled tasks.
 //!
 //! ```
@@ -79,7 +79,7 @@ pub fn plan_to_sample(spec: PlanSpec, fraction: f64) -> Result<Plan, BadSpec> {
     with_task_cost(usual, wanted)
 }
 
-/// Divides the units of a plan into tasks of about `cost`, or larger if too many.
+/// Divides a plan's units into tasks of about `cost`, or larger if too many result.
 pub fn with_task_cost(usual: Plan, cost: u64) -> Result<Plan, BadSpec> {
     let spec = *usual.spec();
     let mut task_cost = cost.clamp(1, spec.task_cost);
@@ -93,7 +93,7 @@ pub fn with_task_cost(usual: Plan, cost: u64) -> Result<Plan, BadSpec> {
 }
 
 impl Sample {
-    /// Samples tasks worth about `fraction` of the cost of `plan`, at least two.
+    /// Samples tasks with about `fraction` of the plan's cost, two per stratum or more.
     ///
     /// `random_below(k)` returns a uniform random number in `0..k`.
     pub fn select(
@@ -152,7 +152,7 @@ impl Stratum {
 }
 
 impl Estimate {
-    /// Creates an estimate of which no number is below `counted`.
+    /// Creates an estimate whose values are all at least `counted`.
     fn new(solutions: f64, margin: f64, counted: f64) -> Self {
         let at_least = |value: f64| whole(value.max(counted));
         Self {
@@ -162,7 +162,7 @@ impl Estimate {
         }
     }
 
-    /// Returns the larger distance of an interval end, relative to the estimate.
+    /// Returns the distance of the farther interval end, relative to the estimate.
     pub fn relative_margin(&self) -> f64 {
         let margin =
             (self.solutions - self.low.min(self.solutions)).max(self.high - self.solutions);
@@ -175,7 +175,7 @@ impl Estimate {
 
 /// Divides tasks into strata, with samples that cost about `budget` together.
 ///
-/// `tasks` are sorted by cost; the strata have about equal sums of its square roots.
+/// `tasks` are sorted by cost; the strata have about equal sums of the costs' square roots.
 fn strata(tasks: Vec<(TaskId, f64)>, budget: f64) -> Vec<(Vec<(TaskId, f64)>, usize)> {
     let roots = tasks.iter().map(|task| task.1.sqrt()).sum::<f64>();
     let powers = tasks.iter().map(|task| task.1.powf(1.5)).sum::<f64>();
@@ -256,9 +256,9 @@ const MIN_PER_STRATUM: f64 = 12.0;
 
 /// Sums over finished tasks of a run, by block of the plan, to estimate its total.
 ///
-/// The tasks must be a random sample of all tasks. All finished tasks are not: of the last leased
-/// tasks only the short ones are finished, which have few solutions for their cost. The tasks before
-/// the first unfinished one in the random order of leasing nearly are.
+/// The added tasks must be a random sample. All finished tasks are not: of the last leased tasks
+/// only the short ones are finished, which have few solutions for their cost. So callers add only
+/// the tasks before the first one in progress, in the random order of leasing.
 ///
 /// The estimate is that of [`Sample`] with post-stratification. A task's deviation is taken from the
 /// value that the other tasks of its stratum predict.
@@ -272,7 +272,7 @@ pub struct Finished {
 /// Sums over the counted tasks of a stratum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
-    /// Number of all its tasks.
+    /// Number of tasks in the stratum, counted or not.
     size: f64,
     tasks: f64,
     count: f64,
@@ -506,7 +506,7 @@ mod tests {
         };
         let mut skipped = 0;
         for _ in 0..number(0) {
-            // The worker, and the length of the principal's name.
+            // Skips the previous name and the worker; reads the length of the principal's name.
             skipped = usize::try_from(number(skipped + 16)).unwrap();
         }
         let tasks = number(skipped);
@@ -532,7 +532,7 @@ mod tests {
     }
 
     impl VirtualRun {
-        /// Simulates threads of different speeds that vanish with one task in fifty.
+        /// Simulates threads of different speeds, each of which loses one task in fifty.
         ///
         /// Tasks with many solutions take longer than predicted.
         fn new(costs: &[u64], counts: &[u64], random: &mut dyn FnMut(u64) -> u64) -> Self {
@@ -586,7 +586,7 @@ mod tests {
         }
     }
 
-    /// Intervals hold for the order in which the certified runs leased their tasks.
+    /// Intervals contain the truth in the lease order of certified runs.
     #[test]
     fn estimates_of_certified_runs_cover_the_truth() {
         for counted in [

@@ -1,4 +1,4 @@
-//! Lower-case hexadecimal digits, as identities, hashes and keys are written.
+//! Lower-case hexadecimal digits, the text form of identities, hashes and keys.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub fn encode(bytes: &[u8]) -> String {
     LOWER.encode(bytes)
 }
 
-/// Returns the bytes that exactly `2 * N` lower-case digits stand for.
+/// Decodes exactly `2 * N` lower-case digits.
 pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N {

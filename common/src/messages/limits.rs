@@ -24,8 +24,8 @@ pub const REASON_BYTES: usize = 256;
 /// Maximum bytes of all revocations in a reply.
 ///
 /// Each takes [`REVOCATION_FRAME_BYTES`] and its reason. The rest of a message holds as many
-/// acknowledgements and grants as a reply may have. The worker sends its remaining leases with the
-/// next call, whose reply revokes the others.
+/// acknowledgements and grants as a reply may have. Leases that are left over are revoked by the
+/// reply to the worker's next call.
 pub const REVOCATION_BYTES: usize = 2 << 20;
 
 /// Maximum bytes of a revocation, without its reason.

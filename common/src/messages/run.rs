@@ -8,19 +8,19 @@ use crate::{
     plan::{PlanHash, TaskId},
 };
 
-/// Identifies a run of a coordinator: 16 lower-case hexadecimal digits as text.
+/// Identifier of a run of a coordinator: 16 lower-case hexadecimal digits as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
-/// Identifies a worker across restarts, as long as its spool directory exists.
+/// Identifier of a worker across restarts, as long as its spool directory exists.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u128);
 
-/// Identifies one process of a worker; random at every start.
+/// Identifier of one process of a worker; random at every start.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// Orders the leases of a task: each new one has a higher epoch.
+/// Order of the leases of a task: each new one has a higher epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 

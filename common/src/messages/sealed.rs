@@ -37,7 +37,7 @@ pub enum BrokenSeal {
 /// Seals the JSON object, of at least one member, from byte `start` of `text` on.
 ///
 /// # Panics
-/// If that does not end as an object does.
+/// If it does not end with `}`.
 pub fn seal(text: &mut Vec<u8>, start: usize) {
     assert_eq!(text.pop(), Some(b'}'), "an object is to be sealed");
     let crc = crc32fast::hash(&text[start..]);

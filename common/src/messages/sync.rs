@@ -1,6 +1,6 @@
 //! Messages of one `Sync` call as plain data.
 //!
-//! The wire form is `queens.v1.SyncRequest` and `SyncResponse`; `proto` converts and validates.
+//! The wire form is `queens.v1.SyncRequest` and `SyncResponse`; `proto` converts and validates it.
 
 use crate::{
     count::Orientation,

@@ -11,11 +11,11 @@ pub struct Example {
     pub allowed: Vec<u32>,
 }
 
-/// Attempts that share the steps of a search, in case of an unlucky first queen.
+/// Attempts that share the steps of a search, because a first queen may be unlucky.
 const ATTEMPTS: u32 = 16;
 
 impl Plan {
-    /// Searches a random solution of a unit for about `steps` placed queens.
+    /// Searches for a random solution of a unit by placing at most `steps` queens.
     ///
     /// Some units have no solution.
     ///

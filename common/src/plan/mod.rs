@@ -1,6 +1,6 @@
 //! Plans: the ordered list of units of a run, and its division into tasks.
 //!
-//! A [`Plan`] is a pure function of its [`PlanSpec`]; [`PlanHash`] names both, so that two programs
+//! A [`Plan`] is a pure function of its [`PlanSpec`]. The [`PlanHash`] identifies both, so programs
 //! that divide a board differently can never mix their counts.
 
 mod example;
@@ -130,7 +130,7 @@ impl Plan {
 
     /// Returns the task at `position` of the plan's fixed pseudo-random order.
     ///
-    /// This is a permutation of all tasks, so the finished tasks are always a random sample.
+    /// This order is a permutation of all tasks, so its first tasks are always a random sample.
     ///
     /// # Panics
     /// If `position` is not below the number of tasks.
@@ -160,7 +160,7 @@ impl Plan {
         by_method!(self, |division| division.panels())
     }
 
-    /// Returns the meaning of rows and columns.
+    /// Returns the meaning of a panel's rows and columns.
     pub fn axes(&self) -> [&'static str; 2] {
         match self.division() {
             Division::Rows(rows) => rows.axes(),
@@ -178,7 +178,7 @@ impl Plan {
     }
 }
 
-/// Rounds of the Feistel network; four look random, and the order is no secret.
+/// Rounds of the Feistel network; four look random, and the order is not a secret.
 const ROUNDS: u64 = 6;
 
 /// Returns the image of `index` under the permutation of `0..size` with this key.

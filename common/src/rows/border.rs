@@ -2,7 +2,7 @@
 
 use crate::board::Board;
 
-/// A placement of the outer rows and columns; a corner queen is on two sides.
+/// A placement in the outer rows and columns; a corner queen is on two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Border {
     /// Column of the queen in row 0.

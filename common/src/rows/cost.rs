@@ -17,9 +17,9 @@ pub(super) struct Model {
     weights: [i64; 6],
     /// Weight of a row to fill, in hundredths of a natural logarithm.
     per_row: i64,
-    /// Weight of a queen in a corner, in hundredths of a natural logarithm.
+    /// Weight of a queen at the end of a side, in hundredths of a natural logarithm.
     ///
-    /// It is 0 in the middle of a side and grows with the square of the distance.
+    /// It is 0 in the middle of the side and grows with the square of the distance.
     per_side: i64,
     /// Microseconds for the whole board at N = 17 on one core of the reference machine.
     microseconds: f64,
@@ -73,8 +73,8 @@ impl Model {
 
     /// Estimates the microseconds for all units of a board.
     ///
-    /// From one board to the next the number of solutions grows by 0.39 N (within 1 % for N = 17 …
-    /// 27), placements per solution by 4 %.
+    /// From one board to the next, solutions grow by a factor of 0.39 N (within 1 % for
+    /// N = 17 … 27) and placements per solution by 4 %.
     pub(super) fn whole_microseconds(&self, board: Board) -> f64 {
         let mut microseconds = self.microseconds;
         for n in 18..=board.n() {
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Sums the squared distances from the middle of a side, in 2^-16; 1 in a corner.
+/// Sums squared distances from the middle of a side; a corner is [`LOG2_E`] a side.
 fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
     let last = i64::from(board.n()) - 1;
     let mut sum = 0;

@@ -14,7 +14,7 @@ use crate::{
     setup::{CountError, CounterConfig, Orientation, ProgressSink, SetupError, go_on},
 };
 
-/// Counts units on one thread.
+/// Counter for units that uses one thread.
 #[derive(Debug)]
 pub struct Counter {
     division: Arc<Division>,
@@ -34,7 +34,7 @@ struct Family {
     weight: u8,
 }
 
-/// A run of units of one family.
+/// Consecutive units of one family.
 struct Batch {
     family: Family,
     /// Rows to fill, those of the tail first.
@@ -184,7 +184,7 @@ impl Counter {
 
 /// Counts the solutions whose first rows have their queens in these columns.
 ///
-/// It is 0 if two of them attack each other. `progress` may cancel; no cost is reported to it.
+/// The count is 0 if two of these queens attack each other. `progress` may cancel; it gets no cost.
 ///
 /// # Panics
 /// If there are more columns than rows, or one that the board does not have.
@@ -195,7 +195,7 @@ pub fn completions(
     progress: &dyn ProgressSink,
 ) -> Result<u64, CountError> {
     let rows = rows_to_fill(board, |_| false, &[]);
-    assert!(prefix.len() <= rows.len(), "a row of {board} for a queen");
+    assert!(prefix.len() <= rows.len(), "{} queens in {board} rows", prefix.len());
     let (filled, mut rest) = rows.split_at(prefix.len());
     let start = InitialState::below(board, 0, std::iter::empty());
     let placed = prefix.iter().zip(filled).try_fold(start, |root, (&column, &row)| {

@@ -1,10 +1,10 @@
 //! Plans of method `rows`: heads, each followed by all choices of columns for the next few rows.
 //!
-//! A **head** is what a layout enumerates: the first two rows, or the outermost ring; at most some
-//! hundred thousand, which are listed. A **unit** is a head and a **tail**: one column for each of
-//! the next `tail_rows` unfilled rows, as a number with N digits per row, highest row first. Units
-//! are not listed: unit = head * N^tail_rows + tail. Most tails are attacked and count nothing. The
-//! tail is empty unless heads alone would take too long.
+//! A **head** places the queens of the first two rows or of the outermost ring, by layout. Heads
+//! are listed, at most some hundred thousand. A **unit** is a head and a **tail**: one column for
+//! each of the next `tail_rows` unfilled rows, as a number with one base-N digit per row, lowest
+//! for the top row. Units are not listed: unit = head * N^tail_rows + tail. Most tails are attacked
+//! and count nothing. The tail is empty unless heads alone would take too long.
 
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ impl Division {
         let whole = cost_before[heads.len()];
         let tail_rows = tail_rows(board, whole, heads.len(), spec.task_cost);
         let tails = u64::from(board.n()).pow(u32::from(tail_rows));
-        // No task without a unit: none may cost less than the most expensive unit.
+        // Every task has a unit, because none costs less than the most expensive unit.
         let max_unit_cost = heads.iter().map(|head| head.cost.div_ceil(tails)).max().unwrap_or(1);
         let wanted = whole.saturating_add(spec.task_cost / 2) / spec.task_cost;
         let tasks = wanted.clamp(1, (whole / max_unit_cost).max(1));
@@ -264,9 +264,9 @@ fn borders(board: Board) -> Vec<Weighted> {
         .collect()
 }
 
-/// Returns the tail length at which tasks are even.
+/// Returns the tail length at which tasks have similar costs.
 ///
-/// A task has several heads, or enough units of a head that attacked ones, which cost nothing, are
+/// A task has several heads, or enough units of a head that attacked units, which cost nothing, are
 /// spread evenly.
 fn tail_rows(board: Board, whole: u64, heads: usize, task_cost: u64) -> u8 {
     let n = u64::from(board.n());
@@ -278,5 +278,5 @@ fn tail_rows(board: Board, whole: u64, heads: usize, task_cost: u64) -> u8 {
     (1..most).find(|&rows| head / n.pow(u32::from(rows)) * 4 * n <= task_cost).unwrap_or(most)
 }
 
-/// N^4 times the number of heads fits 64 bits.
+/// Maximum tail length: N^4 times the number of heads fits in 64 bits.
 const MAX_TAIL_ROWS: u8 = 4;

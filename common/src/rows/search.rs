@@ -237,12 +237,12 @@ impl InitialState {
     }
 }
 
-/// Returns the column of the rising diagonal through `column`, `far` rows on.
+/// Returns the column bit, `far` rows on, of the diagonal to higher columns.
 fn along_left(column: u8, far: u8) -> u32 {
     1u32.unbounded_shl(u32::from(column) + u32::from(far))
 }
 
-/// Returns the column of the falling diagonal through `column`, `far` rows on.
+/// Returns the column bit, `far` rows on, of the diagonal to lower columns.
 fn along_right(column: u8, far: u8) -> u32 {
     column.checked_sub(far).map_or(0, |column| 1 << column)
 }
@@ -307,8 +307,8 @@ impl Work for Search<'_, '_> {
                 tick(placed)?;
                 placed = 0;
             }
-            // The deepest stack that fills a chunk, else the highest that is not empty, so that the
-            // remaining states gather below it and fill vectors.
+            // Takes the deepest stack that fills a chunk, otherwise the highest that is not empty,
+            // so that the remaining states gather below it and fill vectors.
             if row + 1 < last && stacks.0[row + 1].len >= CHUNK {
                 row += 1;
             } else if stacks.0[row].len < CHUNK {

@@ -57,7 +57,7 @@ pub fn half_turn_branch(
     match rows {
         // N = 1: the only queen stands in the centre.
         0 => Ok(1),
-        // N = 2, 3: both columns name the same row's queen.
+        // N = 2, 3: there is only one row to fill, so both columns are those of its queen.
         1 if first == second => Ok(u64::from(start.place(board, 0, first).is_some())),
         1 => Ok(0),
         _ if 2 * first >= n => Ok(0),

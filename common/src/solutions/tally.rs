@@ -1,4 +1,4 @@
-//! Totals of a run and symmetry classes, every step checked.
+//! Totals of a run and symmetry classes, with checks for overflow and consistency.
 
 /// Counts of one board, consistent by construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Classes {
 /// An impossible sum or set of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTally {
-    #[error("the sum of the partial counts passes 128 bits")]
+    #[error("the sum of the partial counts exceeds 128 bits")]
     Overflow,
     /// The counts contradict each other.
     #[error(
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_pass_64_bits() {
+    fn totals_exceed_64_bits() {
         assert_eq!(total([u64::MAX, u64::MAX]), Ok(2 * u128::from(u64::MAX)));
         assert_eq!(total([]), Ok(0));
     }
