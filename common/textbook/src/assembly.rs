@@ -4,9 +4,9 @@
 //! The quadrants P, Q, R, S, clockwise from the top left, are quarter turns of one another: each is indexed
 //! from its own outer corner, with x along the image of P's top side. So P's x are
 //! columns of the board and its y rows, Q's x rows and its y columns, and so on. A set is a mask; bit k
-//! is the k-th row or column from the edge of the board. The document reverses these masks (rBit) from
-//! an origin that only its lost figures show. The choice of each representative depends on it, the number
-//! of representatives does not.
+//! is the k-th row or column from the edge of the board. The document reverses these masks (rBit)
+//! from an origin that only its lost figures show. The origin decides which image of a solution is
+//! its representative, but not the number of representatives.
 
 use std::collections::BTreeMap;
 
@@ -52,14 +52,14 @@ pub const CONDITIONS: [&str; 9] = [
     "special: where 6 and 7 hold with equality",
 ];
 
-/// Quarter boards that the middle queens of an odd board allow: table 3.
+/// Numbers of quarter boards that an odd board's middle queens allow (table 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QuarterBoardCounts {
     /// All quarter boards, with any number of queens.
     pub all: usize,
-    /// Those that a centre queen does not attack.
+    /// Quarter boards that a centre queen does not attack.
     pub type_one: usize,
-    /// Those that queens in column I and row J do not attack: mean over 0 ≤ I < J < n.
+    /// Quarter boards that queens in column I and row J do not attack: mean over 0 ≤ I < J < n.
     pub type_two: f64,
 }
 
@@ -100,7 +100,7 @@ impl Quarters {
     /// Splits a solution into quarters, frame and pids.
     ///
     /// `None` for a solution of an odd board whose middle queens are not in the left and the upper
-    /// half; an image of it is.
+    /// half; an image of the solution has them there.
     pub fn take_apart(&self, solution: &Solution) -> Option<SolutionParts> {
         let n = self.side;
         let middle = match self.is_odd() {
@@ -182,7 +182,7 @@ impl Quarters {
 
     /// Assembles all solutions with columns `a` of P and `c` of R.
     ///
-    /// Both have equally many columns for even boards and type I, and `c` one more for type II
+    /// Both have equally many columns for even boards and type I; `c` has one more for type II
     /// (middle queens in the left and the upper half).
     pub fn assemble(&self, a: u32, c: u32) -> FrameDetails {
         let full = (1 << self.side) - 1;
@@ -314,10 +314,10 @@ impl Lines {
 }
 
 impl SolutionParts {
-    /// Evaluates conditions 0 to 8, `None` for those that do not apply.
+    /// Evaluates conditions 0 to 8; `None` for those that do not apply.
     ///
-    /// All others hold for exactly one image of a solution. For type II only 0 ≤ I < J < n on the
-    /// middle queens applies, given as number 0.
+    /// Exactly one image of a solution satisfies all others. For type II, only the condition
+    /// 0 ≤ I < J < n on the middle queens applies, as number 0.
     pub fn verdicts(&self) -> [Option<bool>; 9] {
         let [a, b, c, d] = self.frame;
         let full = (1 << self.side) - 1;
@@ -358,8 +358,8 @@ impl SolutionParts {
 
     /// Returns the class of a representative, from the conditions.
     ///
-    /// Half-turn if condition 3 holds with equality, quarter-turn if condition 8 does with four
-    /// equal pids.
+    /// It is half-turn if condition 3 holds with equality, and quarter-turn if condition 8 does
+    /// with four equal pids.
     pub fn symmetry(&self) -> Symmetry {
         let [a, b, c, d] = self.frame;
         let [p, q, r, s] = self.pids;
@@ -379,7 +379,7 @@ fn sets(part: &[(u32, u32)]) -> (u32, u32) {
     part.iter().fold((0, 0), |(xs, ys), &(x, y)| (xs | 1 << x, ys | 1 << y))
 }
 
-/// Places queens in the columns from `x` on in all ways, with some columns empty.
+/// Places queens in the columns from `x` on in all ways; columns may stay empty.
 fn place(side: u32, x: u32, queens: &mut Part, found: &mut dyn FnMut(&Part)) {
     if x == side {
         found(queens);

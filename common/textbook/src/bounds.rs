@@ -6,39 +6,19 @@ use common::board::Board;
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     pub formula: &'static str,
-    /// Counted placements or comparisons.
-    pub of: &'static str,
-    /// Document that gives it.
-    pub source: &'static str,
     /// Factors for a board of N rows as fractions; each partial product is an integer.
     factors: fn(u128) -> Vec<(u128, u128)>,
 }
 
 pub const BOUNDS: [Bound; 4] = [
-    Bound {
-        formula: "C(N\u{b2}, N)",
-        of: "queens on any squares",
-        source: "003_078d7ecdfdf3df70.txt",
-        factors: |n| (0..n).map(|k| (n * n - k, k + 1)).collect(),
-    },
-    Bound {
-        formula: "N^N",
-        of: "one queen a row",
-        source: "001_86e98d93edfc3b6c.txt",
-        factors: |n| (0..n).map(|_| (n, 1)).collect(),
-    },
-    Bound {
-        formula: "N!",
-        of: "one queen a row and a column",
-        source: "003_078d7ecdfdf3df70.txt",
-        factors: |n| (1..=n).map(|k| (k, 1)).collect(),
-    },
-    Bound {
-        formula: "N^N (N-1)!",
-        of: "comparisons of a list comprehension",
-        source: "004_df925f861df725bd.txt",
-        factors: |n| (0..n).map(|k| (n * k.max(1), 1)).collect(),
-    },
+    // Queens on any squares: `003_078d7ecdfdf3df70.txt`.
+    Bound { formula: "C(N\u{b2}, N)", factors: |n| (0..n).map(|k| (n * n - k, k + 1)).collect() },
+    // One queen per row: `001_86e98d93edfc3b6c.txt`.
+    Bound { formula: "N^N", factors: |n| (0..n).map(|_| (n, 1)).collect() },
+    // One queen per row and column: `003_078d7ecdfdf3df70.txt`.
+    Bound { formula: "N!", factors: |n| (1..=n).map(|k| (k, 1)).collect() },
+    // Comparisons of a list comprehension: `004_df925f861df725bd.txt`.
+    Bound { formula: "N^N (N-1)!", factors: |n| (0..n).map(|k| (n * k.max(1), 1)).collect() },
 ];
 
 impl Bound {
@@ -48,7 +28,7 @@ impl Bound {
         factors.try_fold(1, |product: u128, (by, per)| Some(product.checked_mul(by)? / per))
     }
 
-    /// Returns an approximation.
+    /// Returns an approximation of the number.
     pub fn about(&self, board: Board) -> f64 {
         let factors = (self.factors)(board.n().into()).into_iter();
         factors.map(|(by, per)| by as f64 / per as f64).product()

@@ -1,7 +1,7 @@
 //! Textbook programs, from permutations to bitmasks: slow, plain, and independent of the counting
 //! methods, which they check.
 //!
-//! Each technique follows its description in a source document, which it names.
+//! The function of each technique names the source document that it follows.
 
 use std::ops::RangeInclusive;
 
@@ -62,11 +62,9 @@ type Columns = [u8; Board::MAX as usize];
 
 #[derive(Clone, Debug)]
 pub struct Textbook {
-    /// Short enough for a column head.
+    /// Name, short enough for a column heading.
     pub name: &'static str,
-    /// Document that describes it.
-    pub source: &'static str,
-    /// Boards to show it on, in measurable time.
+    /// Boards that take a reasonable time.
     pub boards: RangeInclusive<u8>,
     /// Unit of [`Count::visited`].
     pub visits: Visits,
@@ -96,31 +94,24 @@ pub enum Visits {
 /// Describes a technique shown on boards from 4 to `last`.
 const fn textbook(
     name: &'static str,
-    source: &'static str,
     last: u8,
     visits: Visits,
     solutions: fn(Board, &mut VisitCounter<'_>) -> Option<u64>,
 ) -> Textbook {
-    Textbook { name, source, boards: RangeInclusive::new(4, last), visits, solutions }
+    Textbook { name, boards: RangeInclusive::new(4, last), visits, solutions }
 }
-
-/// Documents that describe the techniques.
-const SCAN: &str = "000_a1ee00c4f40ae057.txt";
-const FLAGS: &str = "001_86e98d93edfc3b6c.txt";
-const PERMUTATIONS: &str = "003_078d7ecdfdf3df70.txt";
-const LISTS: &str = "004_df925f861df725bd.txt";
 
 /// All techniques, slowest first.
 pub const TECHNIQUES: [Textbook; 9] = [
-    textbook("brute-force", FLAGS, 8, Visits::FullBoards, brute_force),
-    textbook("next-permutation", PERMUTATIONS, 11, Visits::FullBoards, next_permutation),
-    textbook("permutations", SCAN, 12, Visits::FullBoards, all_permutations),
-    textbook("list", LISTS, 14, Visits::Pairs, list_comprehension),
-    textbook("attack-scan", SCAN, 15, Visits::SafeBoards, attack_scan),
-    textbook("flags-loop", FLAGS, 15, Visits::SafeBoards, placement_flags_loop),
-    textbook("flags", FLAGS, 15, Visits::SafeBoards, placement_flags),
-    textbook("swapping", SCAN, 16, Visits::SafeBoards, swapped_permutation),
-    textbook("bitmask", SCAN, 17, Visits::SafeBoards, bitmask_recursion),
+    textbook("brute-force", 8, Visits::FullBoards, brute_force),
+    textbook("next-permutation", 11, Visits::FullBoards, next_permutation),
+    textbook("permutations", 12, Visits::FullBoards, all_permutations),
+    textbook("list", 14, Visits::Pairs, list_comprehension),
+    textbook("attack-scan", 15, Visits::SafeBoards, attack_scan),
+    textbook("flags-loop", 15, Visits::SafeBoards, placement_flags_loop),
+    textbook("flags", 15, Visits::SafeBoards, placement_flags),
+    textbook("swapping", 16, Visits::SafeBoards, swapped_permutation),
+    textbook("bitmask", 17, Visits::SafeBoards, bitmask_recursion),
 ];
 
 #[cfg(test)]
@@ -182,7 +173,7 @@ mod tests {
             assert_eq!(visited("next-permutation"), factorial);
             assert_eq!(visited("permutations"), factorial);
             assert!(visited("list") < list);
-            // Techniques that place queen after queen visit the same boards.
+            // Techniques that place one queen after the other visit the same boards.
             for name in ["attack-scan", "flags-loop", "flags", "swapping"] {
                 assert_eq!(visited(name), visited("bitmask"), "{name}");
             }

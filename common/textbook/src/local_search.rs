@@ -1,7 +1,7 @@
 //! One solution of any board by local search among permutations (minimal conflicts).
 //!
 //! Sources: R. Sosič and J. Gu, "A polynomial time algorithm for the N-Queens problem" (1990),
-//! figures 1 and 2, as `004_df925f861df725bd.txt` programs them ([`sweeps`]); the same authors,
+//! figures 1 and 2, as `004_df925f861df725bd.txt` implements them ([`sweeps`]); the same authors,
 //! "Efficient local search with conflict minimization: a case study of the n-queens problem" (1994)
 //! ([`linear`]).
 //!
@@ -14,7 +14,7 @@ pub const fn is_solvable(n: u32) -> bool {
     !matches!(n, 0 | 2 | 3)
 }
 
-/// A solution, and the effort.
+/// A solution and the effort of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub solution: Solution,
@@ -27,7 +27,7 @@ pub struct Placed {
 
 /// Mean columns tried per queen before the rest is placed with conflicts.
 ///
-/// Sosič and Gu measured that 3.08 N suffice for all but some tens.
+/// Sosič and Gu measured that 3.08 N tries suffice for all but some tens of queens.
 const SAMPLES: f64 = 3.08;
 
 /// Returns the maximum pairs tried per queen before a restart.
@@ -37,11 +37,11 @@ fn most_pairs(n: u32) -> u64 {
 
 /// Returns a solution for `n` rows in linear time, or `None` if there is none.
 ///
-/// Uses 6 bytes per row, and twice that briefly while the solution is checked.
+/// Uses 8 bytes per row.
 ///
-/// All but the last queens are placed without conflicts: for each, random columns of those left are
-/// tried until its diagonals are free. The last ones are placed at random; then each attacked queen
-/// swaps columns with random other queens until neither is attacked.
+/// All but the last queens are placed without conflicts: for each, random unused columns are tried
+/// until its diagonals are free. The last ones are placed at random; then each attacked queen swaps
+/// columns with random other queens until neither is attacked.
 ///
 /// ```
 /// let mut state = 1_u64;
@@ -89,7 +89,7 @@ struct Search {
     columns: Vec<u32>,
     /// Queens by row + column, and by row - column + N - 1.
     ///
-    /// Each is at most 1 plus the queens placed with conflicts (at most 100) and those swapped with them.
+    /// Each is at most 1 plus the queens placed with conflicts (about 100) or swapped with these.
     rising: Vec<u8>,
     falling: Vec<u8>,
 }
@@ -226,12 +226,12 @@ impl Swept {
 
 /// Searches with at most `limit` random permutations.
 ///
-/// Conflicts are pairs of queens on a line, as in `004_df925f861df725bd.txt`, but kept up to date
-/// by counters, so that a sweep takes N² steps instead of N⁴.
+/// Conflicts are pairs of queens on a line, as in `004_df925f861df725bd.txt`, but counters keep
+/// their number up to date, so that a sweep takes N² steps instead of N⁴.
 ///
-/// `as_written` repeats a bug of the programs there: the column of queen i before the inner loop is
-/// restored, although a swap has changed it. From the first swap of a row on the board is no
-/// permutation, which costs most tries, and the result need not be a solution.
+/// `as_written` repeats a bug of the programs there: they restore the column that queen i had
+/// before the inner loop, although a swap has changed it. After the first swap of a row, the board
+/// may not be a permutation. This wastes most tries, and the result may not be a solution.
 pub fn sweeps(
     n: u32,
     figure: Figure,
@@ -346,7 +346,7 @@ mod tests {
     fn finds_a_solution_of_each_solvable_board() {
         for n in (0..=60).chain([99, 100, 101, 999, 1_000, 10_000, 100_000]) {
             for seed in 0..3 {
-                // Checked by the type.
+                // `Solution` checks the queens.
                 let placed = linear(n, &mut random_from(seed));
                 assert_eq!(placed.is_some(), !matches!(n, 0 | 2 | 3), "N = {n}");
                 if let Some(placed) = placed {
@@ -408,17 +408,17 @@ mod tests {
     /// The answer to the question at the end of the document: "what was different?"
     #[test]
     fn the_bug_costs_tries_and_loses_solutions() {
-        let (mut written, mut mended, mut wrong) = (0, 0, 0);
+        let (mut written, mut fixed, mut wrong) = (0, 0, 0);
         for seed in 0..40 {
             let search =
                 |as_written| sweeps(12, Figure::Two, as_written, 1_000_000, &mut random_from(seed));
             let (flawed, sound) = (search(true), search(false));
             written += flawed.tries;
-            mended += sound.tries;
+            fixed += sound.tries;
             wrong += u32::from(flawed.solution().is_none());
             assert!(sound.solution().is_some());
         }
-        assert!(written > 5 * mended, "{written} tries and {mended}");
-        assert!(wrong > 0, "some boards found with the bug are no solutions");
+        assert!(written > 5 * fixed, "{written} tries and {fixed}");
+        assert!(wrong > 0, "some boards found with the bug are not solutions");
     }
 }

@@ -1,4 +1,4 @@
-//! Textbook solvers: full boards that are checked, and queens placed one by one with backtracking.
+//! Textbook solvers, which check full boards or place queens one by one with backtracking.
 
 use common::board::Board;
 
@@ -156,8 +156,8 @@ fn after(column: usize) -> u8 {
 
 /// Counts by "swapped permutation" of `000_a1ee00c4f40ae057.txt`.
 ///
-/// With diagonal arrays. A permutation grows by swapping unused columns into place, so no used column
-/// is tried.
+/// It has arrays of diagonals and grows a permutation by swapping unused columns into place, so
+/// that no used column is tried.
 pub(super) fn swapped_permutation(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut columns: Columns = [0; 32];
     for (slot, column) in columns.iter_mut().zip(0..board.n()) {
@@ -166,7 +166,7 @@ pub(super) fn swapped_permutation(board: Board, visits: &mut VisitCounter<'_>) -
     swap_row(&mut columns, &mut Flags::new(board), 0, visits)
 }
 
-/// Fills the rows from `row` on; `columns` has the used columns, then the unused.
+/// Fills the rows from `row` on; `columns` has the used columns, then all others.
 fn swap_row(
     columns: &mut Columns,
     flags: &mut Flags,
@@ -224,7 +224,7 @@ pub(super) fn next_permutation(board: Board, visits: &mut VisitCounter<'_>) -> O
     }
 }
 
-/// Places queens one by one and marks the squares that each attacks.
+/// Returns whether each queen stands on a square that no earlier queen attacks.
 fn stands_on_free_squares(columns: &[u8]) -> bool {
     let n = columns.len();
     let mut attacked = [[false; 32]; 32];
@@ -268,7 +268,7 @@ pub(super) fn list_comprehension(board: Board, visits: &mut VisitCounter<'_>) ->
     Some(solutions)
 }
 
-/// Shows every solution as the comprehension of `004_df925f861df725bd.txt` does.
+/// Shows all solutions in the order of the comprehension in `004_df925f861df725bd.txt`.
 ///
 /// A solution is the list of columns, last placed queen first; earlier queens vary slowest, columns
 /// ascend. Returns `None` if stopped.

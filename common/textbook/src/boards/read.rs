@@ -2,9 +2,9 @@
 //!
 //! Every [`Style`](super::Style) is accepted, with or without its frame, numbers and letters, and with
 //! any of `Q q O o ♛ ♕` for a queen and `. _ · ` for a free square. Lines without squares are frames or
-//! headings and are skipped. A board that lost its line ends is one line with N² squares. A text without
-//! a picture is a list: numbers are the columns of row 1, 2, …, from 0 if there is a 0, else from 1;
-//! names such as `a1 e2` are squares, rows counted from the top.
+//! headings and are skipped. A board without line breaks is one line with N² squares. A text
+//! without a picture is a list: numbers are the columns of rows 1, 2, …, counted from 0 if there is
+//! a 0, otherwise from 1; names such as `a1 e2` are squares, with rows counted from the top.
 
 use super::solution::{Flaw, Solution, Square, check};
 
@@ -31,12 +31,12 @@ pub enum Unreadable {
     #[error("line {line}: {squares} squares, but there are {rows} rows; a board is square")]
     NotSquare {
         line: usize,
-        /// Squares in it.
+        /// Squares of the row.
         squares: usize,
         /// Rows of the board.
         rows: usize,
     },
-    #[error("invalid column {value}: a board of {n} rows has as many columns")]
+    #[error("invalid column {value}: a board of {n} rows has {n} columns")]
     Column { value: u64, n: usize },
 }
 
@@ -90,7 +90,7 @@ struct RowOfText {
     squares: Vec<bool>,
 }
 
-/// Reads a board in any of these formats.
+/// Reads a board in any supported format.
 pub fn read(text: &str) -> Result<Diagram, Unreadable> {
     if let Some(squares) = squares_of_one_line(text) {
         let n = squares.len().isqrt();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn pasted_in_other_forms() {
+    fn pasted_boards_in_other_forms_are_read() {
         let expected = Ok(Solution::new(vec![0, 4, 7, 5, 2, 6, 1, 3]).unwrap());
         let one_line = "列 1 2 3 4 5 6 7 8 *-----------------* 1 | Q . . . . . . . | 2 | . . . . Q . . . | 3 | . . . . . . . Q | 行 4 | . . . . . Q . . | 5 | . . Q . . . . . | 6 | . . . . . . Q . | 7 | . Q . . . . . . | 8 | . . . Q . . . . | *-----------------*";
         for text in [

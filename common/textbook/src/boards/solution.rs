@@ -1,8 +1,8 @@
-//! Solutions, and reasons why queens are not one.
+//! Solutions, and reasons why queens are not a solution.
 
 use std::fmt;
 
-/// One queen per row and column and none attacked; checked at construction.
+/// Queens, one per row and column, none attacked; checked at construction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Solution {
     columns: Vec<u32>,
@@ -75,7 +75,7 @@ impl Solution {
         Ok(Self { columns })
     }
 
-    /// Skips the check, for columns from a search.
+    /// Creates a solution without the check, for columns from a search.
     pub(super) fn trusted(columns: Vec<u32>) -> Self {
         debug_assert!(Self::new(columns.clone()).is_ok(), "{columns:?}");
         Self { columns }
@@ -90,7 +90,7 @@ impl Solution {
         &self.columns
     }
 
-    /// Returns whether a queen stands there.
+    /// Returns whether a queen stands on this square.
     pub fn has(&self, row: u32, column: u32) -> bool {
         self.columns[row as usize] == column
     }
@@ -113,7 +113,7 @@ fn is_safe(n: u32, columns: &[u32]) -> bool {
     })
 }
 
-/// Returns the first queen, in this order, that attacks an earlier one.
+/// Checks queens in this order; fails at the first that attacks an earlier one.
 pub(super) fn check(n: u32, queens: impl Iterator<Item = Square>) -> Result<(), Flaw> {
     let (side, diagonals) = (n as usize, 2 * n as usize);
     // The queen on each line of each kind.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_permutation_of_six_is_judged_as_by_comparing_all_pairs() {
+    fn placements_of_six_queens_are_judged_as_by_comparing_all_pairs() {
         let mut columns: Vec<u32> = vec![0; 6];
         let mut solutions = 0;
         for code in 0..6u32.pow(6) {

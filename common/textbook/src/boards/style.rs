@@ -37,7 +37,7 @@ impl Style {
         Self::Line,
     ];
 
-    /// Draws the board, with its number if the style has one; no final line end.
+    /// Draws the board, with its number if the style has one; no final line break.
     pub fn draw(self, solution: &Solution, number: u64) -> String {
         let n = solution.n();
         let mut text = match self {
@@ -134,8 +134,8 @@ fn file(column: u32) -> String {
 
 /// Draws the numbers of the diagonals, as in `000_a1ee00c4f40ae057.txt`.
 ///
-/// The figure with the numbers at the edges, the tables of all squares, and how masks are shifted;
-/// `x` is the row and `y` the column.
+/// These are the figure with the numbers at the edges, the tables of all squares, and an example
+/// of shifted masks; `x` is the row and `y` the column.
 pub fn diagonals(n: u32) -> String {
     let n = i64::from(n);
     let mut text = String::new();
