@@ -7,8 +7,8 @@
 The folder is in the coordinator's data directory and contains its CA certificate (ca.pem) and an operator's join
 string (operator.join). On another machine use a folder with copies of both.
 
-The messages come from the project's .proto files, which are compiled at the start of this program. Exit codes are those of the programs: 0 complete, 1 error, 3
-contradicted or disputed.
+The messages come from the project's .proto files, which are compiled at the start of this program.
+Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed.
 """
 
 import base64
@@ -24,17 +24,16 @@ sys.path.insert(0, str(PROTO))
 runs_pb2, runs_grpc = grpc.protos_and_services("queens/v1/runs.proto")
 types_pb2 = grpc.protos("queens/v1/types.proto")
 
-# No answer, or a lost connection: try again.
-AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED)
-
+# Codes of a missing answer or a lost connection, after which the client tries again.
+RETRYABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED)
 
 # The name in the certificate of every coordinator, independent of its address.
 SERVER_NAME = "coordinator.queens.internal"
 
 
 def connect(folder):
-    """Connects over TLS to a coordinator with a certificate of this CA; sends the join string's token with
-    every call."""
+    """Connects over TLS to a coordinator with a certificate of the folder's CA; authenticates every call with the
+    join string."""
     join = (folder / "operator.join").read_text().strip()
     # After the prefix: 32 bytes of the CA's hash, 36 of a token, the addresses, 4 of a checksum.
     text = join.removeprefix("queens1-")
@@ -56,7 +55,7 @@ def submit(stub, n):
     return stub.Submit(request, timeout=120).run
 
 
-def is_over(status):
+def is_finished(status):
     """Returns whether the run is finished."""
     state = status.run.state
     if state in (runs_pb2.RUN_STATE_COMPLETE, runs_pb2.RUN_STATE_CONTRADICTED):
@@ -70,17 +69,17 @@ def follow(stub, run):
     while True:
         try:
             for status in stub.WatchStatus(request):
-                # Why the run makes no progress, for example that no worker is connected.
+                # The reason why the run makes no progress, for example that no worker is connected.
                 reason = f"; {status.reason}" if status.reason else ""
                 print(
                     f"{status.tasks_done} of {status.tasks_total} tasks, {status.fraction_done:.1%}, "
                     f"{status.solutions_so_far} solutions so far{reason}",
                     file=sys.stderr,
                 )
-                if is_over(status):
+                if is_finished(status):
                     return status
         except grpc.RpcError as error:
-            if error.code() not in AWAY:
+            if error.code() not in RETRYABLE:
                 raise
             print(f"{error.details()}; trying again", file=sys.stderr)
         time.sleep(1)

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p submit-and-follow -- queens-data/doors/operator.join 14`
 //!
-//! Exit codes are those of the programs: 0 complete, 1 error, 3 contradicted or disputed.
+//! Exit codes follow `docs/api.md`: 0 complete, 1 error, 3 contradicted or disputed.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -64,7 +64,7 @@ async fn submit(coordinator: &CoordinatorEndpoint, n: u32) -> anyhow::Result<u64
         spec: Some(PlanSpec {
             n,
             layout: Layout::Border.into(),
-            // The default of the plan.
+            // The default task cost of the plan.
             task_cost: 0,
         }),
         idempotency_key: format!("submit-and-follow-{n}"),
@@ -90,7 +90,7 @@ async fn follow(coordinator: &CoordinatorEndpoint, run: u64) -> anyhow::Result<S
     }
 }
 
-/// Returns the status at the end of the run; `None` if the stream ended before.
+/// Returns the status at the end of the run; `None` if the stream ended before it.
 async fn follow_once(
     coordinator: &CoordinatorEndpoint,
     run: u64,
@@ -98,7 +98,7 @@ async fn follow_once(
     let request = WatchStatusRequest { run: Some(run), interval_ms: 200 };
     let mut statuses = connect(coordinator).await?.watch_status(request).await?.into_inner();
     while let Some(status) = statuses.message().await? {
-        // Why the run makes no progress, for example that no worker is connected.
+        // The reason why the run makes no progress, for example that no worker is connected.
         let reason = match status.reason.as_str() {
             "" => String::new(),
             reason => format!("; {reason}"),
@@ -111,12 +111,12 @@ async fn follow_once(
             status.solutions_so_far,
         );
         let state = status.run.as_ref().map(proto::v1::Run::state);
-        let over = match state {
+        let is_finished = match state {
             Some(RunState::Complete | RunState::Contradicted) => status.result.is_some(),
             Some(RunState::Cancelled | RunState::Disputed) => true,
             Some(RunState::Running | RunState::Paused | RunState::Unspecified) | None => false,
         };
-        if over {
+        if is_finished {
             return Ok(Some(status));
         }
     }
