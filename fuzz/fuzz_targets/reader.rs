@@ -1,4 +1,4 @@
-//! All targets: the name of the program selects the reader. `tests/tests/fuzz_corpus.rs` has the same list.
+//! All fuzz targets: the program's name selects one. `tests/tests/fuzz_corpus.rs` has the same list.
 
 #![no_main]
 
