@@ -105,7 +105,7 @@ impl fmt::Display for Crews {
     }
 }
 
-/// Memory that crews need for the tasks of one plan; `None` for method `rows`.
+/// Memory that crews need for the tasks of one plan; the same for all plans of `rows`.
 #[derive(Debug)]
 pub struct PlanNeeds(Option<frames::FrameNeeds>);
 
@@ -120,7 +120,7 @@ impl PlanNeeds {
     /// Returns the needs of a crew of this many threads.
     pub fn of(&self, threads: NonZeroU16) -> Needs {
         match &self.0 {
-            // A crew uses one thread, so that every thread needs a crew and memory of its own.
+            // Method `rows` uses one thread per crew, so each thread should be a crew of its own.
             None => {
                 let all = rows::memory_bytes().saturating_mul(threads.get().into());
                 Needs { least: all, whole: all }

@@ -268,7 +268,7 @@ pub(super) fn list_comprehension(board: Board, visits: &mut VisitCounter<'_>) ->
     Some(solutions)
 }
 
-/// Shows all solutions in the order of the comprehension in `004_df925f861df725bd.txt`.
+/// Shows solutions in the order of the comprehension in `004_df925f861df725bd.txt`.
 ///
 /// A solution is the list of columns, last placed queen first; earlier queens vary slowest, columns
 /// ascend. Returns `None` if stopped.
