@@ -1,4 +1,4 @@
-//! Evidence in a run's journal of how its counts were checked, and the bound on wrong ones.
+//! Evidence of checked counts in a run's journal, and the bound on wrong counts.
 
 use common::plan::TaskId;
 
@@ -13,7 +13,7 @@ pub struct Evidence {
     pub tasks: u64,
     /// Standing counts by level of confirmation.
     pub levels: [u64; Confirmation::ALL.len()],
-    /// Random recounts: tasks that the referee counted, in the gapless prefix of the tasks by rank.
+    /// Number of random recounts: recounted tasks before the first gap in rank order.
     pub recounts: u64,
     /// Those of them whose standing count was wrong.
     pub wrong: u64,
@@ -30,10 +30,10 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Extracts the evidence from the fold of a run's journal; `rank` is that of a task, if the key is known.
+    /// Extracts the evidence from the fold of a run's journal.
     ///
-    /// Recounts behind the first gap in the order of ranks do not count as random: workers may have caused
-    /// them.
+    /// `rank` returns a task's rank if the key is known. Recounts after the first gap in rank order do not
+    /// count as random: workers may have caused them.
     pub fn of(fold: &Fold, rank: impl Fn(TaskId) -> Option<u64>) -> Self {
         let mut disputed = fold.disputed();
         let disputed_number = disputed.len() as u64;
@@ -73,10 +73,10 @@ impl Evidence {
         self.levels[level as usize]
     }
 
-    /// Returns the upper 95 % confidence bound on wrong counts; `None` without random recounts.
+    /// Returns the 95 % upper bound on wrong counts; `None` without random recounts.
     ///
-    /// A count that replaces a voided one may be wrong unless it was recounted too: the fact that the task was
-    /// counted again shows everyone that its first count was not among the random recounts.
+    /// A count that replaces a voided one may be wrong unless it was recounted too: its author knows that the
+    /// task's first count was not among the random recounts.
     pub fn at_most_wrong(&self) -> Option<u64> {
         (self.recounts > 0).then(|| {
             let open = self.tasks - self.at(Confirmation::Referee);
@@ -89,16 +89,16 @@ impl Evidence {
 /// Confidence of a bound: it fails in at most one of twenty cases.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Returns the upper confidence bound on wrong counts among `tasks`, when the referee recounted `recounts` of
-/// them at random and corrected the `found` wrong ones.
+/// Returns the upper confidence bound on the wrong counts that are left.
 ///
-/// By the hypergeometric distribution: the largest number K of wrong counts of which at most `found`
-/// are among the recounted ones with probability above 1 − [`CONFIDENCE`], less those found. Nothing
-/// is assumed about wrong counts and their authors, except that the selection was unforeseeable.
+/// Of `tasks` counts the referee recounted `recounts` at random and corrected `found` wrong ones. The bound
+/// follows from the hypergeometric distribution. It is the largest number K of wrong counts of which at most
+/// `found` are among the recounted ones with probability above 1 − [`CONFIDENCE`], less those found. Nothing
+/// is assumed about wrong counts and their authors, except that the selection was unpredictable.
 pub fn max_wrong_counts(tasks: u64, recounts: u64, found: u64) -> u64 {
     let (all, drawn, known) = (tasks as f64, recounts as f64, found as f64);
-    // The probability that exactly `found` of the wrong counts were recounted, as its logarithm, since it can
-    // be tiny; and that at most `found` were. Both for `found` wrong counts, then for one more, and so on.
+    // `exactly` is the logarithm, since it may be tiny, of the probability that `found` wrong counts were
+    // recounted; `at_most` is that of at most `found`. Both begin with `found` wrong counts in all.
     let first = (0..found).map(|before| ((drawn - before as f64) / (all - before as f64)).ln());
     let mut exactly = first.sum::<f64>();
     let mut at_most = 1.0;
@@ -152,7 +152,7 @@ mod tests {
             Confirmed.of(record(1, ONE, 4)),
             Accepted.of(record(2, ONE, 4)),
             Confirmed.of(record(2, TWO, 4)),
-            // Better than what was known, and then nothing better.
+            // A stronger confirmation, and then a weaker one.
             Accepted.of(record(3, ONE, 4)),
             Confirmed.of(record(3, ONE, 4)),
             Confirmed.of(record(3, THREE, 4)),
@@ -234,7 +234,7 @@ mod tests {
         let last = evidence(&entries, |task| Some(u64::MAX - task.0));
         assert_eq!((last.recounts, last.at_most_wrong()), (0, None));
         assert_eq!(evidence(&entries, |_| None).recounts, 0, "the key is lost");
-        // One with the rank of the gap may be behind it.
+        // A task with the rank of the gap may be after it.
         assert_eq!(evidence(&entries, |task| Some(task.0.min(1))).recounts, 1);
         assert_eq!(last.tasks, test_records::plan().tasks());
     }
@@ -253,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_exact() {
+    fn extreme_bounds_are_exact() {
         assert_eq!(max_wrong_counts(0, 0, 0), 0);
         assert_eq!(max_wrong_counts(50, 50, 0), 0);
         assert_eq!(max_wrong_counts(50, 50, 7), 0);
         assert_eq!(max_wrong_counts(50, 0, 0), 50);
         assert_eq!(max_wrong_counts(60, 5, 5), 55);
-        // One of 20 escapes with probability 1/20, which is just not more than 5 %.
+        // One wrong count of 20 escapes with probability 1/20, which is not above 5 %.
         assert_eq!(max_wrong_counts(20, 19, 0), 0);
         assert_eq!(max_wrong_counts(19, 18, 0), 1);
         // C(3, 2) / C(8, 2) = 3/28; C(3, 3) / C(8, 3) = 1/56.

@@ -135,7 +135,7 @@ fn disputes(evidence: &Evidence) -> Check {
     check("disputes", outcome, reason)
 }
 
-/// Returns the checks of the journal from which the counts were read: all lines are whole and chained.
+/// Returns the checks of a journal whose lines were read whole and chained.
 pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
     let journal = format!(
         "{} read back from disk; checksums and hash chain intact",
@@ -145,8 +145,8 @@ pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
     vec![check("journal", CheckOutcome::Passed, journal), check("sum", CheckOutcome::Passed, sum)]
 }
 
-/// Returns the checks of a total. `symmetric` is `None` if the symmetric solutions were not counted,
-/// `published` if no counts are published.
+/// Returns the checks of a total.
+/// `symmetric` is `None` if symmetric solutions were not counted, `published` if no counts are published.
 pub fn of_total(
     board: Board,
     symmetric: Option<&Result<Counts, BadTally>>,
@@ -181,7 +181,7 @@ pub fn of_total(
     vec![symmetry, check("published", outcome, reason)]
 }
 
-/// Returns what no check of this program can show: common errors of first counts and rechecks.
+/// Returns the impossible check for errors that first counts and rechecks share.
 pub fn of_independence() -> Check {
     check(
         "independence",
@@ -222,9 +222,9 @@ mod tests {
             text.starts_with("400 random recounts, 2 wrong (31 counts void and counted"),
             "{text}"
         );
-        let nobody = Evidence { recounts: 0, ..evidence.clone() };
-        assert_eq!(reason(&of_counts(&nobody), "referee").0, CheckOutcome::NotApplicable);
-        // What the referee has counted is not wrong.
+        let none = Evidence { recounts: 0, ..evidence.clone() };
+        assert_eq!(reason(&of_counts(&none), "referee").0, CheckOutcome::NotApplicable);
+        // Counts of the referee are not wrong.
         let most = Evidence { levels: [0, 0, 0, 3, 19_997], ..evidence };
         assert_eq!(most.at_most_wrong(), Some(3));
     }

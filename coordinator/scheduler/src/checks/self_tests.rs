@@ -63,7 +63,7 @@ pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
         let failed = match failed {
             0 => "none failed".to_owned(),
             some => format!(
-                "threads of {} failed later, and other machines confirmed their counts since",
+                "threads of {} failed later, and other machines have since confirmed their counts",
                 plural(some, "worker")
             ),
         };

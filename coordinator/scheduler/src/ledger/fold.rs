@@ -1,4 +1,4 @@
-//! Fold of a run's journal: what its lines make of its tasks and its total.
+//! Fold of a run's journal into the states of its tasks and its total.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub enum Refusal {
     DoesNotFollow { run: RunId, task: TaskId, kind: EntryKind, count: u64, stands: Option<u64> },
 }
 
-/// A run whose plan differs from the one that this program makes of the run's spec.
+/// A run whose plan differs from the plan that this program makes of its spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanMismatch {
     #[error(
@@ -46,7 +46,7 @@ pub enum PlanMismatch {
     NoPlan { run: RunId, reason: BadSpec },
 }
 
-/// Tasks and numbers of a run, derived from its journal line by line. The total is computed from them.
+/// Tasks and tallies of a run, derived line by line from its journal.
 #[derive(Clone, Debug)]
 pub struct Fold {
     run: RunId,
@@ -152,8 +152,8 @@ impl Fold {
     }
 }
 
-/// Time during which the tasks of a run were being counted, until its last record. The wall clock is used
-/// only for records that do not say it themselves.
+/// Time during which the tasks of a run were being counted.
+/// It ends with the last record. The wall clock is used only for records without that time.
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
     created_unix_ms: u64,
@@ -177,7 +177,7 @@ impl Elapsed {
         self.last_unix_ms = self.last_unix_ms.max(record.accepted_unix_ms);
     }
 
-    /// Returns [`super::StoredRun::elapsed_ms`].
+    /// Returns the time in milliseconds, see [`super::StoredRun::elapsed_ms`].
     pub const fn ms(&self) -> u64 {
         self.ms
     }
@@ -202,7 +202,7 @@ pub fn check_count(plan: &Plan, record: &Record) -> Result<(), Refusal> {
     if count <= limit { Ok(()) } else { Err(refusal) }
 }
 
-/// Returns the plan of a run, if this program makes the same plan of the run's spec.
+/// Returns a run's plan, if this program makes the same plan of the run's spec.
 pub fn plan_of(manifest: &RunManifest) -> Result<Plan, PlanMismatch> {
     let RunManifest { run, spec, plan: their_hash, plan_version: theirs, .. } = *manifest;
     let plan = Plan::new(spec).map_err(|reason| PlanMismatch::NoPlan { run, reason })?;

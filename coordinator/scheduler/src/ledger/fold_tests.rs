@@ -17,10 +17,10 @@ fn record(task: TaskId, worker: u64, count: u64) -> Record {
     test_records::record(task.0, worker, count)
 }
 
-/// Returns the task after these steps. `L1.2` leases it to worker 1 in epoch 2, `X1.2` expires that and `R2`
-/// releases it, `P` parks the task and `U` unparks it. `A2=7` is the line of an accepted 7 of worker 2; `C`
-/// confirms, `D` disputes and `V` voids; `N` and `S` are the referee's recount and its settlement. A step with
-/// `!` is refused and changes nothing.
+/// Returns the task after these steps; one with `!` is refused and changes nothing.
+/// `L1.2` leases it to worker 1 in epoch 2, `X1.2` lets that lease expire and `R2` releases it; `P` parks the
+/// task and `U` unparks it. `A2=7` is the journal line of an accepted 7 of worker 2; `C` confirms, `D` disputes
+/// and `V` voids; `N` and `S` are the referee's recount and its settlement.
 fn after(steps: &str) -> KeptTask {
     let mut row = KeptTask::default();
     for (step, sequence) in steps.split_whitespace().zip(1..) {
@@ -108,9 +108,9 @@ fn the_state_of_a_task_follows_from_its_leases_and_counts() {
         ("X1.1 L2.2 U", "leased to 2, failed 1"),
         ("A1=7 P", "7 by 1, none"),
         ("A1=7 U", "7 by 1, none"),
-        // Only an equal count confirms, and only another contradicts.
+        // Only an equal count confirms, and only a different one disputes.
         ("A1=7 !C2=8 !D2=7 C2=7", "7 by 1, same_token"),
-        // In earlier journals a count decides, and the other machines that made it confirm it.
+        // In earlier journals a count decides a dispute, and equal ones of other machines confirm it.
         ("A1=7 D2=8 A3=8", "8 by 3, same_token"),
         ("A1=7 D2=8 A3=7", "7 by 3, same_token"),
         ("A1=7 D2=8 A3=9", "9 by 3, none"),
@@ -215,7 +215,7 @@ fn a_record_of_no_task_or_with_an_impossible_count_is_refused() {
 fn the_version_in_a_journal_line_is_cut_between_characters() {
     let long = |version: String| Record { version, ..record(TASK, 1, 7) };
     let ascii = "x".repeat(MAX_VERSION_BYTES);
-    // Two bytes a character after one of one byte: the limit lies within a character.
+    // Two-byte characters after a one-byte character: the limit lies within a character.
     let wide = format!("v{}", "é".repeat(MAX_VERSION_BYTES));
     for (version, kept) in [
         (ascii.clone(), ascii.len()),
@@ -258,7 +258,7 @@ fn clocks_that_are_set_do_not_change_how_long_a_run_took() {
         elapsed.see(&record(accepted_unix_ms, elapsed_ms));
     }
     assert_eq!(elapsed.ms(), 2_500);
-    // Format 1 has only the clock, and never less than nothing.
+    // Format 1 has only the wall clock; the time is never negative.
     let mut elapsed = Elapsed::of(&manifest);
     elapsed.see(&record(99 * DAY_MS, 0));
     assert_eq!(elapsed.ms(), 0);
@@ -292,7 +292,7 @@ fn a_fold_tallies_wrong_and_void_counts_and_waiting_time() {
     let fold = test_records::fold(&[
         Accepted.of(record(TASK, 1, 7)),
         Recounted.of(referees(TASK, 8)),
-        // It did not stand any more.
+        // No count stands when the referee recounts this task.
         Accepted.of(record(TaskId(1), 1, 7)),
         Disputed.of(record(TaskId(1), 2, 8)),
         Recounted.of(referees(TaskId(1), 9)),

@@ -1,4 +1,4 @@
-//! Facts: what happened in a run, and what follows from it for each task. No I/O, no clock.
+//! Facts of a run, and the state of each task that follows from them.
 //!
 //! A [`Change`] is a decision to be stored, a [`Record`] an accepted count, and a [`JournalEntry`] a record
 //! with its effect on the task. [`TaskState`] has the rules of a task's life, which the scheduler that
@@ -48,7 +48,7 @@ pub struct RunManifest {
 pub struct SymmetricCounts {
     /// Solutions that a rotation by 180° maps to themselves.
     pub half_turn: u64,
-    /// Those that a rotation by 90° maps to themselves too.
+    /// Those of them that a rotation by 90° also maps to themselves.
     pub quarter_turn: u64,
 }
 
@@ -84,11 +84,11 @@ pub struct Record {
     pub version: String,
     pub kernel: KernelName,
     pub orientation: Orientation,
-    /// Time of one core.
+    /// Core time spent on the count.
     pub duration_us: u64,
     /// Wall-clock time, for display only: clocks are adjusted.
     pub accepted_unix_ms: u64,
-    /// Time during which tasks of the run had been counted until then, by a clock that is never set.
+    /// Time during which tasks of the run had been counted, by a monotonic clock.
     /// 0 if not recorded; early releases wrote how long the run had been served.
     pub elapsed_ms: u64,
 }
@@ -110,9 +110,9 @@ pub enum Change {
     Recorded(JournalEntry),
     /// A run entered a state. Durable when `Store::apply` returns.
     State { run: RunId, state: RunState },
-    /// An operator set how much of a run is rechecked. Durable when `Store::apply` returns.
+    /// An operator set a run's rechecks. Durable when `Store::apply` returns.
     Recheck { run: RunId, recheck: Recheck },
-    /// The trust in a worker changed, in every run. Durable when `Store::apply` returns.
+    /// The trust in a worker changed. Durable when `Store::apply` returns.
     Trust(TrustRecord),
 }
 
@@ -149,15 +149,15 @@ pub struct JournalEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
-    /// The first count of a task. In journals of format 2 also the one on which machines agreed
-    /// against others.
+    /// The first count of a task.
+    /// In journals of format 2 also the count with which machines outvoted others.
     Accepted,
     /// A count equal to the task's.
     Confirmed,
     /// A different count: the task is disputed.
     #[serde(rename = "quarantined")]
     Disputed,
-    /// A referee's count that is not final: it differs from all others, or from two tokens'.
+    /// A referee's count that is not final, since other counts contradict it.
     Recounted,
     /// The referee's final count.
     Settled,
@@ -177,7 +177,7 @@ impl EntryKind {
 }
 
 impl Change {
-    /// Returns the run and task it is about; `None` for changes of a whole run or a worker.
+    /// Returns the run and the task that change; `None` if no single task does.
     pub fn task(&self) -> Option<(RunId, TaskId)> {
         match self {
             Self::Leased { run, task, .. }

@@ -1,4 +1,4 @@
-//! Identities that counts are attributed to, and how well one confirms another's count.
+//! Identities of the authors of counts, and how one confirms another's count.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -13,11 +13,11 @@ const REFEREE: &str = "referee";
 /// Maximum length of a principal: a machine's name and the longest token name.
 const MAX_BYTES: usize = 128;
 
-/// Identity that a count is attributed to, as it is stored with every record: a machine and its worker's
-/// token, as `machine 0123456789abcdef` or `machine 0123456789abcdef token lab-7`; or `referee`, the
-/// coordinator itself, which no token can name.
+/// Author of a count, as every record stores it.
 ///
-/// Records of format 1 have the worker's identity instead.
+/// It is a machine and its worker's token, such as `machine 0123456789abcdef token lab-7`, a machine without a
+/// token, or the coordinator itself: `referee`, which no token can name. Records of format 1 have the worker's
+/// identity instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal(Arc<str>);
 
@@ -87,8 +87,8 @@ impl fmt::Display for Principal {
     }
 }
 
-/// Returns whether two workers have the same token, or both have none. Tokens are named `name/id`; in early
-/// records by the name alone, which equals any token of that name.
+/// Returns whether two workers have the same token, or both have none.
+/// A token is `name/id`, or in early records the name alone, which equals any token of that name.
 pub fn same_token(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return one == other;
@@ -135,7 +135,7 @@ impl Confirmation {
     }
 }
 
-/// Caller of a sync: a worker that authenticated with the secret issued to it, and its token's properties.
+/// Caller of a sync: an authenticated worker and the properties of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Its token, as the permanent name `name/id`; `None` if tokens are not required.
@@ -144,7 +144,7 @@ pub struct Caller {
     pub trusted: bool,
     /// Maximum number of machines of the token; `None` for any number.
     pub max_machines: Option<NonZeroU32>,
-    /// The hash of its secret. Bars, submissions and readmissions follow it.
+    /// The hash of its secret, which identifies it in counts, bars and readmissions.
     pub machine: u64,
 }
 
@@ -152,13 +152,13 @@ impl Caller {
     /// The token of [`Caller::local`]: token and certificate names have no brackets.
     pub const LOCAL: &str = "(local)";
 
-    /// Creates a worker named by the hash of its secret, with a token without privileges.
+    /// Creates a caller that the hash of its secret identifies, without privileges.
     pub fn new(worker: WorkerId, token: Option<Arc<str>>) -> Self {
         let machine = u64::try_from(worker.0 >> 64).expect("half of it");
         Self { token, trusted: false, max_machines: None, machine }
     }
 
-    /// Creates the worker in the coordinator's own process. No network caller can have its token.
+    /// Creates the worker in the coordinator's process; no other caller has its token.
     pub fn local(worker: WorkerId) -> Self {
         Self { trusted: true, ..Self::new(worker, Some(Self::LOCAL.into())) }
     }

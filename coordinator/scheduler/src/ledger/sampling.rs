@@ -1,7 +1,7 @@
-//! Random selection that no worker can foresee: of the tasks that are rechecked, the tasks that the referee
-//! recounts, and the orientation of a count.
+//! Random selection of rechecks, recounts and orientations.
 //!
-//! A keyed hash: the same after every restart of the coordinator. The key stays with the data.
+//! A keyed hash makes the selection, so workers cannot predict it, and it is the same after every
+//! restart of the coordinator. The key stays with the data.
 
 use std::{fmt, str::FromStr};
 
@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 /// Denominator of [`Recheck`]'s fractions.
 const ALL_PARTS: u32 = 1_000_000;
 
-/// One count in this many is made in the rotated orientation. A worker sets up again when it changes the
-/// orientation (for frames about 0.1 s), so more of them would hide rechecks better and cost more.
+/// One first count in this many is made in the rotated orientation.
+/// More of them would hide rechecks better, but each change costs a worker its setup (frames: 0.1 s).
 const ROTATED_ONE_IN: u64 = 8;
 
 /// Part of a run that is rechecked.
@@ -92,13 +92,13 @@ impl RecheckSampler {
         Self { key }
     }
 
-    /// Returns whether a task is selected for a recheck. A larger fraction includes the smaller ones.
+    /// Returns whether a task is selected; a larger fraction includes the smaller ones.
     pub fn selects(&self, run: RunId, task: TaskId, recheck: Recheck) -> bool {
         let number = u128::from(self.word(b"recheck", run, task, 0));
         (number * u128::from(ALL_PARTS)) >> 64 < u128::from(recheck.parts())
     }
 
-    /// Returns a task's secret rank, uniform in 64 bits: the referee recounts those of the lowest rank.
+    /// Returns a task's secret 64-bit rank; the referee recounts the lowest ranks.
     pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
         self.word(b"recount", run, task, 0)
     }

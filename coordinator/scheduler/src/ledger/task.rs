@@ -12,7 +12,7 @@ use common::{
 
 use super::{Change, Confirmation, EntryKind, JournalEntry, Principal, Record, Refusal, TaskRow};
 
-/// State of a task, with its counts as [`TaskCount`] or in the scheduler's compact form.
+/// State of a task; `C` is [`TaskCount`] or the scheduler's compact form of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskState<C = TaskCount> {
     #[default]
@@ -52,7 +52,7 @@ impl From<&Record> for TaskCount {
     }
 }
 
-/// Count of a task, as far as the rules look at it.
+/// The properties of a count that the rules use.
 pub trait AnyCount: Clone {
     fn count(&self) -> u64;
 
@@ -82,7 +82,7 @@ fn confirmed_by(first: &TaskCount, other: &TaskCount) -> Confirmation {
 }
 
 impl<C: AnyCount> TaskState<C> {
-    /// Returns the state of a task with these counts; `by` says how one count confirms another.
+    /// Returns the state that counts give a task; `by` judges how one confirms another.
     pub fn of_counts(mut counts: Vec<C>, by: impl Fn(&C, &C) -> Confirmation) -> Self {
         if counts.is_empty() {
             return Self::Pending;
@@ -187,8 +187,8 @@ pub struct KeptTask {
 }
 
 impl KeptTask {
-    /// Returns whether a stored row agrees with the journal's fold. The journal knows neither leases nor
-    /// parked tasks.
+    /// Returns whether a stored row agrees with the journal's fold.
+    /// The journal records neither leases nor parked tasks, so these may differ.
     pub fn agrees_with(&self, folded: &Self) -> bool {
         let both_open = self.state.is_open() && folded.state.is_open();
         self.sequence == folded.sequence && (both_open || self.state == folded.state)

@@ -9,22 +9,22 @@ const MAX_TEXT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Machines outvoted it once, in earlier programs: its unconfirmed counts are counted again.
+    /// Earlier programs let machines outvote it: its unconfirmed counts are rechecked.
     Suspect,
-    /// A count of it was wrong: it gets no work in any run of the data directory.
+    /// One of its counts was wrong: it gets no work in any run of the data directory.
     Barred,
     /// An operator readmitted it after a repair.
     Trusted,
     /// Too many machines of its token were barred: no worker with this token gets work.
     TokenBarred,
-    /// Threads of it failed their self-test: its unconfirmed counts since `from_unix_ms`, until this
-    /// record, are counted again.
+    /// Some of its threads failed their self-test.
+    /// Its unconfirmed counts from `from_unix_ms` to this record are rechecked.
     SelfTestFailed { from_unix_ms: u64 },
     /// Its threads have passed this many self-tests since its process started.
     SelfTestPassed { passed: u64 },
 }
 
-/// A change of the trust in a worker. It belongs to the data directory, not to a run.
+/// A change of the trust in a worker, valid for all runs of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRecord {
     pub worker: WorkerId,
@@ -32,7 +32,7 @@ pub struct TrustRecord {
     /// Display name.
     pub name: String,
     pub trust: Trust,
-    /// Number of its counts that were found wrong until then.
+    /// Number of its counts found wrong so far.
     pub faults: u64,
     /// The reason, for display.
     pub reason: String,

@@ -6,15 +6,15 @@ use super::{
     RunIx, Scheduler, TaskIx, leases::MAX_HOLDERS, run::Run, task_table::Stage, worker::Purpose,
 };
 
-/// An inconsistency of the scheduler's state.
+/// A mismatch within the scheduler's state.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Imbalance(String);
+pub struct Mismatch(String);
 
 impl Scheduler {
-    /// Verifies everything that is kept in more than one place; an error names the difference. Takes time in
-    /// proportion to the number of tasks.
-    pub fn audit(&self) -> Result<(), Imbalance> {
+    /// Verifies everything that is stored in more than one place; an error names it.
+    /// Takes time in proportion to the number of tasks.
+    pub fn audit(&self) -> Result<(), Mismatch> {
         for (number, run) in self.runs.iter().enumerate() {
             audit_stages(run)?;
             self.audit_leases(number)?;
@@ -31,7 +31,7 @@ impl Scheduler {
         equal("live threads", self.workers.live_threads(), live_threads.max(1))
     }
 
-    fn audit_leases(&self, number: RunIx) -> Result<(), Imbalance> {
+    fn audit_leases(&self, number: RunIx) -> Result<(), Mismatch> {
         let run = &self.runs[number];
         check(run.leases.is_consistent(), format_args!("run {number}"), "has stale leases")?;
         for task in run.held() {
@@ -42,7 +42,7 @@ impl Scheduler {
             for (worker, lease) in leases {
                 let known = self.workers.find(*worker);
                 let is_known = known.is_some_and(|known| known.leases.contains(&(number, task)));
-                check_task(is_known, task, "is held by a worker that does not hold it")?;
+                check_task(is_known, task, "has a lease that its worker does not list")?;
                 let stage = match lease.purpose {
                     Purpose::Count => Stage::Leased,
                     Purpose::Recheck => Stage::Done,
@@ -50,19 +50,19 @@ impl Scheduler {
                 };
                 equal("stage of a leased task", run.tasks().stage(task), stage)?;
                 let is_issued = (1..=run.tasks().epoch(task)).contains(&lease.epoch);
-                check_task(is_issued, task, "is leased under no epoch of its own")?;
+                check_task(is_issued, task, "is leased under an epoch that was not issued")?;
             }
         }
         for (worker, known) in self.workers.iter() {
             for &(_, task) in known.leases.range((number, 0)..=(number, TaskIx::MAX)) {
-                check_task(run.lease(task, worker).is_some(), task, "is held by no lease")?;
+                check_task(run.lease(task, worker).is_some(), task, "is listed without a lease")?;
             }
         }
         Ok(())
     }
 }
 
-fn audit_stages(run: &Run) -> Result<(), Imbalance> {
+fn audit_stages(run: &Run) -> Result<(), Mismatch> {
     let tasks = run.tasks();
     for stage in Stage::ALL {
         let members: Vec<_> = run.all_tasks().filter(|&task| tasks.stage(task) == stage).collect();
@@ -102,17 +102,17 @@ fn audit_stages(run: &Run) -> Result<(), Imbalance> {
     Ok(())
 }
 
-fn check_task(holds: bool, task: TaskIx, otherwise: &str) -> Result<(), Imbalance> {
+fn check_task(holds: bool, task: TaskIx, otherwise: &str) -> Result<(), Mismatch> {
     check(holds, format_args!("task {task}"), otherwise)
 }
 
-fn check(holds: bool, subject: fmt::Arguments, otherwise: &str) -> Result<(), Imbalance> {
-    if holds { Ok(()) } else { Err(Imbalance(format!("{subject} {otherwise}"))) }
+fn check(holds: bool, subject: fmt::Arguments, otherwise: &str) -> Result<(), Mismatch> {
+    if holds { Ok(()) } else { Err(Mismatch(format!("{subject} {otherwise}"))) }
 }
 
 /// Checks that a number or a set matches its members.
-fn equal<T: PartialEq + fmt::Debug>(name: &str, kept: T, counted: T) -> Result<(), Imbalance> {
-    let is_equal = kept == counted;
-    let difference = || format!("{name}: {kept:?} kept, {counted:?} counted");
-    if is_equal { Ok(()) } else { Err(Imbalance(difference())) }
+fn equal<T: PartialEq + fmt::Debug>(name: &str, found: T, expected: T) -> Result<(), Mismatch> {
+    let is_equal = found == expected;
+    let difference = || format!("{name}: {found:?}, expected {expected:?}");
+    if is_equal { Ok(()) } else { Err(Mismatch(difference())) }
 }

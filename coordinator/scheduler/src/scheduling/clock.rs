@@ -5,8 +5,8 @@ use super::Millis;
 /// Milliseconds of the scheduler's own time.
 pub(super) type Ticks = u64;
 
-/// Maximum step of own time between two readings: a forward jump of the wall clock ends no lease that has
-/// more than this left. The scheduler is called more often than that.
+/// Maximum step of own time between two readings.
+/// A forward jump of the wall clock ends no lease with more time left. Readings are more frequent than this.
 pub(super) const MAX_STEP_MS: Ticks = 60_000;
 
 /// Follows the wall clock, forwards only, in bounded steps.
@@ -37,14 +37,14 @@ impl Clock {
         self.ticks + step.min(MAX_STEP_MS)
     }
 
-    /// Returns the wall clock's reading at a moment of own time, if the clock runs evenly from here.
+    /// Converts own time to a reading of the wall clock, if both run evenly from here.
     pub(super) fn wall(&self, ticks: Ticks) -> Millis {
         let last = self.last.unwrap_or_default();
         Millis(last.0.saturating_add(ticks.saturating_sub(self.ticks)))
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): jitter needs no better.
+/// SplitMix64 (Steele, Lea, Flood 2014), good enough for jitter.
 #[derive(Debug)]
 pub(super) struct Jitter(pub(super) u64);
 
@@ -76,13 +76,13 @@ mod tests {
     fn own_time_follows_the_wall_clock_forwards_and_in_bounded_steps() {
         let mut clock = Clock::default();
         assert_eq!((clock.at(Millis(9_000)), clock.ticks()), (0, 0));
-        assert_eq!(clock.read(Millis(5_000)), 0, "where it begins");
+        assert_eq!(clock.read(Millis(5_000)), 0, "own time begins at 0");
         assert_eq!(clock.at(Millis(5_700)), 700);
-        assert_eq!(clock.read(Millis(5_500)), 500, "a look was no reading");
-        assert_eq!(clock.read(Millis(4_000)), 500, "it was set back");
+        assert_eq!(clock.read(Millis(5_500)), 500, "`at` takes no reading");
+        assert_eq!(clock.read(Millis(4_000)), 500, "the clock was set back");
         assert_eq!(clock.read(Millis(4_100)), 600);
         assert_eq!(clock.at(Millis(9_000_000)), 600 + MAX_STEP_MS);
-        assert_eq!(clock.read(Millis(9_000_000)), 600 + MAX_STEP_MS, "it slept");
+        assert_eq!(clock.read(Millis(9_000_000)), 600 + MAX_STEP_MS, "the host slept");
         assert_eq!(clock.wall(clock.ticks()), Millis(9_000_000));
         assert_eq!(clock.wall(clock.ticks() + 50), Millis(9_000_050));
         assert_eq!(clock.wall(0), Millis(9_000_000), "never before now");

@@ -1,6 +1,6 @@
 //! Configuration of the scheduler.
 
-/// A reading of the wall clock: milliseconds since 1970 (in a simulation, of any origin).
+/// Wall-clock time in milliseconds since 1970; in a simulation, of any origin.
 ///
 /// It may jump in either direction: the scheduler's time follows in bounded steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,11 +11,11 @@ pub struct Millis(pub u64);
 pub struct Config {
     /// Duration of a lease after the last sync that named it.
     pub lease_ms: u64,
-    /// Duration of leases found on disk after a restart, for their workers to reconnect.
+    /// Grace period after a restart for the workers of leases found on disk.
     pub grace_ms: u64,
     /// Minimum regular interval between two syncs of a worker.
     pub sync_floor_ms: u64,
-    /// Time until the next sync of a worker that got nothing and may get something soon.
+    /// Time to the next sync of a worker that got nothing but may get something soon.
     pub dry_sync_ms: u64,
     /// Minimum interval between two syncs.
     pub least_sync_ms: u64,
@@ -26,8 +26,8 @@ pub struct Config {
     pub leases_per_worker: usize,
     /// Maximum number of known workers.
     pub workers: usize,
-    /// Maximum number of connected workers per token or certificate: fewer than known ones, so that a leaked
-    /// token does not keep other workers out.
+    /// Maximum number of connected workers per token or certificate.
+    /// Lower than `workers`, so that a leaked token does not keep other workers out.
     pub workers_per_token: usize,
 }
 

@@ -18,11 +18,11 @@ pub enum Command {
     Cancel,
     /// Retry all parked tasks at once; a run that ended disputed continues.
     Unpark,
-    /// Recheck this much of the run, including the done tasks; a finished run continues for that.
+    /// Set the part to recheck, done tasks included; a finished run continues for it.
     Recheck(Recheck),
 }
 
-/// A command that a run cannot follow.
+/// A command that cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     #[error("run {0} not found")]
@@ -86,8 +86,8 @@ impl Scheduler {
         Ok(after)
     }
 
-    /// Undoes the last command, which could not be stored. Leases that ended stay ended; their workers name
-    /// them again.
+    /// Undoes the last command, which could not be stored.
+    /// Leases that it ended are adopted when their workers name them again.
     pub fn take_back(&mut self) {
         if let Some(Undo { run, before, added }) = self.undo.take() {
             self.runs[run].roll_back(before, &added);
@@ -116,15 +116,15 @@ impl Scheduler {
         }
     }
 
-    /// Readmits a worker after a repair, and its token.
+    /// Readmits a worker and its token after a repair.
     pub fn trust(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);
         self.workers.readmit(worker);
         self.note_trust(worker, Trust::Trusted, "an operator readmitted it");
     }
 
-    /// Drains the present process of a worker; returns whether it is connected. Not stored: after a restart
-    /// of the coordinator it counts on.
+    /// Drains the current process of a worker; returns whether it is connected.
+    /// The drain is not stored: after a restart of the coordinator the worker continues.
     pub fn drain(&mut self, worker: WorkerId) -> bool {
         let Some(known) = self.workers.find_live(worker) else { return false };
         known.drain_requested = true;
@@ -132,8 +132,8 @@ impl Scheduler {
         true
     }
 
-    /// Ends every lease of a cancelled run, in memory: on disk the state says enough. Their tasks return to
-    /// their queues, since the command may be undone.
+    /// Ends all leases of a cancelled run, in memory only: the stored state implies it.
+    /// Their tasks return to their queues, since the command may be undone.
     fn drop_leases(&mut self, run: RunIx) {
         let now = self.clock.ticks();
         let tasks: Vec<_> = self.runs[run].held().collect();
@@ -151,7 +151,7 @@ impl Scheduler {
         self.drop_leases(number);
         self.order.retain(|other| *other != number);
         self.finished.retain(|other| *other != run);
-        // Its number stays taken: leases and workers name runs by it.
+        // Its index stays in use: leases and workers refer to runs by index.
         self.runs[number] = Run::forgotten(self.runs[number].manifest.clone());
     }
 }

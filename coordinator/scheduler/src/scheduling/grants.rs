@@ -18,18 +18,18 @@ use super::{
 /// Maximum number of candidates of one kind that are considered.
 pub(super) const MAX_SCANNED: usize = 64;
 
-/// Cost per second of one thread of the reference machine: costs are its microseconds.
+/// Cost per second of one reference thread: a cost is its time in microseconds.
 pub(super) const REFERENCE_SPEED: f64 = 1e6;
 
-/// Maximum work in one reply, in seconds of the worker at its measured speed. A worker that vanishes loses
-/// this much.
+/// Maximum work in one reply, in seconds at the worker's measured speed.
+/// This much is lost if the worker vanishes.
 const GRANT_SECONDS: f64 = 300.0;
 
-/// Maximum number of tasks per thread of a worker whose speed is unknown, or whose first counts wait for
-/// their recheck although another machine could make it.
+/// Maximum number of tasks per thread of a worker that is not known well yet.
+/// Its speed is unknown, or its first counts wait for a recheck that another machine could make.
 const FIRST_TASKS_PER_THREAD: usize = 2;
 
-/// The last part of a run's cost is granted as one task per thread, so that all workers finish together.
+/// Part of a run's cost at its end that is granted as one task per thread.
 const SINGLES_FRACTION: f64 = 0.02;
 
 /// Age of a lease at which another worker may get a backup copy.
@@ -39,7 +39,7 @@ pub(super) const BACKUP_AFTER_MS: Ticks = 10_000;
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     cost: f64,
-    /// Tasks that are granted whatever they cost.
+    /// Number of tasks granted regardless of their cost.
     tasks_at_least: usize,
     tasks_at_most: usize,
 }
@@ -102,8 +102,8 @@ impl Scheduler {
         self.runs[run].grants() && self.is_eligible(run, worker, now)
     }
 
-    /// Returns whether `worker` has the memory for tasks of `run` and does not decline them. The memory of a
-    /// worker that has not called since the start is unknown.
+    /// Returns whether `worker` has memory for tasks of `run` and accepts them.
+    /// A worker that has not called since the start passes: its memory is unknown.
     pub(super) fn is_eligible(&self, run: RunIx, worker: WorkerIx, now: Ticks) -> bool {
         let known = self.workers.get(worker);
         let has_room =
@@ -123,7 +123,7 @@ impl Scheduler {
         })
     }
 
-    /// Computes the budget from the request and the measured speed, less the repeated grants.
+    /// Computes the budget from request and measured speed, less repeated grants.
     fn budget(&self, worker: WorkerIx, seconds_wanted: f64, reply: &SyncReply) -> Budget {
         let known = self.workers.get(worker);
         let threads = known.info.threads.max(1);
@@ -161,8 +161,8 @@ impl Scheduler {
         }
     }
 
-    /// Narrows a budget towards the end of a run, so that all workers finish together: at most half of the
-    /// worker's share of the pending cost, and single tasks in the last part.
+    /// Narrows a budget towards the end of a run, so that all workers finish together.
+    /// It allows half of the worker's share of the pending cost, and single tasks in the last part.
     fn share(&self, run: RunIx, worker: WorkerIx, budget: Budget) -> Budget {
         if self.workers.live() <= 1 {
             return budget;
@@ -203,8 +203,8 @@ impl Scheduler {
         Some(self.count(run, worker, task))
     }
 
-    /// Chooses a first count, in a random orientation if another machine could recheck it: so the
-    /// orientation does not give rechecks away.
+    /// Chooses a first count, rotated at random if another machine could recheck it.
+    /// This way the orientation does not reveal rechecks.
     fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
         let in_run = &self.runs[run];
         let epoch = in_run.tasks().epoch(task);
@@ -220,7 +220,7 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a returned task; with `again` also an orphaned one, or one that this worker failed on.
+    /// Chooses a returned task; with `again` also orphaned ones and its own failures.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
         let orphaned =
@@ -229,7 +229,7 @@ impl Scheduler {
         returned.find(|task| again || !orphaned(task)).copied()
     }
 
-    /// Grants a worker with idle threads backup copies of tasks that others have held for long.
+    /// Grants an idle worker backup copies of tasks that others have held for long.
     fn grant_copies(&mut self, worker: WorkerIx, mut budget: Budget, reply: &mut SyncReply) {
         let known = self.workers.get(worker);
         let idle = (known.info.threads as usize).saturating_sub(known.leases.len());
@@ -253,8 +253,8 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a task with a single holder: the last one that was not started, which its holder would start
-    /// last, or the one started longest ago. A machine does not recheck its own count.
+    /// Chooses a straggler: the last task not started, or the one started longest ago.
+    /// It has a single holder, which starts its newest task last. A machine does not recheck its own count.
     fn choose_straggler(&self, run: RunIx, worker: WorkerIx) -> Option<TaskIx> {
         let in_run = &self.runs[run];
         let now = self.clock.ticks();

@@ -1,4 +1,4 @@
-//! Leases: granted, renewed, adopted and ended.
+//! Leases: grant, renewal, adoption and end.
 
 use std::collections::BTreeSet;
 
@@ -38,19 +38,19 @@ impl LeaseEnd {
     }
 }
 
-/// Reason of each refusal of a barred machine.
-pub(super) const BARRED: &str = "this machine is barred, since a count of it or of its token was wrong, and gets no \
-                                 more work: check its memory and cooling, then have an operator readmit it";
+/// Reason for every refusal of a barred machine.
+pub(super) const BARRED: &str = "this machine or its token is barred after a wrong count and gets no more work: \
+                                 check its memory and cooling, then have an operator readmit it";
 
 /// Maximum number of workers that count one task at the same time.
 pub(super) const MAX_HOLDERS: usize = 2;
 
-/// Number of grants of a lease, without an appearance in the worker's inventory, after which it is revoked:
-/// replies are lost, but not five in a row.
+/// Number of times that a lease is granted before it is released unseen.
+/// Replies may be lost, but hardly five in a row.
 const MAX_UNSEEN_GRANTS: u8 = 5;
 
-/// Number of times in a row that a worker may decline tasks of a run: then it gets none for the duration of
-/// a lease.
+/// Number of declines in a row after which a worker gets no tasks of a run.
+/// This lasts for the duration of a lease.
 pub(super) const MAX_DECLINES: u32 = 3;
 
 impl Scheduler {
@@ -63,7 +63,7 @@ impl Scheduler {
         self.grant_of((run, task), worker)
     }
 
-    /// Adds a lease to all indexes. The worker must not hold the task or have started it.
+    /// Adds a lease to all indexes; the worker must not hold the task yet.
     fn install(&mut self, (run, task): LeaseIx, worker: WorkerIx, lease: Lease) {
         let until = self.clock.ticks() + self.lease_ms();
         let change = Change::Leased {
@@ -150,7 +150,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the leases of a worker that has not called in time: it has failed those that it had started.
+    /// Ends the leases of a lost worker; it has failed the tasks that it had started.
     pub(super) fn lose(&mut self, worker: WorkerIx) {
         let leases = self.leases_of(worker);
         let ends: Vec<_> = leases.map(|(key, lease)| (key, LeaseEnd::of_vanished(lease))).collect();
@@ -166,7 +166,7 @@ impl Scheduler {
         }
     }
 
-    /// Compares the worker's inventory with its leases, and repeats grants that may not have arrived.
+    /// Compares a worker's inventory with its leases; repeats grants that it may lack.
     pub(super) fn take_inventory(
         &mut self,
         worker: WorkerIx,
@@ -221,7 +221,7 @@ impl Scheduler {
         }
     }
 
-    /// Finds the run and the task that a worker names; an error is the reason, for the worker.
+    /// Finds the run and task that a worker names, or returns why there is none.
     pub(super) fn find(&self, task: TaskRef) -> Result<LeaseIx, String> {
         let Some(&run) = self.by_id.get(&task.run) else {
             return Err(format!("this coordinator has no run {}: drop its tasks", task.run));
@@ -251,7 +251,7 @@ impl Scheduler {
         Err(format!("task {task} was never leased under epoch {epoch}: drop it and ask for work"))
     }
 
-    /// Renews or adopts a lease that a worker names; an error says why it is not the worker's.
+    /// Renews or adopts a lease that a worker names, or returns why it cannot.
     fn renew(&mut self, worker: WorkerIx, held: &HeldLease) -> Result<(), String> {
         let key = self.find(held.task)?;
         let epoch = self.issued(key, held.epoch)?;

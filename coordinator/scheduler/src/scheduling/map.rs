@@ -44,7 +44,7 @@ pub struct TaskView {
 }
 
 impl Scheduler {
-    /// Returns a run's plan and the states of its tasks in natural order; `None` if there is no such run.
+    /// Returns a run's plan and its tasks' states in natural order; `None` if unknown.
     pub fn map_states(&self, run: RunId) -> Option<(Plan, Vec<MapState>)> {
         let run = &self.runs[*self.by_id.get(&run)?];
         Some((run.plan.clone(), run.all_tasks().map(|task| map_state(run, task)).collect()))

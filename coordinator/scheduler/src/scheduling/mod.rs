@@ -1,4 +1,4 @@
-//! The scheduler: it assigns tasks to workers, and decides what follows from their counts.
+//! The scheduler: it assigns tasks to workers and judges their counts.
 //!
 //! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
 //! values. Its owner
@@ -47,7 +47,7 @@ use common::{
     sync::{SyncReply, SyncRequest, WorkerInfo},
 };
 
-pub use audit::Imbalance;
+pub use audit::Mismatch;
 pub use config::{Config, Millis};
 pub use control::{Command, ControlError};
 pub use map::{MapState, TaskView};
@@ -78,7 +78,7 @@ type WorkerIx = u32;
 /// Key of a lease within one worker.
 type LeaseIx = (RunIx, TaskIx);
 
-/// Interval at which a run that only waits for its end is checked.
+/// Interval at which a run that waits for rechecks or recounts is checked.
 const ENDING_INTERVAL_MS: Ticks = 1_000;
 
 /// All runs of one coordinator.
@@ -97,10 +97,10 @@ pub struct Scheduler {
     sampler: RecheckSampler,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
-    /// Workers with the times, in Unix milliseconds, whose counts have to be rechecked; from disk.
+    /// From disk: workers and the times of their suspect counts, in Unix milliseconds.
     suspect_windows: Vec<(WorkerIx, RangeInclusive<u64>)>,
     referee: Referee,
-    /// State before the last command, in case that cannot be stored.
+    /// State before the last command, in case the command cannot be stored.
     undo: Option<Undo>,
 }
 
@@ -133,8 +133,8 @@ impl Scheduler {
         self.preferred = Some(run);
     }
 
-    /// Sets the store's key, so that random selections are the same after every restart. To be called
-    /// before anything else.
+    /// Sets the store's key, which makes random selections the same after restarts.
+    /// Must be called before anything else.
     pub fn set_sampling_key(&mut self, key: [u8; 32]) {
         self.sampler = RecheckSampler::new(key);
     }
@@ -160,7 +160,7 @@ impl Scheduler {
         });
     }
 
-    /// Returns a task's secret rank: referees recount the tasks of a run with the lowest ranks.
+    /// Returns a task's secret rank; referees recount the tasks with the lowest ranks.
     pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
         self.sampler.rank(run, task)
     }
@@ -180,7 +180,7 @@ impl Scheduler {
         self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
     }
 
-    /// Retries parked tasks, one per run at a time. Their failures are kept: one more parks a task again.
+    /// Retries parked tasks, one per run at a time; one more failure parks it again.
     fn try_parked(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             let in_run = &mut self.runs[run];
@@ -282,7 +282,7 @@ impl Scheduler {
         reply
     }
 
-    /// Advances the time: workers that have not called for the duration of a lease are lost.
+    /// Advances the time; workers that have not called for a lease's duration are lost.
     pub fn advance(&mut self, now: Millis) {
         let before = self.clock.ticks();
         let ticks = self.clock.read(now);
@@ -296,7 +296,7 @@ impl Scheduler {
         self.end_waits(ticks);
     }
 
-    /// Returns when [`Self::advance`] has to be called at the latest; `None` while nothing is due.
+    /// Returns the latest time to call [`Self::advance`]; `None` while nothing is due.
     pub fn next_timeout(&self) -> Option<Millis> {
         let running = self.runs.iter().filter(|run| run.state() == RunState::Running);
         let trial = running.filter_map(|run| run.parking().next_trial_at()).min();
@@ -312,8 +312,8 @@ impl Scheduler {
         self.changes.pop_front()
     }
 
-    /// Returns the next run whose tasks are all counted, which waits for [`Self::conclude`]. A conflict
-    /// that comes later reopens a run, which is then returned again.
+    /// Returns the next run that is done or ended disputed, for [`Self::conclude`].
+    /// A later conflict reopens the run, which is then returned again.
     pub fn poll_finished(&mut self) -> Option<RunId> {
         while let Some(run) = self.finished.pop_front() {
             if self.runs[self.by_id[&run]].is_announced() {
@@ -323,8 +323,8 @@ impl Scheduler {
         None
     }
 
-    /// Applies the checks of a run's total: `agrees` if all passed. Returns the run's state, which changes
-    /// only if the run still has all its counts.
+    /// Applies the checks of a run's total, `agrees` if all passed; returns the state.
+    /// The state changes only if the run still has all its counts.
     pub fn conclude(&mut self, run: RunId, agrees: bool) -> Option<RunState> {
         let in_run = &mut self.runs[*self.by_id.get(&run)?];
         self.changes.extend(in_run.conclude(agrees));

@@ -17,10 +17,10 @@ const MAX_TRIAL_INTERVAL_MS: Ticks = 3_600_000;
 /// Number of distinct workers whose failures park a task.
 const MAX_FAILED_WORKERS: usize = 5;
 
-/// Number of failed attempts that park a task: in a small cluster the same workers fail again.
+/// Number of failed attempts that park a task, for clusters with few workers.
 const MAX_FAILED_ATTEMPTS: usize = 20;
 
-/// Returns whether attempts by these workers, one entry per attempt, are enough to park a task.
+/// Returns whether the failed attempts of these workers are enough to park a task.
 pub(super) fn too_often(failed: &[WorkerIx]) -> bool {
     let distinct: BTreeSet<_> = failed.iter().collect();
     distinct.len() >= MAX_FAILED_WORKERS || failed.len() >= MAX_FAILED_ATTEMPTS
@@ -32,7 +32,7 @@ pub(super) struct Parking {
     tasks: BTreeSet<TaskIx>,
     /// The task that is being retried, until it is done or parked again.
     trial: Option<TaskIx>,
-    /// The task retried last; the next one is the one after it, so that a bad task only delays the others.
+    /// The task retried last; the next one follows it, so a bad task blocks no other.
     last: Option<TaskIx>,
     interval_ms: Ticks,
     next_at: Ticks,
@@ -84,7 +84,7 @@ impl Parking {
         self.tasks.iter().copied().collect()
     }
 
-    /// Returns when the next trial starts; `None` if there is nothing to retry or a trial is in progress.
+    /// Returns the start of the next trial; `None` during one or without parked tasks.
     pub(super) fn next_trial_at(&self) -> Option<Ticks> {
         (!self.tasks.is_empty() && self.trial.is_none()).then_some(self.next_at)
     }

@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(rate.per_second(12_000), (100.0, 5.0));
         rate.add(1_000, 150, 22_000);
         assert_eq!(rate.per_second(22_000), (100.0, 10.0));
-        // Later grants do not restart it.
+        // Later grants do not restart the time.
         rate.begin(22_000);
         assert_eq!(rate.per_second(42_000), (50.0, 5.0));
         // The first result is in the bucket from 10 s on: it counts until 310 s, and the time is that of

@@ -10,17 +10,17 @@ use super::{
 };
 use crate::ledger::{Confirmation, Recheck};
 
-/// Time that a recheck waits for a worker that proves more: one with another token or another kernel.
+/// Time that a recheck waits for a stronger one: with another token or kernel.
 pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;
 
 /// Maximum number of waiting tasks that are considered for one worker.
 const MAX_SCANNED_RECHECKS: usize = 4_096;
 
-/// Maximum factor by which a thread with another kernel may be slower than the present worker.
+/// Maximum slowdown of a thread with another kernel for which a recheck waits.
 const KERNEL_SLOWDOWN: f64 = 1.5;
 
-/// Done tasks of a run whose recheck is due and that no worker counts, by the author of the first count, with
-/// the time since when they wait.
+/// Done tasks that wait for a recheck, by the author of the first count.
+/// The value is the time since when a task waits; tasks in progress are not in the queue.
 pub(super) type RecheckQueue = BTreeMap<(WorkerIx, TaskIx), Ticks>;
 
 /// Returns the tasks of each author.
@@ -36,8 +36,8 @@ fn by_author(
 }
 
 impl Scheduler {
-    /// Chooses a recheck of another machine's count, in the other orientation; with another token if
-    /// available, and with another kernel if the fleet has one that is fast enough.
+    /// Chooses a recheck of another machine's count, in the other orientation.
+    /// It has another token if available, and another kernel if the fleet has one that is fast enough.
     pub(super) fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
@@ -62,8 +62,8 @@ impl Scheduler {
         Some(self.recheck_of(run, task))
     }
 
-    /// Chooses a recheck of the worker's own counts, if no other machine is available. It finds transient
-    /// errors, not permanent ones.
+    /// Chooses a recheck of one of the machine's own counts, if that is alone.
+    /// Such a recheck finds transient errors, not permanent ones.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
         let (_, mut tasks) = by_author(self.runs[run].rechecks())
@@ -79,7 +79,7 @@ impl Scheduler {
         Choice { task, purpose: Purpose::Recheck, orientation }
     }
 
-    /// Returns the connected workers that count tasks of a run: neither draining nor barred.
+    /// Returns a run's active workers: connected, eligible, not draining or barred.
     pub(super) fn active_workers(&self, run: RunIx) -> impl Iterator<Item = WorkerIx> + '_ {
         let now = self.clock.ticks();
         self.workers.live_ones().filter(move |&worker| {
@@ -98,8 +98,8 @@ impl Scheduler {
         self.active_workers(run).map(|worker| self.workers.token(worker)).collect()
     }
 
-    /// Returns whether the worker has the kernel of the first count, and another machine with another kernel
-    /// is about as fast.
+    /// Returns whether a recheck should wait for another kernel than the first count's.
+    /// This is so if the worker has that kernel, and another machine with another one is about as fast.
     fn another_kernel_is_available(
         &self,
         (run, task): (RunIx, TaskIx),
@@ -121,8 +121,8 @@ impl Scheduler {
         })
     }
 
-    /// Returns whether a count is confirmed well enough, given the available workers: if all is rechecked,
-    /// by another token or the referee.
+    /// Returns whether a count is confirmed well enough, given the available workers.
+    /// If all is rechecked and another token is connected, that token or the referee has to confirm it.
     pub(super) fn is_enough(&self, (run, task): (RunIx, TaskIx)) -> bool {
         let in_run = &self.runs[run];
         in_run.tasks().done(task).is_some_and(|done| {

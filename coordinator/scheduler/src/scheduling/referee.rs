@@ -1,5 +1,5 @@
-//! The referee: it counts disputed tasks and randomly selected tasks; its count is final. No task is
-//! decided by votes.
+//! The referee: its count of a disputed or randomly selected task is final.
+//! No task is decided by votes.
 //!
 //! Referees are the coordinator's own counting thread, which calls [`Scheduler::next_recount`], and workers
 //! with a trusted token. None of them referees a count of its own machine.
@@ -32,8 +32,8 @@ pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000
 /// The index of the coordinator's own referee among the workers.
 pub(super) const OWN_REFEREE: WorkerIx = 0;
 
-/// Maximum fraction of the tasks that trusted workers recount at random: a fleet of trusted workers alone
-/// would count everything twice.
+/// Maximum fraction of the tasks that trusted workers recount at random.
+/// Without it, a fleet of trusted workers alone would count everything twice.
 const MAX_TRUSTED_FRACTION: f64 = 0.1;
 
 /// Time that a run waits at its end for a referee to appear.
@@ -70,7 +70,7 @@ pub struct Recount {
 pub(super) struct Referee {
     threads: u32,
     memory_bytes: u64,
-    /// Runs of which it could not count a task.
+    /// Runs of which it could not count a task for lack of memory.
     given_up: BTreeSet<RunIx>,
     speed: Speed,
 }
@@ -80,15 +80,15 @@ pub(super) struct Referee {
 pub struct RefereeStatus {
     /// Number of threads; 0 if there is no referee.
     pub threads: u32,
-    /// Its two counts of one task differed: it has stopped.
+    /// It has counted wrong and stopped.
     pub broken: bool,
     /// Number of tasks in progress.
     pub counting: u64,
 }
 
 impl Scheduler {
-    /// Sets the number of the referee's threads and the memory of each. Without threads disputes wait for a
-    /// trusted worker.
+    /// Sets the number of the referee's threads and the memory of each.
+    /// Without threads disputes wait for a trusted worker.
     pub fn set_referee(&mut self, threads: u32, memory_bytes: u64) {
         (self.referee.threads, self.referee.memory_bytes) = (threads, memory_bytes);
         if threads == 0 {
@@ -96,8 +96,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the memory that a thread of the referee needs for the run's tasks and the memory it has, in
-    /// bytes; `None` if they fit, or there is no referee.
+    /// Returns the memory in bytes that a referee thread needs for a run, and has.
+    /// `None` if it suffices, or there is no referee.
     pub fn referee_lacks(&self, run: RunId) -> Option<(u64, u64)> {
         let Referee { threads, memory_bytes, .. } = self.referee;
         let least_bytes = self.runs[*self.by_id.get(&run)?].least_bytes();
@@ -109,8 +109,8 @@ impl Scheduler {
         RefereeStatus { threads: self.referee.threads, broken: self.is_broken(), counting }
     }
 
-    /// Assigns the next task to the coordinator's own referee, until [`Self::recounted`] or
-    /// [`Self::recount_abandoned`]. `disputes_alone`: it is busy, and only a dispute would interrupt it.
+    /// Assigns a task, with `disputes_alone` a dispute, to the coordinator's referee.
+    /// The recount ends with [`Self::recounted`] or [`Self::recount_abandoned`].
     pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
         self.advance(now);
         let served = self.order.iter().copied();
@@ -161,7 +161,7 @@ impl Scheduler {
         self.take_recount(key, count, record);
     }
 
-    /// Ends a recount without a count. After a lack of memory no task of the run is assigned any more.
+    /// Ends a recount without a count; `for_memory` excludes the run from further ones.
     pub fn recount_abandoned(&mut self, recount: &Recount, for_memory: bool) {
         if let Some(((run, _), _)) = self.end_recount(recount)
             && for_memory
@@ -175,7 +175,7 @@ impl Scheduler {
         self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
     }
 
-    /// Returns whether the two counts of the coordinator's own referee differed: it decides nothing more.
+    /// Returns whether the coordinator's own referee has counted wrong and stopped.
     fn is_broken(&self) -> bool {
         self.workers.barred.contains(&OWN_REFEREE)
     }
@@ -198,9 +198,9 @@ impl Scheduler {
         self.active_workers(run).filter(|&worker| self.workers.is_referee(worker))
     }
 
-    /// Chooses the next task of a run for a referee: disputes; first counts of machines that are held back
-    /// until they are checked; random recounts; other first counts; and waiting rechecks, if all is rechecked
-    /// or the counted run has waited long enough for a worker to make them.
+    /// Chooses the next task of a run for a referee.
+    /// Disputes come first, then first counts of machines that are held back until they are checked, random
+    /// recounts, other first counts, and rechecks: all of them, or only those that no worker makes in time.
     pub(super) fn choose_recount(
         &self,
         run: RunIx,
@@ -241,8 +241,8 @@ impl Scheduler {
         Some((self.recheck_of(run, task), purpose))
     }
 
-    /// Chooses a disputed task for a referee whose machine has no count of it, in the orientation opposite
-    /// to its own count, or else to the first one.
+    /// Chooses a disputed task for a referee whose machine has no count of it.
+    /// The orientation is opposite to that of its own count, or else of the first one.
     fn recount_disputed(&self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
         let counts = self.runs[run].disputed_counts(task);
         let own = || counts.iter().filter(|of| of.worker == by);
@@ -255,8 +255,8 @@ impl Scheduler {
         })
     }
 
-    /// Returns the fraction of a run's tasks that referees recount at random: their speed divided by that
-    /// of the fleet, both as measured.
+    /// Returns the fraction of a run's tasks that referees recount at random.
+    /// It is their measured speed divided by that of the fleet.
     fn threshold(&self, run: RunIx) -> f64 {
         let speed = |worker: WorkerIx| {
             let known = self.workers.get(worker);
@@ -280,7 +280,7 @@ impl Scheduler {
         self.referee.speed.per_second().unwrap_or(REFERENCE_SPEED)
     }
 
-    /// Returns how long the coordinator's referee takes for the disputed tasks of a run, in seconds.
+    /// Returns the seconds that the coordinator's referee takes for a run's disputes.
     pub(super) fn recount_seconds(&self, run: RunIx) -> f64 {
         let cost = |&task: &TaskIx| self.runs[run].cost(task) as f64;
         let cost: f64 = self.runs[run].disputed().keys().map(cost).sum();
@@ -292,8 +292,8 @@ impl Scheduler {
         counts.iter().any(|of| self.workers.same_machine(of.worker, worker))
     }
 
-    /// Divides the counts of a task, in their order, into recounts and others. A trusted worker's count is a
-    /// recount if others have counted the task before, and its own machine is not among them.
+    /// Divides the counts of a task, in their order, into recounts and others.
+    /// A trusted worker's count is a recount if others counted the task before, but not its own machine.
     fn recounts_among(&self, counts: &[WorkerCount]) -> (Vec<WorkerCount>, Vec<WorkerCount>) {
         let (mut recounts, mut plain) = (Vec::new(), Vec::new());
         for (at, &of) in counts.iter().enumerate() {
@@ -322,7 +322,7 @@ impl Scheduler {
         let (run, task) = key;
         let before = self.runs[run].task_state(task);
         let mut counts = before.counts();
-        // A repeated message is no second recount: that one has the other orientation.
+        // A repeated message is not a second recount, which has the other orientation.
         if counts.contains(&count) {
             return;
         }
@@ -393,14 +393,14 @@ impl Scheduler {
         }
     }
 
-    /// Blames the author of a count that differs from the final one; returns the reason.
+    /// Blames the author of a count that differs from the final one; returns why.
     pub(super) fn blame_author(&mut self, key: LeaseIx, of: &WorkerCount, right: u64) -> String {
         let reason = format!("it counted {} for task {}, the referee {right}", of.count, key.1);
         self.blame(of.worker, &reason, Some(key));
         reason
     }
 
-    /// Stops the coordinator's own referee until an operator readmits it: its machine counts wrong.
+    /// Stops the coordinator's own referee, which counted wrong, until readmission.
     fn stop_referee(&mut self, why: &str) {
         self.workers.bar(OWN_REFEREE);
         let reason = format!(
@@ -432,8 +432,8 @@ impl Scheduler {
         self.announce_if_done(run);
     }
 
-    /// Returns whether a run whose tasks are all done waits for random recounts: for the larger of a
-    /// hundredth of its time and one mean task.
+    /// Returns whether a run whose tasks are all done waits for random recounts.
+    /// It does for a hundredth of its time or one mean task, whichever is longer.
     pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
@@ -479,8 +479,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends the waits of runs: for random recounts, for rechecks with another token if all is rechecked,
-    /// and for a referee if none is available.
+    /// Ends the waits of runs that have lasted long enough.
+    /// Runs wait for random recounts, for another token's rechecks if all is rechecked, and for a referee.
     pub(super) fn end_waits(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             if self.runs[run].has_waited_enough(now) {

@@ -1,18 +1,18 @@
-//! Restoring the state from disk, before any worker is served.
+//! Restoration of the state from disk, before any worker is served.
 
 use common::{run::RunId, sync::WorkerInfo};
 
 use super::{Millis, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Confirmation, TaskCount, TaskRow, TaskState};
 
-/// Number of epochs of a term. A crash may lose the last leases from disk, but not from their workers: each
-/// term issues higher epochs than all before, so that no epoch names two leases.
+/// Number of epochs per term. Each term issues higher epochs than all before it.
+/// A crash may lose the last leases on disk, but not at their workers: no epoch may name two leases.
 const EPOCHS_PER_TERM: u64 = 1 << 32;
 
-/// Maximum number of epochs that a term skips at random: a directory restored from a copy repeats a term.
+/// Maximum number of epochs skipped at random: a restored copy repeats a term.
 const MAX_SKIPPED_EPOCHS: u64 = 1 << 22;
 
-/// A worker whose leases ended this long before the start is not waited for.
+/// Age of expired leases after which a restart no longer waits for their worker.
 const ABANDONED_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Scheduler {
@@ -65,9 +65,9 @@ impl Scheduler {
         }
     }
 
-    /// Ends the restoring: from now on workers are served, in a term of the store. Leases found on disk last for the grace period,
-    /// except those of workers that were not heard of for a day: a coordinator that restarts every few
-    /// minutes would wait for them forever. Their counts are still accepted.
+    /// Ends the restoration; from then on workers are served, in a term of the store.
+    /// Leases found on disk last for the grace period. Those of workers not seen for a day end at once: a
+    /// coordinator that restarts every few minutes would wait forever. Their counts are still accepted.
     pub fn restored(&mut self, now: Millis, term: u64) {
         let ticks = self.clock.read(now);
         let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
@@ -85,7 +85,7 @@ impl Scheduler {
         let epoch = term.saturating_mul(EPOCHS_PER_TERM).saturating_add(skipped);
         for run in 0..self.runs.len() {
             self.runs[run].raise_epochs(epoch);
-            // A crash kept a count that undoes the run's end, and not the change of its state.
+            // A crash may have kept a count that reopens the run, but lost the change of its state.
             let undone = !self.runs[run].has_counts_of_its_state();
             self.reopen_if_finished(run, undone);
             self.announce_if_done(run);

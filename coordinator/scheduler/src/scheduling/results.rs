@@ -29,7 +29,7 @@ impl Scheduler {
         Acknowledgement { task: partial.task, epoch: partial.epoch, verdict, reason }
     }
 
-    /// Checks a partial, whatever its task's state; an error is the reason, for the worker.
+    /// Checks a partial regardless of its task's state, or returns why it is refused.
     fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, String> {
         let key = self.find(partial.task)?;
         self.issued(key, partial.epoch)?;
@@ -139,7 +139,7 @@ impl Scheduler {
         self.announce_if_done(run);
     }
 
-    /// Returns whether a task is rechecked because it is among the first of its worker, and charges that.
+    /// Returns whether a task among a worker's first is rechecked, and charges for it.
     fn is_rechecked_as_initial(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
         let reputation = self.workers.reputation_mut(worker);
         let is_rechecked = reputation.is_new()
@@ -148,7 +148,7 @@ impl Scheduler {
         is_rechecked
     }
 
-    /// Measures a worker's speed by a finished task, and forgets that it declined tasks of the run.
+    /// Measures speed by a finished task, and forgets the worker's declines of the run.
     fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
         let worker = self.workers.get_mut(worker);
         worker.speed.measure(cost, duration_us);
@@ -156,7 +156,7 @@ impl Scheduler {
         worker.declined.retain(|declined| declined.run != run);
     }
 
-    /// Applies a count equal to the standing one. It is journalled if it confirms it better than before.
+    /// Applies a count equal to the standing one; journals it if it confirms better.
     fn agree(&mut self, key: LeaseIx, done: &Done, second: WorkerCount, record: Record) -> Ruling {
         let ((run, task), first) = (key, done.first);
         let is_independent =
@@ -194,7 +194,7 @@ impl Scheduler {
         (Verdict::Duplicate, String::new())
     }
 
-    /// Applies a count that differs from the task's: none stands until the referee has counted it.
+    /// Applies a different count: none stands until the referee has counted the task.
     fn dispute(&mut self, key: LeaseIx, count: WorkerCount, record: Record) -> Ruling {
         let (run, task) = key;
         let before = self.runs[run].task_state(task);
@@ -222,7 +222,7 @@ impl Scheduler {
         )
     }
 
-    /// Queues rechecks of all matching done tasks, for which a finished run continues; returns the new ones.
+    /// Queues and returns new rechecks of matching tasks; reopens a finished run.
     pub(super) fn count_again(
         &mut self,
         run: RunIx,

@@ -19,13 +19,13 @@ use crate::ledger::{Confirmation, RunManifest, RunState};
 /// Maximum number of disputed tasks in a status.
 const MAX_LISTED_TASKS: usize = 100;
 
-/// Maximum number of workers in a status: with the longest texts a tenth of the largest message.
+/// Maximum number of workers in a status: at most a tenth of the largest message.
 pub const STATUS_WORKERS: usize = 200;
 
-const NO_WORKERS: &str = "no workers connected: start one with `worker`, here or, with the join string \
-                          that `queensctl token create --role worker` prints, on another machine";
+const NO_WORKERS: &str = "no workers connected: start one with `worker` here, or on another machine with \
+                          the join string that `queensctl token create --role worker` prints";
 
-/// Minimum delay of a call, beyond its interval, after which a worker is unresponsive.
+/// Minimum lateness of a call that makes a worker unresponsive.
 const UNRESPONSIVE_AFTER_MS: u64 = 10_000;
 
 /// Numbers of a run's tasks by state.
@@ -63,8 +63,8 @@ pub struct RunSummary {
     pub tasks: TaskNumbers,
     /// Done part of the predicted cost, 0 to 1, including tasks in progress.
     pub fraction_done: f64,
-    /// Remaining predicted cost at the speed of the last minutes; `None` while that is 0 or the run
-    /// is stalled.
+    /// Seconds to the end at the speed of the last minutes.
+    /// `None` while that speed is 0 or the run is stalled.
     pub eta_seconds: Option<f64>,
     /// Time during which its tasks were being counted.
     pub counting_seconds: f64,
@@ -81,10 +81,10 @@ pub struct RunStatus {
     pub solutions_so_far: u128,
     /// Speed over the last minutes.
     pub solutions_per_second: f64,
-    /// Estimate of the total from a random sample of done tasks; `None` if that is too small.
+    /// Estimate of the total from a sample of done tasks; `None` if that is too small.
     pub estimate: Option<Estimate>,
-    /// The time since it was created, without [`RunSummary::counting_seconds`]; 0 once it is
-    /// cancelled.
+    /// Time since its creation without [`RunSummary::counting_seconds`].
+    /// It is 0 once the run is cancelled.
     pub waiting_seconds: f64,
     pub rechecks: Rechecks,
     /// The first 200 connected workers: those that need attention, then the fastest.
@@ -176,9 +176,9 @@ pub struct WorkerStatus {
 
 #[derive(Clone, Debug)]
 pub enum WorkersPart {
-    /// Those at these positions in the order of [`RunStatus::workers`].
+    /// Workers at these positions in the order of [`RunStatus::workers`].
     ByAttention(Range<usize>),
-    /// Up to `most` after an identity, an order that is stable while workers come and go.
+    /// Up to `most` after an identity; the order is stable while workers come and go.
     ById { after: Option<WorkerId>, most: usize },
 }
 
@@ -222,8 +222,8 @@ impl WorkerTotals {
 }
 
 impl Scheduler {
-    /// Returns the total of a run, computed from its tasks' counts; `None` until every task is done and no
-    /// recheck is awaited.
+    /// Returns the total of a run, computed from its tasks' counts.
+    /// `None` until every task is done and no recheck is awaited.
     pub fn total(&self, run: RunId) -> Option<Result<u128, BadTally>> {
         let run = &self.runs[*self.by_id.get(&run)?];
         run.all_done().then(|| tally::total(run.tasks().counts()))
@@ -319,7 +319,7 @@ impl Scheduler {
         if run.held().next().is_none() {
             return self.stall_reason(number);
         }
-        // The rest makes progress, but a referee is missing for these.
+        // Other tasks make progress, but no referee can count the disputed ones.
         let reason = self.dispute_reason(number).filter(|_| !self.is_refereed(number));
         reason.unwrap_or_default()
     }
@@ -344,7 +344,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the workers at these positions: those that need attention, then the fastest.
+    /// Returns workers by position: those that need attention, then the fastest.
     fn by_attention(
         &self,
         mut workers: Vec<WorkerIx>,
@@ -356,7 +356,7 @@ impl Scheduler {
             let worker = self.workers.get(number);
             let needs_attention =
                 worker.failed_threads > 0 || self.worker_state(number, now).needs_attention();
-            // The bits of floats that are not negative sort like these.
+            // Floats that are not negative sort like their bits.
             let speed = worker.cost_per_second().unwrap_or(0.0).to_bits();
             (Reverse((needs_attention, speed)), worker.info.id)
         });
@@ -427,7 +427,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the task that a worker has been counting for the longest time, in milliseconds.
+    /// Returns a worker's longest-running task, and its time in milliseconds.
     fn current_task(&self, number: WorkerIx, now: Millis) -> Option<(TaskId, u64)> {
         let started = self.leases_of(number).filter(|(_, lease)| lease.started);
         let ((_, task), lease) = started.min_by_key(|(_, lease)| lease.granted)?;

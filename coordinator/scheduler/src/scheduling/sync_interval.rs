@@ -1,4 +1,4 @@
-//! Sync intervals, and the reasons of empty replies.
+//! Sync intervals, and the reasons for empty replies.
 
 use common::{
     sync::{SyncReply, SyncRequest},
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::ledger::RunState;
 
-/// Regular syncs per second of all workers: far fewer than the coordinator can serve, since they bring
-/// results.
+/// Regular syncs per second of all workers together.
+/// The coordinator could serve far more, but these also bring results.
 const SYNCS_PER_SECOND: u64 = 50;
 
 /// Short syncs may be this many times as frequent as regular ones.
@@ -60,7 +60,7 @@ impl Scheduler {
         half_way.max(shortest)
     }
 
-    /// Completes a reply: the next sync, the duration of leases, and the reason if nothing was granted.
+    /// Completes a reply: next sync, duration of leases, and why nothing was granted.
     pub(super) fn complete_reply(
         &mut self,
         worker: WorkerIx,
@@ -85,7 +85,7 @@ impl Scheduler {
             return BARRED.to_owned();
         }
         if self.is_held_back(worker) {
-            return "machines of this token were wrong: a new one gets work once the one before it is checked"
+            return "machines with this token counted wrong: a new one gets work once the previous one is checked"
                 .to_owned();
         }
         if known.drain_requested {
@@ -172,7 +172,7 @@ impl Scheduler {
         )
     }
 
-    /// Returns the counts of the first disputed task and what it waits for, if any task is disputed.
+    /// Returns the first disputed task's counts and what it waits for, if there is one.
     pub(super) fn dispute_reason(&self, run: RunIx) -> Option<String> {
         let disputed = self.runs[run].disputed();
         let (task, counts) = disputed.first_key_value()?;
@@ -186,8 +186,7 @@ impl Scheduler {
                 age(self.recount_seconds(run).max(1.0)),
             ),
             false if self.referee().broken => {
-                "the coordinator's own counts differ: its machine is broken and its referee has stopped"
-                    .to_owned()
+                "the coordinator's own machine is broken and its referee has stopped".to_owned()
             }
             false => format!(
                 "{}, which no referee can count: start the coordinator with --referee and enough \

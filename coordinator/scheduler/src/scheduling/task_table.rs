@@ -70,7 +70,7 @@ pub(super) fn seconds(at: Ticks) -> u32 {
 #[derive(Debug)]
 pub(super) struct TaskTable {
     stages: Vec<Stage>,
-    /// Of all tasks; the count is 0 unless the task is done.
+    /// By task; the count is 0 unless the task is done.
     done: Vec<Done>,
     epochs: Vec<u64>,
     /// Numbers and costs of the tasks by stage.
@@ -117,7 +117,7 @@ impl TaskTable {
         self.stages[task as usize]
     }
 
-    /// Moves a task of this cost to a stage. Leaving `Done` forgets the count; [`Self::accept`] enters it.
+    /// Moves a task of this cost to a stage. Leaving `Done` forgets the count.
     pub(super) fn enter(&mut self, task: TaskIx, cost: u64, stage: Stage) {
         let from = std::mem::replace(&mut self.stages[task as usize], stage);
         if from == Stage::Done {
@@ -158,7 +158,7 @@ impl TaskTable {
         self.epochs[task as usize]
     }
 
-    /// Skips epochs that may have been issued without a trace: all up to this one.
+    /// Skips all epochs up to this one, which may have been issued without a trace.
     pub(super) fn raise_epochs(&mut self, epoch: u64) {
         for highest in &mut self.epochs {
             *highest = epoch.max(*highest);

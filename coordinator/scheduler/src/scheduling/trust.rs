@@ -1,4 +1,4 @@
-//! Trust in workers: what their counts and self-tests have shown, bars, and the counts of barred machines.
+//! Trust in workers: reputation, bars, and the counts of barred machines.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::ledger::{
     AnyCount as _, Change, Confirmation, EntryKind, Record, RunState, Trust, TrustRecord,
 };
 
-/// First counts of a machine that are rechecked while the run affords it.
+/// Number of a machine's first counts that are rechecked if the run can afford it.
 const INITIAL_RECHECKS: u32 = 10;
 
-/// First counts of a machine that are rechecked in any case, or a machine that joins late would never be
-/// checked.
+/// Number of a machine's first counts that are rechecked in any case.
+/// Otherwise a machine that joins late would never be checked.
 const GUARANTEED_RECHECKS: u32 = 2;
 
-/// Number of barred machines that bar their token, if they are at least one in [`BARRED_PART`] of those that
-/// counted. From then on its new machines get work only as fast as they are checked.
+/// Number of barred machines that bar their token, see also [`BARRED_PART`].
+/// From this number on, its new machines get work only as fast as they are checked.
 const BARRED_MACHINES: usize = 3;
 
-/// In a lab with twenty machines, three bad ones bar only themselves.
+/// One machine in this many must be barred: three bad ones of twenty bar no token.
 const BARRED_PART: usize = 5;
 
-/// Reputation of a machine. It outlives the processes of the worker and of the coordinator.
+/// Reputation of a machine, which outlives the worker's and coordinator's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reputation {
     /// Number of its counts with which another machine agreed.
@@ -70,8 +70,8 @@ impl Reputation {
 }
 
 impl Scheduler {
-    /// Bars a machine that was found wrong. Its counts are void unless another token or a referee confirmed
-    /// them; with its token barred, those of the whole token. `except` is a task that is being settled.
+    /// Bars a machine that was found wrong, and its token after enough barred machines.
+    /// Their counts are voided unless another token or a referee confirmed them, but not in the task `except`.
     pub(super) fn bar(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
         if self.workers.is_barred(worker) {
             return;
@@ -110,8 +110,8 @@ impl Scheduler {
         self.announce_if_done(run);
     }
 
-    /// Voids the counts of a task by these workers, unless another token or a referee confirmed them. The
-    /// task then has the state that its other counts give it.
+    /// Voids these workers' counts of a task unless another token or a referee agreed.
+    /// The task then has the state that its other counts give it.
     pub(super) fn void_counts(&mut self, key: LeaseIx, of: &BTreeSet<WorkerIx>) {
         let (run, task) = key;
         let done = self.runs[run].tasks().done(task);
@@ -124,7 +124,7 @@ impl Scheduler {
         if void.is_empty() {
             return;
         }
-        // A done task remembers only two of its equal counts, so it stays disputed until the last one.
+        // A done task remembers only two of its equal counts, so the task stays disputed until the last void.
         void.sort_by_key(|count| left.first().is_none_or(|left| left.count != count.count));
         self.remove_all(run, task);
         for count in void {
@@ -162,7 +162,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether a worker on probation waits until another machine of its token was checked.
+    /// Returns whether a worker on probation waits for the check of another machine.
     pub(super) fn is_held_back(&self, worker: WorkerIx) -> bool {
         self.is_on_probation(worker)
             && self.workers.of_same_token(worker).any(|other| {
@@ -179,8 +179,8 @@ impl Scheduler {
             })
     }
 
-    /// Returns whether a worker gets a single task, because many machines of its token were barred and no
-    /// referee has checked it. An operator trusts the referees.
+    /// Returns whether a worker gets only a single task until a referee has checked it.
+    /// This is so if many machines of its token were barred, except for trusted workers.
     pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
         self.workers.barred_of_token(worker) >= BARRED_MACHINES
             && !self.workers[worker].reputation.is_checked
@@ -201,7 +201,7 @@ impl Scheduler {
         }));
     }
 
-    /// Restores a change of the trust in a worker, in order; before its tasks.
+    /// Restores a change of the trust in a worker; called in order, before its tasks.
     pub fn restore_trust(&mut self, record: &TrustRecord) {
         let worker = self.workers.pinned(record.worker);
         self.workers.identify(worker, &record.principal);
@@ -211,7 +211,7 @@ impl Scheduler {
             Trust::Barred => self.workers.bar(worker),
             Trust::TokenBarred => self.workers.bar_token(worker),
             Trust::Trusted => {
-                // Earlier programs let counts stand that were made before.
+                // Earlier programs let the counts of barred workers stand.
                 if self.workers.barred.contains(&worker) {
                     self.suspect_windows.push((worker, 0..=since));
                 }
@@ -240,8 +240,8 @@ impl Scheduler {
         }
     }
 
-    /// Applies a worker's self-test report. If more threads than before have failed, its counts since the
-    /// last passed test are counted again.
+    /// Applies a worker's self-test report.
+    /// If more threads than before have failed, its counts since the last passed test are rechecked.
     pub(super) fn take_self_tests(&mut self, worker: WorkerIx, request: &SyncRequest) {
         let report = request.self_test;
         let is_full = request.partials.len() >= self.config.partials_per_sync;
@@ -262,7 +262,7 @@ impl Scheduler {
         self.workers.reputation_mut(worker).reset();
         let threads = plural(self.workers.get(worker).failed_threads, "thread");
         let what = match window_ms {
-            // A process whose first self-test fails does not know since when earlier ones were wrong.
+            // A process whose first self-test fails does not know since when earlier processes were wrong.
             u64::MAX => "all its counts".to_owned(),
             _ => format!("its counts of the {} s before", window_ms / 1_000),
         };
@@ -278,7 +278,7 @@ impl Scheduler {
         }
     }
 
-    /// Stores the number of self-tests that a worker has passed, if it is higher than the stored one.
+    /// Stores the number of self-tests that a worker has passed, if it has grown.
     pub(super) fn note_self_tests(&mut self, worker: WorkerIx) {
         let passed = self.workers.get(worker).self_tests_passed;
         if passed > self.workers[worker].stored_self_tests {

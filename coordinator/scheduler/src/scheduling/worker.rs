@@ -72,7 +72,7 @@ pub(super) struct Worker {
     pub(super) paused: String,
     /// It has drained and holds no lease.
     pub(super) has_stopped: bool,
-    /// Time by which it has to call again.
+    /// Time of its next expected call.
     pub(super) due: Ticks,
     pub(super) leases: BTreeSet<LeaseIx>,
     pub(super) round: u64,
@@ -93,7 +93,7 @@ pub(super) struct Worker {
     pub(super) crews: u32,
     /// Self-tests that threads of this process passed.
     pub(super) self_tests_passed: u64,
-    /// The call that reported a failed self-test was full: the next one brings results of the same time.
+    /// The call that reported a failed self-test was full: more suspect results follow.
     pub(super) has_more_suspect_results: bool,
     /// Its last reply said that all runs are finished.
     pub(super) notified_finished: bool,
@@ -131,8 +131,8 @@ pub(super) enum SessionUpdate {
 }
 
 impl Worker {
-    /// Registers the session of a call. `silent`: the present session has not called for so long that an
-    /// earlier one may replace it.
+    /// Registers the session of a call.
+    /// `silent`: the current session has not called for so long that an earlier one may replace it.
     pub(super) fn register_session(&mut self, info: &WorkerInfo, silent: bool) -> SessionUpdate {
         if self.past_sessions.contains(&info.session) {
             if !silent {
@@ -192,7 +192,7 @@ impl Worker {
         declined.is_some_and(|declined| now < declined.until)
     }
 
-    /// Notes that tasks of `run` were declined; the `most`-th time in a row counts for `pause`.
+    /// Notes a decline of tasks of `run`; from the `most`-th on it holds for `pause`.
     pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
         let known = self.declined.iter().position(|declined| declined.run == run);
         let at = known.unwrap_or_else(|| {
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(worker.register_session(&of(5), false), SessionUpdate::Known);
         assert_eq!(worker.register_session(&of(6), false), SessionUpdate::Restarted);
         assert_eq!(worker.past_sessions, [2, 3, 4, 5].map(SessionId));
-        // The present one is silent: an earlier one goes on, and the others are over as before.
+        // The current session is silent: an earlier one may continue, and the others stay superseded.
         assert_eq!(worker.register_session(&of(3), true), SessionUpdate::Restarted);
         assert_eq!(worker.past_sessions, [2, 4, 5, 6].map(SessionId));
     }

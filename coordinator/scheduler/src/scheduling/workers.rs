@@ -17,7 +17,7 @@ const STOPPED_SHOWN_MS: Ticks = 600_000;
 /// Time for which a lost worker is still shown.
 const LOST_SHOWN_MS: Ticks = 3_600_000;
 
-/// A worker: its identity, which is kept for good, and its state while it is remembered.
+/// A worker: its permanent identity, and its state while it is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) id: WorkerId,
@@ -31,7 +31,7 @@ pub(super) struct Slot {
     pub(super) stored_self_tests: u64,
     /// An operator trusts its token to referee.
     pub(super) trusted: bool,
-    /// Machine and token, as in its records; both are unknown before its first call or count.
+    /// Machine and token, as in its records; unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
     token: Token,
@@ -97,7 +97,7 @@ impl Workers {
         number
     }
 
-    /// Adds the worker unless it is known; `None` if `most` are known and none can be forgotten.
+    /// Adds a worker unless it is known; `None` if there is no room for it.
     pub(super) fn remember(&mut self, info: &WorkerInfo, most: usize) -> Option<WorkerIx> {
         let known = self.by_id.get(&info.id).copied();
         if known.is_some_and(|worker| self.find(worker).is_some()) {
@@ -163,7 +163,7 @@ impl Workers {
         self.disconnect(worker, forget_at);
     }
 
-    /// Removes a worker from the connected ones, to be forgotten later.
+    /// Disconnects a worker, which is forgotten later.
     fn disconnect(&mut self, worker: WorkerIx, forget_at: Ticks) {
         let known = self.get_mut(worker);
         known.forget_at = Some(forget_at);
@@ -175,15 +175,15 @@ impl Workers {
         self.gone.insert((forget_at, worker));
     }
 
-    /// Returns the reputation of a worker, whose index is reserved by that.
+    /// Returns the reputation of a worker and reserves its index.
     pub(super) fn reputation_mut(&mut self, worker: WorkerIx) -> &mut Reputation {
         let slot = &mut self.slots[worker as usize];
         slot.pinned = true;
         &mut slot.reputation
     }
 
-    /// Fixes the machine and the token of a worker once they are known; returns whether it has these. The
-    /// coordinator derives both and the worker's ID from one secret.
+    /// Sets a worker's machine and token once known; returns whether they match.
+    /// The coordinator derives both and the worker's ID from one secret.
     pub(super) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
         let slot = &mut self.slots[worker as usize];
         if slot.is_identified {
@@ -206,22 +206,22 @@ impl Workers {
         self.find(worker).is_some_and(|known| known.deadline.is_some())
     }
 
-    /// Returns whether two workers may share hardware. Workers of unknown machines are treated as one, so that
-    /// omitting the identity proves nothing.
+    /// Returns whether two workers may share hardware.
+    /// Workers of unknown machines are treated as one, so that omitting the identity proves nothing.
     pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
         let (a, b) = (&self[one], &self[other]);
         let same_host = a.host.is_some() && a.host == b.host;
         same_host || a.principal.same_machine(&b.principal)
     }
 
-    /// Returns the workers with the token of this one, including itself: each is a machine.
+    /// Returns all workers with this one's token, itself included: each is a machine.
     pub(super) fn of_same_token(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
         let token = &self[worker].token;
         self.all().filter(move |&other| self[other].token == *token)
     }
 
-    /// Returns whether a worker with this token is connected, or fewer than `most` of its machines are connected
-    /// or barred.
+    /// Returns whether a worker may call with a token that admits `most` machines.
+    /// It may if it is connected with the token, or fewer than `most` others are connected or barred.
     pub(super) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
         let is_its = |worker: &WorkerIx| self.token(*worker) == token;
         let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && is_its(worker));
@@ -238,8 +238,8 @@ impl Workers {
         (0..).zip(&self.slots).filter(move |(_, slot)| known(slot)).map(|(number, _)| number)
     }
 
-    /// Returns whether a machine that is not barred has counted with another token than this worker's. The
-    /// coordinator's own counts do not matter.
+    /// Returns whether a machine that is not barred has counted with another token.
+    /// The coordinator's own counts do not matter.
     pub(super) fn has_other_token(&self, worker: WorkerIx) -> bool {
         self.all().any(|other| {
             let slot = &self[other];
@@ -325,10 +325,7 @@ impl Workers {
         self.find(worker).expect("remembered")
     }
 
-    /// Returns a worker that is remembered.
-    ///
-    /// # Panics
-    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    /// Returns a worker as [`Self::get`] does.
     pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
         self.find_mut(worker).expect("remembered")
     }
@@ -353,7 +350,7 @@ impl Workers {
         })
     }
 
-    /// Returns the number of connected workers: they called within the duration of a lease.
+    /// Returns the number of workers that called within the duration of a lease.
     pub(super) fn live(&self) -> usize {
         self.deadlines.len()
     }

@@ -16,7 +16,7 @@ use super::{
 pub(crate) struct Leases {
     by_task: BTreeMap<TaskIx, Vec<(WorkerIx, Lease)>>,
     pub(crate) single: SingleHolders,
-    /// Cost that is done of all of them, as their workers report it.
+    /// Done cost of all leased tasks, as their workers report it.
     pub(crate) cost_done: u64,
 }
 
@@ -134,12 +134,12 @@ impl Run {
         });
     }
 
-    /// Continues all epochs above this one.
+    /// Raises the epochs of all tasks to at least this one.
     pub(crate) fn raise_epochs(&mut self, epoch: u64) {
         self.tasks.raise_epochs(epoch);
     }
 
-    /// Returns a task of a cancelled run whose leases were dropped to its queue.
+    /// Returns a task of a cancelled run to its queue after its leases were dropped.
     pub(crate) fn drop_leased(&mut self, task: TaskIx, now: Ticks) {
         match self.tasks.stage(task) {
             Stage::Leased => self.enter(task, Stage::Pending),

@@ -6,14 +6,14 @@ use super::{
 };
 use crate::ledger::{Change, Recheck, RunState};
 
-/// The part of a run that commands change, and that is restored if a command cannot be stored.
+/// State of a run that commands change; it is restored if one cannot be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifecycle {
     pub(super) state: RunState,
     pub(super) recheck: Recheck,
     /// Its completion was announced and no count has contradicted it since.
     pub(super) is_announced: bool,
-    /// Since when only disputed tasks without a referee are left.
+    /// Time since when only disputed tasks without a referee are left.
     stalled_since: Option<Ticks>,
 }
 
@@ -48,7 +48,7 @@ impl Run {
     pub(crate) fn grants(&self) -> bool {
         match self.life.state {
             RunState::Running => !self.life.is_announced,
-            // A referee may have come.
+            // A referee may have become available.
             RunState::Disputed => self.unassigned_disputes().next().is_some(),
             RunState::Paused
             | RunState::Cancelled
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// Returns whether its tasks are in the state that its own state says.
+    /// Returns whether the states of its tasks fit its own state.
     pub(crate) fn has_counts_of_its_state(&self) -> bool {
         match self.life.state {
             RunState::Complete | RunState::Contradicted => self.is_counted(),
@@ -85,8 +85,8 @@ impl Run {
         self.life.is_announced
     }
 
-    /// Returns whether all tasks are done and the rechecks of a run that rechecks all have been waited for
-    /// as long as the tasks took.
+    /// Returns whether a counted run has waited for rechecks as long as its tasks took.
+    /// Only runs that recheck all tasks wait.
     pub(crate) fn has_waited_enough(&mut self, now: Ticks) -> bool {
         if !self.is_counted() || !self.is_live() || self.life.recheck != Recheck::All {
             return false;
@@ -101,12 +101,12 @@ impl Run {
         self.is_open() && (self.counted_since.is_some() || self.done_since.is_some())
     }
 
-    /// Returns since when only random recounts are awaited: from now on, if it did not yet.
+    /// Returns since when only random recounts are awaited; sets it to now if unset.
     pub(crate) fn done_since(&mut self, now: Ticks) -> Ticks {
         *self.done_since.get_or_insert(now)
     }
 
-    /// Returns whether its completion is to be announced, once.
+    /// Announces its completion, once; returns whether it did.
     pub(crate) fn announce(&mut self) -> bool {
         let is_news = self.is_open() && self.all_done();
         self.life.is_announced |= is_news;
@@ -155,7 +155,7 @@ impl Run {
         running + self.rechecks.len()
     }
 
-    /// Returns since when it is stalled: from now on, if it was not.
+    /// Returns since when it is stalled; sets it to now if unset.
     pub(crate) fn stalled_since(&mut self, now: Ticks) -> Ticks {
         *self.life.stalled_since.get_or_insert(now)
     }

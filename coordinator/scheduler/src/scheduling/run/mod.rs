@@ -37,7 +37,7 @@ use crate::ledger::{
     Confirmation, Recheck, RecheckSampler, RunManifest, RunState, StoredRun, TaskState,
 };
 
-/// Workers usually call again within this time.
+/// Maximum shown time since the last call; workers usually call again earlier.
 const MAX_SHOWN_UNHEARD_MS: u64 = 30_000;
 
 #[derive(Debug)]
@@ -57,8 +57,7 @@ pub(super) struct Run {
     /// Position in the plan's order; pending tasks before it are in `returned`.
     cursor: u64,
     returned: BTreeSet<TaskIx>,
-    /// The `returned` tasks of workers that vanished. It is unknown how far these were, so other tasks
-    /// go first.
+    /// The `returned` tasks of vanished workers: other tasks go first.
     orphaned: BTreeSet<TaskIx>,
     parking: Parking,
     disputed: BTreeMap<TaskIx, Vec<WorkerCount>>,
@@ -80,13 +79,13 @@ pub(super) struct Run {
     pub(super) rate: Rate,
     /// The random sample of done tasks from which the total is estimated.
     pub(super) sample: Finished,
-    /// Position in the plan's order up to which tasks were considered for the sample, and these tasks.
+    /// Position in the plan's order up to which tasks were sampled, and these tasks.
     sampled_to: u64,
     is_sampled: Vec<bool>,
     /// Time during which tasks were being counted, in this process and earlier ones.
     pub(super) counted_ms: u64,
-    /// Time since then during which a worker held a task. It counts once a holder calls: a lost one may
-    /// have stopped at once.
+    /// Time during which a worker held a task, since the last call of a holder.
+    /// It counts once a holder calls: a lost one may have stopped at once.
     unheard_ms: u64,
 
     /// Since when every task is done, and how long that had taken.
@@ -95,8 +94,8 @@ pub(super) struct Run {
     done_since: Option<Ticks>,
 }
 
-/// Minimum memory for tasks of a run, cached by number of threads: each grant asks for it, and for frames
-/// it is a search over all their classes.
+/// Minimum memory for tasks of a run, cached by number of threads.
+/// Each grant asks for it, and for frames it is a search over all their classes.
 #[derive(Debug)]
 struct MemoryNeeds {
     needs: PlanNeeds,
@@ -153,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Creates the placeholder of a forgotten run: a cancelled run of the smallest board.
+    /// Creates the placeholder of a forgotten run: cancelled, on the smallest board.
     pub(super) fn forgotten(manifest: RunManifest) -> Self {
         let board = Board::new(1).expect("the smallest board");
         let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("it has a plan");
@@ -232,12 +231,12 @@ impl Run {
         self.memory.of(NonZeroU16::MIN)
     }
 
-    /// Returns the time during which its tasks were being counted; at least 1, since 0 means "not recorded".
+    /// Returns the time of counting; at least 1, since 0 means "not recorded".
     pub(super) fn elapsed_ms(&self) -> u64 {
         self.counted_ms.max(1)
     }
 
-    /// Returns the same for display, including a short time in which no worker has called.
+    /// Returns the time of counting for display, including a short time without calls.
     pub(super) fn shown_ms(&self) -> u64 {
         self.counted_ms + self.unheard_ms.min(MAX_SHOWN_UNHEARD_MS)
     }
@@ -283,7 +282,7 @@ impl Run {
         }
     }
 
-    /// Returns the done tasks that no referee has counted whose rank is below this fraction, by rank.
+    /// Returns the done tasks to recount whose rank is below this fraction, by rank.
     pub(super) fn recounts_below(&self, fraction: f64) -> impl Iterator<Item = &TaskIx> {
         // Saturates at the ends.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -291,7 +290,7 @@ impl Run {
         self.recount_order.range(..(end, TaskIx::MAX)).map(|(_, task)| task)
     }
 
-    /// Returns whether the first count of a worker stands and no referee has confirmed it.
+    /// Returns whether the first count of a worker stands without a referee's recount.
     pub(super) fn has_first_count(&self, worker: WorkerIx) -> bool {
         let done = self.first_counts.get(&worker).and_then(|&task| self.tasks.done(task));
         done.is_some_and(|done| {

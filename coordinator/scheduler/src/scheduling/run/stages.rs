@@ -10,15 +10,15 @@ use super::{
 };
 use crate::ledger::{Confirmation, EntryKind, Recheck, TaskState};
 
-/// Initial counts of machines beyond the guaranteed ones are rechecked while all of them cost at most one
-/// part in this many of the run.
+/// Rechecks of machines' first counts may cost one part in this many of the run.
+/// The guaranteed ones are made even beyond that.
 const FIRST_COUNTS_PART: u64 = 100;
 
-/// Runs with more tasks keep only the eighth with the lowest ranks for recounts: no referee reaches more.
+/// Runs with more tasks rank only an eighth of them, since no referee reaches more.
 const MAX_FULLY_RANKED: u64 = 100_000;
 
 impl Run {
-    /// Applies a journalled count by the rules of the ledger; `by` says how one count confirms another.
+    /// Applies a journalled count by the ledger's rules; `by` judges confirmations.
     ///
     /// # Panics
     /// If the count cannot follow: the scheduler decides by the same rules.
@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Updates how the standing count of a task is confirmed. This puts off no end of the run.
+    /// Updates the confirmation of a standing count without delaying the run's end.
     pub(crate) fn confirm(&mut self, task: TaskIx, done: Done) {
         self.tasks.accept(task, self.cost(task), done);
         if done.confirmed == Confirmation::Referee {
@@ -127,7 +127,7 @@ impl Run {
 
     /// Returns a task's place among the random recounts.
     ///
-    /// A task without its voided count is first: workers know that its count was not recounted.
+    /// A task whose counts were voided is first: workers know that its count was not recounted.
     fn rank(&self, task: TaskIx) -> u64 {
         match self.reopened.contains(&task) {
             true => 0,
@@ -160,9 +160,9 @@ impl Run {
         self.extend_sample();
     }
 
-    /// Extends the sample in the plan's order up to the first task in progress: of the tasks after it only
-    /// the short ones are done. Parked, disputed and orphaned tasks are skipped, and added once they are
-    /// done: waiting for them might take as long as the run.
+    /// Extends the sample in the plan's order up to the first pending or leased task.
+    /// After it only short tasks are done. Parked, disputed and orphaned tasks are skipped and added once they
+    /// are done: waiting for them might take as long as the run.
     fn extend_sample(&mut self) {
         while self.sampled_to < self.tasks.len() {
             let task = index(self.plan.task_at(self.sampled_to));
@@ -205,7 +205,7 @@ impl Run {
         }
     }
 
-    /// Starts the trial of the next parked task if its time has come; returns the task, to be unparked.
+    /// Starts the next trial if its time has come; returns the task, to be unparked.
     pub(crate) fn next_trial(&mut self, now: Ticks) -> Option<TaskIx> {
         self.parking.next_trial(now)
     }
@@ -224,7 +224,7 @@ impl Run {
         self.sampler.selects(self.manifest.run, id(task), self.life.recheck)
     }
 
-    /// Queues a recheck of a done task, unless a worker makes it; returns whether it is new.
+    /// Queues a recheck of a done task that no worker holds; returns whether it is new.
     pub(crate) fn add_recheck(&mut self, task: TaskIx, now: Ticks) -> bool {
         self.done_since = None;
         let done = self.tasks.done(task).filter(|_| !self.is_held(task));
@@ -257,8 +257,8 @@ impl Run {
         added
     }
 
-    /// Charges the recheck of a machine's first count to the run, if it is affordable or `guaranteed`;
-    /// returns whether it did.
+    /// Charges the run for the recheck of a first count; returns whether it did.
+    /// Only `auto` rechecks first counts, if the run can afford it or if it is `guaranteed`.
     pub(crate) fn charge_first_count(&mut self, task: TaskIx, guaranteed: bool) -> bool {
         let limit = self.tasks.total_cost() / FIRST_COUNTS_PART;
         let cost = self.first_rechecks_cost.saturating_add(self.cost(task));

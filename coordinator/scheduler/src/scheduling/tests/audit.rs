@@ -21,16 +21,16 @@ struct Fixture {
     second: TaskIx,
 }
 
-/// Indexes of the workers in [`Fixture`]; the third holds nothing and called before the second.
+/// Worker indexes in [`Fixture`]; the third worker called before the second.
 const FIRST: WorkerIx = 1;
 const SECOND: WorkerIx = 3;
 const THIRD: WorkerIx = 2;
 
 fn fixture() -> Fixture {
     let steps = [
-        "1 set threads=4, 1 sync, 1 say 6 8 4 2 13",
+        "1 set threads=4, 1 sync, 1 submit 6 8 4 2 13",
         // One of them is disputed, one confirmed; the second worker rechecks others and referees.
-        "3 say 6+1 8",
+        "3 submit 6+1 8",
         "2 set token=trusted trusted, 2 sync",
         // The tasks in progress have made progress.
         "1 set started done=1 wants=0, 1 sync",
@@ -79,8 +79,8 @@ fn each_inconsistency_is_named() {
     let [of_first, of_second] = [FIRST, SECOND].map(|worker| plain.worker(worker).leases.len());
     let most = of_first.max(of_second);
     let of = |task: TaskIx, problem: &str| format!("task {task} {problem}");
-    let unknown = "is held by a worker that does not hold it";
-    let no_epoch = of(plain.alone, "is leased under no epoch of its own");
+    let unknown = "has a lease that its worker does not list";
+    let no_epoch = of(plain.alone, "is leased under an epoch that was not issued");
     let too_many = of(plain.alone, "is held by too many, or twice by one");
     let too_many_leases =
         format!("worker {} holds too many leases", if of_first == most { FIRST } else { SECOND });
@@ -97,10 +97,10 @@ fn each_inconsistency_is_named() {
         (&|fixture| fixture.worker(THIRD).deadline = None, ""),
         (&|fixture| fixture.scheduler.config.leases_per_worker = most, ""),
         (&|fixture| fixture.scheduler.config.leases_per_worker = most - 1, &too_many_leases),
-        (&|fixture| fixture.worker(FIRST).info.threads += 1, "live threads: 6 kept, 7 counted"),
+        (&|fixture| fixture.worker(FIRST).info.threads += 1, "live threads: 6, expected 7"),
         (
             &|fixture| fixture.scheduler.runs[0].park(fixture.alone, 0),
-            "stage of a leased task: Parked kept, Leased counted",
+            "stage of a leased task: Parked, expected Leased",
         ),
         (&|fixture| fixture.change(|lease| lease.epoch = 0), &no_epoch),
         (&|fixture| fixture.change(|lease| lease.epoch = 2), &no_epoch),
@@ -123,7 +123,7 @@ fn each_inconsistency_is_named() {
         ),
         (
             &|fixture| fixture.remove(fixture.second, SECOND),
-            &of(plain.second, "is held by no lease"),
+            &of(plain.second, "is listed without a lease"),
         ),
     ];
     for (at, (change, expected)) in cases.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A scheduler that scripts drive: its workers, its time, and a description of each outcome.
+//! A scheduler that scripts drive, with its workers and its time.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -35,7 +35,7 @@ pub(super) struct ScriptedWorker {
     pub(super) info: WorkerInfo,
     pub(super) held: Vec<Grant>,
     pub(super) wants: f64,
-    /// Reported for all its leases, like the cost that is done.
+    /// Reported for all its leases, as is the cost that is done.
     started: bool,
     cost_done: u64,
     token: Option<Arc<str>>,
@@ -157,7 +157,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Creates a scheduler with these settings, the first words after `with`. No task is rechecked by default.
+    /// Creates a scheduler with these settings; by default no task is rechecked.
     pub(super) fn new(settings: &[&str]) -> Self {
         let (mut plan, mut counts) = (&TRUTH.plan, &TRUTH.counts[..]);
         let mut config = Config::default();
@@ -219,13 +219,13 @@ impl Bench {
         self.counts.get(usize::try_from(task.0).unwrap()).copied().unwrap_or(0)
     }
 
-    /// Reads `TASK`, with `r` for the other orientation than it was granted in, `@EPOCH`, and `+WRONG`: the number
-    /// by which a count is too high, `most` for the highest possible count, and `more` for one above.
+    /// Reads a count: `TASK`, with `r` for the orientation that was not granted.
+    /// `@EPOCH` and `+WRONG` may follow: the excess, `most` for the highest count, `more` for one above.
     pub(super) fn count(&self, id: u128, word: &str) -> (Grant, u64) {
         let (word, wrong) = word.split_once('+').unwrap_or((word, "0"));
         let (word, epoch) = word.split_once('@').unwrap_or((word, "1"));
-        let turned = word.strip_suffix('r');
-        let task = self.task(read(turned.unwrap_or(word)));
+        let rotated = word.strip_suffix('r');
+        let task = self.task(read(rotated.unwrap_or(word)));
         let held = self.workers[&id].held.iter().find(|grant| grant.task == task);
         let mut grant = held.copied().unwrap_or_else(|| Grant {
             task,
@@ -233,7 +233,7 @@ impl Bench {
             spec: *self.plan.spec(),
             orientation: common::count::Orientation::Upright,
         });
-        if turned.is_some() {
+        if rotated.is_some() {
             grant.orientation = grant.orientation.rotated();
         }
         let count = match wrong {
@@ -303,8 +303,8 @@ impl Bench {
         self.scheduler.audit().unwrap();
     }
 
-    /// Lets these workers and the referee count, a second at a time, until `is_over`; returns the numbers of their
-    /// records by kind.
+    /// Lets these workers and the referee count until `is_over`, a second at a time.
+    /// Returns the numbers of their records by kind.
     pub(super) fn drive(
         &mut self,
         workers: &[&str],

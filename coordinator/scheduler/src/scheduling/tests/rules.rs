@@ -48,7 +48,7 @@ fn a_measured_worker_gets_what_it_wants_in_seconds_and_calls_when_half_of_it_is_
 fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
     let mut bench = Bench::after(&["long"], &["1 sync", "2 sync"]);
     let before = [1, 2].map(|id| cost(&bench, &bench.workers[&id].held));
-    // Both count their first tasks in eight seconds, which are of different costs.
+    // Both count their first tasks, of different costs, in eight seconds.
     let speeds = [1, 4].map(|factor| factor * 250_000_u64);
     let mut longest = 0;
     for task in 0..bench.plan.tasks() {
@@ -187,10 +187,10 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
     let mut bench = Bench::after(&["many"], &["2 sync", "1 sync"]);
     let mut ahead = 0;
     loop {
-        // It works on its last task and requests more.
+        // The worker counts its last task and requests more.
         while bench.workers[&1].held.len() > 1 {
             let first = bench.workers[&1].held[0].task.task;
-            bench.steps(&format!("1 say {first}"));
+            bench.steps(&format!("1 submit {first}"));
         }
         let tasks = bench.run().tasks();
         let (pending, all) = (tasks.cost(task_table::Stage::Pending), tasks.total_cost());
@@ -206,7 +206,7 @@ fn in_the_last_part_of_a_run_a_busy_thread_gets_no_second_task() {
     assert!(bench.status().run.tasks.pending > 2);
     assert_eq!(bench.finish(1).grants.len(), 1);
     bench.steps("1 set threads=3");
-    assert_eq!(call(&mut bench, 1).grants.len(), 2, "one a thread");
+    assert_eq!(call(&mut bench, 1).grants.len(), 2, "one per thread");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
         (3, 12, 4, 3.0 / 16.0 + 0.1),
         (1, 18, 2, 0.05 + 0.1),
     ] {
-        // Without random recounts to be made the run would end.
+        // The run would end if no random recounts were due.
         let mut bench = Bench::after(&["elapsed 10000"], &["referee 1000", "count-all 99"]);
         bench.steps(&format!("1 set threads={plain}, 1 names"));
         if trusted > 0 {
@@ -274,7 +274,7 @@ fn referees_recount_in_proportion_to_their_share_of_the_fleet() {
     }
 }
 
-const DISPUTED: [&str; 3] = ["2 sync", "2 say 6", "1 say 6+1"];
+const DISPUTED: [&str; 3] = ["2 sync", "2 submit 6", "1 submit 6+1"];
 
 #[test]
 fn the_referee_counts_no_task_that_exceeds_its_memory() {
@@ -296,8 +296,8 @@ fn the_referee_counts_no_task_that_exceeds_its_memory() {
 #[test]
 fn a_crash_between_a_count_and_the_state_that_it_changes_reopens_the_run() {
     for (state, last) in [
-        (RunState::Complete, "2 say 3+1"),
-        (RunState::Contradicted, "2 say 3+1"),
+        (RunState::Complete, "2 submit 3+1"),
+        (RunState::Contradicted, "2 submit 3+1"),
         (RunState::Disputed, "state"),
     ] {
         let mut bench = Bench::after(&[], &["count-all 1", last]);
@@ -425,10 +425,10 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     assert_eq!(totals.of(WorkerState::Unresponsive).workers, 100);
     assert_eq!(totals.last_call_ms_ago, Some(0));
     assert_eq!(status.workers.len(), STATUS_WORKERS);
-    let silent = |worker: &WorkerStatus| worker.state == WorkerState::Unresponsive;
+    let unresponsive = |worker: &WorkerStatus| worker.state == WorkerState::Unresponsive;
     assert_eq!(status.workers[0].info.id, common::run::WorkerId(900));
-    assert!(status.workers[1..101].iter().all(silent));
-    assert!(!status.workers[101..].iter().any(silent));
+    assert!(status.workers[1..101].iter().all(unresponsive));
+    assert!(!status.workers[101..].iter().any(unresponsive));
     // Pages by identity show each worker once, independent of changes between two pages.
     let (mut after, mut seen) = (None, Vec::new());
     loop {
@@ -441,7 +441,7 @@ fn a_status_shows_workers_that_need_attention_and_counts_all() {
     }
     assert!(seen.iter().copied().eq(1..=1_000), "{seen:?}");
     let shown = bench.scheduler.workers(&WorkersPart::ByAttention(95..105), now).workers;
-    assert_eq!(shown.iter().filter(|worker| silent(worker)).count(), 6);
+    assert_eq!(shown.iter().filter(|worker| unresponsive(worker)).count(), 6);
     let none = bench.scheduler.workers(&WorkersPart::ByAttention(2_000..2_050), now);
     assert_eq!(none.workers, []);
 }
@@ -452,7 +452,9 @@ fn every_task_has_a_state_on_the_map() {
     let mut bench = Bench::after(&[], &steps);
     let held: Vec<_> = bench.workers[&6].held.iter().map(|grant| grant.task.task).collect();
     let [leased, done, confirmed, disputed, ..] = held[..] else { panic!("{held:?}") };
-    bench.steps(&format!("6 say {done} {confirmed} {disputed}, 7 say {confirmed} {disputed}+1"));
+    bench.steps(&format!(
+        "6 submit {done} {confirmed} {disputed}, 7 submit {confirmed} {disputed}+1"
+    ));
     let (plan, map_states) = bench.scheduler.map_states(RUN).unwrap();
     assert_eq!(plan.hash(), bench.plan.hash());
     assert_eq!(map_states.len() as u64, plan.tasks());

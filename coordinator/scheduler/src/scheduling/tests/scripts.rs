@@ -66,7 +66,7 @@ impl Bench {
             }
             "finish" => return described(&self.finish(id)),
             // Each in a call of its own, without leases of these tasks.
-            "say" => {
+            "submit" => {
                 let counts: Vec<_> = words.iter().map(|word| self.count(id, word)).collect();
                 let said = |grant: &Grant| counts.iter().any(|(of, _)| of.task == grant.task);
                 self.worker(id).held.retain(|grant| !said(grant));
@@ -197,7 +197,7 @@ impl Bench {
             "cancel" => Command::Cancel,
             "retry" => Command::Unpark,
             "recheck" => Command::Recheck(read(words[0])),
-            "bar" | "doubt" => {
+            "bar" | "suspect" => {
                 let trust = if verb == "bar" { Trust::Barred } else { Trust::Suspect };
                 let record = test_records::trust(read(words[0]), trust, 1);
                 self.history.push(Change::Trust(record.clone()));
@@ -279,7 +279,7 @@ impl Bench {
         }
     }
 
-    /// Describes all that is not zero.
+    /// Describes every number that is not zero.
     pub(super) fn state(&self) -> String {
         let RunStatus { run, rechecks, referee, .. } = self.status();
         let RunSummary { state, tasks, .. } = run;
@@ -463,7 +463,7 @@ impl Grouped {
 
 const SCRIPTS: &str = include_str!("scripts.txt");
 
-/// Takes the steps of a script; returns it with what happened.
+/// Takes the steps of a script; returns the script with their outcomes.
 fn played(script: &str) -> String {
     // Shown if a step panics.
     println!("# {}", script.lines().next().unwrap());
