@@ -27,7 +27,7 @@ pub enum Command {
 pub enum ControlError {
     #[error("run {0} not found")]
     NoSuchRun(RunId),
-    #[error("run {0} is complete")]
+    #[error("run {0} is finished")]
     Over(RunId),
     #[error("run {0} is cancelled: submit it again")]
     Cancelled(RunId),

@@ -166,8 +166,8 @@ impl Scheduler {
             }
         };
         format!(
-            "{parked} tasks are parked after failed attempts; {next}, `queensctl retry {}` retries all \
-             at once",
+            "{} parked after failed attempts; {next} (`queensctl retry {}` retries all at once)",
+            plural(parked, "task"),
             run.manifest.run
         )
     }

@@ -80,7 +80,10 @@ impl Scheduler {
         self.note_trust(worker, Trust::Barred, reason);
         let mut culprits = BTreeSet::from([worker]);
         let of_token: BTreeSet<_> = self.workers.of_same_token(worker).collect();
-        let has_counted = |one: &&WorkerIx| self.workers[**one].reputation.has_counted;
+        // A barred machine has counted, even if no count of it was accepted.
+        let has_counted = |&&one: &&WorkerIx| {
+            self.workers[one].reputation.has_counted || self.workers.is_barred(one)
+        };
         let counted = of_token.iter().filter(has_counted).count();
         let barred = self.workers.barred_of_token(worker);
         let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
