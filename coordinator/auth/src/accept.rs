@@ -25,14 +25,14 @@ use crate::{AuthError, Authenticator, ConnectionActivity, Limits, Principal, cer
 /// The first byte of every TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The pause after an error of the operating system, which is unlikely to disappear immediately.
+/// The pause after an error of `accept`, which is unlikely to vanish immediately.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The interval between two log lines about refused connections.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Handshakes between two removals of all ended ones; more than connections can be open, so that a removal
-/// is cheap per handshake.
+/// The number of handshakes between two removals of all ended ones.
+/// It exceeds the number of open connections, so that a removal is cheap per handshake.
 const CLEANUP_INTERVAL: usize = 20_000;
 
 /// Connections ready to be served.
@@ -41,7 +41,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Accepts up to `max` connections at a time, and completes the handshakes of those with TLS.
+    /// Accepts up to `max` connections at a time, and completes their TLS handshakes.
     pub fn new(listener: TcpListener, max: usize, auth: Authenticator, limits: Limits) -> Self {
         let (send, ready) = mpsc::channel(64);
         let mut acceptor = Acceptor::new(listener, max);
@@ -131,7 +131,7 @@ impl Acceptor {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                        // Small messages would wait for one another otherwise.
+                        // Otherwise small messages would wait for each other.
                         let _ = stream.set_nodelay(true);
                         return (stream, address, permit);
                     }
@@ -159,7 +159,7 @@ impl Acceptor {
     }
 }
 
-/// The handshakes in progress by address, oldest first. Each lasts until its receiver is dropped.
+/// Handshakes in progress by address, oldest first, each until its receiver drops.
 struct Handshakes {
     max: usize,
     by_address: HashMap<IpAddr, VecDeque<oneshot::Sender<()>>>,
@@ -168,8 +168,8 @@ struct Handshakes {
 }
 
 impl Handshakes {
-    /// Begins a handshake, evicting the address's oldest one if there are too many. The receiver
-    /// resolves when this handshake is evicted in turn.
+    /// Begins a handshake, evicting the address's oldest one if there are too many.
+    /// The receiver resolves when this handshake is evicted in turn.
     fn begin(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
         self.begun += 1;
         if self.begun >= CLEANUP_INTERVAL {
@@ -190,7 +190,7 @@ impl Handshakes {
     }
 }
 
-/// Returns the IPv4 address or the /64 of an IPv6 address, within which a host can have any address.
+/// Returns an IPv4 address, or the /64 of an IPv6 host, which can use all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
@@ -198,12 +198,12 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The client end of a connection; among the extensions of its requests.
+/// The client end of a connection, attached to its requests as an extension.
 #[derive(Clone)]
 pub struct Peer {
     pub address: SocketAddr,
     pub tls: bool,
-    /// The holder of the client certificate, if the client presented one of a trusted authority.
+    /// The holder of the client's certificate, if it presented a trusted one.
     pub certificate: Option<Result<Principal, AuthError>>,
     pub activity: Arc<ConnectionActivity>,
 }
@@ -269,7 +269,7 @@ impl AsyncRead for AcceptedConnection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.has_ended(context) {
-            // The server sees a connection that the client closed.
+            // To the server, the client has closed the connection.
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.io).poll_read(context, buffer)

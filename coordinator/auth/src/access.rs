@@ -1,5 +1,5 @@
-//! The role that each call requires: two tables, which tests compare with the services' descriptors
-//! and the router.
+//! The role that each call requires, in two tables.
+//! Tests compare the tables with the services' descriptors and the router.
 
 use std::{fmt, str::FromStr};
 
@@ -148,7 +148,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/runs/{run}/events", Access::Viewer),
 ];
 
-/// Returns the role that a route requires, written as in the router; `None` for an unknown route.
+/// Returns the role that a route of the router requires; `None` if unknown.
 pub fn http_access(method: &str, route: &str) -> Option<Access> {
     // HEAD requires what GET does.
     let method = if method == "HEAD" { "GET" } else { method };

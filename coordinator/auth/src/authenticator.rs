@@ -1,4 +1,4 @@
-//! The authenticator in front of every service: identifies the caller and checks its role.
+//! The authenticator in front of all services: identifies callers, checks roles.
 
 use std::{
     num::NonZeroU32,
@@ -42,8 +42,8 @@ impl Principal {
         }
     }
 
-    /// Returns the permanent name of the token or certificate in records: a token's name can be used
-    /// again once it is revoked, its ID cannot.
+    /// Returns the permanent name of the token or certificate in records.
+    /// A token's name can be used again once it is revoked; its ID cannot.
     pub fn token(&self) -> Option<Arc<str>> {
         match self {
             Self::Anonymous => None,
@@ -85,7 +85,7 @@ pub fn parse_token(text: &str) -> Option<Token> {
     text.parse().ok().or_else(join)
 }
 
-/// The authentication that a coordinator requires; with any, plain text is accepted on loopback only.
+/// Required authentication. Unless `Open`, plain text is accepted on loopback only.
 #[derive(Clone)]
 pub enum Authenticator {
     /// None (`--insecure`).
@@ -150,7 +150,7 @@ impl Authenticator {
         Ok(principal)
     }
 
-    /// Waits until the caller's token is revoked or expires. `None` for callers without a token.
+    /// Waits until the caller's token is revoked or expires; `None` without a token.
     pub fn until_ended(&self, principal: &Principal) -> Option<Ended> {
         let Principal::Token { id, .. } = *principal else { return None };
         let tokens = self.tokens()?.clone();
@@ -183,7 +183,7 @@ impl<S> Layer<S> for AuthLayer {
     }
 }
 
-/// A service that sees authorized calls only, with their [`Principal`] as an extension.
+/// A service that sees only authorized calls, with their [`Principal`] attached.
 #[derive(Clone)]
 pub struct AuthService<S> {
     layer: AuthLayer,
@@ -293,17 +293,17 @@ impl http_body::Body for MeteredBody {
     }
 }
 
-/// Resolves when a token ends, with the reason.
+/// A future that resolves with the reason when a token ends.
 type Ended = Pin<Box<dyn Future<Output = AuthError> + Send>>;
 
-/// Makes the last frame of a stream whose caller's token has ended.
+/// Maker of the last frame of a stream whose caller's token has ended.
 type LastFrame<D> = fn(&AuthError) -> Frame<D>;
 
-/// The frames of a unary answer: its message and its trailers. They are sent even if the token has just
-/// ended: this very call may have revoked it.
+/// The frames of a unary answer: its message and its trailers.
+/// They are sent even if the token has just ended: this very call may have revoked it.
 const UNARY_FRAMES: u32 = 2;
 
-/// A response body that keeps its call in progress. A stream ends with its caller's token.
+/// A response body that keeps its call in progress, until the caller's token ends.
 pub struct TrackedBody<B: http_body::Body> {
     body: B,
     _call: Arc<Call>,

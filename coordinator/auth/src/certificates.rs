@@ -1,4 +1,4 @@
-//! Certificates: those of the coordinator's own authority, and those of an external one.
+//! Certificates of the coordinator's own authority and of external ones.
 
 use std::{
     fmt::Display,
@@ -30,10 +30,10 @@ use tokio_rustls::{
 
 use crate::{AuthError, Principal, Role};
 
-/// Tolerance for clocks that are behind: certificates are valid this long before they are made.
+/// Tolerance for slow clocks: certificates are valid from this long before now.
 const BACKDATED: Duration = Duration::days(2);
 
-/// The lifetime of an authority: longer than any run. Its key never leaves the store.
+/// The lifetime of an authority: longer than any run. Its key stays in the store.
 const AUTHORITY_LIFETIME: Duration = Duration::days(20 * 365);
 
 /// The lifetime of a server certificate; see [`RENEW_INTERVAL`].
@@ -42,7 +42,7 @@ const CERTIFICATE_LIFETIME: Duration = Duration::days(90);
 /// The interval after which a serving coordinator renews its own certificate.
 pub(crate) const RENEW_INTERVAL: time::Duration = time::Duration::from_secs(30 * 86_400);
 
-/// The interval between two reads of files that others renew, and the pause after a failure.
+/// The interval of rereading files that others renew; also the pause after errors.
 const RELOAD_INTERVAL: time::Duration = time::Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +157,7 @@ impl ServerCertificate {
         Arc::new(Self { state: Mutex::new(Renewable { key, due }), interval })
     }
 
-    /// Replaces the certificate if its interval has passed. After a failure the old one stays.
+    /// Replaces the certificate if it is due; after a failure the old one stays.
     pub(crate) fn renew_if_due<E: Display>(
         &self,
         make: impl FnOnce() -> Result<Arc<CertifiedKey>, E>,
@@ -185,7 +185,7 @@ impl ServerCertificate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an acceptor that presents this certificate and verifies clients with `verifier`.
+    /// Returns an acceptor with this certificate that verifies clients with `verifier`.
     pub(crate) fn acceptor(self: &Arc<Self>, verifier: Arc<dyn ClientCertVerifier>) -> TlsAcceptor {
         let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
             .with_client_cert_verifier(verifier)
@@ -241,7 +241,7 @@ impl Pki {
         Ok(Self { acceptor: certificate.acceptor(verifier), certificate, files })
     }
 
-    /// Returns the TLS acceptor, with the certificate as its files are now.
+    /// Returns the TLS acceptor, after rereading the certificate's files if due.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.certificate.renew_if_due(|| read_key(&self.files));
         self.acceptor.clone()
@@ -263,8 +263,8 @@ pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Result<Principal, Auth
     }
 }
 
-/// Parses a subject alternative name: a URI whose path ends in `queens/ROLE/NAME`, or a DNS name that
-/// begins with `NAME.ROLE.queens`, followed by a dot or nothing.
+/// Parses a subject alternative name into role and name.
+/// It is a URI whose path ends in `queens/ROLE/NAME`, or a DNS name that begins with `NAME.ROLE.queens`.
 fn parse_holder(text: &str) -> Option<(Role, &str)> {
     let (role, name) = match text.split_once("://") {
         Some((_, rest)) => {

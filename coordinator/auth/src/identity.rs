@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 use crate::{NoRandomness, random};
 
-/// Random bytes of a secret; the others are the keyed hash.
+/// The number of random bytes in a secret; the others are the keyed hash.
 const RANDOM_BYTES: usize = 16;
 
 /// Domain separation, so that the store's secret can have other uses.
@@ -26,7 +26,7 @@ pub struct Identities {
 
 impl Identities {
     pub fn new(store_secret: [u8; 32]) -> Self {
-        let mut keyed = Hmac::new_from_slice(&store_secret).expect("a key of any length will do");
+        let mut keyed = Hmac::new_from_slice(&store_secret).expect("HMAC takes keys of any length");
         keyed.update(PURPOSE);
         Self { keyed }
     }
@@ -42,7 +42,7 @@ impl Identities {
         Ok(WorkerSecret::new(secret))
     }
 
-    /// Returns whether the secret was issued with this store to a worker with this token.
+    /// Returns whether this store issued the secret to a worker with this token.
     pub fn is_issued(&self, secret: &WorkerSecret, token: Option<&str>) -> bool {
         let (random, hash) = secret.as_bytes().split_at(RANDOM_BYTES);
         self.hash(random, token).verify_truncated_left(hash).is_ok()

@@ -19,7 +19,7 @@ use super::{
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Returns limits of which no timeout expires.
+/// Returns limits whose timeouts never expire.
 fn patient() -> Limits {
     Limits {
         handshake: LONG,
@@ -43,7 +43,7 @@ async fn closed(mut stream: TcpStream) {
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// An empty frame of settings.
+/// An empty SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn connections_per_token_are_limited() {
     let other = server.tokens.create(NewToken::new(Role::Viewer, "screen")).unwrap();
     reflect(&CoordinatorEndpoint::Token(other)).await.unwrap();
     reflect_on(&way, held).await.unwrap();
-    // The server notices at some point that they are closed.
+    // The server notices the closed connections with a delay.
     drop(holder);
     while reflect(&way).await.is_err() {
         tokio::task::yield_now().await;
@@ -168,7 +168,7 @@ async fn limits_are_announced_as_http2_settings() {
     stream.write_all(SETTINGS).await.unwrap();
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.unwrap();
-    assert_eq!(head[3], 4, "the first frame is one of settings");
+    assert_eq!(head[3], 4, "the first frame is SETTINGS");
     let mut announced = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
     stream.read_exact(&mut announced).await.unwrap();
     let announced = |id: u16| {

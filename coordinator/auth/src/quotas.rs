@@ -18,13 +18,13 @@ use crate::Principal;
 /// Limits of one port; `docs/operations.md` lists the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections in all, if there are enough file descriptors.
+    /// Connections in total, if there are enough file descriptors.
     pub connections: usize,
-    /// Connections per token or certificate. Fewer than in all, so that operators can connect while
-    /// workers leak connections.
+    /// Connections per token or certificate.
+    /// Below the total, so that operators can connect while workers leak connections.
     pub connections_per_principal: usize,
-    /// Concurrent handshakes per address (per /64 of IPv6). Many machines may share an address, so
-    /// the newest handshake proceeds and the oldest is dropped.
+    /// Concurrent handshakes per address, or per /64 of IPv6.
+    /// Many machines may share an address, so the newest handshake evicts the oldest.
     pub handshakes_per_address: usize,
     pub handshake: Duration,
     /// Lifetime of a connection without an admitted call.
@@ -86,14 +86,14 @@ impl Limits {
     }
 }
 
-/// Principals whose usage is kept after their connections have closed.
+/// Size of the usage table at which principals without connections are removed.
 const MAX_IDLE_PRINCIPALS: usize = 20_000;
 
 /// Usage of one port by all principals.
 pub struct UsageTable {
     limits: Limits,
     by_principal: Mutex<HashMap<Principal, Arc<Usage>>>,
-    /// Sent in all calls in progress.
+    /// Bytes that clients have sent in all calls in progress.
     bytes: AtomicUsize,
 }
 
@@ -107,8 +107,8 @@ impl UsageTable {
         Arc::new(Self { limits, by_principal: Mutex::default(), bytes: AtomicUsize::new(0) })
     }
 
-    /// Starts an admitted call, which is in progress until the returned value is dropped. Anonymous
-    /// callers cannot be distinguished and have no quotas of their own.
+    /// Starts an admitted call, in progress until the returned value is dropped.
+    /// Anonymous callers cannot be distinguished and have no quotas of their own.
     pub fn start_call(
         self: &Arc<Self>,
         principal: &Principal,
@@ -163,7 +163,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Adds received bytes.
+    /// Adds received bytes to the quotas, unless they exceed a limit.
     pub(crate) fn receive(&self, bytes: usize) -> Result<(), Status> {
         let UsageTable { limits, bytes: all, .. } = &*self.table;
         if self.bytes.load(Relaxed).saturating_add(bytes) > limits.call_bytes {
@@ -251,7 +251,7 @@ impl ConnectionActivity {
         }
     }
 
-    /// Counts the connection as the principal's; returns false if the principal has `max` others.
+    /// Counts the connection for the principal; false if that has `max` others already.
     fn join(&self, principal: &Principal, usage: &Arc<Usage>, max: usize) -> bool {
         let mut state = self.state();
         if state.principals.iter().any(|(known, _)| known == principal) {

@@ -62,7 +62,7 @@ impl Fixture {
     }
 }
 
-/// Connects to a server with an authority of this hash; returns the explanation of the failure.
+/// Connects to a server, expecting this authority; returns why TLS failed.
 async fn refused_tls(address: SocketAddr, ca: CaHash) -> &'static str {
     let token = Token::new(TokenId(1), [1; 32]);
     let join = JoinString::new(vec![address.to_string()], ca, token).unwrap();
@@ -111,7 +111,7 @@ async fn plain_text_is_accepted_on_loopback() {
     }
 }
 
-/// Connects to a server whose certificate was made at this time, and returns the explanation.
+/// Connects to a server whose certificate is of this time; returns why TLS failed.
 async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
     install_crypto();
     let authority = Authority::create(Clock::start().now().0).unwrap();

@@ -1,4 +1,4 @@
-//! Authentication by tokens: the coordinator's certificate, its tokens, its join strings.
+//! Authentication by tokens: the certificate, tokens and join strings.
 
 use std::{
     path::PathBuf,
@@ -25,7 +25,7 @@ const TOKENS: &str = "tokens.json";
 /// The roles that get a join string at the first start.
 const FIRST_ROLES: [Role; 2] = [Role::Worker, Role::Operator];
 
-/// A failure to load, make or keep a credential.
+/// A failure to load, create or store a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenAuthError {
     #[error(transparent)]
@@ -52,8 +52,8 @@ pub enum TokenAuthError {
     Random(#[from] NoRandomness),
 }
 
-/// The certificate and the tokens of one coordinator. A change of tokens is durable before it is
-/// acknowledged, and holds from the next call on.
+/// The certificate and the tokens of one coordinator.
+/// A change of tokens is durable before it is acknowledged, and applies from the next call on.
 pub struct TokenAuth {
     secrets: SecretStore,
     clock: Clock,
@@ -69,8 +69,8 @@ pub struct TokenAuth {
 }
 
 impl TokenAuth {
-    /// Opens the credentials of a coordinator that clients reach at `addresses` (`HOST:PORT` each).
-    /// The first start creates the authority and the first join strings.
+    /// Opens the credentials of a coordinator that clients reach at `addresses`.
+    /// Each is `HOST:PORT`. The first start creates the authority and the first join strings.
     pub fn open(
         secrets: SecretStore,
         addresses: Vec<String>,
@@ -203,8 +203,8 @@ impl TokenAuth {
         Ok(JoinString::new(self.addresses.clone(), self.authority.hash(), token)?)
     }
 
-    /// Creates the join string of a role at the first start, and updates its addresses at later
-    /// ones. A revoked one is not replaced.
+    /// Creates a role's first join string; later starts update its addresses.
+    /// A revoked one is not replaced.
     fn first_join(&self, role: Role) -> Result<(), TokenAuthError> {
         let named = self.list().iter().any(|entry| entry.name == role.as_str());
         if !named {
@@ -267,7 +267,7 @@ fn principal(entry: &TokenEntry) -> Principal {
     }
 }
 
-/// Returns the host names of addresses, for clients that verify the name they dialed (`grpcurl`).
+/// Returns the host names of addresses, which some clients verify (`grpcurl`).
 fn hosts(addresses: &[String]) -> Vec<String> {
     let mut hosts: Vec<_> = addresses
         .iter()

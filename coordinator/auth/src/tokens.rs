@@ -22,7 +22,7 @@ pub struct TokenEntry {
     pub role: Role,
     /// The name given by the operator; the principal of what its holder submits.
     pub name: String,
-    /// SHA-256 of the secret, which is too long to guess: a slow hash would only slow calls down.
+    /// SHA-256 of the secret, which is too long to guess: a slow hash adds no security.
     #[serde(serialize_with = "write_hash", deserialize_with = "read_hash")]
     hash: [u8; 32],
     pub created_unix_ms: u64,
@@ -70,7 +70,7 @@ pub enum AuthError {
          --data-dir, and without --coordinator"
     )]
     Missing,
-    #[error("invalid token or join string: copy it again, whole")]
+    #[error("invalid token or join string: make sure that you copied all of it")]
     Malformed,
     /// An unknown token, or a wrong secret; the two are not distinguished.
     #[error(
@@ -121,7 +121,7 @@ pub enum BadTokenRequest {
 pub struct TokenBook(Vec<TokenEntry>);
 
 impl TokenBook {
-    /// Creates a token. The first four bytes of `random` are its ID, the others its secret.
+    /// Creates a token; `random` is its ID (the first four bytes) and its secret.
     pub fn create(
         &mut self,
         NewToken { role, name, lifetime, trusted, machines }: NewToken<'_>,
