@@ -34,7 +34,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         seconds = seconds.checked_add(part).ok_or_else(bad)?;
         rest = &rest[end + 1..];
     }
-    // Longer than any scheduler's limit, and safe to add to a clock.
+    // A year: longer than any scheduler's limit, and safe to add to a clock.
     if seconds == 0 || seconds > 366 * 86_400 {
         return Err(bad());
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_of_time_have_units() {
+    fn durations_have_units() {
         for (text, seconds) in
             [("45s", 45), ("90m", 5_400), ("3h", 10_800), ("1h30m", 5_400), ("2d", 172_800)]
         {

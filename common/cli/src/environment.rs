@@ -20,7 +20,7 @@ use clap_complete::Shell;
 /// Maximum width of `--help`, in columns.
 const WIDTH: usize = 80;
 
-/// The end of `--help` on the environment and on documents.
+/// The end of `--help`: environment variables, completions and man pages.
 const HELP: &str = "\
 Environment:
   QUEENS_…    any flag by its name: QUEENS_DATA_DIR=/srv/queens is --data-dir,
@@ -33,7 +33,7 @@ More:
                         or zsh: source <(PROGRAM --completions bash)
   --man-pages DIR       write a man page for each command into a directory";
 
-/// Fields of flags that require another flag, and its field.
+/// The fields of flags that require another flag, and the field of that flag.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagDependency {
     pub flags: &'static [&'static str],
@@ -75,8 +75,8 @@ fn with_environment(command: Command) -> Command {
         .mut_subcommands(with_environment)
 }
 
-/// Returns whether the variable of a flag is ignored, because the coordinator is named in another way with
-/// precedence: by a flag on the command line, or by a variable that is set.
+/// Returns whether the variable of a flag is ignored: typed flags take precedence, and so does
+/// `QUEENS_JOIN` over `QUEENS_COORDINATOR`.
 fn is_overridden(long: &str, typed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> bool {
     match long {
         "join" => ["coordinator", "data-dir"].into_iter().any(typed),
@@ -96,7 +96,7 @@ fn from_environment(arg: Arg) -> Arg {
     }
 }
 
-/// `data-dir` becomes `QUEENS_DATA_DIR`.
+/// Returns the variable of a flag: `QUEENS_DATA_DIR` for `data-dir`.
 fn variable(long: &str) -> String {
     format!("QUEENS_{}", long.to_uppercase().replace('-', "_"))
 }
@@ -132,14 +132,14 @@ fn misspelled<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let letters = |flag: &str| flag.replace('_', "");
     known.iter().map(String::as_str).find(|known| {
         let known = &known[PREFIX.len()..];
-        // Short names have too many neighbours: JOIN is not JSON.
+        // Short names are similar to each other: JOIN is not a misspelled JSON.
         let most = (flag.len() / 3).min(2);
         letters(known) == letters(flag) || strsim::damerau_levenshtein(known, flag) <= most
     })
 }
 
-/// Rejects typed flags without effect. Environment variables may be meant for other programs and are
-/// ignored.
+/// Rejects typed flags without effect. Ignores environment variables without effect, which may be
+/// meant for other programs.
 fn check_needs(
     command: &mut Command,
     matches: &ArgMatches,
@@ -235,7 +235,7 @@ fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) ->
                 bad.push(format!("{name}: no variable of --{long}"));
             }
         }
-        // Exists only to report that this build lacks the feature.
+        // A hidden command only reports that this build lacks its feature.
         if command.is_hide_set() {
             continue;
         }
@@ -285,7 +285,7 @@ fn words(line: &str) -> Vec<&str> {
 
 /// Writes the documents that the arguments after the program's name request; returns whether they do.
 ///
-/// The flags stand alone, so that required arguments of the commands can be left out.
+/// These flags stand alone, so that required arguments of the commands can be omitted.
 fn write_documents(command: &mut Command, arguments: &[OsString]) -> Result<bool, Error> {
     let [flag, values @ ..] = arguments else {
         return Ok(false);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_without_the_one_it_needs_is_refused() {
+    fn a_flag_without_the_flag_that_it_requires_is_refused() {
         let read = |arguments: &[&str]| {
             let mut command = Command::new("program")
                 .arg(Arg::new("memory_size").long("memory-size").default_value("1"))

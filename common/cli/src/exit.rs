@@ -27,7 +27,7 @@ pub enum Exit {
 pub struct BadUsage(pub String);
 
 impl BadUsage {
-    /// Makes an error a usage error.
+    /// Converts an error into a usage error.
     pub fn of(error: impl Display) -> Self {
         Self(error.to_string())
     }
@@ -46,10 +46,10 @@ const DEBOUNCE: Duration = Duration::from_millis(300);
 /// A request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Ctrl-C: SIGINT.
+    /// Ctrl-C (SIGINT).
     Interrupt,
-    /// A service manager: SIGTERM; a terminal that is closed: SIGHUP on Linux, on Windows the end of the
-    /// console or of the session.
+    /// SIGTERM, as from a service manager, or the end of the terminal: SIGHUP on Linux, on Windows the end
+    /// of the console or of the session.
     Terminate,
 }
 

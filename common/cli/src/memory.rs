@@ -82,7 +82,7 @@ impl MemorySize {
         Self::of_free(Taken::by_others())
     }
 
-    /// Returns the same for the given claims of other workers.
+    /// Returns the default for counting, given the claims of other workers.
     pub(crate) fn of_free(taken: Taken) -> Self {
         let free = AvailableMemory::of_this_process().free(taken).unwrap_or(5 << 28);
         Self((free / 5 * 4).max(1))
@@ -122,7 +122,7 @@ impl AvailableMemory {
         machine.into_iter().chain(group).min()
     }
 
-    /// Returns a quarter of the total, at most 1 GiB; of 1 GiB if unknown.
+    /// Returns a quarter of the total, at most 1 GiB; if unknown, a quarter of 1 GiB.
     fn quarter(self) -> MemorySize {
         let total = |(total, _): (u64, u64)| total;
         let total = self.machine.map(total).into_iter().chain(self.group.map(total)).min();
@@ -185,7 +185,7 @@ struct Claim {
     memory_bytes: u64,
 }
 
-/// Name and memory of a worker next to others on its machine.
+/// Name and memory of a worker that shares its machine with others.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     /// The requested name, or the machine's with an unused number.
@@ -212,7 +212,7 @@ pub fn claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> Clai
 pub(crate) struct Taken {
     /// Bytes on the whole machine.
     pub(crate) machine: u64,
-    /// The part of it in the control group of this process.
+    /// The part of these bytes in the control group of this process.
     pub(crate) group: u64,
 }
 
@@ -271,7 +271,7 @@ struct Living {
     started: u64,
 }
 
-/// Returns `None` if the system does not list its processes.
+/// Returns the claims of running processes; `None` if the system does not list processes.
 fn living(claims: &[Claim]) -> Option<Living> {
     let own = process::id();
     let pids = claims.iter().map(|claim| claim.process).chain([own]);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_name_sizes_that_are_read_back_as_no_less() {
+    fn sizes_in_hints_are_rounded_up() {
         for bytes in [1, 1023, 1025, 57_000_000, 1 << 30, (1 << 30) + 1] {
             let size = MemorySize(bytes);
             let read: MemorySize = size.as_option().parse().unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referee_gets_a_quarter_and_not_too_much() {
+    fn a_referee_gets_a_quarter_and_at_most_1_gib() {
         let available = AvailableMemory {
             machine: Some((32 << 30, 20 << 30)),
             group: Some((2 << 30, 1 << 30)),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_machine_or_its_group_has_is_refused() {
+    fn more_memory_than_the_machine_or_its_group_has_is_refused() {
         let available = AvailableMemory {
             machine: Some((32 << 30, 20 << 30)),
             group: Some((4 << 30, 3 << 30)),

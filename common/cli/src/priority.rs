@@ -6,7 +6,7 @@ pub fn lower() -> Vec<String> {
     failed(STEPS)
 }
 
-/// Lowers a whole process as [`lower`] does a thread, and the session if this process leads one.
+/// Lowers this thread as [`lower`] does, and the session if this process leads one.
 pub fn lower_session() -> Vec<String> {
     [lower(), failed(SESSION_STEPS)].concat()
 }
@@ -79,7 +79,7 @@ mod linux {
     /// sessions, so the priority of a process only ranks it within its own.
     pub(super) fn autogroup() -> io::Result<()> {
         const ATTEMPTS: u32 = 10;
-        // Ordinary users may write once per tenth of a second, all together.
+        // Linux lets all ordinary users together write once per tenth of a second.
         const PAUSE: Duration = Duration::from_millis(100);
         let write = || File::options().write(true).open("/proc/self/autogroup")?.write_all(b"19");
         // SAFETY: both only read numbers. The session is 0 if its leader is outside of the PID namespace.
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn a_thread_and_its_children_become_idle() {
-        // On a thread of its own: what is lowered cannot be raised again.
+        // On a separate thread, because a lowered priority cannot be raised again.
         let stat = thread::spawn(|| {
             assert_eq!(lower(), [""; 0]);
             thread::spawn(|| fs::read_to_string("/proc/thread-self/stat").unwrap()).join().unwrap()
         });
         let stat = stat.join().unwrap();
-        // After the name, which may hold anything: fields 3 and on.
+        // Fields 3 and later follow the name, which may contain spaces and parentheses.
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         let (nice, policy) = (fields[19 - 3], fields[41 - 3]);
         assert_eq!((nice, policy), ("19", "5"), "{stat}");

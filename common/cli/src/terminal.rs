@@ -211,7 +211,7 @@ impl Drop for StatusBar {
     }
 }
 
-/// Writes log lines to standard error, above the status line.
+/// The writer of log lines to standard error, above the status line.
 pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
@@ -250,7 +250,7 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
         // The task database logs errors that it also returns.
         usual.with_target("sled", LevelFilter::OFF)
     });
-    // `targets` filters before it.
+    // `targets` filters before this level.
     let log = tracing_subscriber::fmt()
         .with_max_level(Level::TRACE)
         .with_writer(|| LogWriter)

@@ -55,16 +55,16 @@ impl fmt::Display for Threads {
     }
 }
 
-/// Memory too small for counting.
+/// The error of a memory limit that is too small for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} at least --memory {} with --threads {threads}, and there are {given}: give more, or fewer \
-     threads",
+    "{} at least --memory {} with --threads {threads}, but only {given} is available: give more memory \
+     or fewer threads",
     board.map_or_else(|| "any board needs".to_owned(), |board| format!("N = {board} needs")),
     least.as_option()
 )]
 pub struct TooLittleMemory {
-    /// The board to count; none where even the smallest does not fit.
+    /// The board to count; `None` if even the smallest does not fit.
     pub board: Option<Board>,
     pub given: MemorySize,
     pub threads: Threads,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_within_the_protocols_bounds() {
+    fn numbers_of_threads_are_within_the_protocols_bounds() {
         assert_eq!("4096".parse().map(Threads::get), Ok(4096));
         for bad in ["0", "-1", "4097", "two", ""] {
             assert_eq!(bad.parse::<Threads>(), Err(BadThreads(bad.to_owned())));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_has_a_name_that_a_worker_can_have() {
+    fn every_host_name_gives_a_valid_worker_name() {
         for (host, name) in [
             (" node-7.rack_2\n", "node-7.rack_2"),
             ("Zoë's PC", "Zo--s-PC"),
