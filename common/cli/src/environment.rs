@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_variable_is_recognised() {
+    fn a_misspelled_variable_is_recognized() {
         let known = ["QUEENS_DATA_DIR", "QUEENS_JSON", "QUEENS_N", "QUEENS_THREADS"];
         let known = known.map(str::to_owned);
         for (name, meant) in [

@@ -72,7 +72,7 @@ pub(super) struct Connection {
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Planning a large board takes seconds, or many on a busy machine.
+/// Time limit of a submit: planning a large board may take many seconds on a busy machine.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Connection {
@@ -96,7 +96,7 @@ impl Connection {
             .max_encoding_message_size(MESSAGE_BYTES))
     }
 
-    /// Connects, and returns also the run that a selector matches.
+    /// Connects and returns the client and the run that a selector matches.
     pub(super) async fn connect_to_run(
         &self,
         selector: &RunSelector,
@@ -111,7 +111,7 @@ impl Connection {
         Ok((client, selector.among(&created)?.0))
     }
 
-    /// Connects, and returns also the run that a selector matches, if one is given.
+    /// Connects and returns the client and the run that a selector matches, if one is given.
     pub(super) async fn connect_to(
         &self,
         selector: Option<&RunSelector>,
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Connects for any service.
+    /// Opens a channel for any service.
     pub(super) async fn open_channel(&self) -> anyhow::Result<AuthChannel> {
         let address = self.address()?;
         if address.is_open_to_others() {

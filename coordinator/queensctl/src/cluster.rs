@@ -127,7 +127,7 @@ pub(super) async fn dashboard(connection: &Connection, json: bool) -> anyhow::Re
     }
     if found.loopback_only {
         eprint_line(
-            "Reachable only from the coordinator's machine; start it with `--http 0.0.0.0:7172` to expose it:",
+            "Reachable only from the coordinator's machine; to change this, start it with `--http 0.0.0.0:7172`:",
         );
     }
     print(&found.url)

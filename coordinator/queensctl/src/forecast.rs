@@ -36,8 +36,8 @@ pub(super) struct ForecastOptions {
     #[arg(long, default_value = "auto")]
     method: MethodChoice,
 
-    /// The machines, in TOML, or in JSON if it ends in .json: a `[[machine]]` for each kind, with name,
-    /// count, cores, memory, and speed, rate or estimate
+    /// File of the machines, in TOML, or in JSON if its name ends in .json: a `[[machine]]` for each kind,
+    /// with name, count, cores, memory, and speed, rate or estimate
     #[arg(long, value_name = "FILE")]
     fleet: PathBuf,
 
@@ -171,14 +171,14 @@ fn as_text(plan: &Plan, forecast: &Forecast) -> String {
     lines.join("\n")
 }
 
-/// Machines of each kind.
+/// A fleet: the machines of each kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fleet {
     machine: Vec<Kind>,
 }
 
-/// Machines that are alike.
+/// Identical machines.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
@@ -237,7 +237,7 @@ struct Group {
     memory: MemorySize,
     /// Speed of one core in reference cores.
     speed: Range,
-    /// Their crews, or why they cannot join.
+    /// Crews of each machine, or the reason why it cannot join.
     crews: Result<Crews, TooLittleMemory>,
     /// Memory from which lists are not processed in chunks.
     whole: MemorySize,
@@ -335,7 +335,7 @@ fn positive(what: &str, value: f64) -> anyhow::Result<f64> {
 }
 
 impl Kind {
-    /// Returns their number for figures.
+    /// Returns the number of machines as a float.
     fn machines(&self) -> f64 {
         f64::from(self.count.get())
     }
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_speeds_bring_their_range() {
+    fn measured_speeds_give_the_time_a_range() {
         let dir = tempfile::tempdir().unwrap();
         let write = |n: u8| {
             let text =

@@ -139,7 +139,7 @@ fn examples(command: &str) -> String {
     found.map_or_else(String::new, |(_, text)| format!("Examples:\n{}", text.trim_end()))
 }
 
-/// Adds their examples to a command and its subcommands.
+/// Adds examples to a command and its subcommands.
 fn with_examples(parent: &str, command: clap::Command) -> clap::Command {
     let name = format!("{parent} {}", command.get_name());
     let command = command.after_help(examples(&name));
@@ -166,7 +166,7 @@ async fn run(options: Options) -> Exit {
     let Options { connection, terminal, command } = options;
     terminal.apply();
     let done = match command {
-        // They block this thread, so that Ctrl-C has to end the process.
+        // Offline commands block this thread, so Ctrl-C must end the process.
         Command::Offline(command) => offline(&command),
         asking => tokio::select! {
             done = ask(&connection, terminal, asking) => done,
@@ -182,7 +182,7 @@ async fn run(options: Options) -> Exit {
     })
 }
 
-/// Runs a command that a coordinator answers.
+/// Runs a command that needs a coordinator.
 async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Status(of) => return status::status(to, terminal, &of).await,
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_shows_how_to_connect_where_that_is_done_and_nowhere_else() {
+    fn help_shows_connection_options_only_for_commands_that_connect() {
         let mut command = Options::command();
         command.build();
         for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help")

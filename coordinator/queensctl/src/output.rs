@@ -59,7 +59,7 @@ impl Bar {
         self.drawn.is_some()
     }
 
-    /// Shows that `number` are done, which is this part of all, 0 to 1.
+    /// Shows that `number` items are done, which are the part `part` of all, 0 to 1.
     pub(super) fn show(&self, number: u64, part: f64) {
         if let Some(drawn) = &self.drawn {
             drawn.show(part, progress(self.noun, number, part, self.started.elapsed()));
@@ -97,8 +97,8 @@ impl Width {
     }
 }
 
-/// A wide table that is printed row by row. On a narrow terminal, groups of columns follow below each
-/// other.
+/// A wide table that is printed row by row. On a narrow terminal, groups of columns are printed below
+/// each other.
 pub(super) struct WrappedTable {
     widths: Vec<Width>,
     /// Number of cells that begin every line.

@@ -138,7 +138,7 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
         },
     };
     let run = match submit_once(connection, request.clone()).await {
-        // It may have been accepted; the key prevents a second run.
+        // The submit may have been accepted; the key prevents a second run.
         Err(error) if matches!(error.downcast_ref(), Some(Unreachable::Lost(_))) => {
             submit_once(connection, request).await
         }
@@ -227,7 +227,7 @@ async fn confirm(
     }
     eprint_line(&format!("{verb} {about}? [y/N]"));
     let (send, answer) = tokio::sync::oneshot::channel();
-    // Not a thread of the runtime, which would wait for it at its end.
+    // A separate thread: the runtime would wait for one of its own when it shuts down.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line).is_ok();

@@ -130,7 +130,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) enum RunUpdate {
     Status(Box<v1::Status>),
-    /// A sentence: the coordinator is gone, until the next status.
+    /// The message that the coordinator does not answer; until the next status.
     Disconnected(String),
 }
 
@@ -220,8 +220,8 @@ pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<(
     }
 }
 
-/// The output of `--watch` without a terminal: a line per minute and state, then the result; with
-/// `--json` an object for each change.
+/// The output of `--watch` without a terminal: a line per minute and per change of state, then the
+/// result; with `--json` an object for each change.
 struct Lines {
     style: Style,
     last: Option<v1::Status>,
@@ -282,7 +282,7 @@ impl Lines {
     }
 }
 
-/// Returns a status without times and averages, which change permanently.
+/// Returns a status without times and averages, which change all the time.
 fn without_clocks(status: &v1::Status) -> v1::Status {
     let mut seen = status.clone();
     seen.eta_seconds = None;
@@ -329,7 +329,7 @@ mod tests {
         status.run.as_mut().unwrap().counting_seconds = 1.0;
         let coordinator = status.coordinator.as_mut().unwrap();
         (coordinator.archive_behind_ms, coordinator.disk_free_bytes) = (Some(4000), Some(1));
-        assert!(!lines.is_change(&status), "time went by");
+        assert!(!lines.is_change(&status), "only time has passed");
         status.tasks_done = 1;
         assert!(lines.is_change(&status));
         status.workers[0].state = "lost".to_owned();

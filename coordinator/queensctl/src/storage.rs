@@ -93,7 +93,7 @@ fn unreadable(error: VerifyError) -> anyhow::Error {
             not_ours(&dir, &format!("it holds '{found}'"))
         }
         VerifyError::Unreadable(StoreError::Io { path, source, .. }) => {
-            anyhow!("cannot read {}: {source}; check the path, and who may read it", path.display())
+            anyhow!("cannot read {}: {source}; check the path and its permissions", path.display())
         }
         VerifyError::Unreadable(StoreError::FormatVersion { dir, found, ours }) => anyhow!(
             "{} has the unsupported format {found} (this version supports {ours}): use the queensctl of \
@@ -372,7 +372,7 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     part.push(".part");
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // It may not exist.
+        // The file may not exist.
         let _ = fs::remove_file(&part);
     }
     written.with_context(|| {

@@ -141,7 +141,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     let worker = cluster.worker("seen");
     terminal.shows("seen");
     for (key, part) in [
-        ("?", "closes this"),
+        ("?", "close this help"),
         ("?", "2 machines"),
         ("3", "Tasks by state"),
         ("1", "COUNTING"),

@@ -55,7 +55,7 @@ pub(crate) struct CompareOptions {
     bounds: bool,
 }
 
-/// Parses a board that has a row.
+/// Parses a board that the tables include.
 fn from_first(text: &str) -> Result<Board, String> {
     let board: Board = text.parse().map_err(|bad: BadBoard| bad.to_string())?;
     match board.n() < FIRST {
@@ -118,7 +118,7 @@ fn techniques(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
 
 /// Prints the bounds of the documents, and the numbers of visited boards or pairs.
 fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
-    print("What there would be to visit")?;
+    print("Sizes of the search spaces")?;
     let columns = |heads: Vec<&'static str>| {
         let others = heads.into_iter().map(|head| (head, Width::Right(22)));
         std::iter::once(("N", Width::Right(2))).chain(others)
@@ -133,7 +133,7 @@ fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
     table.end()?;
     for (visits, what) in [
         (Visits::FullBoards, "Full boards checked"),
-        (Visits::SafeBoards, "Boards without an attack, from the empty one on"),
+        (Visits::SafeBoards, "Boards without an attack, including the empty board"),
         (Visits::Pairs, "Pairs of queens compared"),
     ] {
         let of = |technique: &Technique| match technique {
@@ -188,7 +188,7 @@ pub(super) struct Measurement {
     pub(super) seconds: f64,
 }
 
-/// Measures techniques on one thread, each board once.
+/// A benchmark of techniques on one thread, which counts each board once.
 pub(super) struct Benchmark {
     limit: Duration,
     /// `None` after a timeout.
@@ -263,8 +263,8 @@ impl Benchmark {
             let known = published_counts(board).map(|counts| counts.all());
             if solutions != expected || known.is_some_and(|all| all != u128::from(solutions)) {
                 bail!(
-                    "{name} counts {solutions} solutions for N = {board}; others count {expected}, \
-                     published are {}",
+                    "{name} counts {solutions} solutions for N = {board}; others count {expected}; \
+                     published: {}",
                     known.map_or("none".to_owned(), |all| all.to_string()),
                 );
             }
@@ -278,7 +278,7 @@ impl Benchmark {
     }
 }
 
-/// Stops a count at the time limit.
+/// The sink that stops a count at the time limit.
 struct Until {
     start: Instant,
     limit: Duration,
@@ -317,7 +317,7 @@ fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Opti
 /// Seconds below which the kernel's CPU accounting may be too coarse.
 const MIN_CPU_SECONDS: f64 = 0.1;
 
-/// Measures the CPU time of this thread.
+/// A clock of this thread's CPU time.
 pub(super) struct Stopwatch {
     start: Instant,
     on_cpu: Option<f64>,

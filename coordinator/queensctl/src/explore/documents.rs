@@ -46,7 +46,7 @@ pub(super) fn hiroi(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()
         return Err(BadUsage(what).into());
     }
     print_prose(
-        "Results (seconds): printed with clang 14 -O2 on an Intel Core i5-6200U at 2.30 GHz; ours here, now",
+        "Results (seconds): printed with clang 14 -O2 on an Intel Core i5-6200U at 2.30 GHz; ours: measured now",
     )?;
     for (mark, technique, ..) in HIROI {
         print(&format!("{mark} {technique}"))?;
@@ -104,7 +104,7 @@ pub(super) fn suzuki(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     let techniques = ["brute-force", "attack-scan", "flags", "flags-loop"].map(Technique::textbook);
     let heads = techniques.each_ref().map(|technique| format!("{:>14}", technique.name()));
     print(&format!(
-        "Seconds, ours (printed are none)\n{:>2}{:>12}{}",
+        "Seconds, measured now (the document prints none)\n{:>2}{:>12}{}",
         "N",
         "solutions",
         heads.concat()
@@ -134,8 +134,8 @@ pub(super) fn next_permutation(benchmark: &mut Benchmark) -> anyhow::Result<()> 
     let measured = benchmark.measure(&Technique::textbook("next-permutation"), board)?;
     let visited = measured.and_then(|measured| measured.visited).unwrap_or(0);
     print_prose(&format!(
-        "{} solutions; 8 queens on 64 squares stand in {} ways, one a row and a column in {}, of which \
-         next_permutation visits {}",
+        "{} solutions; 8 queens can stand on 64 squares in {} ways, with one per row and column in {}; \
+         next_permutation visits {} of these",
         benchmark.solutions(board).unwrap_or(0),
         value(&squares, board),
         value(&factorial, board),
@@ -219,7 +219,7 @@ pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
         table.row(row.chain([note.to_owned()]))?;
     }
     table.end()?;
-    print("\nTable 2: what the records took")?;
+    print("\nTable 2: CPU time of the records")?;
     print(&format!(
         "{:>2}  {:<10} {:<24} {:<16} {:>10}",
         "N", "date", "who", "program", "CPU days"
@@ -229,7 +229,7 @@ pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
         print(&format!("{n:>2}  {date} {who:<24} {program:<16} {days:>10}"))?;
     }
     print_prose(
-        "\nTable 4: one core; ours is measured now in CPU seconds, ~ by a random sample of tasks with a 95 % interval",
+        "\nTable 4: one core; ours: CPU time measured now, ~ if estimated from a random sample of tasks (95 % interval)",
     )?;
     let boards = [18, 19, 20, 21, 22].map(|n| (format!("N = {n}"), Width::Right(15)));
     let columns = std::iter::once(("program".to_owned(), Width::Left(21))).chain(boards);

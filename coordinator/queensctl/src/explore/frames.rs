@@ -29,7 +29,7 @@ const MAX_EXTRACTED: u8 = 15;
 /// Effort for one frame; all groups take some seconds at N = 28.
 const EFFORT: Effort = Effort { halves: 1 << 20, pairs: 1 << 26 };
 
-/// The largest board of which every frame is surveyed; a sample of larger ones.
+/// The largest board of which every frame is surveyed; larger boards are sampled.
 const MAX_EXHAUSTIVE: u8 = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -88,7 +88,7 @@ fn number(value: f64, sampled: bool) -> String {
     }
     #[expect(clippy::cast_possible_truncation, reason = "below 1e9")]
     let whole = value.round() as u128;
-    // Means of whole numbers may miss one by a rounding error.
+    // Means of whole numbers may differ from a whole number by a rounding error.
     match (value - value.round()).abs() < 1e-6 || value >= 1e4 {
         true => format!("{mark}{}", thousands(whole)),
         false => format!("{mark}{value:.2}"),
@@ -104,7 +104,7 @@ fn table(
     let side = u32::from(board.n()) / 2;
     print_prose(&format!(
         "N = {board}: quadrants of {side} × {side}; m queens in R, as many in P (type II: one fewer)\n\
-         ~ an estimate: from {} random frames of a group, and in large ones from some of their pairs; seed {}\n",
+         ~ marks estimates: from {} random frames per group, and in large ones from some of their pairs; seed {}\n",
         options.sample, options.seed
     ))?;
     let columns = [
@@ -191,7 +191,7 @@ const TABLE_3: [(&str, &str, &str); 4] = [
 
 fn extraction(board: Board) -> anyhow::Result<()> {
     print_prose(
-        "\nTable 3: quarter boards with any number of queens, and those that middle queens leave",
+        "\nTable 3: quarter boards with any number of queens, and those compatible with middle queens",
     )?;
     let conditions = "  conditions as printed: type I; type II (queens (n, I) and (J, n))";
     let columns = [
@@ -259,11 +259,11 @@ fn open(
     let side = usize::from(board.n() / 2);
     let Some(group) = survey.group_of(a, c) else {
         bail!(
-            "A = {a} and C = {c} are not a frame of N = {board}: both are sets of {side} columns{}",
+            "A = {a} and C = {c} are not a frame of N = {board}: they must be subsets of {side} columns{}",
             if board.n().is_multiple_of(2) {
-                " of one size"
+                ", of the same size"
             } else {
-                ", C as large as A or larger by one"
+                ", C with as many columns as A or one more"
             },
         );
     };
@@ -321,7 +321,7 @@ fn list(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
     }
     let [a, b, c] = classes;
     print_prose(&format!(
-        "\n{} solutions; + holds, - fails, . not asked. Representatives: {a} of class a, {b} of b, {c} of c",
+        "\n{} solutions; + holds, - fails, . not evaluated. Representatives: {a} of class a, {b} of b, {c} of c",
         opened.solutions.len()
     ))
 }

@@ -86,7 +86,7 @@ fn text_of(given: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Light squares, dark squares, queens and the margin: red, green, blue.
+/// Red, green and blue of light squares, dark squares, queens and the margin.
 const PALETTE: [u8; 12] = [0xf2, 0xe3, 0xc6, 0xb5, 0x87, 0x5a, 0x22, 0x22, 0x22, 0xff, 0xff, 0xff];
 const LIGHT: u8 = 0;
 const QUEEN: u8 = 2;
@@ -138,11 +138,11 @@ fn png(boards: &[Solution]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(bytes)
 }
 
-/// Returns whether a pixel's centre lies inside the queen's outline: a ray from it crosses an odd number of
+/// Returns whether a pixel's center lies inside the queen's outline: a ray from it crosses an odd number of
 /// edges.
 fn is_crown(x: u32, y: u32, square: u32) -> bool {
-    let centre = |at: u32| (at as f32 + 0.5) / square as f32;
-    let (x, y) = (centre(x), centre(y));
+    let center = |at: u32| (at as f32 + 0.5) / square as f32;
+    let (x, y) = (center(x), center(y));
     let edges = CROWN.iter().zip(CROWN.iter().cycle().skip(1));
     let crossed = edges.filter(|&(a, b)| {
         (a.1 > y) != (b.1 > y) && x < a.0 + (y - a.1) / (b.1 - a.1) * (b.0 - a.0)

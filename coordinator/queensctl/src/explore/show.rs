@@ -12,7 +12,7 @@ use view::text::{eprint_line, thousands};
 
 use super::{super::output::print, Drawings, text_of};
 
-/// Boards in one picture.
+/// Maximum number of boards in one picture.
 const MAX_DRAWN: usize = 200;
 
 #[derive(Clone, Debug, Args)]
@@ -42,8 +42,8 @@ pub(crate) struct ShowOptions {
     #[arg(long, group = "which")]
     diagonals: bool,
 
-    /// dots, numbered, boxed, record (a number, the columns and a transposed picture), chess, cells
-    /// or line (the columns from 0) [default: dots; with --check line]
+    /// Style: dots, numbered, boxed, record (a number, the columns and a transposed picture), chess,
+    /// cells or line (the columns from 0) [default: dots; with --check line]
     #[arg(long, value_name = "STYLE")]
     style: Option<Style>,
 
@@ -59,7 +59,7 @@ pub(crate) struct ShowOptions {
 enum Order {
     /// By the columns of row 1, 2, …
     Lexicographic,
-    /// As a list comprehension makes them, the queen placed last in front
+    /// As a list comprehension produces them, with the queen placed last in front
     List,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn show(options: &ShowOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Prints boards, or collects them for a picture.
+/// The output of boards, which are printed or collected for a picture.
 struct Sheet<'a> {
     style: Style,
     drawings: &'a Drawings,
@@ -154,7 +154,7 @@ fn check(options: &ShowOptions, text: &str) -> anyhow::Result<Exit> {
     let solution = match diagram.solution() {
         Ok(solution) => solution,
         Err(flaw) => {
-            print(&format!("no solution: {flaw}"))?;
+            print(&format!("not a solution: {flaw}"))?;
             return Ok(Exit::Contradicted);
         }
     };

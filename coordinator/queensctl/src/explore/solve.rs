@@ -24,7 +24,7 @@ const MAX_ROWS: i64 = 1_000_000_000;
 /// The largest solution that is printed on a terminal.
 const MAX_SHOWN: u32 = 2_000;
 
-/// Random permutations after which the figures of the paper stop.
+/// Maximum number of random permutations for the figures of the paper.
 const MAX_PERMUTATIONS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Args)]
@@ -154,19 +154,19 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
     };
     let mark = |(tries, sound): (u64, bool)| format!("{tries}{}", if sound { " " } else { "*" });
     print(&format!(
-        "Sweeps until a solution is found, seeds from {seed}; * where what was found is none\n\n\
+        "Sweeps until a solution is found, seeds from {seed}; * marks a result that is not a solution\n\n\
          N = 12, figure 2\n{:>4} {:>9} {:>12} {:>9}",
-        "run", "printed", "as written", "mended"
+        "run", "printed", "as written", "corrected"
     ))?;
     for (at, printed) in (0..).zip(PRINTED_TWO) {
         let written = mark(run(12, Figure::Two, true, at));
-        let mended = mark(run(12, Figure::Two, false, at));
-        print(&format!("{:>4} {printed:>8}  {written:>12} {mended:>9}", at + 1))?;
+        let corrected = mark(run(12, Figure::Two, false, at));
+        print(&format!("{:>4} {printed:>8}  {written:>12} {corrected:>9}", at + 1))?;
     }
     print(&format!(
         "\nMeans of ten runs; printed: one run of figure 1 for N = 10, and the mean above\n\
          {:>4} {:>9} {:>12} {:>9} | {:>9} {:>12} {:>9}",
-        "N", "figure 1", "as written", "mended", "figure 2", "as written", "mended"
+        "N", "figure 1", "as written", "corrected", "figure 2", "as written", "corrected"
     ))?;
     for n in (1..=most).filter(|&n| is_solvable(n)) {
         let mut line = format!("{n:>4}");
@@ -186,8 +186,8 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
         print(&line)?;
     }
     print_prose(
-        "\nAs written, the inner loop puts back the column that a queen had before it was exchanged; \
-         mended,\nthe one that it has. That is why the document needs more tries than the paper.",
+        "\nAs written, the inner loop restores the column that a queen had before its exchange; \
+         corrected,\nthe current one. Therefore the document needs more tries than the paper.",
     )?;
     Ok(Exit::Success)
 }

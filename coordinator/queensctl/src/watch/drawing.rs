@@ -197,12 +197,12 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
 const HELP: [&str; 8] = [
     "1 2 3      runs, machines, tasks",
     "arrows     move, also j and k, Page keys, Home and End",
-    "p r        pause and resume the run (in the list of runs, the chosen one)",
-    "x          cancel it, after a question",
+    "p r        pause and resume the run (in the list of runs, the selected one)",
+    "x          cancel the run, after a confirmation",
     "s          sort by the next column",
     "/          filter the rows",
     "q          quit; the run goes on",
-    "any key    closes this",
+    "any key    close this help",
 ];
 
 /// Returns the last row: a lost connection, a question, or the keys.
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_lost_coordinator_is_reported_and_the_last_row_can_be_selected() {
-        let lost = "http://127.0.0.1:7171 does not answer; trying again every second";
+        let lost = "http://127.0.0.1:7171 does not answer; retrying every second";
         let text = drawn((80, 24), status(10), |state| {
             (state.panes.row, state.lost) = (9, Some(lost.to_owned()));
         });

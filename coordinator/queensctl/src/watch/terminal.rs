@@ -34,7 +34,7 @@ impl Screen {
             return None;
         }
         let Ok(terminal) = ratatui::try_init() else {
-            // It may be half initialized.
+            // The terminal may be half initialized.
             let _ = ratatui::try_restore();
             return None;
         };
@@ -66,7 +66,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The panic hook has restored it; a second time would put the cursor above the panic's message.
+        // The panic hook has restored it; again would put the cursor above the panic's message.
         if !thread::panicking() {
             // The terminal may be closed.
             let _ = ratatui::try_restore();
