@@ -63,7 +63,7 @@ fleet workers="10000" hours="168":
     cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285
     cargo run --release -p tests --example virtual_fleet -- {{workers}} 6 60 285 again
 
-# A foreign client that adds multiples of 8 to its counts, next to two honest workers (needs grpcio, grpcio-tools).
+# A foreign client that adds multiples of 8 to its counts, next to an honest worker (needs grpcio, grpcio-tools).
 liar:
     cargo build --release --workspace
     python3 tests/foreign/show.py

@@ -1,7 +1,7 @@
 //! Simulated runs with faults and attacks, each from a seed, in the default configuration.
 //!
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
-//! CI runs 120. `just simulate` prints the tables of the documentation.
+//! CI runs 120. Attacks begin at seed QUEENS_SIM_FROM. `just simulate` runs 2,500.
 
 use scheduler::ledger::Recheck;
 use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
