@@ -296,8 +296,8 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the path to which an object is restored; `None` if it is not needed:
-/// a growing segment that was sealed, or part of a run whose first pass did not reach its manifest.
+/// Returns the path to which an object is restored; `None` if it is not needed.
+/// Sealed growing segments, and runs whose first pass did not reach the manifest, are not needed.
 fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
     if let Some((run, _)) = name.strip_prefix("runs/").and_then(|name| name.split_once('/'))
         && !there.contains_key(&format!("runs/{run}/manifest.json"))

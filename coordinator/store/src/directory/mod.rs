@@ -46,9 +46,9 @@ pub struct Directory {
 impl DiskStore {
     /// Opens a data directory, or creates one in an empty or missing directory.
     ///
-    /// Reads every journal whole. Cuts a torn tail (and keeps a copy of it), brings sled's rows up to
-    /// date with the journals, and rebuilds rows that are missing or unreadable or that contradict the
-    /// journals. Damage within a journal is an error.
+    /// Reads every journal whole. Cuts a torn tail, and keeps a copy of it. Brings sled's rows up to date
+    /// with the journals; rebuilds rows that are missing or unreadable, or that contradict the journals.
+    /// Damage within a journal is an error.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let files = DataFiles::new(dir);
         let lock = Lock::exclusive(&files)?;

@@ -1,8 +1,8 @@
 //! A journal line: its text, its checksum and its link to the line before. Pure.
 //!
-//! A line is one JSON object with the fields of [`Fields`] in that order, without spaces:
+//! A line is one JSON object with the fields of [`Fields`] in that order, without spaces.
 //! `prev` is the first 16 bytes of the SHA-256 of the line before (of the manifest, for the first
-//! line); `crc` is the checksum (`common::sealed`). The format is frozen by a test; changing it raises
+//! line), and `crc` is the checksum (`common::sealed`). The format is frozen by a test; changing it raises
 //! [`crate::journal::manifest::FORMAT`]. Lines of format 1 lack `units`, `fence`, `principal` and
 //! `elapsed_ms`; a journal may begin with such lines. Kinds `recounted`, `settled` and `voided` came with
 //! format 3.

@@ -1,7 +1,7 @@
 //! Tasks' rows in sled, from which a restart restores leases and attempts. Rows that contradict the
 //! journals are rebuilt from them.
 //!
-//! Keys, one tree, so that a batch is atomic over all of them (numbers big-endian):
+//! One tree has all keys, so that a batch is atomic over them (numbers are big-endian):
 //! `v` → version of the rows (1 byte); `s` run (8) → journal lines seen (8);
 //! `r` run (8) task (8) → row, see [`encode`]. The bytes are frozen by a test.
 
@@ -249,11 +249,11 @@ fn seen_key(run: RunId) -> [u8; 9] {
     key
 }
 
-/// Encodes epoch (8), sequence (8), state (1: 0 pending, 1 leased, 2 done, 4 parked, 5 disputed);
-/// leased: worker (16), until in ms (8); done: index in [`Confirmation::ALL`] (1); done and disputed:
-/// number of counts (4), counts; then the workers that failed (16 each) up to the end. A count: count
-/// (8), worker (16), kernel (1), orientation (1), time of acceptance (8), length of the principal
-/// (1), principal.
+/// Encodes a row: epoch (8), sequence (8), state (1), the state's data, failed workers.
+/// States and their data: 0 pending; 1 leased: worker (16), until in ms (8); 2 done: index in
+/// [`Confirmation::ALL`] (1), counts; 4 parked; 5 disputed: counts. Counts are their number (4), then for
+/// each: count (8), worker (16), kernel (1), orientation (1), time of acceptance (8), length of the
+/// principal (1), principal. Failed workers (16 each) go up to the end.
 pub(crate) fn encode(row: &KeptTask) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
     bytes.extend(row.epoch.0.to_be_bytes());

@@ -1,7 +1,7 @@
 //! The medium in a PostgreSQL database: the same journal lines in a table, one transaction per group.
 //!
-//! Every transaction that writes begins with the fence (`queens.fence`): it passes only in the
-//! coordinator's own term, and counts the commits, so that a transaction whose answer was lost can be
+//! Every transaction that writes begins with the fence (`queens.fence`). It passes only in the
+//! coordinator's own term. It also counts commits, so a transaction whose answer was lost can be
 //! repeated without effect. Reads need no fence: only the leader writes, so a former leader that reads old
 //! data cannot act on it.
 
