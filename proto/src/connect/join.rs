@@ -1,5 +1,5 @@
-//! Join strings: a coordinator's addresses, the hash of its authority and a token, in one line; the files in
-//! which a coordinator keeps them on its own machine; and the secrets of workers.
+//! Join strings (a coordinator's addresses, the hash of its authority and a token, in one line), their files
+//! on the coordinator's machine, and the secrets of workers.
 
 use std::{
     fmt, fs, io,
