@@ -105,7 +105,7 @@ impl fmt::Display for Crews {
     }
 }
 
-/// Memory that crews need for the tasks of one plan; the same for all plans of `rows`.
+/// Memory that crews need for tasks of one plan; the same for all plans of `rows`.
 #[derive(Debug)]
 pub struct PlanNeeds(Option<frames::FrameNeeds>);
 

@@ -138,7 +138,7 @@ impl Plan {
         TaskId(permute(self.hash.order_key(), self.tasks(), position))
     }
 
-    /// Returns all tasks in the order in which they are leased.
+    /// Returns all tasks in lease order.
     pub fn lease_order(&self) -> impl Iterator<Item = TaskId> + '_ {
         (0..self.tasks()).map(|position| self.task_at(position))
     }

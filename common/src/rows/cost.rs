@@ -6,8 +6,8 @@
 //! … 20 and first rows of N = 14 … 18; 90 % of the heads are within 0.7 and 1.3 of the estimate,
 //! all within 0.5 and 1.7.
 //!
-//! Plans depend on these numbers, so they are integers, or floats computed by `+ - * /` only: the same
-//! on every machine.
+//! Plans depend on these numbers, which must be the same on every machine. So they are integers, or
+//! floats computed only by `+ - * /`.
 
 use crate::board::Board;
 

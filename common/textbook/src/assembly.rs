@@ -59,7 +59,7 @@ pub struct QuarterBoardCounts {
     pub all: usize,
     /// Quarter boards that a centre queen does not attack.
     pub type_one: usize,
-    /// Quarter boards that queens in column I and row J do not attack: mean over 0 ≤ I < J < n.
+    /// Mean number not attacked by queens in column I and row J, over 0 ≤ I < J < n.
     pub type_two: f64,
 }
 

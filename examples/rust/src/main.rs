@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Connects over TLS to the coordinator of the join string, and sends its token with every call.
+/// Connects over TLS to the join string's coordinator, with its token in every call.
 async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<RunsClient<AuthChannel>> {
     let mut failed = None;
     for endpoint in coordinator.endpoints() {
@@ -58,7 +58,7 @@ async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<RunsClient
     Err(failed).with_context(|| format!("no coordinator answers at {coordinator}"))
 }
 
-/// Starts a run. Because of the idempotency key, repeated requests start only one run.
+/// Starts a run; repeated requests with the same idempotency key start only one.
 async fn submit(coordinator: &CoordinatorEndpoint, n: u32) -> anyhow::Result<u64> {
     let request = SubmitRequest {
         spec: Some(PlanSpec {
@@ -73,7 +73,7 @@ async fn submit(coordinator: &CoordinatorEndpoint, n: u32) -> anyhow::Result<u64
     Ok(connect(coordinator).await?.submit(request).await?.into_inner().run)
 }
 
-/// Prints the progress until the run is finished; reconnects if the coordinator was unreachable.
+/// Prints the progress until the run is finished; reconnects after connection losses.
 async fn follow(coordinator: &CoordinatorEndpoint, run: u64) -> anyhow::Result<Status> {
     loop {
         match follow_once(coordinator, run).await {

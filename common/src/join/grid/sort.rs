@@ -158,7 +158,7 @@ pub(crate) struct CountOrPut<'a, W> {
     pub(crate) keys: &'a [u64],
     /// Counters per cell and half of the keys.
     pub(crate) scratch: &'a mut Scratch,
-    /// Destination of counted keys, unless they are to be counted.
+    /// Destination of keys that were counted before; `None` to count them.
     pub(crate) residuals: Option<SharedWords<'a, W>>,
 }
 
