@@ -1,4 +1,4 @@
-//! Conversion of the driver's answers into messages, and a cache of the runs' statuses for all readers.
+//! Conversion of the driver's answers into messages, and a cache of statuses.
 
 use std::{
     collections::BTreeMap,
@@ -265,7 +265,6 @@ impl StatusCache {
             let mut runs = self.runs.lock().expect("nothing panics here");
             Arc::clone(runs.entry(run).or_default())
         };
-        // Held while one reader requests it for all.
         let mut latest = of_run.lock().await;
         if let Some(latest) = &*latest {
             if latest.version >= wanted {

@@ -1,4 +1,4 @@
-//! The interface to the driver: bounded, asynchronous, with replies only after durable changes.
+//! The asynchronous interface to the driver: a bounded queue of requests.
 
 use std::{
     collections::BTreeMap,
@@ -32,11 +32,11 @@ use super::{
     runs::{JournalPage, StatusReport, Submission},
 };
 
-/// The worker in the coordinator's own process.
+/// Identity of the worker in the coordinator's own process.
 ///
-/// It is the same after every start, so the leases that it held when the process was killed are its own
-/// again. A data directory has one such worker at a time; callers over the network are never issued
-/// this identity.
+/// It is the same after every start, so that the worker keeps its leases even if the process was killed.
+/// A data directory has one such worker at a time. The identity is never issued to callers over the
+/// network.
 pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
 /// Name of the caller's token or certificate; `None` without authentication.
@@ -108,7 +108,7 @@ pub struct Serving {
     pub disk: Option<DiskSpaceMonitor>,
 }
 
-/// A cloneable handle to the driver. Replies are sent only after the changes they report are durable.
+/// A cloneable handle to the driver, which replies only after a change is durable.
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
     pub(super) requests: mpsc::Sender<Request>,
@@ -151,7 +151,7 @@ requests! {
     /// Handles one call of an identified worker.
     change sync(caller: Caller, request: SyncRequest) -> Result<SyncReply, Stopped> =
         |driver| driver.scheduler.sync_by(&caller, &request, driver.clock.now());
-    /// Returns the events after a sequence number, oldest first: of one run, or of all and the cluster.
+    /// Returns later events of one run, or of all runs and the cluster, oldest first.
     read events(run: Option<RunId>, after: u64) -> Result<Vec<RunEvent>, Stopped> =
         |driver| driver.events(run, after);
     /// Records an event of the cluster.
@@ -193,16 +193,16 @@ requests! {
     /// Returns the plan of a run; `None` if there is no such run.
     read plan(run: RunId) -> Result<Option<Plan>, Stopped> =
         |driver| driver.scheduler.plan(run).cloned();
-    /// Returns the referee's next task, or its next disputed one; `None` if there is none.
+    /// Returns the referee's next task, or next disputed task; `None` if there is none.
     read next_recount(only_disputes: bool) -> Result<Option<Recount>, Stopped> =
         |driver| driver.scheduler.next_recount(only_disputes, driver.clock.now());
-    /// Submits the referee's count of a task and the time of one core that it took.
+    /// Submits the referee's count of a task, and its core time.
     change recounted(recount: Recount, count: u64, kernel: KernelName, duration_us: u64) -> Result<(), Stopped> =
         |driver| {
             let now = driver.clock.now();
             driver.scheduler.recounted(&recount, count, kernel, duration_us, now);
         };
-    /// Releases a task of the referee; after `for_memory` it gets no more tasks of the run.
+    /// Releases a task of the referee; if `for_memory`, it gets no more of the run.
     change recount_abandoned(recount: Recount, for_memory: bool) -> Result<(), Stopped> =
         |driver| driver.scheduler.recount_abandoned(&recount, for_memory);
 }
@@ -297,7 +297,7 @@ pub struct DiskSpace {
     pub total: u64,
 }
 
-/// The last sample. Sampling runs in the background, because it can block on network file systems.
+/// The last sample of the disk space, taken in the background because it can block.
 #[derive(Clone, Debug)]
 pub struct DiskSpaceMonitor(Arc<Mutex<Option<DiskSpace>>>);
 

@@ -43,10 +43,10 @@ use self::{handle::Request, notes::Notes, outcome::Symmetric};
 
 const GROUP_RECORDS: usize = 128;
 
-/// Maximum time in which a group is collected.
+/// Maximum time for which a group is collected.
 const GROUP_MS: u64 = 5;
 
-/// Queue capacity; further callers wait.
+/// Maximum number of queued requests; further callers wait.
 const QUEUE_CAPACITY: usize = 256;
 
 /// The state of the driver's thread.
@@ -73,7 +73,7 @@ pub struct Driver {
     replies: Vec<Reply>,
     /// Outcomes to announce once the resulting states are durable.
     concluded: Vec<Outcome>,
-    /// A status may have changed. Reading one does not count: a watcher would wake itself.
+    /// A status may have changed. Reading one is no change: a watcher would wake itself.
     news: bool,
     stopping: bool,
 }
@@ -169,7 +169,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Derives the outcomes of runs that an earlier process finished; to be called first.
+    /// Derives the outcomes of runs that an earlier process finished. Call it first.
     pub fn begin(&mut self) -> Result<(), DriverError> {
         self.finish_restored_runs()?;
         self.commit()
@@ -242,7 +242,7 @@ impl Driver {
         self.commit()
     }
 
-    /// Waits for the next request; `None` if the scheduler has a timeout before.
+    /// Waits for the next request; `None` if a timeout of the scheduler comes first.
     fn wait(&mut self, runtime: &Runtime) -> Option<Request> {
         let now = self.clock.now();
         match self.scheduler.next_timeout() {
@@ -264,7 +264,7 @@ impl Driver {
         while let Some(change) = self.scheduler.poll_change() {
             self.records += usize::from(matches!(change, Change::Recorded(_)));
             if let Some(run) = reopened(&change) {
-                // It finished in this group, before the conflicting count.
+                // The run finished in this group, before the conflicting count.
                 self.concluded.retain(|outcome| outcome.run != run);
             }
             self.changes.push(change);

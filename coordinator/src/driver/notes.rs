@@ -9,7 +9,7 @@ use view::text::thousands;
 
 use super::{Driver, handle::By};
 
-/// Events of one kind in a group of changes; further ones are summarized.
+/// Maximum number of events of one kind per group; further ones are summarized.
 const MAX_ALIKE: usize = 3;
 
 /// An event and its run; `None` for the cluster.
@@ -190,7 +190,7 @@ impl Driver {
         self.notes.changed.remove(&Some(run));
     }
 
-    /// Returns the events after a sequence number, oldest first: of one run, or of all and the cluster.
+    /// Returns later events of one run, or of all runs and the cluster, oldest first.
     pub(super) fn events(&self, run: Option<RunId>, after: u64) -> Vec<RunEvent> {
         let logs = self.notes.logs.iter().filter(|(of, _)| run.is_none() || **of == run);
         let events = logs.flat_map(|(of, log)| log.events().map(|event| (*of, event)));

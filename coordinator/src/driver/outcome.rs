@@ -32,11 +32,11 @@ pub struct Outcome {
     pub run: RunId,
     /// all(N): the sum of the run's records, without disputed tasks.
     pub solutions: u128,
-    /// With the symmetric solutions; an error if the total contradicts them.
+    /// Total and symmetric solutions; an error if they contradict each other.
     pub counts: Result<Counts, BadTally>,
     /// Whether the counts match the published ones; `None` if none are published.
     pub is_published: Option<bool>,
-    /// Time in which tasks were counted, by monotonic clocks.
+    /// Time during which tasks were counted, by monotonic clocks.
     pub seconds: f64,
     /// The remaining wall-clock time from the run's creation to its last record.
     pub waiting_seconds: f64,
@@ -95,7 +95,8 @@ impl Outcome {
 }
 
 impl Driver {
-    /// Finishes the runs that have all their records but no outcome; returns whether there were any.
+    /// Finishes the runs that have all their records but no outcome, if any.
+    /// Returns whether it finished one.
     pub(super) fn finish_counted_runs(&mut self) -> Result<bool, DriverError> {
         let mut ended = false;
         while let Some(run) = self.scheduler.poll_finished() {
@@ -145,7 +146,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// Stores the counts of the thread of [`Self::bring_to_end`], and finishes the run.
+    /// Stores what the thread of [`Self::bring_to_end`] counted, and finishes the run.
     fn symmetric_counted(
         &mut self,
         run: RunId,
@@ -154,7 +155,7 @@ impl Driver {
         self.finishing.remove(&run);
         let symmetric = symmetric.map_err(|why| DriverError::Symmetric { run, why })?;
         if self.summary(run).is_none() {
-            // It was deleted.
+            // The run was deleted.
             return Ok(());
         }
         if let Err(error) = self.store.keep_symmetric(run, symmetric) {
@@ -172,7 +173,7 @@ impl Driver {
         };
         let scheduled = match (self.scheduler.total(run), summary.state) {
             (Some(total), _) => Some(total),
-            // No total: the sum of the other tasks.
+            // Without a total, compare the sum of the undisputed tasks.
             (None, RunState::Disputed) => self.scheduler.solutions_so_far(run),
             // A conflicting count has reopened the run: it will finish again.
             (None, _) => return Ok(()),

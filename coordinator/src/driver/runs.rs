@@ -113,8 +113,8 @@ impl Driver {
         Ok(self.summary(manifest.run).expect("created just now"))
     }
 
-    /// Applies a command and makes it durable on its own: if the store cannot keep it, the command is
-    /// undone and only its caller gets the error. The outer error stops the driver.
+    /// Applies a command and makes it durable on its own. If the store cannot keep it,
+    /// the command is undone and its caller gets the inner error. The outer error stops the driver.
     pub(super) fn control(
         &mut self,
         run: RunId,
@@ -125,7 +125,7 @@ impl Driver {
             return Ok(Err(ControlError::NoSuchRun(run).into()));
         };
         if command == Command::Cancel && before.state == RunState::Cancelled {
-            // The first command counts.
+            // The first cancellation counts.
             return Ok(Ok(before));
         }
         self.commit()?;
