@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use coordinator::app::{Options, main as coordinator};
 use mimalloc::MiMalloc;
 
-/// After a flood of connections, the system's allocator keeps twice the memory (`cargo run --release -p
-/// tests --example many_workers -- --attack`).
+/// Keeps half the memory that the system's allocator keeps after a flood of connections
+/// (`cargo run --release -p tests --example many_workers -- --attack`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

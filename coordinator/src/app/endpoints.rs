@@ -20,8 +20,8 @@ use crate::{
     http::{Dashboard, Http},
 };
 
-const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
-const USUAL_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7172);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
+const DEFAULT_HTTP_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7172);
 
 /// The bound ports.
 pub(super) struct Listeners {
@@ -35,14 +35,14 @@ impl Listeners {
         let grpc = match &options.listen {
             Some(given) => bind(resolve("--listen", given).await?)?,
             // With --local no other program has to find the port.
-            None if options.local => bind_or_free(USUAL_ADDRESS)?,
-            None => bind(USUAL_ADDRESS)?,
+            None if options.local => bind_or_free(DEFAULT_ADDRESS)?,
+            None => bind(DEFAULT_ADDRESS)?,
         };
         let http = match &options.http {
             Some(given) => Some(Http::bind(resolve("--http", given).await?)?),
             None if options.no_http || options.local => None,
             // The dashboard is optional.
-            None => Http::bind(USUAL_HTTP_ADDRESS)
+            None => Http::bind(DEFAULT_HTTP_ADDRESS)
                 .inspect_err(|why| eprint_line(&format!("no dashboard: {why}")))
                 .ok(),
         };
@@ -94,7 +94,7 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
 struct PublicAddress {
     host: String,
     port: u16,
-    /// Other machines reach it too.
+    /// Other machines can reach it too.
     is_remote: bool,
 }
 
@@ -151,7 +151,7 @@ fn bracketed(ip: IpAddr) -> String {
 
 pub(super) struct Endpoints {
     pub(super) authenticator: Authenticator,
-    /// Commands for people to copy; may be empty.
+    /// Commands for the operator to copy; may be empty.
     pub(super) join_commands: String,
     pub(super) dashboard: Option<Dashboard>,
     /// Host names under which browsers reach the dashboard.
@@ -226,7 +226,7 @@ fn authenticator(
         let files = PkiFiles { certificate, key, client_ca };
         return Ok(Authenticator::MutualTls(Arc::new(Pki::open(files)?)));
     }
-    // On its own machine the local address works, whatever is advertised.
+    // Programs on this machine can use the local address, whatever is advertised.
     let own = match address.ip().is_unspecified() {
         true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         false => address,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_coordinator_takes_a_free_port_if_the_usual_one_is_in_use() {
+    fn a_local_coordinator_takes_a_free_port_if_the_default_one_is_in_use() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let _within = runtime.enter();
         let taken = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

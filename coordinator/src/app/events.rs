@@ -1,8 +1,8 @@
 //! `--on-event`: a program that runs for completions, disputes and alerts.
 //!
 //! The event is passed in environment variables and as a line of JSON on standard input, never in a command
-//! line: no shell reads text of a worker. The coordinator waits for the program only when it exits, and
-//! kills it if it hangs.
+//! line, so no shell interprets a worker's text. The coordinator kills a program that hangs, and waits for
+//! the program only at its own exit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,7 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Events that wait for the program; further ones are dropped with a warning.
+/// Maximum number of queued events; further ones are dropped with a warning.
 const QUEUE_CAPACITY: usize = 64;
 
 /// Maximum wait of the coordinator's exit for the program.
@@ -120,7 +120,7 @@ impl Watching {
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // The guard ends with the statement.
+            // Cloned, because the borrowed value blocks the driver.
             let all = outcomes.borrow_and_update().clone();
             let is_last = *ended.borrow();
             let Ok(()) = self.check(all).await else { return };
@@ -159,7 +159,7 @@ impl Watching {
 
     fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
-            // At the end of every run no task is left to lease.
+            // Usual at the beginning or the end of a run.
             "stalled" | "no_workers" | "finishing" => return,
             "task_disputed" => "dispute",
             _ => "alarm",
@@ -175,7 +175,7 @@ impl Watching {
 
     fn send(&self, event: Event) {
         if let Err(error) = self.events.try_send(event) {
-            warn!("--on-event: an event is dropped, the program is too slow: {error}");
+            warn!("--on-event: dropped an event, because the program is too slow: {error}");
         }
     }
 }
@@ -240,10 +240,10 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> anyhow::Result<(
     match timeout(limit, ended).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(anyhow!("it ended with {status}")),
-        Ok(Err(error)) => Err(anyhow!("it cannot be waited for: {error}")),
+        Ok(Err(error)) => Err(anyhow!("cannot wait for it: {error}")),
         Err(_) => {
             kill(&mut child).await;
-            Err(anyhow!("it ran for {} s and was ended", limit.as_secs_f64()))
+            Err(anyhow!("it ran for {} s and was killed", limit.as_secs_f64()))
         }
     }
 }
@@ -277,8 +277,8 @@ mod tests {
         }
     }
 
-    /// Writes a program in a child process: a process that another test starts
-    /// would inherit our open file, and Linux executes no file open for writing.
+    /// Writes a program in a child process: a process that another test starts would
+    /// inherit our open file, and Linux does not execute a file that is open for writing.
     fn program(dir: &Path, script: &str) -> PathBuf {
         let path = dir.join("program");
         let status = std::process::Command::new("sh")
@@ -329,7 +329,7 @@ mod tests {
         let mut limit = Duration::from_millis(50);
         let child: i32 = loop {
             let hung = run(&program, limit, &event("")).await.unwrap_err();
-            assert!(hung.to_string().contains("and was ended"), "{hung}");
+            assert!(hung.to_string().contains("and was killed"), "{hung}");
             match fs::read_to_string(&pids).unwrap_or_default().trim().parse() {
                 Ok(child) => break child,
                 Err(_) => limit *= 2,

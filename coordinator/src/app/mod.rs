@@ -60,7 +60,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
     let exit = tokio::select! {
         exit = service.waiter.wait() => exit,
         _ = signals.next() => Ok(Exit::Interrupted),
-        // Before the driver's own error.
+        // The heartbeat notices a failover even if the driver writes nothing.
         by = service.replaced.by() => Err(StoreError::LostLeadership { by }.into()),
         error = service.cluster.failed() => Err(error),
     };

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::driver::LOCAL_WORKER;
 
-/// Grace period of the worker in this process: the user waits for it.
+/// Grace period of the worker in this process, short because the user waits for it.
 const LOCAL_DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Count the solutions of the N-Queens problem with all workers that connect: divide the board into
@@ -83,7 +83,7 @@ pub struct Options {
     /// Store runs, results and keys in a PostgreSQL database instead of --data-dir, such as
     /// postgres://USER@HOST/DATABASE, or @FILE with the URL; only join strings for programs on this
     /// machine are written to --data-dir. If another coordinator is the leader, run as standby and take
-    /// over on failure. With a password only as QUEENS_STORE or @FILE
+    /// over on failure. Give a URL with a password only in QUEENS_STORE or @FILE
     #[arg(long, value_name = "URL|@FILE", help_heading = STORAGE)]
     pub store: Option<StoreUrl>,
 
@@ -151,8 +151,8 @@ pub struct Options {
     #[arg(long, help_heading = SECURITY)]
     pub insecure: bool,
 
-    /// The server's certificate (PEM, with its chain) of an authority that you run: clients
-    /// authenticate with certificates instead of join strings
+    /// Server certificate (PEM, with its chain), issued by your own authority: clients authenticate
+    /// with certificates instead of join strings
     #[arg(long, value_name = "FILE", help_heading = SECURITY)]
     pub tls_cert: Option<PathBuf>,
 
@@ -238,7 +238,7 @@ Exit codes:
   0 complete, 1 error, 2 invalid usage, 3 the total contradicts a check,
   130 interrupted (state saved; run the same command to resume)";
 
-/// Flags that apply only to a new run, to counting in this process, or to clients with certificates.
+/// Flags that have no effect without another flag.
 const NEEDS: [FlagDependency; 4] = [
     FlagDependency { flags: &["peer"], other: "store" },
     FlagDependency { flags: &["tls_cert", "tls_key"], other: "client_ca" },
@@ -309,7 +309,7 @@ impl Options {
         }
     }
 
-    /// Returns the data directory or the database, for people.
+    /// Returns the data directory or the database, for messages.
     pub(super) fn storage_name(&self) -> String {
         match &self.store {
             Some(url) => url.to_string(),

@@ -84,7 +84,7 @@ pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow
         if let Err(Failure::Unfit(why)) = ended? {
             threads.shutdown().await;
             tracing::error!(
-                "the referee stops: {why}; this machine's memory or CPU is faulty, and disputed \
+                "the referee stops: {why}; this machine's memory or CPU may be faulty; disputed \
                  tasks wait for a worker whose token is trusted"
             );
             let _ = driver.set_referee(0, 0).await;
@@ -94,7 +94,7 @@ pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow
     std::future::pending().await
 }
 
-/// The reason for which a thread did not count.
+/// The reason why a thread did not count.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -113,7 +113,7 @@ enum Failure {
 struct Thread {
     driver: DriverHandle,
     budget: RefereeBudget,
-    /// Last passed self-test.
+    /// Time of the last passed self-test.
     tested: Option<Instant>,
     /// The plan of the last task, kept because making a large one takes seconds.
     plan: Option<Plan>,
@@ -210,8 +210,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Does `work` on a new thread. A dispute interrupts it if it `yields`; `waited_for` runs it at normal
-    /// priority.
+    /// Does `work` on a new thread, at idle priority unless it is `waited_for`.
+    /// A dispute interrupts work that `yields`.
     async fn run<T: Send + 'static>(
         &self,
         yields: bool,
@@ -222,8 +222,8 @@ impl Thread {
         let (sender, mut outcome) = oneshot::channel();
         let watched = stop.clone();
         let started = thread::Builder::new().name("referee".to_owned()).spawn(move || {
-            // A lowered priority cannot be raised again, so every count has its own thread. On other systems
-            // than Linux it applies to the whole process.
+            // A lowered priority cannot be raised again, so every count has its own thread. On systems other
+            // than Linux, a priority applies to the whole process.
             if cfg!(target_os = "linux") && !waited_for {
                 for problem in priority::lower() {
                     tracing::debug!("the referee's priority: {problem}");

@@ -37,7 +37,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval between checks for workers that need the notice.
 const NOTICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Wait for workers before a message to the user.
+/// Time to wait for workers before a message to the user.
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
 /// Maximum wait for workers.
@@ -70,17 +70,17 @@ impl RunWaiter {
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // The states first: an outcome read afterwards was not withdrawn before.
+            // States before outcomes, so that no outcome is older than its state.
             let runs = self.driver.runs().await?;
             for event in self.driver.events(None, seen).await? {
                 seen = event.1.sequence;
                 if let Some(line) = end_text(&message::event(&event), &runs) {
-                    // Before the line, which would draw the finished run's bar again.
+                    // Otherwise the line would redraw the bar of the ended run.
                     progress.show(None);
                     eprint_line(&line);
                 }
             }
-            // The guard ends with the statement: it blocks the driver.
+            // Cloned, because the borrowed value blocks the driver.
             let all = outcomes.borrow_and_update().clone();
             self.print_new(&all).await?;
             if self.exit_when_done
@@ -127,8 +127,8 @@ impl RunWaiter {
         Ok(())
     }
 
-    /// Prints the object of a result; or its two lines, wrapped for a terminal, and with `--verbose` all
-    /// checks below.
+    /// Prints a result as one JSON object, or as two lines wrapped for a terminal.
+    /// With `--verbose`, all checks follow the lines.
     fn print(&self, status: &v1::Status) -> anyhow::Result<()> {
         let printed = match self.json {
             true => print_json(&outcome_json(status).to_string()),
@@ -184,8 +184,8 @@ impl RunWaiter {
     }
 }
 
-/// Returns the run whose progress is shown: the requested one if it is open, or else the one that is
-/// served first.
+/// Returns the run whose progress is shown: the requested one if it is open,
+/// otherwise the one that is served first.
 fn run_in_progress(runs: &[RunSummary], target: Option<RunId>) -> Option<RunId> {
     let open = || runs.iter().filter(|run| is_open(run));
     let asked = open().find(|run| Some(run.manifest.run) == target);
@@ -193,7 +193,7 @@ fn run_in_progress(runs: &[RunSummary], target: Option<RunId>) -> Option<RunId> 
     Some(asked.or_else(served)?.manifest.run)
 }
 
-/// Formats that an operator cancelled or deleted a run; `None` for other events.
+/// Formats a cancellation or deletion by an operator; `None` for other events.
 fn end_text(event: &v1::Event, runs: &[RunSummary]) -> Option<String> {
     let text = event_text(event);
     match event.kind.as_str() {
@@ -247,7 +247,7 @@ fn progress_message(report: &StatusReport) -> String {
     if let Some(part) = report.finishing {
         return format!("all tasks done, counting the symmetric solutions: {:.1} %", part * 100.0);
     }
-    // The most important part first: a terminal may cut the rest.
+    // The most important part first: a terminal may truncate the rest.
     let RunSummary { tasks, eta_seconds, .. } = &status.run;
     let done = thousands(tasks.done.into());
     let mut parts = vec![format!("{done} of {}", plural(tasks.total, "task"))];
@@ -265,8 +265,8 @@ fn progress_message(report: &StatusReport) -> String {
     parts.join(", ")
 }
 
-/// Waits, for at most `limit`, until all connected workers know that all runs are finished: a worker that
-/// only finds its coordinator gone waits for it to return. Returns immediately if a run is open.
+/// Waits, for at most `limit`, until all workers know that all runs are finished.
+/// Otherwise they would wait for the coordinator to return. Returns immediately if a run is open.
 pub(super) async fn notify_workers(driver: &DriverHandle, limit: Duration) {
     let (started, limit) = (Instant::now(), limit.min(MAX_WAIT));
     let mut is_announced = false;
@@ -301,7 +301,7 @@ fn needs_notice(worker: &WorkerStatus) -> bool {
     is_connected && !worker.notified_finished && worker.info.id != LOCAL_WORKER
 }
 
-/// Outcomes that were reported, and runs whose outcomes are not reported.
+/// Outcomes that were reported, and runs whose outcomes need no report.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     outcomes: BTreeMap<RunId, Outcome>,
@@ -319,8 +319,8 @@ impl Reported {
         self.outcomes.extract_if(.., |run, _| !all.contains_key(run)).map(|(run, _)| run).collect()
     }
 
-    /// Returns the status of a run with a new outcome; `None` if that was reported or is old, or if the
-    /// run was deleted.
+    /// Returns the status of a run with a new outcome.
+    /// Returns `None` if the outcome was reported or is old, or if the run was deleted.
     pub(super) async fn report(
         &mut self,
         driver: &DriverHandle,

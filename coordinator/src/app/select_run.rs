@@ -13,7 +13,7 @@ use store::{RunManifest, RunState, StoredRun};
 use super::Options;
 use crate::driver::{DriverHandle, Submission, new_manifest};
 
-/// Fails, before anything is written, if there is neither a stored nor a requested run to exit after.
+/// Fails, before any write, if there is no run after which to exit, stored or requested.
 pub(super) fn check_directory(options: &Options) -> anyhow::Result<()> {
     let is_empty =
         || !fs::read_dir(&options.data_dir).is_ok_and(|mut files| files.next().is_some());
@@ -35,8 +35,8 @@ pub(super) struct SelectedRun {
 }
 
 impl SelectedRun {
-    /// Selects the stored run that the command line requests, or a new one with `plan`; `None` to serve
-    /// all stored runs.
+    /// Selects the requested run among the stored ones, or a new one with `plan`.
+    /// Returns `None` to serve all stored runs.
     ///
     /// Open runs take precedence, then newer ones.
     pub(super) fn choose(
@@ -79,7 +79,7 @@ impl SelectedRun {
     ) -> anyhow::Result<()> {
         if let Some(plan) = self.new {
             let recheck = options.recheck.unwrap_or_default();
-            // Stored runs were considered above.
+            // `Self::choose` has considered the stored runs.
             let force_new = true;
             let submission = Submission { manifest: self.manifest, plan, force_new, recheck };
             driver.submit(submission, None).await?;

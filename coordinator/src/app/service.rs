@@ -1,4 +1,4 @@
-//! A serving coordinator and its concurrent parts, from their start to their orderly end.
+//! A serving coordinator and its concurrent parts, from start to shutdown.
 
 use std::{
     collections::BTreeSet, future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration,
@@ -111,7 +111,7 @@ impl Service {
             json: options.json,
             verbose: options.verbose,
             is_local: options.local,
-            // A program that exits afterwards prints all results; otherwise they were printed before.
+            // A process that exits when done prints all results, an earlier one's too.
             reported: match target {
                 None if options.exits_when_done() => Reported::default(),
                 _ => Reported::new(with_results(&stored, target)),
@@ -141,7 +141,7 @@ impl Service {
         options: &Options,
         exit: anyhow::Result<Exit>,
     ) -> anyhow::Result<Exit> {
-        // An error of printing is returned after everything has ended.
+        // A print error is returned after everything has ended.
         let printed = match exit {
             Ok(Exit::Interrupted) => interrupted(options, &self.waiter).await,
             Ok(Exit::Success | Exit::Contradicted) => {
@@ -232,8 +232,8 @@ fn describe(run: &RunSummary) -> String {
     )
 }
 
-/// Names other running runs: a user may not expect that another method or task cost starts a new run,
-/// and that the earlier one stays open.
+/// Names other running runs: a user may not expect that another method or task cost
+/// starts a new run while the earlier one stays open.
 fn also_running(target: RunId, runs: &[RunSummary]) -> String {
     let others =
         runs.iter().filter(|run| run.manifest.run != target && run.state == RunState::Running);
@@ -280,8 +280,8 @@ async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()
 /// The concurrent parts of the process.
 pub(super) struct Cluster {
     driver: DriverHandle,
-    /// Tasks that run until the shutdown, with their names. The driver is the first: the others fail if
-    /// it fails.
+    /// Names and tasks of the parts, which run until the shutdown.
+    /// The driver is the first, because the others fail if it fails.
     parts: Vec<(&'static str, JoinHandle<anyhow::Result<()>>)>,
     close_server: watch::Sender<bool>,
     stop_local: watch::Sender<bool>,
@@ -334,7 +334,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for the result of a part and aborts it after `limit`; succeeds if it has ended before.
+    /// Waits for the result of a part, and aborts it after `limit`.
     async fn end(&mut self, name: &str, limit: Duration) -> anyhow::Result<()> {
         let Some(place) = self.parts.iter().position(|(known, _)| *known == name) else {
             return Ok(());
@@ -349,8 +349,8 @@ impl Cluster {
         }
     }
 
-    /// Shuts down all parts: the worker first, so that its last results are accepted; the driver last.
-    /// Returns the driver's error.
+    /// Shuts down all parts and returns the driver's error. The worker is the first,
+    /// so that its last results are accepted; the driver is the last.
     async fn close(mut self) -> anyhow::Result<()> {
         // A count in progress stops by itself.
         let _ = self.end(REFEREE_PART, Duration::ZERO).await;

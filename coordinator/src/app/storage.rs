@@ -21,7 +21,7 @@ pub(super) struct Storage {
     pub(super) replaced: Replaced,
 }
 
-/// Notifies of a failover to another coordinator.
+/// The notification of a failover to another coordinator.
 pub(super) struct Replaced(Option<watch::Receiver<Option<Arc<str>>>>);
 
 impl Replaced {
@@ -61,8 +61,8 @@ impl Storage {
         Err(store::BadStoreUrl::NotBuilt.into())
     }
 
-    /// Opens a database, once no other coordinator is its leader. A standby blocks for days on a separate
-    /// thread: the process exits without waiting for it.
+    /// Opens a database once no other coordinator is its leader.
+    /// That may take days, so a standby waits on a thread that does not delay the exit.
     #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
         let (secret, place) = (url.reveal(std::env::args())?, url.to_string());
