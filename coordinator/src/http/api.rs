@@ -1,5 +1,5 @@
-//! The JSON interface, version 1: the objects of `queensctl --json`, and an operator's commands with the
-//! options of `queensctl` as JSON.
+//! The JSON interface, version 1: the objects of `queensctl --json`, and the operator's
+//! commands with the options of `queensctl`.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
@@ -40,7 +40,7 @@ pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
 type Answer = Result<Json<Value>, Refusal>;
 
-/// Answers that the process runs.
+/// Answers that the process is running.
 pub(super) async fn health() -> Json<Value> {
     Json(json!({ "healthy": true }))
 }
@@ -178,7 +178,7 @@ pub(super) async fn status_of(
     status.ok_or_else(|| no_run(run))
 }
 
-/// Returns the run that is served first, otherwise the one created last.
+/// Returns the first running run, or else the newest run.
 pub(super) async fn first(app: &App) -> Result<RunId, Refusal> {
     let runs = app.driver.runs().await?;
     let none = "there are no runs; start one with `queensctl submit`";
@@ -275,12 +275,12 @@ pub(super) struct JoinRequest {
     days: Option<u32>,
 }
 
-/// Creates a join string, by default for a worker and 30 days.
+/// Creates a join string, by default for a worker and valid for 30 days.
 pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinRequest>) -> Answer {
     let role: Role = read("role", request.role.as_deref().unwrap_or("worker"))?;
     let days = u64::from(request.days.unwrap_or(30).max(1));
     let Some(tokens) = app.authenticator.tokens().cloned() else {
-        let what = "this coordinator runs without authentication: start workers with --coordinator and its address";
+        let what = "this coordinator has no tokens (--insecure or --client-ca): start workers with --coordinator URL";
         return Err(Refusal::new(StatusCode::CONFLICT, what));
     };
     let name = format!("page-{:08x}", rand::random::<u32>());
@@ -320,7 +320,7 @@ impl SubmitBody {
         let usual = PlanSpec::new(board, choice.layout);
         let spec = PlanSpec { task_cost: self.task_cost.unwrap_or(usual.task_cost), ..usual };
         if spec.task_cost == 0 {
-            return Err(wrong("task_cost", "give microseconds, 1 at least"));
+            return Err(wrong("task_cost", "expected microseconds, at least 1"));
         }
         Ok(v1::SubmitRequest {
             spec: Some(spec.into()),
