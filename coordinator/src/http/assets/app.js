@@ -1,8 +1,8 @@
-// Keeps a page up to date: figures, alerts, machines and the board. grid.js draws the map of tasks and
-// charts.js the charts. Pages work without scripts; all texts come from the coordinator.
+// Keeps a page up to date: figures, alerts, machines and the board. grid.js draws the task map and
+// charts.js the charts. Pages also work without scripts.
 'use strict';
 const run = document.body.dataset.run;
-// Interval for what no event carries.
+// Polling interval for data that no event carries.
 const POLL_MS = 10000;
 const at = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -20,7 +20,7 @@ const finished = ['complete', 'contradicted', 'disputed'];
 const begun = run ? at('state').dataset.state : '';
 
 function show({ view, map: tasks, board }) {
-  // Its result has a section of its own, which comes with the page.
+  // Only a new page contains the section with the result.
   if (finished.includes(view.state) && view.state !== begun && view.ended) { location.reload(); return; }
   for (const node of document.querySelectorAll('[data-figure]')) {
     const figure = view.figures[node.dataset.figure];
@@ -47,7 +47,7 @@ function show({ view, map: tasks, board }) {
   if (map.inOrder && !map.part) { map.data = tasks; drawMap(); }
 }
 
-// The expected end, by the reader's clock.
+// Shows the expected completion in the reader's time zone.
 function showEnd(from, to) {
   if (!from) return;
   const [first, last] = [moment(from), moment(to)];
@@ -71,7 +71,7 @@ function showAlerts(alerts) {
   list.replaceChildren(...texts.map((text) => Object.assign(document.createElement('li'), { textContent: text })));
 }
 
-// A copied short number becomes the whole one.
+// Copies all digits of a number whose short form is selected.
 document.addEventListener('copy', (event) => {
   const selection = getSelection();
   const text = selection.toString().trim();
@@ -107,7 +107,7 @@ function sortKey(text) {
   return digits ? Number(digits.replaceAll(',', '')) * (SECONDS[unit] || 1) : text;
 }
 
-// Items in the order of a table; `text` says what an item has in a column.
+// Sorts items in the order of a table; `text` returns an item's text in a column.
 function sorted(table, items, text) {
   const { column, falling } = table.sorting || {};
   if (column === undefined) return items;
@@ -135,7 +135,7 @@ function showWorkers(workers) {
   for (const { id, state } of workers) showCommands('workers', id, state);
 }
 
-// A row for a worker that came since the page.
+// Creates a row for a worker that connected after the page was loaded.
 function newRow(id, name) {
   const row = document.createElement('tr');
   row.dataset.id = id;
@@ -144,7 +144,7 @@ function newRow(id, name) {
   return row;
 }
 
-// Adds the buttons for the worker of a row, from those that the page has once.
+// Adds a worker's buttons to its row: copies of those that the page contains once.
 function addCommands(row, name) {
   if (!row.dataset.id) return;
   row.querySelector('.scripted')?.append(...[...document.querySelectorAll('#worker-commands button')].flatMap((made) => {
@@ -180,7 +180,7 @@ function showCommands(kind, id, state) {
   const focused = document.activeElement;
   const buttons = [...document.querySelectorAll(`[data-post^="/api/v1/${kind}/${id}/"]`)];
   for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
-  // The focus of a button that is gone moves on.
+  // If the focused button is now hidden, another one gets the focus.
   if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? at('main').querySelector('a'))?.focus();
 }
 
@@ -221,7 +221,7 @@ async function join(event) {
 }
 
 async function copyJoin() {
-  // Pages without TLS may not write to the clipboard; what is selected can be copied by hand.
+  // Pages without TLS may not write to the clipboard; the user can still copy the selected text.
   getSelection().selectAllChildren(at('join-line'));
   try {
     await navigator.clipboard.writeText(at('join-line').textContent);
@@ -239,7 +239,7 @@ async function submit(event) {
   } catch (error) { setText(at('submitted'), error.message); }
 }
 
-// Rows without what is typed are hidden at once; the form's button asks the coordinator.
+// Hides rows without the typed text at once; the form's button asks the coordinator.
 function filter() {
   const wanted = at('filter').elements.text.value.toLowerCase();
   for (const row of document.querySelectorAll('.runs tbody tr')) row.hidden = !row.textContent.toLowerCase().includes(wanted);
@@ -250,7 +250,7 @@ function start() {
   events.onmessage = (event) => { setText(at('link'), ''); show(JSON.parse(event.data)); };
   events.onerror = () => {
     setText(at('link'), '(connection lost, reconnecting…)');
-    // Refused, for good: the run is gone, or the coordinator was started again and asks who this is.
+    // Refused permanently: the run was deleted, or a restarted coordinator requires a new login.
     if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), POLL_MS);
   };
   events.addEventListener('ended', (event) => {
@@ -275,7 +275,7 @@ function start() {
   }, POLL_MS);
 }
 
-// The address without a name shows what is counted: once this run is over, the next one.
+// The address / shows the run in progress: once this run is finished, the next one.
 async function next() {
   if (location.pathname !== '/' || ['running', 'paused'].includes(at('state').dataset.state)) return;
   const { runs } = await ask('/api/v1/runs');

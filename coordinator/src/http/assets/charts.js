@@ -1,4 +1,4 @@
-// Charts of a run's history, with numbers that people read and the time where they are.
+// Charts of a run's history, with abbreviated numbers and local times.
 'use strict';
 const charts = {};
 let history_ = null;
@@ -6,8 +6,8 @@ let period = 0;
 
 const UNITS = ['million', 'billion', 'trillion', 'quadrillion', 'quintillion', 'sextillion', 'septillion'];
 
-// 400 billion; one million and less in digits.
-function people(value) {
+// Formats a number such as 400 billion; less than a million in digits.
+function abbreviated(value) {
   if (value < 1e6) return value.toLocaleString('en', { maximumSignificantDigits: 4 });
   const unit = Math.min(UNITS.length - 1, Math.floor(Math.log10(value) / 3 + 1e-9) - 2);
   return `${(value / 1000 ** (unit + 2)).toLocaleString('en', { maximumSignificantDigits: 4 })} ${UNITS[unit]}`;
@@ -15,7 +15,7 @@ function people(value) {
 
 const CLOCK = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' };
 
-// A time where the reader is; the day only where it is another one.
+// Formats a time in the reader's time zone, with the date unless it is today.
 function moment(ms) {
   const when = new Date(ms);
   const clock = when.toLocaleTimeString([], CLOCK);
@@ -31,7 +31,7 @@ function drawChart(id, series, data, bands = [], zero = !bands.length) {
   const axis = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, font: '12px system-ui, sans-serif' };
   charts[id] = new uPlot({
     ...size,
-    // Room for half of the last time.
+    // Room for half of the last label of the time axis.
     padding: [null, 24, null, null],
     bands,
     legend: { show: false },
@@ -39,7 +39,7 @@ function drawChart(id, series, data, bands = [], zero = !bands.length) {
     scales: zero ? { y: { range: (_, low, high) => [0, (high || 1) * 1.05] } } : {},
     axes: [
       { ...axis, size: 28, space: 70, values: (_, ticks, axis_, space, step) => ticks.map((tick) => tickTime(tick, step)) },
-      { ...axis, size: 88, space: 32, values: (_, ticks) => ticks.map(people) },
+      { ...axis, size: 88, space: 32, values: (_, ticks) => ticks.map(abbreviated) },
     ],
     series: [{}, ...series.map((line) => ({ points: { show: false }, ...line }))],
   }, data, box);
@@ -74,13 +74,13 @@ function drawCharts() {
   drawChart('chart-workers', [{ stroke: css('--C'), width: 2, fill: css('--d') }], [times, column('workers')]);
 }
 
-// Rates of machines, one on the other, each with its colour and name.
+// Draws the rates of the machines as stacked areas, with a legend of their names.
 function drawRates(times, all, from) {
   const machines = history_.machines.map(({ name, solutions_per_second: rates }) => ({ name, rates: rates.slice(from) }));
   const tops = [];
   machines.forEach(({ rates }, place) => tops.push(rates.map((rate, at_) => rate + (place ? tops[place - 1][at_] : 0))));
   const hue = (place) => css(`--m${place}`);
-  // The highest first: each covers the part of the one before that is not its own.
+  // The highest first: each later area covers the lower part of the one before.
   const lines = tops.map((top, place) => ({ stroke: hue(place), width: 1, fill: hue(place) })).reverse();
   const known = machines.length > 1;
   const list = machines.map(({ name }, place) => {
@@ -95,7 +95,7 @@ function drawRates(times, all, from) {
   drawChart('chart-rate', known ? [...lines, total] : [{ stroke: css('--D'), width: 2, fill: css('--d') }], known ? [times, ...tops.reverse(), all] : [times, all]);
 }
 
-// Small chart of the rate in the last hour, next to its number.
+// Draws a small chart of the rate in the last hour, next to its number.
 function drawSpark() {
   const { unix_seconds: times, solutions_per_second: rates } = history_;
   const first = Math.max(times[0], times.at(-1) - 3600);

@@ -1,8 +1,8 @@
-// The map of tasks: grouped by frame (a sheet of A and C for each number of queens) or by prefix, or in
-// task order. Entered cell by cell, down to one task.
+// The task map: grouped by frame (a sheet of A and C for each number of queens) or by prefix, or in
+// task order. A click zooms into a cell, down to one task.
 'use strict';
 const states = { w: 'pending', l: 'leased', d: 'partially done', D: 'done', c: 'done, some of it confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
-// A third of a small screen at most.
+// Height in pixels: at most a third of a small screen.
 let mapHigh = 260;
 const map = { inOrder: false, data: null, part: null, chosen: -1, squares: [], names: [], high: 0 };
 const number = (value) => Number(value).toLocaleString('en');
@@ -25,7 +25,7 @@ function layOrder(wide) {
 function layGroups(wide) {
   const { sheets } = map.data;
   const [gap, label] = [12, sheets[0].name ? 17 : 0];
-  // As many sheets side by side as makes them largest.
+  // Finds the number of sheets side by side that makes them largest.
   let [beside, tile] = [1, 0];
   for (let next = 1; next <= sheets.length; next++) {
     const rows = Math.ceil(sheets.length / next);
@@ -53,16 +53,16 @@ function layGroups(wide) {
   map.high = rows * (tile + label) + (rows - 1) * gap;
 }
 
-function drawSquare(draw, colours, { letter, x, y, size }) {
+function drawSquare(draw, colors, { letter, x, y, size }) {
   const inner = size - (size > 3 ? 1 : 0);
-  const box = (colour, from, high) => { draw.fillStyle = colour; draw.fillRect(x + inner * from, y + inner * (1 - high) / 2, inner * (1 - 2 * from), inner * high); };
-  box(colours[letter === 'c' ? 'D' : letter], 0, 1);
+  const box = (color, from, high) => { draw.fillStyle = color; draw.fillRect(x + inner * from, y + inner * (1 - high) / 2, inner * (1 - 2 * from), inner * high); };
+  box(colors[letter === 'c' ? 'D' : letter], 0, 1);
   if (size < 5) return;
-  if (letter === 'C') box(colours.mark, 0.34, 0.32);
-  if (letter === 'c') box(colours.C, 0.3, 0.4);
-  if (letter === 'p') box(colours.mark, 0.12, 0.2);
+  if (letter === 'C') box(colors.mark, 0.34, 0.32);
+  if (letter === 'c') box(colors.C, 0.3, 0.4);
+  if (letter === 'p') box(colors.mark, 0.12, 0.2);
   if (letter === 'x') {
-    draw.strokeStyle = colours.mark;
+    draw.strokeStyle = colors.mark;
     draw.lineWidth = Math.max(1, size / 8);
     draw.beginPath();
     draw.moveTo(x + inner * 0.2, y + inner * 0.2); draw.lineTo(x + inner * 0.8, y + inner * 0.8);
@@ -83,9 +83,9 @@ function drawMap() {
   [canvas.style.width, canvas.style.height] = [`${wide}px`, `${Math.max(1, map.high)}px`];
   const draw = canvas.getContext('2d');
   draw.scale(scale, scale);
-  const colours = { mark: css('--mark') };
-  for (const letter of Object.keys(states)) colours[letter] = css(`--${letter}`);
-  for (const square of map.squares) if (states[square.letter]) drawSquare(draw, colours, square);
+  const colors = { mark: css('--mark') };
+  for (const letter of Object.keys(states)) colors[letter] = css(`--${letter}`);
+  for (const square of map.squares) if (states[square.letter]) drawSquare(draw, colors, square);
   draw.fillStyle = css('--ink');
   draw.font = `${wide < 600 ? 10 : 12}px system-ui, sans-serif`;
   for (const [name, x, y] of map.names) draw.fillText(name, x, y);
@@ -115,8 +115,8 @@ function choose(cell) {
   drawMap();
 }
 
-// Looks closer at the chosen cell: at a part of the map, or at its task.
-async function closer() {
+// Zooms into the chosen cell, or shows its only task.
+async function zoomIn() {
   const chosen = map.squares[map.chosen];
   if (!chosen || !states[chosen.letter]) return;
   const { tasks, part } = chosen;
@@ -163,14 +163,14 @@ function startMap() {
   const canvas = at('map');
   canvas.addEventListener('click', ({ offsetX: x, offsetY: y }) => {
     const cell = map.squares.findIndex((square) => x >= square.x && x < square.x + square.size && y >= square.y && y < square.y + square.size);
-    if (cell >= 0) { choose(cell); closer(); }
+    if (cell >= 0) { choose(cell); zoomIn(); }
   });
   canvas.addEventListener('keydown', (event) => {
     if (!map.squares.length) return;
     const { across } = map.squares[Math.max(0, map.chosen)];
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across };
     if (event.key in steps) { choose(map.chosen + steps[event.key]); event.preventDefault(); }
-    if (event.key === 'Enter') closer();
+    if (event.key === 'Enter') zoomIn();
     if (event.key === 'Escape') wholeMap().catch(() => {});
   });
   at('map-out').addEventListener('click', () => wholeMap().catch(() => {}));
