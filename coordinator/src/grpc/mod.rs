@@ -1,5 +1,5 @@
-//! The gRPC services, with health and reflection on one port: they decode requests, call the driver and
-//! encode answers, and decide nothing.
+//! The gRPC services, with health and reflection on one port. They decode requests,
+//! call the driver and encode answers, and decide nothing.
 
 mod runs;
 
@@ -40,7 +40,7 @@ use crate::{
     message::StatusCache,
 };
 
-/// Connections waiting to be accepted: after a restart, the whole cluster reconnects at the same time.
+/// Maximum number of connections to accept: after a restart, all workers reconnect.
 const BACKLOG: u32 = 4096;
 
 /// A port that cannot be opened.
@@ -168,7 +168,7 @@ impl Server {
             .add_service(tokens)
             .add_service(health)
             .add_service(reflection().build_v1()?)
-            // Python's client, among others, still requests it.
+            // Some clients, such as Python's, still request this version.
             .add_service(reflection().build_v1alpha()?))
     }
 }

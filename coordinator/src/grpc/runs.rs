@@ -256,13 +256,13 @@ impl RunsService {
     }
 }
 
-/// Returns the name of the caller's token.
+/// Returns the name of the caller's token or certificate.
 fn by<T>(request: &Request<T>) -> By {
     request.extensions().get::<Principal>().and_then(Principal::name).cloned()
 }
 
-/// Starts the requested run, or returns the one that a request with the same key started; for gRPC and
-/// HTTP.
+/// Starts the requested run, or returns the one that a request with the same key
+/// started; for gRPC and HTTP.
 pub(crate) async fn submitted(
     driver: &DriverHandle,
     clock: Clock,
@@ -314,8 +314,8 @@ fn recheck_of(text: &str) -> Result<Recheck, Status> {
     text.parse().map_err(bad)
 }
 
-/// The statuses of a run for one caller: an extension of a response, which [`encoded_once`] turns into its
-/// body.
+/// The statuses of a run for one caller.
+/// An extension of a response, which [`encoded_once`] turns into its body.
 #[derive(Clone)]
 pub(super) struct StatusWatch {
     statuses: StatusCache,
@@ -338,7 +338,7 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Waits for the next change; returns whether the server is shutting down, `None` without a driver.
+    /// Returns whether the next change is the shutdown; `None` if the driver stopped.
     async fn wait(&mut self) -> Option<bool> {
         let Self { changed, closing, interval } = self;
         let change = async {
@@ -375,7 +375,7 @@ impl StatusWatch {
                 self.is_last = self.following.is_none() || status.result.is_some() || closing;
                 Some(Ok(framed))
             }
-            // It was deleted.
+            // The run was deleted.
             Ok(None) if !is_first => None,
             Ok(None) => Some(Err(not_found(self.run))),
             Err(stopped) => Some(Err(stopped.into())),
@@ -383,8 +383,8 @@ impl StatusWatch {
     }
 }
 
-/// Turns a response's [`StatusWatch`] into its body, which creates a status only when the transport can
-/// send it: a reader that does not read holds only references to shared messages.
+/// Turns a response's [`StatusWatch`] into its body, which creates a status only when
+/// the transport can send it. A slow reader then holds only references to shared messages.
 pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<Body> {
     match answer.extensions_mut().remove::<StatusWatch>() {
         Some(watch) => answer.map(|_| Body::new(StreamBody::new(unfold(Some(watch), next_frame)))),
@@ -392,7 +392,7 @@ pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<B
     }
 }
 
-/// Returns the next frame of a body, and the watch for the frames after it; `None` after the trailers.
+/// Returns the next frame and the watch for those after it; `None` after the trailers.
 async fn next_frame(
     watch: Option<StatusWatch>,
 ) -> Option<(Result<Frame<Bytes>, Status>, Option<StatusWatch>)> {

@@ -1,4 +1,4 @@
-//! Live updates for open pages: one rendering per second of each watched run, shared by its pages.
+//! Live updates for open pages: each watched run is rendered once per second for all.
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +43,7 @@ const HISTORY_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum wait of a page for shares, which otherwise follow in an update.
 const SHARES_WAIT: Duration = Duration::from_millis(150);
 
-/// Runs with a history: those that are running, and those that pages show.
+/// Maximum number of runs with a history: running ones, and those that pages show.
 const MAX_RUNS: usize = 50;
 
 /// Renderings of the runs, cached for all requests.
@@ -76,8 +76,8 @@ struct CachedRun {
     grid: Cached<Value>,
     /// Held while the grid is made: after a change all pages request it at once.
     drawing: Arc<Mutex<()>>,
-    /// The number of parked tasks, the disputed tasks, and when these last changed: older maps do not show
-    /// what the alerts report.
+    /// Number of parked tasks, and the disputed tasks. Maps from before the last change of these
+    /// (`troubles_since`) do not show what the alerts report.
     troubles: (u64, Vec<u64>),
     troubles_since: Option<Instant>,
     board: Cached<Option<Arc<Board>>>,
@@ -206,7 +206,7 @@ impl Broadcast {
         self.view(run).await
     }
 
-    /// Reads new lines of a run's journal unless they were read recently; waits for at most `wait`.
+    /// Reads new lines of a run's journal unless done recently; waits at most `wait`.
     async fn refresh_shares(self: &Arc<Self>, run: RunId, wait: Duration) {
         let state = self.cached(run, |cached| {
             (is_fresh(&cached.shares, SHARES_INTERVAL), cached.reading.clone())
@@ -235,9 +235,9 @@ impl Broadcast {
         self.cached_map(run, TICK / 2, |cached| &mut cached.map, make).await
     }
 
-    /// Returns all tasks of a run, grouped by frame or prefix, as they were some seconds ago, but not before
-    /// the last change of parked and disputed tasks that [`Self::view`] has seen; `None` if there is no such
-    /// run.
+    /// Returns all tasks of a run, grouped by frame or prefix; `None` if there is no such run.
+    /// The map may be some seconds old, but not older than the last change of parked and disputed tasks
+    /// that [`Self::view`] has seen.
     pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Value>, Stopped> {
         let drawing = self.cached(run, |cached| cached.drawing.clone()).unwrap_or_default();
         let _guard = drawing.lock().await;

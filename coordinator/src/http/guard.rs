@@ -1,4 +1,4 @@
-//! Authentication and authorization of every request, protection against other sites, and errors as JSON.
+//! Authentication and authorization of requests, protection against other sites, errors.
 
 use std::sync::Arc;
 
@@ -199,8 +199,8 @@ fn own_pages_only(request: &Request, host: Option<&Authority>) -> Result<(), Ref
     }
 }
 
-/// Rejects requests addressed to another host name, against DNS rebinding: a foreign page could let its
-/// own name resolve to this machine. An IP address cannot be rebound.
+/// Rejects requests for unknown host names, against DNS rebinding: another site could
+/// let its own name resolve to this machine. An IP address cannot be rebound.
 fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
     // Browsers always send a host.
     let Some(host) = host.map(|host| host.host().trim_matches(['[', ']'])) else {
@@ -220,7 +220,7 @@ fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
     ))
 }
 
-/// Returns the host that a request names, in its address with HTTP/2 and in a header otherwise.
+/// Returns the host of a request, from its address (HTTP/2) or the Host header.
 fn addressed_to(request: &Request) -> Result<Option<Authority>, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.clone()));

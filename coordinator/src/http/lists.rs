@@ -23,11 +23,11 @@ use super::{
 };
 use crate::{driver::RunEvent, message};
 
-/// Runs, and events, on the page of a run.
+/// Maximum numbers of runs and events on the page of a run.
 const MAX_NEWEST_RUNS: usize = 8;
 const MAX_NEWEST_EVENTS: usize = 6;
 
-/// Runs, or events, on the page of all.
+/// Maximum number of runs or events on a page that lists all.
 const MAX_LISTED: usize = 500;
 
 const COMMANDS: [Command; 3] = [
@@ -41,11 +41,11 @@ const COMMANDS: [Command; 3] = [
     },
 ];
 
-/// Selects runs.
+/// A query that selects runs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// A text in one of the run's cells.
+    /// Text that one of the run's cells contains.
     #[serde(default)]
     text: String,
     /// Includes cancelled runs.

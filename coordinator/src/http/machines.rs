@@ -28,7 +28,7 @@ use crate::{
     message,
 };
 
-/// Machines that are no longer connected, listed by name; the others are summed up.
+/// Maximum number of disconnected machines listed by name; others are summed up.
 const MAX_LISTED_GONE: usize = 20;
 
 /// The state of a machine that counted and is no longer connected.
@@ -37,7 +37,7 @@ const GONE: &str = "disconnected";
 /// Headings of the columns that the journal fills.
 const SHARE_HEADS: [&str; 3] = ["Share", "Core time", "Rechecks"];
 
-/// The place of the column "Tasks" among a row's cells.
+/// The index of the column "Tasks" among a row's cells.
 const TASKS: usize = 6;
 
 const COMMANDS: [Command; 2] = [
@@ -122,9 +122,9 @@ impl Shares {
         Ok(())
     }
 
-    /// Adds the shares to the rows of connected workers, and rows for the others that counted; `names`
-    /// has their last names by identity. An ended run keeps only the machines that counted, the largest
-    /// share first.
+    /// Adds the shares to the rows of connected workers, and rows for others that counted.
+    /// `names` maps identities to last known names. An ended run keeps only the machines that counted,
+    /// the largest share first.
     pub(super) fn complete(&self, view: &mut RunView, names: &BTreeMap<String, String>) {
         let whole_us = self.counted.values().map(|counted| counted.core_us).sum();
         let mut gone: BTreeMap<_, _> =

@@ -21,7 +21,7 @@ use crate::driver::{DriverHandle, Stopped};
 /// Maximum number of cells of a map in task order.
 const MAP_CELLS: u64 = 1_600;
 
-/// Returns a range of the tasks in cells of one letter each.
+/// Returns a range of the tasks as cells of one letter each.
 pub(super) fn map_json(map_states: &[MapState], first: u64, number: u64) -> Value {
     let all = map_states.len() as u64;
     let shown = part(Some(first), Some(number), all);
@@ -40,8 +40,8 @@ const fn bit(state: MapState) -> u8 {
     1 << state as u8
 }
 
-/// Returns the letter of a cell with tasks in these states: the most important state, in capitals if
-/// all of its tasks have it.
+/// Returns the letter of the most important state among a cell's tasks.
+/// `D`, `C` and `c` mean that all of them are done, and that all or some are confirmed.
 fn letter(states: u8) -> char {
     const DONE: u8 = bit(MapState::Done);
     const CONFIRMED: u8 = bit(MapState::Confirmed);
@@ -204,10 +204,10 @@ fn part(first: Option<u64>, number: Option<u64>, all: u64) -> Range<u64> {
     first..first.saturating_add(number.unwrap_or(all)).min(all)
 }
 
-/// Units of a task that are searched: some have no solution.
+/// Maximum number of units of a task to search: some have no solution.
 const MAX_UNITS: usize = 3;
 
-/// Queens that the search places for one unit, about 10 ms.
+/// Maximum number of queens that the search of one unit places: about 10 ms.
 const MAX_STEPS: u32 = 4_000;
 
 #[derive(Serialize)]
@@ -225,8 +225,8 @@ impl Board {
     }
 }
 
-/// Finds a solution of a leased task, else of a counted one, else of any; `None` if the search takes too
-/// long. It runs outside of the driver.
+/// Finds a solution of a leased task, otherwise of a counted one, otherwise of any.
+/// Returns `None` if the search takes too long. Runs outside the driver.
 pub(super) async fn find_board(
     driver: &DriverHandle,
     run: RunId,
@@ -268,8 +268,8 @@ fn caption(task: &TaskView) -> String {
     }
 }
 
-/// Draws a board with its queens. The columns A and C and the quadrants of a frame are marked, or the
-/// queens of a prefix.
+/// Draws a board with its queens. Marks the columns A and C and the quadrants of a
+/// frame, or the queens of a prefix.
 fn svg(example: &Example, method: Method) -> Markup {
     const QUEEN: &str = "M.18.8.08.3.32.53.5.16.68.53.92.3.82.8z";
     let n = example.queens.len();

@@ -31,7 +31,7 @@ use crate::{
     message,
 };
 
-/// Runs with metrics of their own; running ones come first.
+/// Maximum number of runs with metrics of their own; running ones come first.
 const MAX_REPORTED_RUNS: usize = 100;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -167,7 +167,7 @@ fn register_serving(registry: &mut Registry, serving: &Serving) {
     }
 }
 
-/// The state of the storage that metrics report.
+/// The state of the storage, for the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct StorageHealth {
     /// Commit latencies of groups of counts.
@@ -177,7 +177,7 @@ pub struct StorageHealth {
 }
 
 fn register_storage(registry: &mut Registry, storage: &StorageHealth) {
-    // Without a unit: some parsers know no unit line of histograms.
+    // Without a unit: some parsers reject a unit line of histograms.
     registry.register(
         "store_sync_seconds",
         "Commit latency of a group of counts: fdatasync of the journal, or commit of the database",

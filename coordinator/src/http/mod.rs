@@ -52,7 +52,7 @@ use crate::{
     message::StatusCache,
 };
 
-/// Connections at the same time: open pages, scrapes and probes.
+/// Maximum number of concurrent connections: open pages, scrapes and probes.
 const MAX_CONNECTIONS: usize = 1024;
 
 const MAX_BODY_BYTES: usize = 64 << 10;
@@ -65,7 +65,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for an answer to begin.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Concurrent requests per connection.
+/// Maximum number of concurrent requests per connection.
 const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
 
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -96,7 +96,7 @@ struct AppParts {
 pub struct Dashboard {
     /// The address of the first page, without a slash at its end.
     pub url: String,
-    /// The address works on the coordinator's machine only.
+    /// The address works only on the coordinator's machine.
     pub loopback_only: bool,
     pub(crate) sessions: Arc<Sessions>,
 }
@@ -116,7 +116,7 @@ impl Http {
         bind_port(address, "give another --http address, or --no-http")
     }
 
-    /// Creates a service in front of `driver` for callers that `authenticator` admits; requests may address `names`.
+    /// Creates the service; requests may address the host names `names`.
     pub fn new(
         driver: DriverHandle,
         clock: Clock,

@@ -1,5 +1,5 @@
-//! The frame of all pages, which work without scripts and are kept up to date by scripts; and the page of a
-//! run: state, progress, ETA and alerts on the first screen, details below.
+//! The common parts of all pages, and the page of a run: state, progress, ETA and alerts on the first
+//! screen, details below. Pages work without scripts; scripts keep them up to date.
 
 use auth::{Principal, Role};
 use axum::{
@@ -98,7 +98,7 @@ pub(super) async fn run(
 }
 
 pub(super) struct Reader {
-    /// Can change runs.
+    /// May change runs.
     pub(super) operator: bool,
     /// Has a session, and can log out.
     pub(super) logged_in: bool,
@@ -119,7 +119,7 @@ impl Reader {
     }
 }
 
-/// The dialog before an irreversible command; the script fills in the texts.
+/// Returns the dialog before an irreversible command; the script fills in the texts.
 pub(super) fn dialog() -> Markup {
     html! {
         dialog id="ask" aria-labelledby="ask-what" {
@@ -135,12 +135,12 @@ pub(super) fn dialog() -> Markup {
 
 /// An operator's command on a run or a worker.
 pub(super) struct Command {
-    /// The end of its address.
+    /// The last segment of its address.
     pub(super) name: &'static str,
     /// States in which it applies.
     pub(super) states: &'static [&'static str],
     pub(super) verb: &'static str,
-    /// The consequences and the label of the button that declines; `None` if the command needs no confirmation.
+    /// Consequences and label of the declining button; `None` without confirmation.
     pub(super) question: Option<[&'static str; 2]>,
 }
 
@@ -164,7 +164,7 @@ pub(super) fn is_page(method: &http::Method, route: &str) -> bool {
         && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
 }
 
-/// Returns the page for a reader without access.
+/// Returns the error page for a reader without access, or a redirect to the login.
 pub(super) fn access_denied(refusal: &Refusal) -> Response {
     if refusal.code == StatusCode::UNAUTHORIZED {
         return Redirect::to("/login").into_response();
@@ -245,7 +245,7 @@ async fn show(app: &App, run: RunId, reader: &Reader) -> Result<Response, Refusa
     Ok(page(&title, &body).into_response())
 }
 
-/// State, progress and alerts.
+/// Returns the header of a run's page: state, progress and alerts.
 fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
     html! {
         header {
@@ -270,7 +270,7 @@ fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
     }
 }
 
-/// A figure with its long text on hover.
+/// Returns a figure with its long text on hover.
 fn figure(view: &RunView, name: &'static str) -> Markup {
     let digits = view.digits(name);
     html! { span data-figure=(name) title=[digits] data-digits=[digits] { (view.short(name)) } }
@@ -329,11 +329,11 @@ fn task_board(board: Option<&Board>, method: Method) -> Markup {
                         "A task is a range of frames. A frame fixes which columns the queens in the top
                         left quadrant occupy (A, marked) and which those in the bottom right quadrant occupy (C,
                         marked); the other columns are left to the other two quadrants. A worker counts all solutions of a
-                        frame at once, by joining lists of half boards, without drawing any of them; this is one."
+                        frame at once, by joining lists of half boards; the board shows one of these solutions."
                     },
                     Method::Rows => p {
                         "A task is a range of prefixes. A prefix places the first queens, which are marked. A
-                        worker counts all ways to place the others, row by row; this is one of them."
+                        worker counts all ways to place the others, row by row; the board shows one of these ways."
                     },
                 }
             }
@@ -358,7 +358,7 @@ fn task_map(view: &RunView, method: Method) -> Markup {
                 span.sub id="map-where" {}
             }
             canvas.scripted id="map" tabindex="0" role="img"
-                aria-label="Map of all tasks; arrow keys move, Enter looks closer" {}
+                aria-label="Map of all tasks; arrow keys move, Enter zooms in" {}
             ul.legend { @for (letter, state) in STATES { li { span.key data-k=(letter) {} (state) } } }
             p.scripted id="map-cell" aria-live="polite" { "Click a task for its count, worker, time and rechecks." }
         }
@@ -416,7 +416,7 @@ fn total(result: &v1::Result) -> Markup {
     }
 }
 
-/// One line per check, with its reason on demand.
+/// Returns a line per check, with its reason on demand.
 fn verification(view: &RunView, result: Option<&v1::Result>) -> Markup {
     html! {
         section.checks aria-labelledby="checks-h" {

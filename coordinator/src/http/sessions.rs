@@ -28,7 +28,7 @@ const COOKIE: &str = "queens-session";
 const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// Sessions, and links, at the same time; the oldest are dropped.
+/// Maximum number of sessions, and of links; the oldest are dropped.
 const MAX_SECRETS: usize = 1_000;
 
 #[derive(Debug)]
