@@ -27,11 +27,11 @@ ROWS, COLUMNS, SECONDS, EVERY = 24, 80, 20.0, 0.5
 CELL, LINE = 8.4, 17
 PLAIN = "#d8dee6"
 # Indexed by the color number of the terminal's palette: red, green, yellow, blue, cyan.
-COLOURS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
+COLORS = {1: "#ff8a8f", 2: "#7fd08c", 3: "#f0c05a", 4: "#6cb0f5", 6: "#7fd1dd"}
 
 
 def record(command, environment):
-    """What stood on the terminal, every half a second."""
+    """Returns the cells of the terminal, twice per second."""
     child, terminal = pty.fork()
     if child == 0:
         os.execvpe(command[0], command, environment)
@@ -56,15 +56,15 @@ def record(command, environment):
     return seen
 
 
-def colour(name):
+def color(name):
     palette = pyte.graphics.FG_BG_256
-    return COLOURS.get(palette.index(name), PLAIN) if name in palette[:16] else PLAIN
+    return COLORS.get(palette.index(name), PLAIN) if name in palette[:16] else PLAIN
 
 
 def row(cells, y):
-    """A row as text of few spans."""
+    """Returns a row as SVG text, one element per style."""
     spans, start = [], 0
-    style = lambda cell: (colour(cell.fg), cell.bold)
+    style = lambda cell: (color(cell.fg), cell.bold)
     for x in range(1, COLUMNS + 1):
         if x == COLUMNS or style(cells[x]) != style(cells[start]):
             text = "".join(cell.data for cell in cells[start:x])

@@ -51,14 +51,14 @@ def main():
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle" fill="#444">N</text>')
     for place, (name, line) in enumerate(programs.items()):
         ours = name == "this program"
-        colour, width = COLORS[place], 3 if ours else 1.5
+        color, width = COLORS[place], 3 if ours else 1.5
         path = " ".join(f"{x(n):.1f},{y(s):.1f}" for n, s, _ in line)
-        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
+        out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>')
         for n, seconds, how in line:
-            fill = colour if how == "whole" else "#fff"
-            out.append(f'<circle cx="{x(n):.1f}" cy="{y(seconds):.1f}" r="3.5" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>')
+            fill = color if how == "whole" else "#fff"
+            out.append(f'<circle cx="{x(n):.1f}" cy="{y(seconds):.1f}" r="3.5" fill="{fill}" stroke="{color}" stroke-width="1.5"/>')
         at = TOP + 20 + 22 * place
-        out.append(f'<line x1="{WIDTH - RIGHT + 16}" x2="{WIDTH - RIGHT + 36}" y1="{at}" y2="{at}" stroke="{colour}" stroke-width="{width}"/>')
+        out.append(f'<line x1="{WIDTH - RIGHT + 16}" x2="{WIDTH - RIGHT + 36}" y1="{at}" y2="{at}" stroke="{color}" stroke-width="{width}"/>')
         weight = ' font-weight="bold"' if ours else ""
         out.append(f'<text x="{WIDTH - RIGHT + 42}" y="{at + 4}" fill="#222" font-size="12"{weight}>{escape(name)}</text>')
     out.append("</svg>")

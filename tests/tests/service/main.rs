@@ -1,5 +1,5 @@
-//! The services of a coordinator: gRPC and HTTP, what they accept and refuse, and that clients that lie or do not
-//! read do no harm.
+//! The services of a coordinator: gRPC and HTTP, what they accept and refuse, and protection from clients that
+//! lie or do not read.
 
 mod http;
 mod wire;
