@@ -37,7 +37,7 @@ fn check(cluster: &Cluster, coordinator: Process) {
     assert_eq!(result["unique"], "1846955");
 }
 
-/// Checks that a worker ended by itself because nothing was left to do.
+/// Checks that a worker exited because nothing was left to do.
 fn check_idle_end(worker: Process) {
     worker.end().ok().logs(&["all runs finished"]);
 }

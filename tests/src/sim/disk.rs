@@ -49,7 +49,7 @@ impl Kept {
 }
 
 /// Returns whether a change is a line of the journal, which `Store::apply` writes first.
-fn is_journalled(change: &Change) -> bool {
+fn is_journaled(change: &Change) -> bool {
     matches!(change, Change::Recorded(_))
 }
 
@@ -61,7 +61,7 @@ fn is_file(change: &Change) -> bool {
 /// Returns what a crash in the middle of a write leaves of a group: some of the lines; if all lines, some of
 /// the other files; if all of those too, some of the rows.
 fn torn(changes: &[Change], rng: &mut ChaCha8Rng) -> Vec<Change> {
-    let (lines, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_journalled);
+    let (lines, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_journaled);
     let (files, rows): (Vec<_>, Vec<_>) = others.into_iter().partition(is_file);
     let mut left = Vec::new();
     for part in [lines, files, rows] {
@@ -85,7 +85,7 @@ impl Disk {
     /// Writes a group of changes. An error ends the process.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.checker.decided(changes);
-        if self.rng.random_bool(self.error) && changes.iter().any(is_journalled) {
+        if self.rng.random_bool(self.error) && changes.iter().any(is_journaled) {
             self.tally.add(Fault::DiskError);
             return Err(self.full(changes));
         }
@@ -187,7 +187,7 @@ impl Disk {
                 drop(open);
                 let lines = files.tear(&before, &mut self.rng);
                 let mut left: Vec<_> =
-                    changes.iter().filter(|c| is_journalled(c)).cloned().collect();
+                    changes.iter().filter(|c| is_journaled(c)).cloned().collect();
                 let is_whole = lines == left.len();
                 left.truncate(lines);
                 if is_whole && files.kept_others {
@@ -204,7 +204,7 @@ impl Disk {
         let mut place = 0;
         self.recent.retain(|change| {
             place += 1;
-            place <= kept || is_journalled(change) || is_file(change)
+            place <= kept || is_journaled(change) || is_file(change)
         });
         self.flush();
         match &mut self.kept {

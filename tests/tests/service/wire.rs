@@ -195,7 +195,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
         }
     }
     let status = runs.get_status(v1::GetStatusRequest { run: Some(run) }).await?;
-    let result = status.into_inner().result.expect("the run is over");
+    let result = status.into_inner().result.expect("the run is finished");
     let reason = |name: &str| {
         let check = result.checks.iter().find(|check| check.name == name);
         check.map(|check| (check.outcome.as_str(), check.reason.as_str()))

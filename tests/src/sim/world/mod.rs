@@ -482,7 +482,7 @@ impl World {
         self.outcome.confirmed = checker.confirmed;
         self.outcome.barred = checker.barred.len() as u64;
         let kept = checker.done();
-        let run = disk.run().expect("the run is over");
+        let run = disk.run().expect("the run is finished");
         let fold = disk.store().refold(run).expect("a sound store");
         let mut sampler = Scheduler::new(Config::default(), 0);
         sampler.set_sampling_key(disk.secret());
@@ -490,7 +490,7 @@ impl World {
         self.outcome.bound = evidence.at_most_wrong();
         self.outcome.recounts = evidence.recounts;
         self.outcome.disputed = evidence.disputed_number;
-        let standing = journalled(&mut disk, run);
+        let standing = journaled(&mut disk, run);
         let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
         let unconfirmed = standing.values().filter(|(_, by)| !is_confirmed(*by)).count();
         self.outcome.unconfirmed = unconfirmed as u64;
@@ -536,7 +536,7 @@ impl World {
 }
 
 /// Returns the count of each task and how it was confirmed.
-fn journalled(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
+fn journaled(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
     let mut counts = BTreeMap::new();
     let mut row = |row: TaskRow| {
         if let TaskState::Done { first, confirmed, .. } = row.state {
