@@ -303,7 +303,7 @@ type LastFrame<D> = fn(&AuthError) -> Frame<D>;
 /// They are sent even if the token has just ended: this very call may have revoked it.
 const UNARY_FRAMES: u32 = 2;
 
-/// A response body that keeps its call in progress, until the caller's token ends.
+/// A response body that keeps its call in progress and ends with the token.
 pub struct TrackedBody<B: http_body::Body> {
     body: B,
     _call: Arc<Call>,

@@ -181,7 +181,7 @@ pub fn of_total(
     vec![symmetry, check("published", outcome, reason)]
 }
 
-/// Returns the impossible check for errors that first counts and rechecks share.
+/// Returns a check that is not possible: for errors that counts and rechecks share.
 pub fn of_independence() -> Check {
     check(
         "independence",

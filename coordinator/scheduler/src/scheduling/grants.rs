@@ -137,7 +137,7 @@ impl Scheduler {
         };
         let sent_again: f64 = reply.grants.iter().map(cost_of).sum();
         let first = FIRST_TASKS_PER_THREAD.saturating_mul(threads as usize).saturating_sub(held);
-        // A new machine gets little until its first counts were rechecked.
+        // A new machine gets few tasks until its first counts are rechecked.
         let now = self.clock.ticks();
         let mut served = self.order.iter();
         let unseen = self.workers[worker].reputation.awaits_first_recheck()

@@ -180,7 +180,7 @@ impl Scheduler {
         self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
     }
 
-    /// Retries parked tasks, one per run at a time; one more failure parks it again.
+    /// Retries parked tasks, one per run at a time; one more failure parks one again.
     fn try_parked(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             let in_run = &mut self.runs[run];

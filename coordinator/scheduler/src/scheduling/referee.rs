@@ -96,8 +96,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the memory in bytes that a referee thread needs for a run, and has.
-    /// `None` if it suffices, or there is no referee.
+    /// Returns the memory that a referee thread needs for a run and the memory it has.
+    /// Both are in bytes; `None` if it suffices, or there is no referee.
     pub fn referee_lacks(&self, run: RunId) -> Option<(u64, u64)> {
         let Referee { threads, memory_bytes, .. } = self.referee;
         let least_bytes = self.runs[*self.by_id.get(&run)?].least_bytes();
@@ -200,7 +200,7 @@ impl Scheduler {
 
     /// Chooses the next task of a run for a referee.
     /// Disputes come first, then first counts of machines that are held back until they are checked, random
-    /// recounts, other first counts, and rechecks: all of them, or only those that no worker makes in time.
+    /// recounts, other first counts, and rechecks: at once if all is rechecked, or once no worker makes them.
     pub(super) fn choose_recount(
         &self,
         run: RunIx,

@@ -79,7 +79,7 @@ pub(super) struct Run {
     pub(super) rate: Rate,
     /// The random sample of done tasks from which the total is estimated.
     pub(super) sample: Finished,
-    /// Position in the plan's order up to which tasks were sampled, and these tasks.
+    /// Position in the plan's order up to which tasks were sampled; by task, if it was.
     sampled_to: u64,
     is_sampled: Vec<bool>,
     /// Time during which tasks were being counted, in this process and earlier ones.

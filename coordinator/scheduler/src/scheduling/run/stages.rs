@@ -14,7 +14,7 @@ use crate::ledger::{Confirmation, EntryKind, Recheck, TaskState};
 /// The guaranteed ones are made even beyond that.
 const FIRST_COUNTS_PART: u64 = 100;
 
-/// Runs with more tasks rank only an eighth of them, since no referee reaches more.
+/// Runs with more tasks rank only the lowest eighth: no referee reaches more.
 const MAX_FULLY_RANKED: u64 = 100_000;
 
 impl Run {
