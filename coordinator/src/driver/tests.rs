@@ -150,7 +150,7 @@ fn a_failed_self_test_reopens_a_run_and_the_result_names_it() {
     }
     let (outcome, reason) = check(&bench);
     assert_eq!(outcome, CheckOutcome::Passed);
-    assert!(reason.contains("other machines confirmed"), "{reason}");
+    assert!(reason.contains("other machines have since confirmed"), "{reason}");
     // The stored records give the same text.
     let fold = bench.driver.store.refold(bench.run).unwrap();
     let trust = bench.driver.store.trust().unwrap();
