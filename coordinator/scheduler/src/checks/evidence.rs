@@ -73,6 +73,11 @@ impl Evidence {
         self.levels[level as usize]
     }
 
+    /// Returns the number of standing counts that only workers confirmed.
+    pub fn by_rechecks(&self) -> u64 {
+        self.levels[Confirmation::SameMachine as usize..Confirmation::Referee as usize].iter().sum()
+    }
+
     /// Returns the 95 % upper bound on wrong counts; `None` without random recounts.
     ///
     /// A count that replaces a voided one may be wrong unless it was recounted too: its author knows that the

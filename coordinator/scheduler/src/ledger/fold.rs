@@ -53,8 +53,6 @@ pub struct Fold {
     /// By task; boxed, since most tasks of a long run have no record yet.
     rows: Vec<Option<Box<KeptTask>>>,
     pub lines: u64,
-    /// Number of records that confirm a standing count.
-    pub confirmed: u64,
     /// Number of counts that differed from a standing one.
     pub(crate) disagreements: u64,
     /// Tasks whose standing count a recount found wrong.
@@ -72,7 +70,6 @@ impl Fold {
             run: manifest.run,
             rows: vec![None; tasks],
             lines: 0,
-            confirmed: 0,
             disagreements: 0,
             found_wrong: BTreeSet::new(),
             reopened: BTreeSet::new(),
@@ -98,8 +95,7 @@ impl Fold {
         let is_open = row.state.is_open();
         self.lines = sequence;
         match entry.kind {
-            EntryKind::Accepted | EntryKind::Settled => {}
-            EntryKind::Confirmed => self.confirmed += 1,
+            EntryKind::Accepted | EntryKind::Confirmed | EntryKind::Settled => {}
             EntryKind::Disputed => self.disagreements += u64::from(was_counted),
             EntryKind::Recounted if was_counted => {
                 self.disagreements += 1;

@@ -21,7 +21,7 @@ use common::{
 use scheduler::{
     checks::{self, Check, Evidence},
     ledger::{
-        RecheckSampler,
+        Confirmation, RecheckSampler,
         fold::{self, Fold},
     },
 };
@@ -59,8 +59,6 @@ pub struct RunReport {
     pub solutions: u128,
     /// Whole lines of the journal.
     pub lines: u64,
-    /// Records that confirm an accepted count.
-    pub confirmed: u64,
     /// The time during which its tasks were being counted.
     pub elapsed_ms: u64,
     /// Bytes of an unfinished last line.
@@ -293,7 +291,6 @@ fn audit<S: Source>(
         tasks_done,
         solutions,
         lines: end.lines,
-        confirmed: fold.confirmed,
         elapsed_ms: fold.elapsed.ms(),
         torn_bytes,
         live: kept.live,
@@ -479,8 +476,12 @@ impl fmt::Display for RunReport {
         }
         writeln!(
             f,
-            "  tasks      {} of {} done, {} confirmed by rechecks, {} disputed",
-            self.tasks_done, self.evidence.tasks, self.confirmed, self.evidence.disputed_number
+            "  tasks      {} of {} done, {} confirmed by the referee, {} by rechecks, {} disputed",
+            self.tasks_done,
+            self.evidence.tasks,
+            self.evidence.at(Confirmation::Referee),
+            self.evidence.by_rechecks(),
+            self.evidence.disputed_number
         )?;
         match &self.checks {
             Some(checks) => checks.describe(f, self.solutions)?,

@@ -89,7 +89,7 @@ fn a_running_run_is_reported() {
     ];
     let disk = OnDisk::closed(&[&changes]);
     let run = report(&disk).runs.remove(0);
-    assert_eq!((run.solutions, run.tasks_done, run.confirmed), (12, 2, 1));
+    assert_eq!((run.solutions, run.tasks_done, run.evidence.by_rechecks()), (12, 2, 2));
     assert_eq!((run.evidence.disputed, run.checks), (vec![TaskId(0)], None));
 }
 
