@@ -1,4 +1,4 @@
-//! The coordinator: serves runs to workers and operators, by gRPC and HTTP.
+//! The coordinator: serves runs to workers and operators over gRPC and HTTP.
 
 // `println!` and `eprintln!` panic on a closed pipe or a full disk.
 #![warn(clippy::print_stdout, clippy::print_stderr)]

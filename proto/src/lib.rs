@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_code_is_of_these_proto_files() {
+    fn generated_code_matches_the_proto_files() {
         let files = [
             &include_bytes!("../queens/v1/types.proto")[..],
             include_bytes!("../queens/v1/work_queue.proto"),

@@ -1,7 +1,7 @@
 //! Simulated runs with faults and attacks, each from a seed, in the default configuration.
 //!
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
-//! CI runs 120. Attacks begin at seed QUEENS_SIM_FROM. `just simulate` runs 2,500.
+//! CI runs 120, `just simulate` 2,500. Attacks only run a tenth of these, from seed QUEENS_SIM_FROM on.
 
 use scheduler::ledger::Recheck;
 use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
@@ -59,7 +59,7 @@ fn every_seed_ends_exact_except_for_lies_that_were_not_rechecked() {
     assert!(faults.of_workers() > 400 * seeds, "few faults");
     // Seed 0 has a hundred workers or more, whose messages share groups.
     assert!(shared > 100, "nothing was grouped");
-    assert!(10 * barred > seeds, "few lies are barred: {barred}");
+    assert!(10 * barred > seeds, "few liars are barred: {barred}");
     assert!(of(|o| o.confirmed) > seeds, "few rechecks");
     assert!(of(|o| o.counted - o.tasks) > seeds, "little was counted twice");
 }
@@ -99,7 +99,7 @@ fn attacked_runs_end_exact_or_within_the_printed_bound() {
                     let confirmed = outcome.wrong_confirmed;
                     assert_eq!(confirmed, 0, "{name}, {recheck}, seed {seed}: agreed with a lie");
                 }
-                // A run waits for another token at most as long as it took; the result says what is missing.
+                // Runs wait for another token only as long as their tasks took; some counts stay unconfirmed.
                 let is_exact = outcome.wrong == 0 && outcome.disputed == 0;
                 assert!(
                     is_exact

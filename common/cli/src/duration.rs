@@ -15,9 +15,8 @@ pub struct TimeLimit(pub Option<Duration>);
 
 /// Parses durations such as `3h`, `90m`, `45s`, `1h30m` and `2d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || {
-        format!("invalid duration '{text}': give numbers with units, such as 3h, 90m, 45s or 1h30m")
-    };
+    let bad =
+        || format!("invalid duration '{text}': expected 1s to 366d, such as 3h, 90m, 45s or 1h30m");
     let mut seconds = 0u64;
     let mut rest = text;
     while !rest.is_empty() {

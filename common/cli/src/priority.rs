@@ -53,11 +53,11 @@ mod linux {
     /// `IOPRIO_WHO_PROCESS`, which libc does not name.
     const WHO_PROCESS: libc::c_int = 1;
 
-    /// `IOPRIO_CLASS_IDLE`, in the bits of the class.
+    /// `IOPRIO_CLASS_IDLE`, shifted to the bits of the class.
     const CLASS_IDLE: libc::c_int = 3 << 13;
 
     pub(super) fn sched_idle() -> io::Result<()> {
-        // SAFETY: a structure of integers, which are 0.
+        // SAFETY: the structure has only integers, for which zero is valid.
         let parameters: sched_param = unsafe { mem::zeroed() };
         // SAFETY: the structure outlives the call; 0 is this thread.
         done(unsafe { sched_setscheduler(0, SCHED_IDLE, &raw const parameters) }.into())

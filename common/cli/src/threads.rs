@@ -22,7 +22,7 @@ pub struct Threads(NonZeroU16);
 pub struct BadThreads(String);
 
 impl Threads {
-    /// Returns the available parallelism, by affinity and control group.
+    /// Returns the available parallelism, as limited by CPU affinity and control group.
     pub fn of_this_machine() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let cores = u32::try_from(cores).map_or(THREADS, |cores| cores.min(THREADS));

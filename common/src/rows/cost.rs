@@ -35,7 +35,7 @@ pub(super) const BORDER: Model = Model {
 pub(super) const FIRST_ROWS: Model =
     Model { weights: [30, 80, 95, 135, 140, 180], per_row: 0, per_side: 0, microseconds: 1.8e6 };
 
-/// Maximum sum of a plan's estimates, reached beyond N = 30.
+/// Maximum sum of a plan's estimates, reached from N = 30 (first rows) or N = 31 (border).
 const MAX_MICROSECONDS: f64 = 4e18;
 
 impl Model {
@@ -73,8 +73,8 @@ impl Model {
 
     /// Estimates the microseconds for all units of a board.
     ///
-    /// From one board to the next, solutions grow by a factor of 0.39 N (within 1 % for
-    /// N = 17 … 27) and placements per solution by 4 %.
+    /// From N - 1 to N, solutions grow by a factor of 0.39 N (within 2 % for N = 18 … 27)
+    /// and placements per solution by 4 %.
     pub(super) fn whole_microseconds(&self, board: Board) -> f64 {
         let mut microseconds = self.microseconds;
         for n in 18..=board.n() {
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Sums squared distances from the middle of a side; a corner is [`LOG2_E`] a side.
+/// Sums squared distances from the middle of a side; a corner counts [`LOG2_E`] per side.
 fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
     let last = i64::from(board.n()) - 1;
     let mut sum = 0;
@@ -149,7 +149,7 @@ fn power_of_two(exponent: i64) -> f64 {
     (0..whole.unsigned_abs().min(1000)).fold(series, |value, _| value / 2.0)
 }
 
-/// Version of the division rules; any change raises it.
+/// Version of the division rules; increment it with any change.
 pub(crate) const PLAN_VERSION: u16 = 2;
 
 /// Returns the default task cost in microseconds.

@@ -2,7 +2,7 @@
 
 use common::board::Board;
 
-/// A bound on the visits of a search.
+/// A bound on the number of visits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     pub formula: &'static str,
@@ -22,7 +22,7 @@ pub const BOUNDS: [Bound; 4] = [
 ];
 
 impl Bound {
-    /// Returns the exact number, if it fits 128 bits.
+    /// Returns the exact number, if it fits in 128 bits.
     pub fn value(&self, board: Board) -> Option<u128> {
         let mut factors = (self.factors)(board.n().into()).into_iter();
         factors.try_fold(1, |product: u128, (by, per)| Some(product.checked_mul(by)? / per))

@@ -1,7 +1,7 @@
 //! Textbook programs, from permutations to bitmasks: slow, plain, and independent of the counting
 //! methods, which they check.
 //!
-//! The function of each technique names the source document that it follows.
+//! Comments name the documents that they follow (`000_….txt`), which are not in the repository.
 
 use std::ops::RangeInclusive;
 

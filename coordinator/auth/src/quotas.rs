@@ -31,7 +31,7 @@ pub struct Limits {
     pub unadmitted: Duration,
     /// Lifetime of a connection after its last call.
     pub idle: Duration,
-    /// Consecutive refused calls that end their connection.
+    /// Number of consecutive refused calls after which the connection is closed.
     pub refusals: u32,
     pub calls_per_connection: u32,
     /// Calls per second per token or certificate; also the largest burst.
@@ -200,7 +200,7 @@ pub struct ConnectionActivity {
 
 struct State {
     since: Instant,
-    /// Whether a call was admitted since then.
+    /// Whether a call was ever admitted on the connection.
     admitted: bool,
     calls: usize,
     principals: Vec<(Principal, Arc<Usage>)>,

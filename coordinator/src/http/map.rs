@@ -1,7 +1,7 @@
-//! Pictures of a run for pages.
+//! Task map and board picture of a run, for the dashboard.
 //!
-//! The task map has one letter per cell: in task order, or grouped, frames by A and C, prefixes by their
-//! first queens. The board is a solution from a task that is being counted.
+//! The task map has one letter per cell, in task order or grouped: frames by their sets A and C, prefixes by
+//! their first two queens. The board is a solution, preferably from a task that is being counted.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -41,7 +41,7 @@ const fn bit(state: MapState) -> u8 {
 }
 
 /// Returns the letter of the most important state among a cell's tasks.
-/// `D`, `C` and `c` mean that all of them are done, and that all or some are confirmed.
+/// All are done for `D` (none confirmed), `c` (some confirmed) and `C` (all confirmed).
 fn letter(states: u8) -> char {
     const DONE: u8 = bit(MapState::Done);
     const CONFIRMED: u8 = bit(MapState::Confirmed);
@@ -134,7 +134,7 @@ impl Grid {
         }
     }
 
-    /// Returns one letter per cell, and a point for cells without units.
+    /// Encodes the grid as JSON, with one letter per cell, or a dot for a cell without tasks.
     fn json(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Value {
         let letters: String =
             self.cells.iter().map(|cell| cell.tasks.map_or('.', |_| letter(cell.states))).collect();

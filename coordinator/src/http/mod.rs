@@ -1,7 +1,7 @@
 //! The HTTP service: pages, the JSON interface, metrics and probes.
 //!
-//! Handlers decode, ask the driver and encode, as the gRPC services do. The JSON is that of
-//! `queensctl --json`. The table of access in `auth` lists the role that each call needs.
+//! Like the gRPC services, handlers decode a request, ask the driver and encode its reply. The JSON format is
+//! that of `queensctl --json`. The access table in `auth` lists the role that each route needs.
 
 mod api;
 mod broadcast;
@@ -94,9 +94,9 @@ struct AppParts {
 /// The address of the pages, for the gRPC service.
 #[derive(Clone, Debug)]
 pub struct Dashboard {
-    /// The address of the first page, without a slash at its end.
+    /// The address of the first page, without a trailing slash.
     pub url: String,
-    /// The address works only on the coordinator's machine.
+    /// Whether the address works only on the coordinator's machine.
     pub loopback_only: bool,
     pub(crate) sessions: Arc<Sessions>,
 }
@@ -111,7 +111,7 @@ impl Dashboard {
 pub struct Http(App);
 
 impl Http {
-    /// Binds the port, so that a port in use is reported first.
+    /// Binds the port before the service is created, so that a port in use is reported early.
     pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
         bind_port(address, "give another --http address, or --no-http")
     }
@@ -163,7 +163,7 @@ impl Http {
         }
         updates.abort();
         app.broadcast.close().await;
-        // Clients that do not close are cut off with the process.
+        // Clients that do not close are disconnected when the process exits.
         let _ = timeout(SHUTDOWN_TIMEOUT, under_way.shutdown()).await;
     }
 }
@@ -182,7 +182,7 @@ fn serve_connection(connection: AcceptedConnection, router: Router, under_way: &
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     if !tls {
-        // Browsers use HTTP/2 only over TLS; without detection the first bytes need not be awaited.
+        // Browsers use HTTP/2 only over TLS; skipping detection avoids waiting for the first bytes.
         server = server.http1_only();
     }
     server
@@ -264,7 +264,7 @@ mod tests {
     use super::api::DESCRIPTION;
 
     #[test]
-    fn the_description_and_the_table_of_access_name_the_same_routes() {
+    fn the_description_and_the_access_table_name_the_same_routes() {
         let api: serde_json::Value = serde_json::from_str(DESCRIPTION).unwrap();
         let mut described = BTreeSet::new();
         for (route, methods) in api["paths"].as_object().unwrap() {

@@ -24,7 +24,7 @@ pub struct Point {
     /// Lower end, middle and upper end of the estimate, if any.
     pub estimate: Option<[f64; 3]>,
     pub workers: u64,
-    /// Solutions per second of each machine of `machines` that was known then.
+    /// Solutions per second of each entry of [`History`]'s `machines` that existed at that time.
     pub by_machine: Vec<f64>,
 }
 
@@ -44,7 +44,7 @@ impl Point {
     }
 }
 
-/// Points in the order of time, evenly thinned out.
+/// Points in chronological order, evenly thinned out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
@@ -78,7 +78,7 @@ const MOST_MACHINES: usize = 7;
 const MOST_NAMES: usize = 5_000;
 
 impl History {
-    /// Parses a stored history; an empty one if it is damaged.
+    /// Parses a stored history; returns an empty one if it is damaged.
     pub fn decode(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -142,7 +142,7 @@ impl History {
         }
     }
 
-    /// Returns the points in the order of time.
+    /// Returns the points in chronological order.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
         // The last hour has finer points of its own if the others are further apart.
         let recent = if self.apart_ms > RECENT_APART_MS { Some(&self.recent) } else { None };

@@ -43,9 +43,9 @@ pub type AuthChannel = InterceptedService<Channel, Credentials>;
 pub enum CoordinatorEndpoint {
     /// Plain text, on loopback or over a trusted network.
     Plain(Uri),
-    /// TLS to a coordinator known by its authority's hash, with a token.
+    /// TLS to a coordinator identified by the hash of its authority, with a token.
     Token(JoinString),
-    /// TLS with certificates on both sides, of an authority that the operator runs.
+    /// Mutual TLS, with certificates of an authority that the operator runs.
     MutualTls(Box<MutualTls>),
 }
 
@@ -70,7 +70,7 @@ pub enum BadAddress {
          --coordinator; or --tls-ca, --tls-cert and --tls-key if it was started with --client-ca"
     )]
     Tls(String),
-    #[error("--coordinator '{0}' is plain text, without certificates: give https:// with --tls-ca")]
+    #[error("--coordinator '{0}' is an http:// URL, but --tls-ca needs an https:// one")]
     NoTls(String),
     #[error(transparent)]
     TlsFile(#[from] BadTlsFile),

@@ -1,8 +1,8 @@
-//! Flipped bits and truncated files, in everything that a coordinator and a worker store: the programs read
-//! what was written, or refuse it in one clear line.
+//! Flipped bits and truncated files, in everything but keys and tokens that a coordinator and a worker
+//! store: the programs read what was written, or refuse it in one clear line.
 //!
 //! QUEENS_FLIPS and QUEENS_CUTS set the numbers; `just flips` does 500 and 200, some of them to sealed
-//! segments of a journal. QUEENS_FLIP_SEED=N, with the same two, repeats the damage of one number.
+//! segments of a journal. QUEENS_FLIP_SEED=N, with the same two values, repeats damage number N.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,7 +66,7 @@ impl Original {
     fn of(dir: &Path) -> Self {
         let below = |path: &PathBuf| path.strip_prefix(dir).expect("below it").to_owned();
         let mut files: Vec<_> = files(dir, "").iter().map(below).collect();
-        // A lock file holds no data.
+        // A lock file holds no data, and `doors` only keys and tokens.
         files.retain(|name| !name.ends_with("lock") && !name.starts_with("doors"));
         files.retain(|name| fs::metadata(dir.join(name)).expect("it is there").len() > 0);
         assert!(!files.is_empty(), "{}", dir.display());
@@ -98,7 +98,7 @@ impl Original {
     }
 }
 
-/// The part before trailing zeros: sled's file is mostly unused, and damage there would be too easy.
+/// The part before trailing zeros: sled's file is mostly unused, and damage there would test nothing.
 fn used(bytes: &[u8]) -> Range<usize> {
     let end = bytes.iter().rposition(|&byte| byte != 0);
     0..end.map_or(bytes.len(), |end| end + 1)
@@ -163,7 +163,7 @@ async fn unfinished(at: &Path) {
     let mut worker = HandWorker::of(&cluster.data_dir(), 7).await.unwrap();
     let total = cluster.status(|_| true).await.tasks_total;
     let mut granted = VecDeque::new();
-    // One count per call: the coordinator would end with its run.
+    // One count per call: a call with all granted tasks could complete the run and end the coordinator.
     for _ in 0..total / 2 {
         if granted.is_empty() {
             granted.extend(worker.call(Vec::new(), 0.001).await.unwrap().grants);

@@ -1,6 +1,6 @@
 //! Stopping a worker from another process, on any system: through a file in its spool.
 //!
-//! Deliberately no signal to a stored process ID: the system may have given it to another program.
+//! It sends no signal to a stored process ID, which the system may have given to another program.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -96,13 +96,13 @@ pub(crate) async fn asked(directory: Option<PathBuf>) {
     loop {
         polls.tick().await;
         if fs::exists(&file).unwrap_or(false) {
-            tracing::info!("stopped by `worker stop`");
+            tracing::info!("stop requested by `worker stop`");
             return;
         }
     }
 }
 
-/// Removes a request to an earlier process.
+/// Removes a stop request to an earlier process.
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     match fs::remove_file(directory.join(STOP)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

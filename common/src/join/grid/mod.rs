@@ -23,7 +23,7 @@ use crate::{
     simd::{Residual, dispatch},
 };
 
-/// Maximum keys of a list that stays in a second-level cache while it is sorted.
+/// Maximum number of keys of a list that stays in a second-level cache while it is sorted.
 const MAX_CACHED: usize = 1 << 16;
 
 /// A list sorted by cell.

@@ -16,7 +16,7 @@ pub enum Style {
     Boxed,
     /// Number, columns and boxed picture of the programs of `001_86e98d93edfc3b6c.txt`.
     ///
-    /// The picture is transposed as there: it shows another solution.
+    /// As in those programs, the picture is transposed: it shows another solution than the columns.
     Record,
     /// Number, files a to h and ranks: the program of `003_078d7ecdfdf3df70.txt`.
     Chess,
@@ -173,7 +173,7 @@ pub fn diagonals(n: u32) -> String {
     text
 }
 
-/// Draws the rows that a queen's diagonals pass, as bits of shifted masks.
+/// Draws the rows that a queen's diagonals pass through, as bits of shifted masks.
 fn shifts(n: i64, line: &mut dyn FnMut(&str)) {
     let queen = n / 2;
     line("");

@@ -18,7 +18,7 @@ use super::{
     Drawings,
 };
 
-/// The largest board, with 10 GB of counters.
+/// The largest board; method `linear` needs 8 GB for it.
 const MAX_ROWS: i64 = 1_000_000_000;
 
 /// The largest solution that is printed on a terminal.
@@ -57,7 +57,7 @@ pub(crate) struct SolveOptions {
     drawings: Drawings,
 }
 
-/// Searches for one solution; Sosič and Gu, 1990 and 1994.
+/// The search methods of Sosič and Gu (1990 and 1994).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Search {
     /// Linear time, with a counter for each diagonal
@@ -143,7 +143,7 @@ fn show(solution: &Solution, style: Option<Style>) -> anyhow::Result<()> {
 const PRINTED_ONE: u64 = 257;
 const PRINTED_TWO: [u64; 10] = [3955, 1754, 51, 1140, 1155, 88, 2479, 307, 370, 1471];
 
-/// Prints the sweeps of the document's ten runs and of ten own runs, then the means of ten runs by N. Runs
+/// Prints the sweeps of the document's ten runs and of ten new ones, then the means of ten runs by N. Runs
 /// have the seeds `seed`, `seed` + 1, …
 fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
     let run = |n, figure, as_written, run| {
@@ -154,7 +154,7 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
     };
     let mark = |(tries, sound): (u64, bool)| format!("{tries}{}", if sound { " " } else { "*" });
     print(&format!(
-        "Sweeps until a solution is found, seeds from {seed}; * marks a result that is not a solution\n\n\
+        "Sweeps until a solution, from seed {seed}; * marks a result that is not a solution\n\n\
          N = 12, figure 2\n{:>4} {:>9} {:>12} {:>9}",
         "run", "printed", "as written", "corrected"
     ))?;

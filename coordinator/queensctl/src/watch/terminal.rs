@@ -1,4 +1,4 @@
-//! The terminal of the full screen, which is restored at the end.
+//! The full-screen terminal, which is restored at the end.
 
 use std::{
     env, future,
@@ -15,7 +15,7 @@ use tokio_stream::StreamExt as _;
 pub(crate) enum UserAction {
     Interrupt,
     Key(KeyCode),
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resize,
 }
 
@@ -66,7 +66,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The panic hook has restored it; again would put the cursor above the panic's message.
+        // The panic hook has restored it; a second time would move the cursor above the panic's message.
         if !thread::panicking() {
             // The terminal may be closed.
             let _ = ratatui::try_restore();
@@ -141,7 +141,7 @@ mod tests {
         let mut child = pair.slave.spawn_command(command).expect("it starts");
         drop(pair.slave);
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
-        // The end of a terminal is an error on Linux.
+        // On Linux, reading fails with EIO after the child has closed its side.
         while let Ok(size @ 1..) = reader.read(&mut part) {
             seen.extend_from_slice(&part[..size]);
         }

@@ -125,9 +125,9 @@ impl Scheduler {
         self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
-        // Charged in any case: each count uses up the worker's initial rechecks.
+        // Called unconditionally, because it also charges the worker's initial rechecks.
         let is_initial = self.is_rechecked_as_initial(key, count.worker);
-        // `--local` trusts its machine, unless more is asked for.
+        // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
         let is_trusted = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
         if (is_initial || in_run.is_selected(task)) && !is_trusted {
@@ -148,7 +148,7 @@ impl Scheduler {
         is_rechecked
     }
 
-    /// Measures speed by a finished task, and forgets the worker's declines of the run.
+    /// Updates a worker's speed from a finished task, and clears its declines in this run.
     fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
         let worker = self.workers.get_mut(worker);
         worker.speed.measure(cost, duration_us);
@@ -156,7 +156,7 @@ impl Scheduler {
         worker.declined.retain(|declined| declined.run != run);
     }
 
-    /// Applies a count equal to the standing one; journals it if it confirms better.
+    /// Applies a count equal to the standing one; journals it if it raises the confirmation level.
     fn agree(&mut self, key: LeaseIx, done: &Done, second: WorkerCount, record: Record) -> Ruling {
         let ((run, task), first) = (key, done.first);
         let is_independent =

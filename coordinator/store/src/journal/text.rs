@@ -19,7 +19,7 @@ pub(crate) const FILE_FORMAT: u32 = 1;
 
 const CHECK_KEY: &str = r#","check":""#;
 
-/// The reason why stored data is not what was written. Callers only report it.
+/// The reason why stored data is invalid. Callers only report it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Damage(pub(crate) String);
@@ -55,7 +55,7 @@ pub(crate) mod as_text {
 pub(crate) struct Link(pub(crate) [u8; 16]);
 
 impl Link {
-    /// Returns the link that the line after this one names.
+    /// Returns the link that the line after `line` must contain.
     pub(crate) fn after(line: &[u8]) -> Self {
         let digest = Sha256::digest(line);
         Self(digest[..16].try_into().expect("16 of 32 bytes"))
@@ -117,7 +117,7 @@ pub(crate) fn format_of(text: &str) -> Option<u32> {
     value.get("format")?.as_u64()?.try_into().ok()
 }
 
-/// Returns the text with the right check hash for its other fields.
+/// Returns the text with the correct check hash for its other fields.
 pub(crate) fn resealed(text: &str) -> String {
     let body = text
         .rsplit_once(CHECK_KEY)

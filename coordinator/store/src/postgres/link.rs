@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// Commits all steps or none, in one round trip.
-    /// A process that stops meanwhile has sent everything, or leaves a transaction that soon times out.
+    /// If the process stops in between, it has sent everything, or the open transaction soon times out.
     pub(super) async fn transact(&self, steps: &[Step]) -> Result<Vec<u64>, Error> {
         let mut statements = Vec::new();
         for step in steps {
@@ -151,7 +151,7 @@ enum Verdict {
 
 impl Server {
     /// Parses a URL, which is a secret. Beyond loopback, unless `sslmode=disable`, the database must use
-    /// TLS with a certificate of its host name by an authority of the system or `sslrootcert`.
+    /// TLS with a certificate for its host name from an authority of the system or of `sslrootcert`.
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let place = StoreUrl::from(url).to_string();
         let bad = |what: String| StoreError::Server {
@@ -458,7 +458,7 @@ fn verdict(error: &Error) -> Verdict {
         (_, "28") => Verdict::Fail(format!("the database refuses the login ({text})")),
         ("3D000", _) => Verdict::Fail(format!("{text}: create it first (createdb)")),
         ("42501", _) => {
-            Verdict::Fail(format!("{text}: the user must own the schema 'queens' or may create it"))
+            Verdict::Fail(format!("{text}: the user must own or be able to create schema 'queens'"))
         }
         (_, _) => Verdict::Fail(format!("{text} ({})", code.code())),
     }

@@ -1,5 +1,5 @@
-//! Verification of a data directory from its manifests and journals alone. Writes nothing, and ignores
-//! sled.
+//! Verification of a data directory from its manifests, journals and trust records, without the index.
+//! Only [`signing_key`] writes.
 
 #[cfg(test)]
 mod tests;
@@ -201,14 +201,14 @@ pub fn verify_run(
     audit(&found, &kept, visit, &mut Meter::new(0, &mut |_| {}))
 }
 
-/// Reads a run's stored symmetric solutions; ignores invalid ones (they can be recounted).
+/// Reads a run's stored symmetric solutions; ignores invalid ones (they can be recomputed).
 pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let path = dir.join(Text::Symmetric(run).path());
     let bytes = files::read_bytes(&path)?.unwrap_or_default();
     Ok(manifest::decode_symmetric(run, String::from_utf8_lossy(&bytes).trim_end()).ok())
 }
 
-/// Returns the key that signs for a data directory; creates it if there is none.
+/// Returns the key that signs a data directory's certificates; creates it if there is none.
 pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
     DataFiles::new(dir).keep_secret(SIGNING_KEY).map(|key| key.0)
 }
@@ -373,7 +373,7 @@ const REPORT_LINES: u64 = 1_000;
 pub struct Examined {
     /// Lines of all runs so far.
     pub lines: u64,
-    /// The fraction of everything, from 0 to 1.
+    /// The verified fraction of all journals, from 0 to 1.
     pub part: f64,
 }
 
@@ -458,7 +458,7 @@ impl fmt::Display for RunReport {
         )?;
         writeln!(
             f,
-            "  journal    {}; every check sum, link, task and limit is right",
+            "  journal    {}; all checksums, links, tasks and limits are valid",
             plural(self.lines, "line")
         )?;
         if self.live {
@@ -470,7 +470,7 @@ impl fmt::Display for RunReport {
         } else if self.torn_bytes > 0 {
             writeln!(
                 f,
-                "             {} bytes of an unfinished last line: the next start cuts them",
+                "             {} bytes of an unfinished last line: the next start truncates them",
                 self.torn_bytes
             )?;
         }

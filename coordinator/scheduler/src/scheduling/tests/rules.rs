@@ -1,4 +1,4 @@
-//! Rules whose outcomes are compared with a calculation.
+//! Tests of scheduling rules whose expected outcomes are calculated.
 
 use common::{
     limits,
@@ -48,7 +48,7 @@ fn a_measured_worker_gets_what_it_wants_in_seconds_and_calls_when_half_of_it_is_
 fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
     let mut bench = Bench::after(&["long"], &["1 sync", "2 sync"]);
     let before = [1, 2].map(|id| cost(&bench, &bench.workers[&id].held));
-    // Both count their first tasks, of different costs, in eight seconds.
+    // The durations of their first tasks, which have different costs, result in exactly these speeds.
     let speeds = [1, 4].map(|factor| factor * 250_000_u64);
     let mut longest = 0;
     for task in 0..bench.plan.tasks() {
@@ -157,7 +157,7 @@ fn a_full_reply_fits_a_message() {
 fn revocations_beyond_the_limit_of_a_reply_come_with_the_next() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
-    // Epochs that were never issued, with equally many digits, so that all reasons have one length.
+    // Epochs that were never issued, all with five digits, so that all reasons have the same length.
     let epochs = (10_000..30_000).map(Epoch);
     let held: Vec<_> = epochs.map(|epoch| Grant { epoch, ..grant }).collect();
     bench.worker(1).held = held.clone();
@@ -366,7 +366,7 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     assert_eq!(reason(&bench), "", "all of it is leased");
     bench.steps("1 set wants=0, 1 finish, recheck all");
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
-    // A paused run may go on.
+    // A paused run is not finished: it may be resumed.
     bench.scheduler.control(OTHER, Command::Pause, Millis(0)).unwrap();
     bench.steps("1 set wants=60, drive 1 2");
     let over = |bench: &mut Bench| bench.steps("2 names").contains("all runs finished");
@@ -401,7 +401,7 @@ fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
     let all = WorkersPart::ById { after: None, most: usize::MAX };
     let known = bench.scheduler.workers(&all, Millis(bench.now)).workers;
     let known: Vec<_> = known.iter().map(|worker| worker.info.id.0).collect();
-    // One in sixteen, and one more.
+    // Three were forgotten (one in sixteen, plus one), and one was added.
     assert!(known.len() == 30 && known.iter().all(|id| *id > 2), "{known:?}");
 }
 
