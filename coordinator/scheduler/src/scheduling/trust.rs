@@ -80,16 +80,13 @@ impl Scheduler {
         self.note_trust(worker, Trust::Barred, reason);
         let mut culprits = BTreeSet::from([worker]);
         let of_token: BTreeSet<_> = self.workers.of_same_token(worker).collect();
-        // A barred machine has counted, even if no count of it was accepted.
-        let has_counted = |&&one: &&WorkerIx| {
-            self.workers[one].reputation.has_counted || self.workers.is_barred(one)
-        };
+        let has_counted = |&&one: &&WorkerIx| self.workers[one].reputation.has_counted;
         let counted = of_token.iter().filter(has_counted).count();
         let barred = self.workers.barred_of_token(worker);
         let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
         if is_enough && self.workers.has_other_token(worker) {
             self.workers.bar_token(worker);
-            let reason = format!("{barred} of {counted} machines with this token were wrong");
+            let reason = format!("{barred} machines with this token were wrong");
             self.note_trust(worker, Trust::TokenBarred, &reason);
             culprits = of_token;
         }
