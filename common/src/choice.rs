@@ -69,7 +69,7 @@ pub fn choose(
             RowsLayout::FirstRows => Layout::FirstRows,
             RowsLayout::Border => Layout::Border,
         },
-        (MethodChoice::Fixed(method), None) => method.usual_layout(),
+        (MethodChoice::Fixed(method), None) => method.default_layout(),
         (MethodChoice::Auto, None) => return auto(board, machine),
     };
     Ok(Choice { layout, reason: "as requested".to_owned() })
@@ -101,7 +101,7 @@ pub struct Choice {
 /// # Errors
 /// If memory is missing and `rows` would take far too long.
 pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice> {
-    let choice = |method: Method, reason| Choice { layout: method.usual_layout(), reason };
+    let choice = |method: Method, reason| Choice { layout: method.default_layout(), reason };
     if board.n() < FRAMES_FROM {
         let reason = format!("method rows: the faster one below N = {FRAMES_FROM}");
         return Ok(choice(Method::Rows, reason));

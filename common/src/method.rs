@@ -6,7 +6,7 @@
 /// use common::method::{Layout, Method};
 ///
 /// assert_eq!("frames".parse(), Ok(Method::Frames));
-/// assert_eq!(Method::Rows.usual_layout(), Layout::Border);
+/// assert_eq!(Method::Rows.default_layout(), Layout::Border);
 /// assert_eq!(Layout::FirstRows.method(), Method::Rows);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +87,7 @@ impl Layout {
 }
 
 impl Method {
-    pub const fn usual_layout(self) -> Layout {
+    pub const fn default_layout(self) -> Layout {
         match self {
             Self::Rows => Layout::Border,
             Self::Frames => Layout::Frames,

@@ -123,7 +123,7 @@ pub fn span(seconds: f64) -> String {
 /// Returns the method's name, with the layout if it is not the method's default.
 pub fn method_name(layout: Layout) -> String {
     let method = layout.method();
-    if layout == method.usual_layout() {
+    if layout == method.default_layout() {
         method.to_string()
     } else {
         format!("{method} ({layout})")

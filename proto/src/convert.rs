@@ -251,10 +251,10 @@ impl From<PlanSpec> for v1::PlanSpec {
 pub fn submitted_spec(spec: Option<v1::PlanSpec>) -> Result<PlanSpec, BadMessage> {
     let spec = spec.ok_or_else(|| BadMessage::new("spec", "must be set"))?;
     let (board, layout) = board_and_layout(spec).map_err(|bad| bad.inside("spec"))?;
-    let usual = PlanSpec::new(board, layout);
+    let defaults = PlanSpec::new(board, layout);
     Ok(match spec.task_cost {
-        0 => usual,
-        task_cost => PlanSpec { task_cost, ..usual },
+        0 => defaults,
+        task_cost => PlanSpec { task_cost, ..defaults },
     })
 }
 

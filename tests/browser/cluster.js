@@ -26,8 +26,8 @@ export class Cluster {
     cluster.waiting = [];
     const here = !args.includes('--listen');
     cluster.places = here ? ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'] : [];
-    cluster.way = ['--data-dir', join(cluster.dir, 'data')];
-    cluster.args = ['--sync-ms', '200', ...cluster.way, ...args];
+    cluster.connection = ['--data-dir', join(cluster.dir, 'data')];
+    cluster.args = ['--sync-ms', '200', ...cluster.connection, ...args];
     cluster.serve();
     const [, grpc] = await cluster.line(/listening on ([^ ]+): /);
     cluster.url = (await cluster.line(/dashboard at (.*)$/))[1];
@@ -70,7 +70,7 @@ export class Cluster {
   }
 
   worker(name) {
-    return this.run('worker', [...this.way, '--threads', '1', '--name', name, '--spool', join(this.dir, name)]);
+    return this.run('worker', [...this.connection, '--threads', '1', '--name', name, '--spool', join(this.dir, name)]);
   }
 
   // Lets an honest worker and a lying client count the same board; the liar changes the counts of an honest run.
@@ -90,7 +90,7 @@ export class Cluster {
   }
 
   async queensctl(args) {
-    const done = await promisify(execFile)(program('queensctl'), [...this.way, ...args]);
+    const done = await promisify(execFile)(program('queensctl'), [...this.connection, ...args]);
     return done.stdout.trim();
   }
 

@@ -37,10 +37,10 @@ const TLS: &str = "TLS";
 type Load = (&'static str, u32, usize);
 
 /// TLS and plain text in turn, so that other load of the machine affects both.
-const IN_TURN: [Load; 6] =
+const ALTERNATING: [Load; 6] =
     [(GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 16), (TLS, 64, 16)];
 
-const USUAL: [Load; 8] = [
+const DEFAULT_LOADS: [Load; 8] = [
     (DRIVER, 1, 1),
     (DRIVER, 64, 1),
     (DRIVER, 256, 1),
@@ -53,7 +53,7 @@ const USUAL: [Load; 8] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let loads = if has_option("--tls") { &IN_TURN[..] } else { &USUAL };
+    let loads = if has_option("--tls") { &ALTERNATING[..] } else { &DEFAULT_LOADS };
     let span = Duration::from_secs(argument(0, 5)?);
     println!(
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}",
@@ -69,14 +69,14 @@ async fn measure(span: Duration, (called, workers, batch): Load) -> anyhow::Resu
     let dir = tempfile::tempdir()?;
     let store = DiskStore::open(&dir.path().join("data"))?;
     let config = Config { grants_per_sync: batch, ..Config::default() };
-    let (service, ways) = serve(Box::new(store), config, (called, workers))?;
+    let (service, endpoints) = serve(Box::new(store), config, (called, workers))?;
     service.create(&plan_of(TASKS)).await?;
     let mut all = JoinSet::new();
     let end = Instant::now() + span;
-    for (number, way) in (0..).zip(&ways) {
+    for (number, coordinator) in (0..).zip(&endpoints) {
         let client = match called {
             DRIVER => None,
-            _ => Some(HandWorker::by(way, 0).await?),
+            _ => Some(HandWorker::by(coordinator, 0).await?),
         };
         all.spawn(report_until(end, (service.driver.clone(), client), (number, batch)));
     }
@@ -110,16 +110,17 @@ fn serve(
     let host = Ipv4Addr::LOCALHOST;
     if called != TLS {
         let service = Service::behind(store, config, free_port(host)?, Authenticator::Open)?;
-        let way = CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
-        return Ok((service, vec![way; workers as usize]));
+        let coordinator =
+            CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
+        return Ok((service, vec![coordinator; workers as usize]));
     }
     let service = Service::with(store, config, host)?;
     let create = |number| {
         let name = format!("worker-{number}");
         service.tokens().create(NewToken::new(Role::Worker, &name)).map(CoordinatorEndpoint::Token)
     };
-    let ways = (0..workers).map(create).collect::<Result<_, _>>()?;
-    Ok((service, ways))
+    let endpoints = (0..workers).map(create).collect::<Result<_, _>>()?;
+    Ok((service, endpoints))
 }
 
 /// Calls the driver until `end`, through a client if there is one.

@@ -88,7 +88,7 @@ impl Fleet {
         self.started += 1;
         let arguments = ["--threads", "1", "--idle-timeout", "0"];
         let name = format!("worker-{}", self.started);
-        let command = self.cluster.worker_command(&self.cluster.way(), &name, &arguments);
+        let command = self.cluster.worker_command(&self.cluster.connection(), &name, &arguments);
         self.workers.push_back(Process::start(command));
     }
 

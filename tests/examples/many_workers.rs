@@ -85,7 +85,7 @@ async fn main() -> anyhow::Result<()> {
         let at = process.stderr_line("dashboard at ");
         println!("{}, process {}", at.trim(), process.id());
     }
-    let [worker, operator] = ways(&cluster, tls)?;
+    let [worker, operator] = endpoints(&cluster, tls)?;
     let mut fleet = connect_all(&worker, workers, &process).await?;
     if is_attack {
         return under_attack(fleet, &cluster, &process, span).await;
@@ -110,18 +110,18 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Returns the endpoints for workers and operators.
-fn ways(cluster: &Cluster, tls: bool) -> anyhow::Result<[CoordinatorEndpoint; 2]> {
+fn endpoints(cluster: &Cluster, tls: bool) -> anyhow::Result<[CoordinatorEndpoint; 2]> {
     if tls {
         let joined = |role| find_join(&cluster.data_dir(), role).map(CoordinatorEndpoint::Token);
         return Ok([joined(Role::Worker)?, joined(Role::Operator)?]);
     }
-    let way = CoordinatorEndpoint::Plain(format!("http://{}", cluster.address()).parse()?);
-    Ok([way.clone(), way])
+    let coordinator = CoordinatorEndpoint::Plain(format!("http://{}", cluster.address()).parse()?);
+    Ok([coordinator.clone(), coordinator])
 }
 
 /// Opens every connection and makes the first call on it.
 async fn connect_all(
-    way: &CoordinatorEndpoint,
+    coordinator: &CoordinatorEndpoint,
     workers: u32,
     process: &Process,
 ) -> anyhow::Result<Vec<HandWorker>> {
@@ -129,11 +129,11 @@ async fn connect_all(
     let opening = Arc::new(Semaphore::new(OPENING));
     let mut joining = JoinSet::new();
     for number in 0..workers {
-        let way = way.clone();
+        let coordinator = coordinator.clone();
         let opening = Arc::clone(&opening);
         joining.spawn(async move {
             let _turn = opening.acquire().await?;
-            let mut member = HandWorker::idle(&way, number).await?;
+            let mut member = HandWorker::idle(&coordinator, number).await?;
             member.report(0).await?;
             anyhow::Ok(member)
         });
@@ -147,10 +147,10 @@ async fn connect_all(
 /// Lets every worker submit its tasks as fast as it can, until `results` are on disk.
 async fn submit_all(
     fleet: Vec<HandWorker>,
-    way: &CoordinatorEndpoint,
+    coordinator: &CoordinatorEndpoint,
     results: u64,
 ) -> anyhow::Result<()> {
-    let before = status(way).await?.tasks_done;
+    let before = status(coordinator).await?.tasks_done;
     let start = Instant::now();
     let mut reporting = JoinSet::new();
     for mut member in fleet {
@@ -164,7 +164,7 @@ async fn submit_all(
     }
     let done = loop {
         sleep(Duration::from_millis(250)).await;
-        let done = status(way).await?.tasks_done;
+        let done = status(coordinator).await?.tasks_done;
         if done >= results {
             break done;
         }
@@ -178,9 +178,9 @@ async fn submit_all(
     Ok(())
 }
 
-async fn status(way: &CoordinatorEndpoint) -> anyhow::Result<Status> {
+async fn status(coordinator: &CoordinatorEndpoint) -> anyhow::Result<Status> {
     let request = GetStatusRequest { run: None };
-    Ok(RunsClient::new(connect(way).await?)
+    Ok(RunsClient::new(connect(coordinator).await?)
         .max_decoding_message_size(64 << 20)
         .get_status(request)
         .await?

@@ -28,7 +28,7 @@ use crate::{
 /// Short leases and intervals between calls, for a cluster whose members die often.
 const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
 
-/// The slowest way to count, so that a process can be killed in the middle of a task.
+/// Arguments of the slowest count, so that a process can be killed in the middle of a task.
 pub const SLOW: [&str; 4] = ["--threads", "1", "--kernel", "scalar"];
 
 /// Returns the arguments of a run by rows, in many tasks of `cost` microseconds each.
@@ -97,14 +97,14 @@ impl Cluster {
     }
 
     /// Returns the arguments with which programs find the coordinator, once it has started.
-    pub fn way(&self) -> [String; 2] {
+    pub fn connection(&self) -> [String; 2] {
         ["--data-dir".to_owned(), self.data_dir().to_str().expect("a plain path").to_owned()]
     }
 
     /// Returns the coordinator's command line.
     pub fn command(&self, more: &[&str]) -> Command {
         let mut command = process::coordinator(&[]);
-        command.args(&self.arguments).args(more).args(self.way());
+        command.args(&self.arguments).args(more).args(self.connection());
         command
     }
 
@@ -135,23 +135,23 @@ impl Cluster {
 
     /// Starts a slow worker with more arguments.
     pub fn worker_with(&self, name: &str, more: &[&str]) -> Process {
-        self.worker_by(&self.way(), name, more)
+        self.worker_by(&self.connection(), name, more)
     }
 
-    /// Starts a slow worker that finds the coordinator by `way`.
-    pub fn worker_by(&self, way: &[String; 2], name: &str, more: &[&str]) -> Process {
-        Process::start(self.worker_command(way, name, &[&SLOW, more].concat()))
+    /// Starts a slow worker that finds the coordinator by these arguments.
+    pub fn worker_by(&self, connection: &[String; 2], name: &str, more: &[&str]) -> Process {
+        Process::start(self.worker_command(connection, name, &[&SLOW, more].concat()))
     }
 
     /// Starts a worker with the best kernel on two threads.
-    pub fn fast_worker(&self, way: &[String; 2]) -> Process {
-        Process::start(self.worker_command(way, "fast", &["--threads", "2"]))
+    pub fn fast_worker(&self, connection: &[String; 2]) -> Process {
+        Process::start(self.worker_command(connection, "fast", &["--threads", "2"]))
     }
 
     /// Returns a worker's command line; its spool is in the scratch directory, under its name.
-    pub fn worker_command(&self, way: &[String; 2], name: &str, more: &[&str]) -> Command {
+    pub fn worker_command(&self, connection: &[String; 2], name: &str, more: &[&str]) -> Command {
         let mut command = process::worker(&["--memory", "1GiB", "--name", name]);
-        command.args(way).arg("--spool").arg(self.path(name)).args(more);
+        command.args(connection).arg("--spool").arg(self.path(name)).args(more);
         command
     }
 
@@ -194,7 +194,7 @@ impl Cluster {
 
     pub fn queensctl_command(&self, arguments: &[&str]) -> Command {
         let mut command = process::queensctl(arguments);
-        command.args(self.way());
+        command.args(self.connection());
         command
     }
 

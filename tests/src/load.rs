@@ -20,9 +20,9 @@ use tokio::{
 use crate::{process::Process, service::HandWorker};
 
 /// Parses the argument of an example at `place`, not counting those that begin with `--`.
-pub fn argument<T: FromStr>(place: usize, usual: T) -> anyhow::Result<T> {
+pub fn argument<T: FromStr>(place: usize, default: T) -> anyhow::Result<T> {
     let mut given = env::args().skip(1).filter(|word| !word.starts_with("--"));
-    let Some(word) = given.nth(place) else { return Ok(usual) };
+    let Some(word) = given.nth(place) else { return Ok(default) };
     word.parse().ok().with_context(|| {
         format!("invalid argument '{word}': see the usage at the top of the example")
     })
@@ -50,8 +50,8 @@ pub fn report(worker: &mut FakeWorker, most: usize) -> SyncRequest {
 }
 
 impl HandWorker {
-    pub async fn idle(way: &CoordinatorEndpoint, number: u32) -> anyhow::Result<Self> {
-        Ok(Self { fake: idle_worker(number), ..Self::by(way, 0).await? })
+    pub async fn idle(coordinator: &CoordinatorEndpoint, number: u32) -> anyhow::Result<Self> {
+        Ok(Self { fake: idle_worker(number), ..Self::by(coordinator, 0).await? })
     }
 
     /// Submits up to `most` tasks as if they had no solutions, and takes new leases.

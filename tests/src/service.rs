@@ -42,9 +42,10 @@ pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {
 }
 
 /// Connects to the first address.
-pub async fn connect(way: &CoordinatorEndpoint) -> anyhow::Result<AuthChannel> {
-    let endpoint = way.endpoints().into_iter().next().context("an endpoint has an address")?;
-    Ok(way.authenticate(endpoint.connect().await?))
+pub async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<AuthChannel> {
+    let endpoint =
+        coordinator.endpoints().into_iter().next().context("an endpoint has an address")?;
+    Ok(coordinator.authenticate(endpoint.connect().await?))
 }
 
 /// A driver and its server, with any store behind them, on a real port.
@@ -116,12 +117,12 @@ impl Service {
         self.tokens().join(role).expect("it was kept").expect("it was made")
     }
 
-    pub fn way(&self, role: Role) -> CoordinatorEndpoint {
+    pub fn endpoint(&self, role: Role) -> CoordinatorEndpoint {
         CoordinatorEndpoint::Token(self.join(role))
     }
 
     pub async fn connect(&self) -> anyhow::Result<AuthChannel> {
-        connect(&self.way(Role::Operator)).await
+        connect(&self.endpoint(Role::Operator)).await
     }
 
     pub async fn runs(&self) -> anyhow::Result<RunsClient<AuthChannel>> {
@@ -150,7 +151,7 @@ pub struct HandWorker {
 
 impl HandWorker {
     pub async fn connect(service: &Service, number: u64) -> anyhow::Result<Self> {
-        Self::by(&service.way(Role::Worker), number).await
+        Self::by(&service.endpoint(Role::Worker), number).await
     }
 
     /// Connects to the coordinator with this data directory.
@@ -158,8 +159,8 @@ impl HandWorker {
         Self::by(&CoordinatorEndpoint::Token(find_join(data_dir, Role::Worker)?), number).await
     }
 
-    pub async fn by(way: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
-        let calls = WorkQueueClient::new(connect(way).await?);
+    pub async fn by(coordinator: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
+        let calls = WorkQueueClient::new(connect(coordinator).await?);
         Ok(Self { fake: FakeWorker::new(number), calls, secret: None })
     }
 
@@ -248,7 +249,7 @@ impl Recorder {
     }
 
     /// Returns the arguments with which a worker finds it.
-    pub fn way(&self) -> [String; 2] {
+    pub fn connection(&self) -> [String; 2] {
         ["--coordinator".to_owned(), self.url.clone()]
     }
 
@@ -275,9 +276,11 @@ impl Proxy {
         {
             return Ok(client.clone());
         }
-        let way = CoordinatorEndpoint::Token(join.clone());
+        let coordinator = CoordinatorEndpoint::Token(join.clone());
         // It reconnects whenever the coordinator is back.
-        let made = WorkQueueClient::new(way.authenticate(way.endpoints().remove(0).connect_lazy()));
+        let made = WorkQueueClient::new(
+            coordinator.authenticate(coordinator.endpoints().remove(0).connect_lazy()),
+        );
         *client = Some((join, made.clone()));
         Ok(made)
     }

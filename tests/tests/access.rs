@@ -291,9 +291,10 @@ fn programs_on_the_coordinators_machine_find_a_join_string() {
     let data = printed.trim().strip_prefix("worker --data-dir ").unwrap();
     let listening = coordinator.stderr_line("listening on ");
     let address = listening.split("listening on ").nth(1).unwrap().split(": ").next().unwrap();
-    let runs = |way: &[&str]| run_in(dir.path(), "queensctl", &[&["runs"], way].concat());
-    for way in [&[][..], &["--data-dir", data]] {
-        runs(way).ok().prints(&["running"]);
+    let runs =
+        |connection: &[&str]| run_in(dir.path(), "queensctl", &[&["runs"], connection].concat());
+    for connection in [&[][..], &["--data-dir", data]] {
+        runs(connection).ok().prints(&["running"]);
     }
     let worker = Process::start(worker(&["--threads", "1"]).current_dir(&dir));
     coordinator.stdout_line("14,200 solutions");
@@ -320,7 +321,7 @@ fn a_data_directory_that_others_can_write_is_not_used() {
     let doors = cluster.data_dir().join("doors");
     fs::set_permissions(&doors, fs::Permissions::from_mode(0o777)).unwrap();
     for mut program in [queensctl(&["runs"]), worker(&[])] {
-        let end = Process::run(program.args(cluster.way()));
+        let end = Process::run(program.args(cluster.connection()));
         end.code(2).logs(&["can be written by other users"]);
     }
 }
@@ -381,9 +382,9 @@ fn a_damaged_join_string_is_refused_and_not_repeated() {
 const MARK: &str = "<!-- attempts -->";
 
 /// Makes one call with an empty message.
-async fn attempt(way: &CoordinatorEndpoint, path: &'static str) -> Result<(), Status> {
-    let channel = way.endpoints().remove(0).connect_lazy();
-    let mut client = Grpc::new(way.authenticate(channel));
+async fn attempt(coordinator: &CoordinatorEndpoint, path: &'static str) -> Result<(), Status> {
+    let channel = coordinator.endpoints().remove(0).connect_lazy();
+    let mut client = Grpc::new(coordinator.authenticate(channel));
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     // A stream of one message works for all kinds of calls.
     let request = Request::new(tokio_stream::once(()));
@@ -500,7 +501,7 @@ async fn row(
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let no_cert = format!("http://127.0.0.1:{}", scene.certificates.address.port());
     let mut words = Vec::new();
-    for (kind, way) in [
+    for (kind, coordinator) in [
         ("no token", Some(scene.plain(local))),
         ("unknown", Some(scene.joined(unknown, own.ca()))),
         ("expired", Some(CoordinatorEndpoint::Token(expired))),
@@ -516,8 +517,8 @@ async fn row(
         ("cert: wrong role", wrong.map(|role| certified(&uri(role)))),
         ("cert: right", Some(certified(&uri(right)))),
     ] {
-        let word = match way {
-            Some(way) => word(&attempt(&way, path).await),
+        let word = match coordinator {
+            Some(coordinator) => word(&attempt(&coordinator, path).await),
             None => "–",
         };
         assert_eq!(word, expected(access, kind), "{path} with {kind}");

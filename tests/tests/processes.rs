@@ -124,7 +124,7 @@ fn self_tests_need_little_memory_beyond_the_limit() {
     let cluster = Cluster::new(&["--n", "8"]);
     let _coordinator = cluster.serving();
     let mut command = worker(&["--threads", "8", "--memory", "64MiB", "--spool"]);
-    command.arg(cluster.path("spool")).args(cluster.way());
+    command.arg(cluster.path("spool")).args(cluster.connection());
     // Not through `Process`, which removes RUST_LOG.
     command.env("RUST_LOG", "debug").stderr(Stdio::piped());
     let mut worker = command.spawn().unwrap();
@@ -183,7 +183,7 @@ async fn a_laptop_pauses_on_battery() {
     let counts = |laptop: &v1::Worker| laptop.tasks_done > done && laptop.paused.is_empty();
     cluster.worker_status("laptop", counts).await;
     // The rest is counted quickly.
-    let _fast = cluster.fast_worker(&cluster.way());
+    let _fast = cluster.fast_worker(&cluster.connection());
     cluster.check_exact(coordinator, LONG_TOTAL);
     laptop.end().ok().logs(&["stopped: "]);
 }
@@ -200,7 +200,7 @@ async fn outside_its_hours_a_worker_waits_and_one_command_stops_it() {
     let cluster = Cluster::new(&RUN);
     let coordinator = cluster.coordinator();
     let mut command =
-        cluster.worker_command(&cluster.way(), "night", &["--between", &other_hours()]);
+        cluster.worker_command(&cluster.connection(), "night", &["--between", &other_hours()]);
     let night = Process::start(command.args(["--threads", "1"]).env("TZ", "UTC"));
     let paused = cluster.worker_status("night", |night| night.state == "paused").await;
     let why = &named(&paused, "night").unwrap().paused;
@@ -260,7 +260,7 @@ async fn half_of_a_fleet_is_replaced_repeatedly() {
         let after = cluster.status(|_| true).await;
         assert_eq!((after.tasks_parked, after.rechecks.unwrap_or_default().conflicts), (0, 0));
     }
-    let _fast = cluster.fast_worker(&cluster.way());
+    let _fast = cluster.fast_worker(&cluster.connection());
     cluster.check_exact(coordinator, LONG_TOTAL);
 }
 

@@ -12,9 +12,9 @@ fn number(variable: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
 }
 
-/// Runs a `part`-th of QUEENS_SIM_SEEDS seeds, or the `usual` number.
-fn runs(usual: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> {
-    let seeds = number("QUEENS_SIM_SEEDS").map_or(usual, |seeds| seeds / part);
+/// Runs a `part`-th of QUEENS_SIM_SEEDS seeds, or the default number.
+fn runs(default: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> {
+    let seeds = number("QUEENS_SIM_SEEDS").map_or(default, |seeds| seeds / part);
     (0..seeds).map(|seed| run(scenario(seed))).collect()
 }
 
@@ -152,14 +152,14 @@ fn machines_get_work_by_their_speed_and_only_tasks_that_fit_their_memory() {
     let longest = *times.iter().max().expect("there are tasks");
     for (seed, outcome) in runs(4, 25, Scenario::mixed).iter().enumerate() {
         assert!(outcome.exact, "seed {seed}");
-        let [fast, usual @ .., small] = &outcome.shares[..] else {
+        let [fast, typical @ .., small] = &outcome.shares[..] else {
             panic!("seed {seed}: no machines");
         };
         assert_eq!(small.granted, 0, "seed {seed}: it has too little memory");
         // Calls take time too, and a run waits for random recounts at its end.
         let recounts = (outcome.time_ms / 100).max(longest);
         let idle = 120_000 + longest + 30_000 + recounts;
-        for share in usual.iter().chain([fast]) {
+        for share in typical.iter().chain([fast]) {
             assert!(
                 share.busy_ms + idle >= outcome.time_ms,
                 "seed {seed}: {} of {} ms busy",
@@ -167,8 +167,8 @@ fn machines_get_work_by_their_speed_and_only_tasks_that_fit_their_memory() {
                 outcome.time_ms
             );
         }
-        let counted: u64 = usual.iter().map(|share| share.counted).sum();
-        let ratio = fast.counted as f64 / (counted as f64 / usual.len() as f64);
+        let counted: u64 = typical.iter().map(|share| share.counted).sum();
+        let ratio = fast.counted as f64 / (counted as f64 / typical.len() as f64);
         let chance = 3.0 * spread * (1.0 / fast.counted as f64 + 1.0 / counted as f64).sqrt();
         let tolerance = idle as f64 / outcome.time_ms as f64 + chance;
         eprintln!("seed {seed}: {ratio:.2} times the tasks at 4 times the speed, ± {tolerance:.2}");

@@ -26,7 +26,7 @@ mod testing;
 use std::{io, sync::Arc};
 
 use cli::{
-    duration::spelled,
+    duration::format_duration,
     memory::MemorySize,
     threads::{TooLittleMemory, numbered},
 };
@@ -123,7 +123,7 @@ pub async fn run(
     match (reason, config.idle_timeout) {
         (ExitReason::Idle, Some(timeout)) => tracing::info!(
             "stopped: {summary}; all runs finished and no work for {} (--idle-timeout)",
-            spelled(timeout)
+            format_duration(timeout)
         ),
         _ => tracing::info!("stopped: {summary}"),
     }
@@ -161,7 +161,7 @@ fn announce(config: &WorkerConfig, info: &WorkerInfo, spool: Option<&spool::Spoo
     if let Some(timeout) = config.idle_timeout {
         tracing::info!(
             "exits after {} without work, once all runs are finished (--idle-timeout; 0: never)",
-            spelled(timeout)
+            format_duration(timeout)
         );
     }
 }

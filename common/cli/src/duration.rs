@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Formats whole seconds as [`duration`] parses them: `1h30m`.
-pub fn spelled(span: Duration) -> String {
+pub fn format_duration(span: Duration) -> String {
     let mut left = span.as_secs();
     let mut text = String::new();
     for (unit, seconds) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
@@ -63,9 +63,9 @@ mod tests {
             [("45s", 45), ("90m", 5_400), ("3h", 10_800), ("1h30m", 5_400), ("2d", 172_800)]
         {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
-            assert_eq!(duration(&spelled(Duration::from_secs(seconds))), duration(text));
+            assert_eq!(duration(&format_duration(Duration::from_secs(seconds))), duration(text));
         }
-        assert_eq!(spelled(Duration::from_secs(93_784)), "1d2h3m4s");
+        assert_eq!(format_duration(Duration::from_secs(93_784)), "1d2h3m4s");
         for bad in ["", "0s", "3", "h", "-3h", "1.5h", "3 h", "3w", "99999999999999999999s", "9é"]
         {
             let error = duration(bad).unwrap_err();

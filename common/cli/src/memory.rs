@@ -435,7 +435,7 @@ mod tests {
         let available = AvailableMemory::of_this_process();
         let (total, free) = available.machine.unwrap();
         assert!(0 < free && free <= total, "{available:?}");
-        let usual = MemorySize::of_this_machine();
-        assert!(usual.bytes() > 1 && usual.bytes() < total, "{usual}");
+        let size = MemorySize::of_this_machine();
+        assert!(size.bytes() > 1 && size.bytes() < total, "{size}");
     }
 }

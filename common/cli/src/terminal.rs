@@ -246,9 +246,9 @@ pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
     let targets = asked.and_then(|asked| asked.parse().ok());
     let targets = targets.unwrap_or_else(|| {
         let level = if terminal.quiet { Level::WARN } else { Level::INFO };
-        let usual = Targets::new().with_default(level);
+        let limits = Targets::new().with_default(level);
         // The task database logs errors that it also returns.
-        usual.with_target("sled", LevelFilter::OFF)
+        limits.with_target("sled", LevelFilter::OFF)
     });
     // `targets` filters before this level.
     let log = tracing_subscriber::fmt()

@@ -100,7 +100,7 @@ pub fn machine(memory: MemorySize, threads: Threads, crews: Option<NonZeroU16>) 
 }
 
 /// Returns the default name of a worker: `host`, with invalid characters replaced.
-pub fn usual_name(host: &str) -> String {
+pub fn default_name(host: &str) -> String {
     let plain = |c: char| if is_name(c.encode_utf8(&mut [0; 4])) { c } else { '-' };
     let name: String = host.trim().chars().take(NAME_BYTES).map(plain).collect();
     if is_name(&name) { name } else { "worker".to_owned() }
@@ -141,9 +141,9 @@ mod tests {
             ("", "worker"),
             (&"n".repeat(100), &"n".repeat(64)),
         ] {
-            assert_eq!(usual_name(host), name);
+            assert_eq!(default_name(host), name);
         }
-        assert!(is_name(&usual_name(&host_name())));
+        assert!(is_name(&default_name(&host_name())));
         assert_eq!(numbered("node", 1), "node");
         assert_eq!(numbered("node", 12), "node-12");
         assert_eq!(numbered(&"n".repeat(64), 12), "n".repeat(61) + "-12");

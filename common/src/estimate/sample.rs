@@ -73,15 +73,15 @@ pub struct Estimate {
 
 /// Returns a plan of the same units with tasks suited to sampling this fraction.
 pub fn plan_to_sample(spec: PlanSpec, fraction: f64) -> Result<Plan, BadSpec> {
-    let usual = Plan::new(spec)?;
-    let cost = usual.task_costs().map(real).sum::<f64>();
+    let plan = Plan::new(spec)?;
+    let cost = plan.task_costs().map(real).sum::<f64>();
     let wanted = u64::try_from(whole(cost * fraction / WANTED)).unwrap_or(spec.task_cost);
-    with_task_cost(usual, wanted)
+    with_task_cost(plan, wanted)
 }
 
 /// Divides a plan's units into tasks of about `cost`, or larger if too many result.
-pub fn with_task_cost(usual: Plan, cost: u64) -> Result<Plan, BadSpec> {
-    let spec = *usual.spec();
+pub fn with_task_cost(plan: Plan, cost: u64) -> Result<Plan, BadSpec> {
+    let spec = *plan.spec();
     let mut task_cost = cost.clamp(1, spec.task_cost);
     while task_cost < spec.task_cost {
         match Plan::new(PlanSpec { task_cost, ..spec }) {
@@ -89,7 +89,7 @@ pub fn with_task_cost(usual: Plan, cost: u64) -> Result<Plan, BadSpec> {
             made => return made,
         }
     }
-    Ok(usual)
+    Ok(plan)
 }
 
 impl Sample {

@@ -44,7 +44,7 @@ impl Model {
     /// Queens are given as (row, column). Only differences are meaningful.
     pub(super) fn size(&self, board: Board, queens: &[(u8, u8)]) -> i64 {
         let n = i64::from(board.n());
-        let usual = LOG2[usize::from(board.n())] + LOG2[3] - LOG2[5];
+        let typical = LOG2[usize::from(board.n())] + LOG2[3] - LOG2[5];
         let mut size = 0;
         for row in (0..board.n()).filter(|&row| queens.iter().all(|queen| queen.0 != row)) {
             let attacked = queens.iter().fold(0u64, |attacked, &(from, column)| {
@@ -56,7 +56,7 @@ impl Model {
             let weight = self.weights[usize::try_from(sixth).unwrap_or(0).min(5)];
             // A row without an open square counts as one square: the search ends early but not
             // immediately.
-            size += weight * (LOG2[open.count_ones().max(1) as usize] - usual);
+            size += weight * (LOG2[open.count_ones().max(1) as usize] - typical);
             size += self.per_row * LOG2_E;
         }
         (size + self.per_side * sides(board, queens)) / 100

@@ -29,7 +29,7 @@ impl Bound {
     }
 
     /// Returns an approximation of the number.
-    pub fn about(&self, board: Board) -> f64 {
+    pub fn approximate(&self, board: Board) -> f64 {
         let factors = (self.factors)(board.n().into()).into_iter();
         factors.map(|(by, per)| by as f64 / per as f64).product()
     }
@@ -48,7 +48,7 @@ mod tests {
             let board = Board::new(n).unwrap();
             for bound in BOUNDS {
                 if let Some(value) = bound.value(board) {
-                    let ratio = bound.about(board) / value as f64;
+                    let ratio = bound.approximate(board) / value as f64;
                     assert!((ratio - 1.0).abs() < 1e-9, "{} of {n}: {ratio}", bound.formula);
                 }
             }

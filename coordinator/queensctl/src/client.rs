@@ -141,7 +141,7 @@ impl Connection {
     /// Opens a channel for any service.
     pub(super) async fn open_channel(&self) -> anyhow::Result<AuthChannel> {
         let address = self.address()?;
-        if address.is_open_to_others() {
+        if address.is_unprotected() {
             eprint_line(&format!(
                 "warning: --insecure: traffic to {address} is unencrypted and unauthenticated"
             ));
@@ -244,7 +244,7 @@ impl Connection {
         }
         if status.source().is_some()
             && let Ok(address) = self.address()
-            && let Some(why) = address.why_refused().await
+            && let Some(why) = address.rejection_reason().await
         {
             return anyhow!("{url}: {why}");
         }

@@ -122,10 +122,10 @@ pub(super) async fn runs(connection: &Connection, options: &RunsOptions) -> anyh
 
 pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> anyhow::Result<()> {
     let choice = choose(options.n, options.method, options.layout, None);
-    let usual = PlanSpec::new(options.n, choice.map_err(BadUsage::of)?.layout);
+    let defaults = PlanSpec::new(options.n, choice.map_err(BadUsage::of)?.layout);
     let spec = PlanSpec {
-        task_cost: options.task_cost.map_or(usual.task_cost, |cost| cost.get()),
-        ..usual
+        task_cost: options.task_cost.map_or(defaults.task_cost, |cost| cost.get()),
+        ..defaults
     };
     let request = SubmitRequest {
         spec: Some(spec.into()),

@@ -267,9 +267,9 @@ impl Options {
         if self.method == MethodChoice::Auto {
             tracing::info!("{}", choice.reason);
         }
-        let usual = PlanSpec::new(board, choice.layout);
-        let task_cost = self.task_cost.map_or(usual.task_cost, NonZeroU64::get);
-        let spec = PlanSpec { task_cost, ..usual };
+        let defaults = PlanSpec::new(board, choice.layout);
+        let task_cost = self.task_cost.map_or(defaults.task_cost, NonZeroU64::get);
+        let spec = PlanSpec { task_cost, ..defaults };
         let plan = Plan::new(spec).map_err(BadUsage::of)?;
         if self.local {
             crews(&plan, self.memory(), self.threads(), None).map_err(BadUsage::of)?;

@@ -173,14 +173,14 @@ fn with_results(stored: &[StoredRun], target: Option<RunId>) -> BTreeSet<RunId> 
 
 /// Creates the scheduler; it serves the requested run first.
 fn scheduler(options: &Options, target: Option<RunId>, budget: RefereeBudget) -> Scheduler {
-    let usual = Config::default();
+    let defaults = Config::default();
     let config = Config {
         lease_ms: options.lease_ms,
         grace_ms: options.lease_ms,
         sync_floor_ms: options.sync_ms,
-        dry_sync_ms: usual.dry_sync_ms.min(options.sync_ms),
-        least_sync_ms: usual.least_sync_ms.min(options.sync_ms),
-        ..usual
+        dry_sync_ms: defaults.dry_sync_ms.min(options.sync_ms),
+        least_sync_ms: defaults.least_sync_ms.min(options.sync_ms),
+        ..defaults
     };
     let mut scheduler = Scheduler::new(config, rand::random());
     scheduler.set_referee(budget.threads.0.into(), budget.bytes_per_thread());

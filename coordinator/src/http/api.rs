@@ -317,8 +317,8 @@ impl SubmitBody {
         let layout = self.layout.as_deref();
         let layout = layout.map(|text| read("layout", text)).transpose()?;
         let choice = choose(board, method, layout, None).map_err(|bad| wrong("method", bad))?;
-        let usual = PlanSpec::new(board, choice.layout);
-        let spec = PlanSpec { task_cost: self.task_cost.unwrap_or(usual.task_cost), ..usual };
+        let defaults = PlanSpec::new(board, choice.layout);
+        let spec = PlanSpec { task_cost: self.task_cost.unwrap_or(defaults.task_cost), ..defaults };
         if spec.task_cost == 0 {
             return Err(wrong("task_cost", "expected microseconds, at least 1"));
         }

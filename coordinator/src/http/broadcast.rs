@@ -186,7 +186,7 @@ impl Broadcast {
         }
         let history = cached.history.get_or_insert_with(|| stored.unwrap_or_default());
         if status.result.is_none() {
-            history.see(&status, now);
+            history.record(&status, now);
         }
         let mut view = RunView::new(&status, history, now);
         let none = Shares::default();

@@ -89,7 +89,7 @@ impl History {
     }
 
     /// Adds the point of a status, with the rate of each machine.
-    pub fn see(&mut self, status: &v1::Status, unix_ms: u64) {
+    pub fn record(&mut self, status: &v1::Status, unix_ms: u64) {
         let mut point = Point::of(status, unix_ms);
         let all: f64 = status.workers.iter().map(|worker| worker.cost_per_second).sum();
         for worker in &status.workers {
@@ -153,7 +153,7 @@ impl History {
 
     /// Returns the shortest and the longest remaining time in seconds: the remaining work divided by the
     /// speed over the last `1/n` of the history, for several n.
-    pub fn left(&self) -> Option<(f64, f64)> {
+    pub fn remaining_seconds(&self) -> Option<(f64, f64)> {
         let last = self.points.back()?;
         let mut range = None::<(f64, f64)>;
         for part in [1, 2, 4, 8] {
@@ -239,7 +239,7 @@ mod tests {
             ..v1::Status::default()
         };
         let mut history = History::default();
-        history.see(&status, 1_000);
+        history.record(&status, 1_000);
         let kept = History::decode(&history.encode());
         assert_eq!(kept.json(), history.json());
         let machines = kept.json()["machines"].clone();
@@ -252,13 +252,13 @@ mod tests {
     #[test]
     fn the_remaining_time_lies_between_the_fastest_and_the_slowest_part() {
         let mut history = History::default();
-        assert_eq!(history.left(), None);
+        assert_eq!(history.remaining_seconds(), None);
         for seconds in 0..=100u64 {
             // Twice as fast in the second half.
             let fraction = seconds as f64 * 0.002 + seconds.saturating_sub(50) as f64 * 0.002;
             history.add(at(seconds, fraction));
         }
-        let (low, high) = history.left().unwrap();
+        let (low, high) = history.remaining_seconds().unwrap();
         // 0.3 is done; at 0.004 per second the rest takes 175 s, at 0.003 on average 233 s.
         assert!((low - 175.0).abs() < 1.0 && (high - 233.3).abs() < 1.0, "{low} {high}");
     }

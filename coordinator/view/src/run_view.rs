@@ -310,7 +310,7 @@ fn rechecks(status: &v1::Status) -> String {
 /// Returns the time until a run is complete, at least and at most, in seconds.
 fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
     let seconds = status.eta_seconds?;
-    let (low, high) = history.left().unwrap_or((seconds, seconds));
+    let (low, high) = history.remaining_seconds().unwrap_or((seconds, seconds));
     Some((low.min(seconds) * 0.9, high.max(seconds) * 1.1))
 }
 

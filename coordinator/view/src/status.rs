@@ -199,7 +199,7 @@ pub(crate) fn rechecks(confirmed: u64, recounted: u64) -> String {
     }
 }
 
-/// Formats a check within the usual width of a terminal.
+/// Formats a check in at most 80 columns per line.
 pub fn check_line(check: &v1::Check) -> String {
     labelled("check:", &check_text(&check.name, &check.outcome, &check.reason))
 }

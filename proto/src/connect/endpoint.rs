@@ -33,7 +33,7 @@ use super::{
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Default data directory of a coordinator.
-const USUAL_DATA_DIR: &str = "queens-data";
+const DEFAULT_DATA_DIR: &str = "queens-data";
 
 /// A channel that sends its caller's token with every call.
 pub type AuthChannel = InterceptedService<Channel, Credentials>;
@@ -90,7 +90,7 @@ pub enum BadAddress {
     )]
     NotInDirectory { dir: PathBuf, role: String },
     #[error(
-        "no coordinator given, and none found in ./{USUAL_DATA_DIR}: on the coordinator's machine give \
+        "no coordinator given, and none found in ./{DEFAULT_DATA_DIR}: on the coordinator's machine give \
          its --data-dir, elsewhere the join string that it printed (QUEENS_JOIN=queens1-…, or --join \
          @FILE)"
     )]
@@ -131,7 +131,7 @@ impl CoordinatorEndpoint {
     /// Reads a role's join string from the data directory of a local coordinator.
     /// The default is `queens-data` in the current directory.
     pub fn local(dir: Option<&Path>, role: &str) -> Result<Self, BadAddress> {
-        let found = JoinString::find(dir.unwrap_or(Path::new(USUAL_DATA_DIR)), role)?;
+        let found = JoinString::find(dir.unwrap_or(Path::new(DEFAULT_DATA_DIR)), role)?;
         let join = found.ok_or_else(|| match dir {
             Some(dir) => BadAddress::NotInDirectory { dir: dir.to_owned(), role: role.to_owned() },
             None => BadAddress::NotInUsualDirectory,
@@ -146,7 +146,7 @@ impl CoordinatorEndpoint {
     }
 
     /// Returns whether traffic can be read and changed on the way.
-    pub fn is_open_to_others(&self) -> bool {
+    pub fn is_unprotected(&self) -> bool {
         match self {
             Self::Plain(uri) => !uri.host().is_some_and(is_loopback),
             Self::Token(_) | Self::MutualTls(_) => false,
@@ -205,7 +205,7 @@ impl CoordinatorEndpoint {
     ///
     /// When a call fails, the operating system may discard the server's alert together with the
     /// connection, because the client is still writing. This connection only reads.
-    pub async fn why_refused(&self) -> Option<&'static str> {
+    pub async fn rejection_reason(&self) -> Option<&'static str> {
         let Self::MutualTls(tls) = self else {
             return None;
         };
@@ -364,7 +364,7 @@ mod tests {
             "http://[::1]:7171",
             "http://127.9.9.9:7171/",
         ] {
-            assert!(!CoordinatorEndpoint::plain(url, false).unwrap().is_open_to_others());
+            assert!(!CoordinatorEndpoint::plain(url, false).unwrap().is_unprotected());
         }
         for url in ["http://10.0.0.7:7171", "http://node7:7171", "http://[fe80::1]:7171"] {
             let error = CoordinatorEndpoint::plain(url, false).unwrap_err();
@@ -372,7 +372,7 @@ mod tests {
             assert!(error.to_string().contains("--insecure"), "{error}");
             let open = CoordinatorEndpoint::plain(url, true).unwrap();
             assert_eq!(open.to_string(), url);
-            assert!(open.is_open_to_others());
+            assert!(open.is_unprotected());
         }
         let error = CoordinatorEndpoint::plain("https://127.0.0.1:7171", true).unwrap_err();
         assert!(error.to_string().contains("TLS"), "{error}");

@@ -294,8 +294,8 @@ fn a_key_is_short_plain_text_or_absent() {
 fn a_submitted_spec_without_a_task_cost_gets_the_default() {
     let sent =
         |n, task_cost| Some(v1::PlanSpec { n, layout: v1::Layout::FirstRows.into(), task_cost });
-    let usual = PlanSpec::new(Board::new(16).unwrap(), Layout::FirstRows);
-    assert_eq!(submitted_spec(sent(16, 0)), Ok(usual));
+    let defaults = PlanSpec::new(Board::new(16).unwrap(), Layout::FirstRows);
+    assert_eq!(submitted_spec(sent(16, 0)), Ok(defaults));
     assert_eq!(submitted_spec(sent(16, 77)).unwrap().task_cost, 77);
     for n in [0, 33, 256 + 16, u32::MAX] {
         let error = submitted_spec(sent(n, 0)).unwrap_err().to_string();

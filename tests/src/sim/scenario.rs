@@ -137,7 +137,7 @@ pub struct Make {
     pub memory_bytes_per_thread: u64,
 }
 
-const USUAL: Make = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
+const TYPICAL: Make = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
 
 /// A cluster and its faults.
 #[derive(Clone, Debug)]
@@ -253,7 +253,7 @@ impl Scenario {
         let calm = Self::calm(seed);
         let mut scenario = Self {
             recheck,
-            makes: vec![USUAL; 110],
+            makes: vec![TYPICAL; 110],
             workers: 3,
             tokens: vec!["lying", "honest"],
             // Some minutes per run; workers start within two.
@@ -292,9 +292,9 @@ impl Scenario {
     /// memory.
     pub fn mixed(seed: u64) -> Self {
         let calm = Self::calm(seed);
-        let fast = Make { speed: 4.0, ..USUAL };
-        let small = Make { memory_bytes_per_thread: 1 << 10, ..USUAL };
-        let makes = vec![fast, USUAL, USUAL, USUAL, USUAL, small];
+        let fast = Make { speed: 4.0, ..TYPICAL };
+        let small = Make { memory_bytes_per_thread: 1 << 10, ..TYPICAL };
+        let makes = vec![fast, TYPICAL, TYPICAL, TYPICAL, TYPICAL, small];
         Self {
             workers: makes.len(),
             makes,

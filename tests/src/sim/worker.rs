@@ -411,9 +411,9 @@ impl Worker {
                 return;
             };
             self.engine.handle_started(work.lease, clock);
-            let usual = environment.scenario.duration(work.lease.task.task, work.cost);
+            let unscaled = environment.scenario.duration(work.lease.task.task, work.cost);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let takes = (usual as f64 / self.speed) as Time;
+            let takes = (unscaled as f64 / self.speed) as Time;
             slot.running =
                 Some(Running { begun: now, end: now + takes.max(1), work, cancelled: false });
         }

@@ -42,8 +42,8 @@ impl Fixture {
 
 fn audit(file: &Path, more: &[&str]) -> End {
     let file = file.to_str().expect("a plain path");
-    let usual = ["audit", file, "--seed", "7", "--threads", "2"];
-    queensctl(&[&usual, more].concat())
+    let common_arguments = ["audit", file, "--seed", "7", "--threads", "2"];
+    queensctl(&[&common_arguments, more].concat())
 }
 
 fn check_failed(end: &End, part: &str) {

@@ -128,8 +128,8 @@ impl Terminal {
 fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     let cluster = Cluster::new(&["--n", "18", "--method", "rows"]);
     let coordinator = cluster.coordinator();
-    let way = cluster.way().join(" ");
-    let script = format!("echo stood here; queensctl {way} status --watch; echo code $?");
+    let connection = cluster.connection().join(" ");
+    let script = format!("echo stood here; queensctl {connection} status --watch; echo code $?");
     let mut terminal = Terminal::start((24, 80), &script);
     let text = terminal.shows("q quit");
     for part in
@@ -179,7 +179,8 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
 fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
     let cluster = Cluster::new(&["--n", "12"]);
     let coordinator = cluster.serving();
-    let script = format!("queensctl {} status --watch; echo code $?", cluster.way().join(" "));
+    let script =
+        format!("queensctl {} status --watch; echo code $?", cluster.connection().join(" "));
     let mut terminal = Terminal::start((24, 80), &format!("NO_COLOR=1 {script}"));
     terminal.shows("q quit");
     terminal.press("\x03");
@@ -202,8 +203,8 @@ fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
 fn a_worker_has_a_status_line_below_its_log_unless_it_is_quiet() {
     let cluster = Cluster::new(&["--n", "18", "--method", "rows"]);
     let coordinator = cluster.serving();
-    let (way, spool) = (cluster.way().join(" "), cluster.path("spool"));
-    let worker = format!("worker {way} --threads 1 --spool {}", spool.display());
+    let (connection, spool) = (cluster.connection().join(" "), cluster.path("spool"));
+    let worker = format!("worker {connection} --threads 1 --spool {}", spool.display());
     let script = |more: &str| format!("{worker} {more}; echo code $?");
     let mut terminal = Terminal::start((24, 120), &script(""));
     let text = terminal.shows("1 thread in 1 crew, N = 18 task ");
@@ -240,8 +241,9 @@ fn verifying_draws_a_bar_and_leaves_only_what_it_found() {
 #[test]
 fn the_bar_follows_the_current_run() {
     let cluster = Cluster::new(&[]);
-    let (address, way) = (cluster.address(), cluster.way().join(" "));
-    let script = format!("coordinator --n 20 --method rows --no-http --listen {address} {way}");
+    let (address, connection) = (cluster.address(), cluster.connection().join(" "));
+    let script =
+        format!("coordinator --n 20 --method rows --no-http --listen {address} {connection}");
     let mut terminal = Terminal::start((24, 200), &script);
     let bar = |text: &str| {
         let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -22,8 +22,8 @@ fn run(arguments: &str) -> End {
 
 /// A worker with this spool whose coordinator does not answer: nothing listens on port 1 of loopback.
 fn serve(arguments: &str, spool: &Path) -> Command {
-    let way = "--coordinator http://127.0.0.1:1 --threads 1";
-    let mut command = worker(&format!("{way} {arguments} --spool"));
+    let connection = "--coordinator http://127.0.0.1:1 --threads 1";
+    let mut command = worker(&format!("{connection} {arguments} --spool"));
     command.arg(spool);
     command
 }
@@ -104,8 +104,8 @@ fn errors_distinguish_another_server_from_an_unreachable_coordinator() {
         ("http://no-such-host.invalid:7171 --insecure", "unknown host; check the name"),
         ("http://127.0.0.1:1", "nothing listens there; is the coordinator running"),
     ] {
-        let way = format!("--coordinator {url} --threads 1 --drain-after 1s --spool");
-        Process::run(worker(&way).arg(home.path())).ok().logs(&[advice]);
+        let connection = format!("--coordinator {url} --threads 1 --drain-after 1s --spool");
+        Process::run(worker(&connection).arg(home.path())).ok().logs(&[advice]);
     }
 }
 
@@ -212,7 +212,7 @@ fn signals_drain_a_worker() {
 #[cfg(target_os = "linux")]
 fn at_idle_priority_a_worker_lowers_the_session_that_it_leads() {
     let autogroup = |process: u32| fs::read_to_string(format!("/proc/{process}/autogroup"));
-    let Ok(usual) = autogroup(process::id()) else {
+    let Ok(inherited) = autogroup(process::id()) else {
         eprintln!("NOT TESTED: this kernel has no autogroups");
         return;
     };
@@ -224,7 +224,7 @@ fn at_idle_priority_a_worker_lowers_the_session_that_it_leads() {
         let (worker, line) = start(&mut command);
         let found = autogroup(worker.id()).unwrap();
         assert_eq!(found.ends_with("nice 19\n"), leads, "{line}{found}");
-        assert_eq!(found == usual, !leads, "{found}");
+        assert_eq!(found == inherited, !leads, "{found}");
     }
 }
 
@@ -239,9 +239,9 @@ fn a_worker_is_stopped_from_another_directory_by_the_spool_of_its_first_line() {
     let running = "--coordinator http://127.0.0.1:1 --threads 1 --name here --drain-after 1m";
     let (running, line) = start(&mut at(&here, running));
     let (_, spool) = line.trim_end().rsplit_once("spool ").unwrap();
-    let usual = |place: &tempfile::TempDir| place.path().canonicalize().unwrap();
-    assert_eq!(Path::new(spool), usual(&here).join("queens-spool/here"), "{line}");
-    let searched = usual(&elsewhere).join("queens-spool");
+    let canonical = |place: &tempfile::TempDir| place.path().canonicalize().unwrap();
+    assert_eq!(Path::new(spool), canonical(&here).join("queens-spool/here"), "{line}");
+    let searched = canonical(&elsewhere).join("queens-spool");
     let says = [searched.to_str().unwrap(), "the first line of its log names"];
     Process::run(at(&elsewhere, "stop")).refused(1, &says);
     Process::run(at(&elsewhere, &format!("stop --spool {spool}"))).ok();

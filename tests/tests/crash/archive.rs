@@ -52,7 +52,7 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
         // Each loss has a run of its own, which would otherwise be complete too early.
         let _ = (fs::remove_dir_all(&data), fs::remove_dir_all(&archive));
         let serving = archived(&cluster);
-        let slow = cluster.worker_by(&recorder.way(), &format!("slow-{loss}"), &[]);
+        let slow = cluster.worker_by(&recorder.connection(), &format!("slow-{loss}"), &[]);
         let before = recorder.recorded().len();
         wait_until("something is acknowledged", || recorder.recorded().len() > before);
         // The first pass with results, then one and a half to two and a half others.
@@ -85,7 +85,7 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
     }
     // The last run is counted to its end.
     let serving = archived(&cluster);
-    let fast = cluster.fast_worker(&recorder.way());
+    let fast = cluster.fast_worker(&recorder.connection());
     let end = tokio::task::block_in_place(|| serving.end_within(RUN_TIMEOUT));
     drop(fast);
     assert_eq!(end.json()["solutions"], SMALL.solutions);
@@ -119,7 +119,7 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     let grows = |from: String| wait_until("results are kept", || lines() != from);
 
     // On a disk, which an archive follows.
-    let [_, data] = &cluster.way();
+    let [_, data] = &cluster.connection();
     let serving = archived(&cluster);
     let slow = cluster.worker("slow");
     let on_disk = || accepted(&journal(Path::new(data)));
@@ -141,15 +141,15 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
     leader.stderr_line("listening on");
     // The join string contains both addresses.
     let join = find_join(&first.data_dir(), Role::Worker).unwrap().expose();
-    let way = ["--join".to_owned(), join];
-    let slow = cluster.worker_by(&way, "slow", &[]);
+    let connection = ["--join".to_owned(), join];
+    let slow = cluster.worker_by(&connection, "slow", &[]);
     let standby = in_database(&second, &first);
     standby.stderr_line("Standby: ");
     grows(lines());
     leader.kill();
     standby.stderr_line("listening on");
     grows(lines());
-    let fast = cluster.fast_worker(&way);
+    let fast = cluster.fast_worker(&connection);
     let end = standby.end_within(RUN_TIMEOUT);
     drop((slow, fast));
     assert_eq!(end.json()["solutions"], SMALL.solutions);

@@ -209,7 +209,7 @@ fn submit_spool(data: &Path, spool: &Path, about: &str) -> Outcome {
     let worker = cluster.worker("only");
     // Either its first line, or the error about the spool.
     worker.stderr_line("spool ");
-    let _other = cluster.fast_worker(&cluster.way());
+    let _other = cluster.fast_worker(&cluster.connection());
     let end = coordinator.end();
     assert_eq!(judge(&end, &LONG, about), Outcome::Recovered, "{about}: {end:#?}");
     assert!(verify(&cluster.data_dir(), about), "{about}");

@@ -78,8 +78,8 @@ fn standbys_take_over_repeatedly() {
     let mut leader = start(leads);
     leader.stderr_line("listening on");
     let join = find_join(&cluster.data_dir(), Role::Worker).unwrap().expose();
-    let way = ["--join".to_owned(), join];
-    let slow = cluster.worker_by(&way, "slow", &[]);
+    let connection = ["--join".to_owned(), join];
+    let slow = cluster.worker_by(&connection, "slow", &[]);
     let (mut slowest, mut stops, mut lines) = (Duration::ZERO, 0, 0);
     for number in 0..takeovers {
         let standby = start(1 - leads);
@@ -113,7 +113,7 @@ fn standbys_take_over_repeatedly() {
         leader = standby;
         leads = 1 - leads;
     }
-    let fast = cluster.fast_worker(&way);
+    let fast = cluster.fast_worker(&connection);
     let end = leader.end_within(RUN_TIMEOUT);
     drop((slow, fast));
     check(end, &board, &url);
@@ -145,7 +145,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
     };
     let mut serving = start();
     let recorder = Recorder::before(&cluster.data_dir()).await;
-    let slow = cluster.worker_by(&recorder.way(), "slow", &[]);
+    let slow = cluster.worker_by(&recorder.connection(), "slow", &[]);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut cuts, mut restarts) = (0, 0);
     let mut before = (0, String::new());
@@ -175,7 +175,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
             server.restart();
         }
     }
-    let fast = cluster.fast_worker(&recorder.way());
+    let fast = cluster.fast_worker(&recorder.connection());
     let end = tokio::task::block_in_place(|| serving.end_within(RUN_TIMEOUT));
     drop((slow, fast));
     assert!(!end.stderr.contains(PASSWORD), "{end:#?}");
@@ -217,7 +217,7 @@ fn a_coordinator_waits_for_a_database_whose_disk_is_full() {
     disk.clear();
     serving.stderr_line("answers again");
     journal.grows(lines);
-    let fast = cluster.fast_worker(&cluster.way());
+    let fast = cluster.fast_worker(&cluster.connection());
     let end = serving.end_within(RUN_TIMEOUT);
     drop((slow, fast));
     check(end, &SMALL, &url);

@@ -34,8 +34,8 @@ const LARGE: Board = Board { run: by_rows("19", "4500"), solutions: "4968057848"
 #[cfg(any(feature = "archive", feature = "postgres"))]
 const RUN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 
-fn number(variable: &str, usual: usize) -> usize {
-    env::var(variable).map_or(usual, |number| number.parse().expect("a number"))
+fn number(variable: &str, default: usize) -> usize {
+    env::var(variable).map_or(default, |number| number.parse().expect("a number"))
 }
 
 /// Returns the epoch of each accepted task, and checks that each was accepted once.
@@ -91,11 +91,11 @@ mod directory {
 
     impl Scene {
         fn worker(&self, victim: usize) -> Process {
-            let way = match victim {
-                2 => self.cluster.way(),
-                _ => self.recorder.way(),
+            let connection = match victim {
+                2 => self.cluster.connection(),
+                _ => self.recorder.connection(),
             };
-            self.cluster.worker_by(&way, VICTIMS[victim], &[])
+            self.cluster.worker_by(&connection, VICTIMS[victim], &[])
         }
 
         /// Checks that everything that was in the journal at the last kill still is.
@@ -160,7 +160,7 @@ mod directory {
         }
 
         // The rest is counted quickly and without kills.
-        let fast = scene.cluster.fast_worker(&scene.recorder.way());
+        let fast = scene.cluster.fast_worker(&scene.recorder.connection());
         let done = |status: &Status| status.tasks_done * 100 / status.tasks_total;
         let mut percent = 0;
         while percent < 99 {

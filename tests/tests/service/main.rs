@@ -70,9 +70,9 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
 const WINDOW: u32 = 8;
 
 async fn slow_client(service: &Service) -> anyhow::Result<RunsClient<AuthChannel>> {
-    let way = service.way(Role::Operator);
-    let endpoint = way.endpoints().remove(0).initial_stream_window_size(WINDOW);
-    Ok(RunsClient::new(way.authenticate(endpoint.connect().await?)))
+    let coordinator = service.endpoint(Role::Operator);
+    let endpoint = coordinator.endpoints().remove(0).initial_stream_window_size(WINDOW);
+    Ok(RunsClient::new(coordinator.authenticate(endpoint.connect().await?)))
 }
 
 #[tokio::test]

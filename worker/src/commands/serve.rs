@@ -14,7 +14,7 @@ use cli::{
     memory::{Claimed, claim},
     priority,
     terminal::{StatusBar, TerminalOptions, eprint_line, start_log},
-    threads::{host_name, usual_name},
+    threads::{default_name, host_name},
 };
 use common::run::WorkerId;
 use proto::connect::BadAddress;
@@ -35,7 +35,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
         }
     }
     if let Coordinator::Remote(address) = &config.coordinator
-        && address.is_open_to_others()
+        && address.is_unprotected()
     {
         tracing::warn!("--insecure: traffic to {address} is unencrypted and unauthenticated");
     }
@@ -55,7 +55,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     })?;
     let budget = arguments.resources.budget();
     let Claimed { name, memory, others } =
-        claim(arguments.name.as_deref(), &usual_name(&host_name()), arguments.resources.memory);
+        claim(arguments.name.as_deref(), &default_name(&host_name()), arguments.resources.memory);
     let config = WorkerConfig {
         coordinator: Coordinator::Remote(coordinator),
         budget: ComputeBudget { memory, ..budget },

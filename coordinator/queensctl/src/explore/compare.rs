@@ -165,7 +165,7 @@ fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
 pub(super) fn value(bound: &Bound, board: Board) -> String {
     match bound.value(board) {
         Some(value) if value < 10u128.pow(15) => thousands(value),
-        Some(_) | None => format!("{:.3e}", bound.about(board)),
+        Some(_) | None => format!("{:.3e}", bound.approximate(board)),
     }
 }
 
@@ -306,7 +306,7 @@ pub(super) fn counter(plan: &Plan) -> anyhow::Result<Counter> {
 }
 
 fn count_all(method: Method, board: Board, until: &Until) -> anyhow::Result<Option<u64>> {
-    let plan = Plan::new(PlanSpec::new(board, method.usual_layout()))?;
+    let plan = Plan::new(PlanSpec::new(board, method.default_layout()))?;
     match counter(&plan)?.count(0..plan.units(), until) {
         Ok(count) => Ok(Some(count)),
         Err(CountError::Cancelled) => Ok(None),

@@ -109,7 +109,7 @@ impl Fold {
                 }
             }
         }
-        self.elapsed.see(record);
+        self.elapsed.apply(record);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Elapsed {
     }
 
     /// Applies the next record of the journal.
-    pub fn see(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         let ms = match record.elapsed_ms {
             // Format 1 has only the wall clock.
             0 => record.accepted_unix_ms.saturating_sub(self.created_unix_ms),

@@ -254,14 +254,14 @@ fn clocks_that_are_set_do_not_change_how_long_a_run_took() {
     let mut elapsed = Elapsed::of(&manifest);
     // A clock a year ahead, then one that was set back before the run began.
     for (accepted_unix_ms, elapsed_ms) in [(465 * DAY_MS, 1_000), (99 * DAY_MS, 2_500)] {
-        elapsed.see(&record(accepted_unix_ms, elapsed_ms));
+        elapsed.apply(&record(accepted_unix_ms, elapsed_ms));
     }
     assert_eq!(elapsed.ms(), 2_500);
     // Format 1 has only the wall clock; the time is never negative.
     let mut elapsed = Elapsed::of(&manifest);
-    elapsed.see(&record(99 * DAY_MS, 0));
+    elapsed.apply(&record(99 * DAY_MS, 0));
     assert_eq!(elapsed.ms(), 0);
-    elapsed.see(&record(100 * DAY_MS + 700, 0));
+    elapsed.apply(&record(100 * DAY_MS + 700, 0));
     assert_eq!(elapsed.ms(), 700);
 }
 

@@ -46,7 +46,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let partial =
         || CertifyError::Partial { run, done: report.tasks_done, total: report.evidence.tasks };
     let checked = report.checks.ok_or_else(partial)?;
-    let kept = crate::kept_symmetric(dir, run).map_err(VerifyError::from)?;
+    let kept = crate::stored_symmetric(dir, run).map_err(VerifyError::from)?;
     let counts = checked.counts.or_else(|| {
         let SymmetricCounts { half_turn, quarter_turn } = kept?;
         Counts::new(report.solutions, half_turn, quarter_turn).ok()
@@ -60,10 +60,10 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
             share.counts += 1;
         }
     }
-    let checks = report.proofs().into_iter().map(|proof| Check {
-        name: proof.name.to_owned(),
-        outcome: proof.outcome.name().to_owned(),
-        reason: proof.reason,
+    let checks = report.all_checks().into_iter().map(|check| Check {
+        name: check.name.to_owned(),
+        outcome: check.outcome.name().to_owned(),
+        reason: check.reason,
     });
     let certificate = Certificate {
         format: FORMAT,

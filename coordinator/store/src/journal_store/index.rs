@@ -139,7 +139,7 @@ impl Index {
         for (run, entries) in batch.entries {
             let stored = &mut self.known(run).stored;
             let mut elapsed = Elapsed::of(&stored.manifest);
-            entries.iter().for_each(|entry| elapsed.see(&entry.record));
+            entries.iter().for_each(|entry| elapsed.apply(&entry.record));
             stored.elapsed_ms = stored.elapsed_ms.max(elapsed.ms());
         }
         for ((run, task), row) in batch.rows {

@@ -50,10 +50,10 @@ fn guarded<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T, 
     thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let usual = panic::take_hook();
+        let default_hook = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if !GUARDED.get() {
-                usual(panic);
+                default_hook(panic);
             }
         }));
     });

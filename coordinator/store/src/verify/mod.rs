@@ -75,7 +75,7 @@ pub struct RunReport {
 
 impl RunReport {
     /// Returns all checks of the run's result.
-    pub fn proofs(&self) -> Vec<Check> {
+    pub fn all_checks(&self) -> Vec<Check> {
         let mut all = checks::of_counts(&self.evidence);
         all.extend(checks::of_journal(self.lines, self.tasks_done));
         if let Some(passed) = &self.checks {
@@ -202,7 +202,7 @@ pub fn verify_run(
 }
 
 /// Reads a run's stored symmetric solutions; ignores invalid ones (they can be recomputed).
-pub fn kept_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
+pub fn stored_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let path = dir.join(Text::Symmetric(run).path());
     let bytes = files::read_bytes(&path)?.unwrap_or_default();
     Ok(manifest::decode_symmetric(run, String::from_utf8_lossy(&bytes).trim_end()).ok())
@@ -488,7 +488,7 @@ impl fmt::Display for RunReport {
             None => write!(f, "  solutions  {} so far", self.solutions)?,
         }
         if self.checks.is_some() || self.state == RunState::Disputed {
-            for check in self.proofs() {
+            for check in self.all_checks() {
                 let text = check_text(check.name, check.outcome.name(), &check.reason);
                 write!(f, "\n{}", labelled("check:", &text))?;
             }
