@@ -39,8 +39,8 @@ pub enum BadChoice {
     LayoutOfFrames,
     /// The only method fast enough has too little memory.
     #[error(
-        "N = {board} needs method frames and at least {least} bytes of memory, but has only \
-         {given}; --method rows needs less memory but would take centuries"
+        "N = {board} needs method frames and at least {least} bytes of memory, but only {given} \
+         are available; --method rows needs less memory but would take centuries"
     )]
     Memory {
         board: Board,
@@ -51,7 +51,7 @@ pub enum BadChoice {
     },
 }
 
-/// Chooses a layout by the method and the `rows` layout that a user requested.
+/// Chooses a layout from the requested method and `rows` layout.
 ///
 /// # Errors
 /// If `frames` was requested with a layout, or if only `frames` is fast enough but lacks memory.
@@ -83,7 +83,7 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// Returns the layout that counts `board` fastest on `machine`, if known.
+/// Returns the fastest layout for `board` that fits `machine`, if one is given.
 ///
 /// Measured on one core, `rows` is faster below N = 16 and `frames` from there on, by a factor that
 /// grows with N (`docs/benchmarks.md`), but `frames` needs memory for its lists.
@@ -94,7 +94,7 @@ pub struct Choice {
 /// assert_eq!(auto(Board::new(12)?, None)?.layout, Layout::Border);
 /// let choice = auto(Board::new(20)?, None)?;
 /// assert_eq!(choice.layout, Layout::Frames);
-/// assert_eq!(choice.reason, "method frames: the faster one from N = 16 on");
+/// assert_eq!(choice.reason, "method frames: faster than rows from N = 16 on");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -103,11 +103,11 @@ pub struct Choice {
 pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice> {
     let choice = |method: Method, reason| Choice { layout: method.default_layout(), reason };
     if board.n() < FRAMES_FROM {
-        let reason = format!("method rows: the faster one below N = {FRAMES_FROM}");
+        let reason = format!("method rows: faster than frames below N = {FRAMES_FROM}");
         return Ok(choice(Method::Rows, reason));
     }
     let frames = || {
-        let reason = format!("method frames: the faster one from N = {FRAMES_FROM} on");
+        let reason = format!("method frames: faster than rows from N = {FRAMES_FROM} on");
         choice(Method::Frames, reason)
     };
     // Creating the plan takes seconds for large boards, so it is skipped if no machine is given.
@@ -126,7 +126,7 @@ pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice>
             Err(BadChoice::Memory { board, given, least })
         }
         Err(error) => {
-            let reason = format!("method rows, which is slower: {error} for method frames");
+            let reason = format!("method rows, which is slower; for method frames, {error}");
             Ok(choice(Method::Rows, reason))
         }
     }
@@ -139,7 +139,7 @@ const FRAMES_FROM: u8 = 16;
 const ROWS_UP_TO: u8 = 20;
 
 impl KernelChoice {
-    /// Returns the requested kernel; for `Auto` the best one of this CPU.
+    /// Returns the requested kernel, or for `Auto` the best one of this CPU.
     ///
     /// # Errors
     /// If this CPU lacks the requested kernel.
@@ -171,26 +171,26 @@ mod tests {
     use std::num::NonZeroU16;
 
     /// Returns a machine with two threads and this memory.
-    fn with(memory_bytes: u64) -> Option<Machine> {
+    fn machine_with(memory_bytes: u64) -> Option<Machine> {
         Some(Machine { threads: NonZeroU16::new(2).unwrap(), memory_bytes, crews: None })
     }
 
     #[test]
     fn auto_needs_memory_for_frames() {
         let choose = |n, machine| auto(Board::new(n).unwrap(), machine).map(|choice| choice.layout);
-        assert_eq!(choose(8, with(1)), Ok(Layout::Border));
-        assert_eq!(choose(20, with(1 << 30)), Ok(Layout::Frames));
-        assert_eq!(choose(20, with(1 << 10)), Ok(Layout::Border));
+        assert_eq!(choose(8, machine_with(1)), Ok(Layout::Border));
+        assert_eq!(choose(20, machine_with(1 << 30)), Ok(Layout::Frames));
+        assert_eq!(choose(20, machine_with(1 << 10)), Ok(Layout::Border));
         assert_eq!(choose(32, None), Ok(Layout::Frames));
-        // Above 20 too little memory is refused, with the minimum.
+        // Above N = 20, too little memory is an error that states the minimum.
         for n in [21, 26, 28] {
             let board = Board::new(n).unwrap();
-            let given = with(1 << 10);
+            let given = machine_with(1 << 10);
             let Err(BadChoice::Memory { least, .. }) = auto(board, given) else {
                 panic!("N = {n}: rows would take centuries");
             };
-            assert!(auto(board, with(least - 1)).is_err());
-            assert_eq!(auto(board, with(least)).unwrap().layout, Layout::Frames);
+            assert!(auto(board, machine_with(least - 1)).is_err());
+            assert_eq!(auto(board, machine_with(least)).unwrap().layout, Layout::Frames);
             let rows = super::choose(board, MethodChoice::Fixed(Method::Rows), None, given);
             assert_eq!(rows.unwrap().layout, Layout::Border, "an explicit choice is accepted");
         }
@@ -204,7 +204,7 @@ mod tests {
         let error = "sse".parse::<KernelChoice>().unwrap_err().to_string();
         assert!(error.contains("'sse'") && error.contains("auto, scalar"), "{error}");
         assert!("frames".parse::<RowsLayout>().is_err());
-        // Layouts are chosen for method rows only.
+        // Layouts apply to method rows only.
         let choose = |method, layout| choose(Board::new(20).unwrap(), method, layout, None);
         let frames = MethodChoice::Fixed(Method::Frames);
         assert_eq!(choose(frames, Some(RowsLayout::Border)), Err(BadChoice::LayoutOfFrames));

@@ -12,7 +12,7 @@ pub use crate::setup::{
     CountError, CounterConfig, NoProgress, Orientation, ProgressSink, SetupError,
 };
 
-/// Counter for the units of one plan; keeps its buffers between calls.
+/// Counter for the units of one plan; reuses its buffers between calls.
 #[derive(Debug)]
 pub struct Counter(Method);
 
@@ -34,7 +34,7 @@ impl Counter {
 
     /// Returns the weighted number of solutions in `units`.
     ///
-    /// The sum over all units of the plan is all(N). The buffers stay usable after an error.
+    /// The sum over all units of the plan is all(N). The counter stays usable after an error.
     pub fn count(
         &mut self,
         units: Range<u64>,

@@ -55,8 +55,8 @@ impl Crews {
             Some(number) => divided(number.min(machine.threads)),
             None => {
                 let numbers = (1..=machine.threads.get()).rev();
-                let mut all = numbers.filter_map(NonZeroU16::new).map(divided);
-                all.find(fits).unwrap_or(divided(NonZeroU16::MIN))
+                let mut layouts = numbers.filter_map(NonZeroU16::new).map(divided);
+                layouts.find(fits).unwrap_or(divided(NonZeroU16::MIN))
             }
         };
         let crew = crews.crew(0);
@@ -80,8 +80,8 @@ impl Crews {
     /// If there is no such crew.
     pub fn crew(&self, index: u16) -> CrewResources {
         assert!(index < self.number.get(), "crew {index} of {}", self.number);
-        let (all, number) = (self.machine.threads.get(), self.number.get());
-        let threads = all / number + u16::from(index < all % number);
+        let (total, number) = (self.machine.threads.get(), self.number.get());
+        let threads = total / number + u16::from(index < total % number);
         CrewResources {
             threads: NonZeroU16::new(threads).expect("no more crews than threads"),
             memory_bytes: self.machine.memory_bytes / u64::from(number),
@@ -92,8 +92,8 @@ impl Crews {
 /// Formats the sizes: `4 crews of 4`, `2 crews of 3 and 1 of 2`.
 impl fmt::Display for Crews {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (all, number) = (self.machine.threads.get(), self.number.get());
-        let (small, larger) = (all / number, all % number);
+        let (threads, number) = (self.machine.threads.get(), self.number.get());
+        let (small, larger) = (threads / number, threads % number);
         let crews = |number| if number == 1 { "crew" } else { "crews" };
         match (larger, number - larger) {
             (0, number) => write!(f, "{number} {} of {small}", crews(number)),
@@ -117,13 +117,13 @@ impl PlanNeeds {
         })
     }
 
-    /// Returns the needs of a crew of this many threads.
+    /// Returns the memory needs of a crew of this many threads.
     pub fn of(&self, threads: NonZeroU16) -> Needs {
         match &self.0 {
-            // Method `rows` uses one thread per crew, so each thread should be a crew of its own.
+            // Method `rows` uses one thread per crew, so each thread should form its own crew.
             None => {
-                let all = rows::memory_bytes().saturating_mul(threads.get().into());
-                Needs { least: all, whole: all }
+                let bytes = rows::memory_bytes().saturating_mul(threads.get().into());
+                Needs { least: bytes, whole: bytes }
             }
             Some(needs) => needs.of(threads.get().into()),
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_decides_how_many_crews_there_are() {
+    fn memory_limits_the_number_of_crews() {
         let plan = plan(22, Layout::Frames);
         let mut before = 0;
         for mib in [50, 400, 1_000, 2_000, 100_000] {
@@ -167,7 +167,7 @@ mod tests {
             else {
                 panic!("N = {n} in one byte");
             };
-            assert!(layout != Layout::Border || least < 3 << 20, "three times a megabyte");
+            assert!(layout != Layout::Border || least < 3 << 20, "under 1 MiB per thread");
             for memory_bytes in [least, 3 * least, 1 << 40] {
                 let crews = Crews::new(&plan, machine(3, memory_bytes)).unwrap();
                 for at in 0..crews.number() {
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn crews_are_named_by_their_sizes() {
         let plan = plan(12, Layout::Frames);
-        for (all, number, text) in [
+        for (threads, number, text) in [
             (16, 4, "4 crews of 4"),
             (2, 1, "1 crew of 2"),
             (8, 3, "2 crews of 3 and 1 of 2"),
             (7, 5, "2 crews of 2 and 3 of 1"),
         ] {
-            let machine = Machine { crews: NonZeroU16::new(number), ..machine(all, 1 << 40) };
+            let machine = Machine { crews: NonZeroU16::new(number), ..machine(threads, 1 << 40) };
             assert_eq!(Crews::new(&plan, machine).unwrap().to_string(), text);
         }
     }

@@ -1,7 +1,7 @@
-//! The pure domain of the queens cluster: boards, plans, counting methods and tallies.
+//! Pure domain of the queens cluster: boards, plans, counting methods and tallies.
 //!
 //! Nothing here opens a file or a socket, reads a clock or generates random numbers; callers pass
-//! these inputs in. A count starts threads only if it is configured with several, and ends them.
+//! these inputs in. Only a counter configured with several threads starts any; they end with it.
 //!
 //! Counting a board:
 //!

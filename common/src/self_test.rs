@@ -1,7 +1,7 @@
 //! Self-test: known answers that check a thread's processor, memory and kernel.
 //!
 //! Counts small boards with both methods, and small frames of large boards with lowered limits of
-//! the join, so that every optimization runs on small lists; all in both orientations.
+//! the join, so that every optimization runs on small lists. Both orientations are counted.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ pub enum SelfTestError {
     Setup(#[from] SetupError),
 }
 
-/// Boards that are counted whole.
+/// Boards of which all units are counted.
 const BOARDS: [(u8, Layout); 5] = [
     (11, Layout::FirstRows),
     (12, Layout::Border),
@@ -45,16 +45,16 @@ const FRAMES: [(u8, u64, u64); 5] = [
     (28, 10_034_043, 23_520),
 ];
 
-/// Keys per piece with lowered limits.
+/// Approximate keys per piece with lowered limits.
 const KEYS: usize = 1 << 15;
 
-/// More than the small lists ever take.
+/// More memory than the small lists ever need.
 const MEMORY_BYTES: u64 = 1 << 40;
 
 /// Maximum memory of a self-test in bytes: the quarter lists of N = 28.
 pub const PEAK_BYTES: u64 = 48 << 20;
 
-/// Plans and frames of the self-test, made once for all threads.
+/// Plans and frames of the self-test, created once for all threads.
 struct Cases {
     boards: Vec<Plan>,
     frames: Vec<(Arc<frames::Division>, u64, u64)>,
@@ -78,22 +78,22 @@ fn cases() -> &'static Cases {
     })
 }
 
-/// Runs the self-test on this thread with this kernel: a fraction of a second.
+/// Runs the self-test on this thread with `kernel`, in a fraction of a second.
 pub fn run(kernel: Kernel) -> Result<(), SelfTestError> {
     let cases = cases();
     for orientation in Orientation::ALL {
         let config = CounterConfig { kernel, orientation, ..CounterConfig::best(MEMORY_BYTES) };
         for plan in &cases.boards {
-            board(plan, &config)?;
+            test_board(plan, &config)?;
         }
         for (index, (division, unit, known)) in cases.frames.iter().enumerate() {
-            frame(division, *unit, *known, index, &config)?;
+            test_frame(division, *unit, *known, index, &config)?;
         }
     }
     Ok(())
 }
 
-fn board(plan: &Plan, config: &CounterConfig) -> Result<(), SelfTestError> {
+fn test_board(plan: &Plan, config: &CounterConfig) -> Result<(), SelfTestError> {
     let PlanSpec { board, layout, .. } = *plan.spec();
     let known = published_counts(board).map_or(0, |counts| counts.all());
     let what = || format!("N = {board}, {layout}, {}", describe(config));
@@ -101,8 +101,8 @@ fn board(plan: &Plan, config: &CounterConfig) -> Result<(), SelfTestError> {
     check(counted, u64::try_from(known).unwrap_or(u64::MAX), what)
 }
 
-/// Counts one frame normally (once), and with lowered limits in both orientations.
-fn frame(
+/// Counts one frame with lowered limits; if upright, also with the normal limits.
+fn test_frame(
     division: &Arc<frames::Division>,
     unit: u64,
     known: u64,
@@ -110,8 +110,8 @@ fn frame(
     config: &CounterConfig,
 ) -> Result<(), SelfTestError> {
     let mut counter = frames::Counter::new(division.clone(), config)?;
-    let as_it_is = (config.orientation == Orientation::Upright).then_some(false);
-    for lowered in as_it_is.into_iter().chain([true]) {
+    let normal = (config.orientation == Orientation::Upright).then_some(false);
+    for lowered in normal.into_iter().chain([true]) {
         if lowered {
             counter.lower_limits(KEYS, 1 + index % 3);
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_in_a_table_is_found() {
+    fn a_flipped_bit_in_a_table_is_detected() {
         for kernel in Kernel::available() {
             for (word, bit) in [(0, 0), (1, 63), (7, 31), (8, 5), (20, 40), (40, 1)] {
                 fault::set(Some((word, bit)));
@@ -165,7 +165,7 @@ mod tests {
                     "{kernel}, word {word}, bit {bit}: {result:?}"
                 );
             }
-            assert_eq!(run(kernel), Ok(()), "the memory is whole again");
+            assert_eq!(run(kernel), Ok(()), "passes without the flipped bit");
         }
     }
 }

@@ -65,7 +65,7 @@ impl ExactCounts {
     /// Counts the tasks of a plan.
     ///
     /// # Panics
-    /// If they do not add up to the published count.
+    /// If the counts do not add up to the published count.
     pub fn of(plan: Plan, config: &CounterConfig) -> Self {
         let counts = task_counts(&plan, config);
         let total = counts.iter().copied().map(u128::from).sum();

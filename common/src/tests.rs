@@ -1,4 +1,4 @@
-//! Tests of both methods and all layouts against the published counts, and of frozen plans.
+//! Tests of both methods and all layouts against published counts and frozen plans.
 
 use std::{
     cell::Cell,
@@ -19,7 +19,7 @@ use crate::{
 
 const LAYOUTS: [Layout; 3] = [Layout::FirstRows, Layout::Border, Layout::Frames];
 
-fn smallest(layout: Layout) -> u8 {
+fn smallest_n(layout: Layout) -> u8 {
     if layout == Layout::Frames { 4 } else { 1 }
 }
 
@@ -58,7 +58,7 @@ fn every_frame_has_the_same_count_when_rotated() {
 #[test]
 fn every_layout_kernel_and_orientation_is_exact() {
     for layout in LAYOUTS {
-        for n in smallest(layout)..=13 {
+        for n in smallest_n(layout)..=13 {
             let plan = plan(n, layout);
             for kernel in Kernel::available() {
                 for orientation in Orientation::ALL {
@@ -84,7 +84,7 @@ fn every_layout_kernel_and_orientation_is_exact() {
 fn tasks_of_every_board_cover_its_units_in_order() {
     for layout in LAYOUTS {
         let largest = if layout == Layout::Frames { 22 } else { Board::MAX };
-        for n in smallest(layout)..=largest {
+        for n in smallest_n(layout)..=largest {
             let plan = plan(n, layout);
             let tasks = plan.tasks();
             assert!((1..=Plan::MAX_TASKS).contains(&tasks), "N = {n}, {layout}: {tasks} tasks");
@@ -124,21 +124,21 @@ fn small_tasks_cut_heads_and_stay_exact() {
 fn no_task_exceeds_its_limit() {
     for layout in LAYOUTS {
         let largest = if layout == Layout::Frames { 13 } else { 11 };
-        for n in smallest(layout)..=largest {
+        for n in smallest_n(layout)..=largest {
             let plan = match layout.method() {
                 Method::Rows => plan_of_cost(n, layout, 5),
                 Method::Frames => plan(n, layout),
             };
             let mut counter = counter(&plan, Kernel::best(), Orientation::Upright);
             for task in (0..plan.tasks()).map(TaskId) {
-                let found = counter.count(plan.task_units(task), &NoProgress).unwrap();
-                assert!(found <= plan.task_limit(task), "N = {n}, {layout}, task {task}: {found}");
+                let count = counter.count(plan.task_units(task), &NoProgress).unwrap();
+                assert!(count <= plan.task_limit(task), "N = {n}, {layout}, task {task}: {count}");
             }
         }
     }
 }
 
-/// Sums the reported cost, and stops at a given call or cost.
+/// Progress sink that sums the reported cost, and stops at a given call or cost.
 struct Recorder {
     calls: Cell<u64>,
     cost: Cell<u64>,
@@ -171,8 +171,8 @@ fn a_long_unit_is_cancelled_from_within() {
         for kernel in Kernel::available() {
             let sink = recorder(3);
             let mut counter = counter(&plan, kernel, Orientation::Upright);
-            let found = counter.count(middle..middle + 1, &sink);
-            assert_eq!((found, sink.calls.get()), (Err(CountError::Cancelled), 3));
+            let result = counter.count(middle..middle + 1, &sink);
+            assert_eq!((result, sink.calls.get()), (Err(CountError::Cancelled), 3));
             let none = plan.units()..plan.units();
             assert_eq!(counter.count(none, &NoProgress), Ok(0), "usable after a cancellation");
         }
@@ -202,14 +202,14 @@ fn crews_report_the_cost_of_frames_and_stop_when_asked() {
         let threads = NonZeroU16::new(threads).unwrap();
         let config = CounterConfig { threads, ..CounterConfig::best(memory_bytes) };
         let mut counter = Counter::new(&plan, &config).unwrap();
-        let never = recorder(u64::MAX);
-        assert_eq!(counter.count(0..plan.units(), &never), Ok(365_596));
+        let unlimited = recorder(u64::MAX);
+        assert_eq!(counter.count(0..plan.units(), &unlimited), Ok(365_596));
         // Counters round costs per frame, the plan per task.
-        assert!(never.cost.get().abs_diff(plan.task_costs().sum()) < plan.units());
-        let soon = Recorder { most_cost: never.cost.get() / 3, ..recorder(u64::MAX) };
-        assert_eq!(counter.count(0..plan.units(), &soon), Err(CountError::Cancelled));
-        // Helpers continue while the system does not run their leader.
-        assert!(threads.get() > 1 || soon.cost.get() < never.cost.get() / 2);
+        assert!(unlimited.cost.get().abs_diff(plan.task_costs().sum()) < plan.units());
+        let limited = Recorder { most_cost: unlimited.cost.get() / 3, ..recorder(u64::MAX) };
+        assert_eq!(counter.count(0..plan.units(), &limited), Err(CountError::Cancelled));
+        // Helpers continue while the system does not schedule their leader.
+        assert!(threads.get() > 1 || limited.cost.get() < unlimited.cost.get() / 2);
         let again = counter.count(0..plan.units(), &NoProgress);
         assert_eq!(again, Ok(365_596), "after being cancelled");
     }
@@ -218,7 +218,7 @@ fn crews_report_the_cost_of_frames_and_stop_when_asked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A range of units has one count in all kernels and both orientations.
+    /// Checks that all kernels and both orientations give a range of units one count.
     #[test]
     fn ranges_of_units_have_one_count(
         n in 4u8..=11,
@@ -243,7 +243,7 @@ proptest! {
     }
 }
 
-/// Frozen plans of method `rows`: changes require a new `PLAN_VERSION`.
+/// Checks that `rows` plans are frozen: changes require a new `PLAN_VERSION`.
 #[test]
 fn plans_are_frozen() {
     // 0 for the default cost.

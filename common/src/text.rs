@@ -1,4 +1,4 @@
-//! Numbers and times for display, validation of names, and escaping of untrusted text.
+//! Formatting of numbers and times, checks of names, escaping of untrusted text.
 
 use std::{
     borrow::Cow,
@@ -7,12 +7,12 @@ use std::{
 
 use crate::method::Layout;
 
-/// Maximum length of a name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES: usize = 64;
 
 /// Returns whether `text` is a valid name of a worker or token.
 ///
-/// 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
+/// Valid names have 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
 pub fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(plain)
@@ -30,15 +30,15 @@ pub struct BadName(String);
 pub fn worker_name(text: &str) -> Result<String, BadName> {
     match is_name(text) {
         true => Ok(text.to_owned()),
-        // The error shows a limited part.
+        // Limits the length of the message.
         false => Err(BadName(text.chars().take(NAME_BYTES).collect())),
     }
 }
 
 /// Text on one line, with invisible characters escaped as in Rust: `\u{202e}`.
 ///
-/// These are control, line separator, bidirectional, zero-width, combining, tag, private and
-/// unassigned characters.
+/// The invisible characters are control, line separator, bidirectional, zero-width, combining, tag,
+/// private and unassigned ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a str);
 
@@ -61,7 +61,7 @@ pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character, safe| write!(safe, "{}", character.escape_debug()))
 }
 
-/// Escapes the characters that [`Shown`] escapes in a JSON text, keeping its value.
+/// Escapes invisible characters in a JSON text without changing its value.
 pub fn shown_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, safe| {
         let mut units = [0; 2];
@@ -70,7 +70,7 @@ pub fn shown_json(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// Escapes the invisible characters of `text`, except line ends, with `escape`.
+/// Escapes the invisible characters of `text`, except line breaks, with `escape`.
 fn escaped(text: &str, escape: impl Fn(char, &mut String) -> fmt::Result) -> Cow<'_, str> {
     let is_plain = |character| character == '\n' || is_shown(character);
     if text.chars().all(is_plain) {
@@ -130,7 +130,7 @@ pub fn method_name(layout: Layout) -> String {
     }
 }
 
-/// Formats a number from a million on in four digits and a word: "314.7 billion".
+/// Formats a number, from a million on as four digits and a word: "314.7 billion".
 pub fn abbreviated(number: u128) -> String {
     const UNITS: [&str; 7] = [
         "million",
@@ -162,14 +162,14 @@ pub fn abbreviated(number: u128) -> String {
 
 /// Formats a fraction between 0 and 1, rounded down: "48.85 %".
 ///
-/// Below a hundredth of a percent it has two digits: "0.000048 %" is one task of N = 28.
+/// Below 0.01 %, the result has two significant digits: "0.000048 %" is one task of N = 28.
 pub fn percent(part: f64) -> String {
     let percent = part.clamp(0.0, 1.0) * 100.0;
     let digits = (2..9)
         .find(|&digits| percent >= if digits == 2 { 0.01 } else { 10f64.powi(1 - digits) })
         .unwrap_or(2);
     let steps = 10f64.powi(digits);
-    // Floating-point errors may put a whole number of steps slightly below itself.
+    // Floating-point errors may make a whole number of steps slightly too small.
     let whole = (percent * steps + 1e-6).floor() / steps;
     format!("{whole:.*} %", digits.unsigned_abs() as usize)
 }
@@ -203,7 +203,7 @@ pub fn between(first: &str, last: &str) -> String {
     }
 }
 
-/// Formats the counting time of a run, and its waiting time from one second on.
+/// Formats the counting time of a run, and its waiting time if at least a second.
 pub fn durations(counting: f64, waiting: f64) -> String {
     let shown = |seconds: f64| match seconds {
         9.95..59.5 => format!("{seconds:.0} s"),
@@ -228,10 +228,10 @@ pub fn age(seconds: f64) -> String {
     }
 }
 
-/// Default width of a terminal.
+/// Default width of a terminal in columns.
 pub const WIDTH: usize = 80;
 
-/// Returns the display name of a check, whose name is part of signed certificates.
+/// Returns the display name of a check; `name` is the one in signed certificates.
 pub fn check_name(name: &str) -> String {
     match name {
         "canaries" => "self-tests".to_owned(),
@@ -285,16 +285,16 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Shortens `text` to `most` characters by an ellipsis in the middle.
+/// Shortens `text` to `most` characters with an ellipsis in the middle.
 ///
-/// Both ends stay, because numbered names differ there.
+/// Numbered names differ at either end, so both ends are preserved.
 pub fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
         return text.to_owned();
     }
-    let kept = most.saturating_sub(1);
-    let (first, last) = (kept / 2, kept - kept / 2);
+    let visible = most.saturating_sub(1);
+    let (first, last) = (visible / 2, visible - visible / 2);
     let start = text.chars().take(first);
     let end = text.chars().skip(length - last);
     start.chain(['…']).chain(end).collect()
@@ -304,7 +304,7 @@ pub fn shortened(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Characters that hide or move text or command a terminal, each in a word.
+    /// Characters that hide or move text or control a terminal, each in a word.
     const HOSTILE: [(&str, &str); 10] = [
         ("a\u{1b}[2Jb", r"a\u{1b}[2Jb"),
         ("a\u{9b}31mb", r"a\u{9b}31mb"),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_broken_under_their_label() {
+    fn long_texts_are_wrapped_next_to_their_label() {
         assert_eq!(labelled("waiting:", "for a worker"), "waiting:   for a worker");
         let text = labelled("tasks:", &"1234567 ".repeat(20));
         assert!(text.lines().count() > 1);

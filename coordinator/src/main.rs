@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use coordinator::app::{Options, main as coordinator};
 use mimalloc::MiMalloc;
 
-/// Keeps half the memory that the system's allocator keeps after a flood of connections
+/// Allocator that, after a connection flood, retains half as much as the system's
 /// (`cargo run --release -p tests --example many_workers -- --attack`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

@@ -122,7 +122,7 @@ fn estimate(estimate: Estimate) -> v1::Estimate {
     }
 }
 
-/// Converts a result. Contradicting counts have no classes: those fields stay empty.
+/// Converts an outcome. The classes of contradicting counts stay empty.
 pub(crate) fn result(outcome: &Outcome) -> v1::Result {
     let counts = outcome.counts.as_ref().ok();
     let class = |pick: fn(Classes) -> u128| {
@@ -134,7 +134,7 @@ pub(crate) fn result(outcome: &Outcome) -> v1::Result {
         asymmetric: class(|classes| classes.asymmetric),
         half_turn: class(|classes| classes.half_turn),
         quarter_turn: class(|classes| classes.quarter_turn),
-        known: match outcome.is_published {
+        known: match outcome.matches_published {
             Some(true) => "matches".to_owned(),
             Some(false) => "differs".to_owned(),
             None => "unknown".to_owned(),
@@ -214,7 +214,7 @@ pub(crate) fn record(sequence: u64, entry: &JournalEntry, line: String) -> v1::R
     }
 }
 
-/// Minimum interval of requests to the driver for one run, whatever the number of readers.
+/// Minimum interval between status requests to the driver for one run.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The latest status of every run with readers.
@@ -224,12 +224,12 @@ pub(crate) struct StatusCache {
     runs: Arc<BlockingMutex<BTreeMap<RunId, CachedRun>>>,
 }
 
-/// Locked while one reader requests the status for all; `None` before the first.
+/// A run's latest status, locked during a request; `None` before the first one.
 type CachedRun = Arc<Mutex<Option<Latest>>>;
 
 #[derive(Clone)]
 struct Latest {
-    /// The driver's number of changes before the request.
+    /// The driver's version number before the request.
     version: u64,
     requested: Instant,
     status: Arc<v1::Status>,
@@ -242,12 +242,12 @@ impl StatusCache {
         Self { driver, runs: Arc::default() }
     }
 
-    /// Returns the status of a run, no older than this call; `None` if there is no such run.
+    /// Returns a run's status, no older than this call; `None` if the run is unknown.
     pub(crate) async fn get(&self, run: RunId) -> Result<Option<Arc<v1::Status>>, Stopped> {
         Ok(self.latest(run).await?.map(|latest| latest.status))
     }
 
-    /// Returns the status also as a gRPC frame, which is encoded once for all readers.
+    /// Returns the status and its gRPC frame, which is encoded once for all readers.
     pub(crate) async fn get_framed(
         &self,
         run: RunId,
@@ -261,11 +261,11 @@ impl StatusCache {
     async fn latest(&self, run: RunId) -> Result<Option<Latest>, Stopped> {
         let changes = self.driver.changes();
         let wanted = *changes.borrow();
-        let of_run = {
+        let cached = {
             let mut runs = self.runs.lock().expect("nothing panics here");
             Arc::clone(runs.entry(run).or_default())
         };
-        let mut latest = of_run.lock().await;
+        let mut latest = cached.lock().await;
         if let Some(latest) = &*latest {
             if latest.version >= wanted {
                 return Ok(Some(latest.clone()));

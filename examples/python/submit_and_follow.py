@@ -24,7 +24,7 @@ sys.path.insert(0, str(PROTO))
 runs_pb2, runs_grpc = grpc.protos_and_services("queens/v1/runs.proto")
 types_pb2 = grpc.protos("queens/v1/types.proto")
 
-# Codes of a missing answer or a lost connection, after which the client tries again.
+# Codes of a missing reply or a lost connection, after which the client tries again.
 RETRYABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED)
 
 # The name in the certificate of every coordinator, independent of its address.
@@ -32,8 +32,7 @@ SERVER_NAME = "coordinator.queens.internal"
 
 
 def connect(folder):
-    """Connects over TLS to a coordinator with a certificate of the folder's CA; authenticates every call with the
-    join string."""
+    """Connects over TLS to a coordinator of the folder's CA; authenticates each call with the join string."""
     join = (folder / "operator.join").read_text().strip()
     # After the prefix: 32 bytes of the CA's hash, 36 of a token, the addresses, 4 of a checksum.
     text = join.removeprefix("queens1-")

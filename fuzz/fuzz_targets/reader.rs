@@ -1,4 +1,4 @@
-//! All fuzz targets: the program's name selects one. `tests/tests/fuzz_corpus.rs` has the same list.
+//! All fuzz targets, selected by name; `tests/tests/fuzz_corpus.rs` lists them too.
 
 #![no_main]
 
@@ -16,5 +16,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| match env!("CARGO_BIN_NAME") {
     "token" => proto::fuzz_targets::token(bytes),
     "token_book" => auth::fuzz_token_book(bytes),
     "trust_line" => store::fuzz_targets::trust_line(bytes),
-    other => unreachable!("no reader {other}"),
+    other => unreachable!("no target {other}"),
 });

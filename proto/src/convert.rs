@@ -26,7 +26,7 @@ pub enum BadMessage {
          same release on coordinator and workers"
     )]
     Protocol { theirs: u32, ours: u32 },
-    /// An invalid value of a field, by its path such as `partials[3].task.plan_hash`.
+    /// An invalid field and its path, such as `partials[3].task.plan_hash`.
     #[error("{field}: {problem}")]
     Field { field: String, problem: String },
 }
@@ -56,19 +56,19 @@ impl From<BadMessage> for tonic::Status {
     }
 }
 
-/// Rejects a field unless `holds`.
-fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), BadMessage> {
-    if holds { Ok(()) } else { Err(BadMessage::new(field, problem())) }
+/// Rejects a field unless `valid`.
+fn require(valid: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), BadMessage> {
+    if valid { Ok(()) } else { Err(BadMessage::new(field, problem())) }
 }
 
-/// A value that a field of type `W` holds in a message.
+/// A value that a message transmits as a field of type `W`.
 trait Field<W>: Sized {
     fn decode(field: &str, wire: W) -> Result<Self, BadMessage>;
 
     fn encode(self) -> W;
 }
 
-/// Implements [`Field`] for types that every value of the field converts to.
+/// Implements [`Field`] for types to which every value of the field converts.
 macro_rules! plain_fields {
     ($($domain:ty as $wire:ty: $decode:expr, $encode:expr;)+) => {$(
         impl Field<$wire> for $domain {
@@ -93,7 +93,7 @@ plain_fields! {
     SessionId as u64: SessionId, |SessionId(session)| session;
 }
 
-/// A reason for people.
+/// A human-readable reason.
 impl Field<String> for String {
     fn decode(field: &str, wire: String) -> Result<Self, BadMessage> {
         text(field, limits::REASON_BYTES, wire)
@@ -118,7 +118,7 @@ impl<M: From<T>, T: TryFrom<M, Error = BadMessage>> Field<Option<M>> for T {
     }
 }
 
-/// A message that a list in another message holds at most `MAX` times.
+/// A message that occurs at most `MAX` times in a list of another message.
 trait Listed {
     const MAX: usize;
 }
@@ -139,7 +139,7 @@ impl<M: From<T>, T: Listed + TryFrom<M, Error = BadMessage>> Field<Vec<M>> for V
     }
 }
 
-/// Implements the conversions between a domain type and its message, field by field.
+/// Implements conversions between a domain type and its message, field by field.
 macro_rules! message {
     ($name:ident, at most $max:expr, { $($field:ident),+ }) => {
         impl Listed for $name {
@@ -192,11 +192,11 @@ macro_rules! enumeration {
     };
 }
 
-/// Checks a text for people: at most `max` bytes, without invisible characters.
+/// Checks human-readable text: at most `max` bytes, without invisible characters.
 fn text(field: &str, max: usize, text: String) -> Result<String, BadMessage> {
     require(text.len() <= max, field, || format!("at most {max} bytes, got {}", text.len()))?;
-    if let Some(found) = text.chars().find(|&c| !is_shown(c)) {
-        let problem = format!("must hold no control or invisible characters, got {found:?}");
+    if let Some(c) = text.chars().find(|&c| !is_shown(c)) {
+        let problem = format!("must not contain the invisible character {c:?}");
         return Err(BadMessage::new(field, problem));
     }
     Ok(text)
@@ -285,8 +285,8 @@ impl From<TaskRef> for v1::TaskRef {
 
 /// Parses decimal digits of at most 128 bits.
 pub fn decimal(field: &str, text: &str) -> Result<u128, BadMessage> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits
+    let is_decimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    is_decimal
         .then(|| text.parse().ok())
         .flatten()
         .ok_or_else(|| BadMessage::new(field, format!("invalid decimal count '{text}'")))
@@ -353,7 +353,7 @@ impl TryFrom<v1::WorkerInfo> for WorkerInfo {
             format!("expected 1 to {}, got {}", limits::THREADS, worker.threads)
         })?;
         Ok(Self {
-            // The coordinator derives it from the issued secret.
+            // The coordinator derives the identity from the issued secret.
             id: WorkerId(0),
             session: Field::decode("session", worker.session)?,
             name: worker_name(&worker.name)
@@ -381,12 +381,12 @@ impl From<WorkerInfo> for v1::WorkerInfo {
     }
 }
 
-/// Returns the secret of a request, before its conversion; `None` if there is none.
+/// Returns a request's secret, if any. The conversion of the request drops it.
 pub fn sent_secret(request: &v1::SyncRequest) -> Result<Option<WorkerSecret>, BadMessage> {
     secret("secret", &request.secret)
 }
 
-/// Returns the secret that a reply issued instead of an answer; `None` if it answers.
+/// Returns the secret that a reply issues instead of answering, if any.
 pub fn issued_secret(reply: &v1::SyncResponse) -> Result<Option<WorkerSecret>, BadMessage> {
     secret("issued_secret", &reply.issued_secret)
 }

@@ -1,5 +1,5 @@
-//! Fuzz targets for the parsers of messages, join strings and tokens. Each takes any bytes and panics if
-//! parsed input does not round-trip.
+//! Fuzz targets for the parsers of messages, join strings and tokens.
+//! Each takes any bytes and panics if parsed input does not round-trip.
 
 use common::sync::{SyncReply, SyncRequest};
 use prost::Message;
@@ -15,8 +15,7 @@ pub fn sync_messages(bytes: &[u8]) {
         && let Ok(request) = SyncRequest::try_from(message)
     {
         let message = v1::SyncRequest::from(request.clone());
-        let again = SyncRequest::try_from(message);
-        assert_eq!(again.as_ref(), Ok(&request));
+        assert_eq!(SyncRequest::try_from(message).as_ref(), Ok(&request));
     }
     if let Ok(message) = v1::SyncResponse::decode(bytes)
         && let Ok(reply) = SyncReply::try_from(message)
@@ -38,21 +37,21 @@ pub fn operator_messages(bytes: &[u8]) {
                 let _ = convert::submitted_key(&message.idempotency_key);
             }
         }
-        1 => again::<v1::RecheckRequest>(bytes),
-        2 => again::<v1::TrustRequest>(bytes),
-        3 => again::<v1::RunRequest>(bytes),
-        4 => again::<v1::GetStatusRequest>(bytes),
-        5 => again::<v1::WatchStatusRequest>(bytes),
-        6 => again::<v1::CreateTokenRequest>(bytes),
-        7 => again::<v1::RevokeTokenRequest>(bytes),
+        1 => round_trip::<v1::RecheckRequest>(bytes),
+        2 => round_trip::<v1::TrustRequest>(bytes),
+        3 => round_trip::<v1::RunRequest>(bytes),
+        4 => round_trip::<v1::GetStatusRequest>(bytes),
+        5 => round_trip::<v1::WatchStatusRequest>(bytes),
+        6 => round_trip::<v1::CreateTokenRequest>(bytes),
+        7 => round_trip::<v1::RevokeTokenRequest>(bytes),
         // Replies, which `queensctl` parses.
-        8 => again::<v1::Run>(bytes),
-        9 => again::<v1::ListResponse>(bytes),
-        10 => again::<v1::Status>(bytes),
-        11 => again::<v1::WorkersResponse>(bytes),
-        12 => again::<v1::Record>(bytes),
-        13 => again::<v1::CreateTokenResponse>(bytes),
-        14 => again::<v1::ListTokensResponse>(bytes),
+        8 => round_trip::<v1::Run>(bytes),
+        9 => round_trip::<v1::ListResponse>(bytes),
+        10 => round_trip::<v1::Status>(bytes),
+        11 => round_trip::<v1::WorkersResponse>(bytes),
+        12 => round_trip::<v1::Record>(bytes),
+        13 => round_trip::<v1::CreateTokenResponse>(bytes),
+        14 => round_trip::<v1::ListTokensResponse>(bytes),
         _ => {
             if let Ok(text) = std::str::from_utf8(bytes) {
                 let _ = convert::decimal("count", text);
@@ -62,39 +61,39 @@ pub fn operator_messages(bytes: &[u8]) {
 }
 
 /// Round-trips a message; compares bytes, because NaN is not equal to itself.
-fn again<M: Message + Default>(bytes: &[u8]) {
+fn round_trip<M: Message + Default>(bytes: &[u8]) {
     if let Ok(message) = M::decode(bytes) {
-        let written = message.encode_to_vec();
-        let read = M::decode(written.as_slice()).expect("what was written is read");
-        assert_eq!(read.encode_to_vec(), written);
+        let encoded = message.encode_to_vec();
+        let decoded = M::decode(encoded.as_slice()).expect("an encoded message decodes");
+        assert_eq!(decoded.encode_to_vec(), encoded);
     }
 }
 
 /// Parses a join string: as text, and as the encoded bytes.
 pub fn join_string(bytes: &[u8]) {
-    let again = |text: &str| {
+    let round_trip = |text: &str| {
         if let Ok(join) = text.parse::<JoinString>() {
             assert_eq!(join.expose().parse(), Ok(join.clone()));
-            // Its addresses become URLs, and its token a header.
+            // The addresses become URLs, and the token a header.
             let endpoint = CoordinatorEndpoint::Token(join);
             let _ = (endpoint.endpoints(), endpoint.credentials());
         }
     };
     if let Ok(text) = std::str::from_utf8(bytes) {
-        again(text);
+        round_trip(text);
     }
-    again(&connect::armor(connect::JOIN_PREFIX, bytes));
+    round_trip(&connect::armor(connect::JOIN_PREFIX, bytes));
 }
 
 /// Parses a token: as text, and as the encoded bytes.
 pub fn token(bytes: &[u8]) {
-    let again = |text: &str| {
+    let round_trip = |text: &str| {
         if let Ok(token) = text.parse::<Token>() {
             assert_eq!(token.expose().parse(), Ok(token));
         }
     };
     if let Ok(text) = std::str::from_utf8(bytes) {
-        again(text);
+        round_trip(text);
     }
-    again(&connect::armor(connect::TOKEN_PREFIX, bytes));
+    round_trip(&connect::armor(connect::TOKEN_PREFIX, bytes));
 }

@@ -1,5 +1,4 @@
-//! The wire format: generated messages and services of `queens.v1`, and conversions to and from domain
-//! types.
+//! The wire format: messages and services of `queens.v1`, and their conversions.
 //!
 //! Inbound conversions (`TryFrom`) validate messages, and name the invalid field in a [`BadMessage`]. They do
 //! not check whether a run, a plan or a task exists.
@@ -51,7 +50,7 @@ pub mod v1 {
 /// Encodes a message as a gRPC frame.
 ///
 /// # Panics
-/// If it takes 4 GiB or more.
+/// If the message takes 4 GiB or more.
 pub fn framed(message: &impl prost::Message) -> prost::bytes::Bytes {
     use prost::bytes::{BufMut as _, BytesMut};
 
@@ -68,22 +67,22 @@ pub fn framed(message: &impl prost::Message) -> prost::bytes::Bytes {
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The metadata key of a call's identifier.
-const KEY: &str = "x-queens-call";
+const CALL_ID_KEY: &str = "x-queens-call";
 
-/// The random identifier that a client gives a call; as text, 16 lower-case hex digits.
+/// A client's random identifier of a call; as text, 16 lower-case hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(pub u64);
 
 impl CallId {
     /// Reads the identifier of a call; `None` for a client that sends none.
     pub fn read(metadata: &MetadataMap) -> Option<Self> {
-        metadata.get(KEY)?.to_str().ok()?.parse().ok()
+        metadata.get(CALL_ID_KEY)?.to_str().ok()?.parse().ok()
     }
 
     /// Adds the identifier to a call.
     pub fn write(self, metadata: &mut MetadataMap) {
         let value = MetadataValue::try_from(self.to_string());
-        metadata.insert(KEY, value.expect("digits are ASCII"));
+        metadata.insert(CALL_ID_KEY, value.expect("digits are ASCII"));
     }
 }
 
@@ -116,9 +115,9 @@ mod tests {
             id.write(&mut metadata);
             assert_eq!(CallId::read(&metadata), Some(id));
         }
-        for foreign in ["", "7", "0123456789abcdeg", "0123456789abcdef0"] {
-            metadata.insert(KEY, foreign.parse().unwrap());
-            assert_eq!(CallId::read(&metadata), None, "'{foreign}'");
+        for invalid in ["", "7", "0123456789abcdeg", "0123456789abcdef0"] {
+            metadata.insert(CALL_ID_KEY, invalid.parse().unwrap());
+            assert_eq!(CallId::read(&metadata), None, "'{invalid}'");
         }
     }
 

@@ -58,8 +58,8 @@ export class Cluster {
 
   // Returns the match of the first matching line, past or future.
   line(pattern) {
-    const said = this.lines.map((line) => line.match(pattern)).find(Boolean);
-    if (said) return said;
+    const past = this.lines.map((line) => line.match(pattern)).find(Boolean);
+    if (past) return past;
     return new Promise((found) => {
       this.waiting.push((line) => {
         const match = line.match(pattern);

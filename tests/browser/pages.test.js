@@ -11,14 +11,14 @@ let chrome;
 before(async () => { chrome = await browser(); });
 after(async () => { await chrome?.close(); });
 
-// Opens a page that records its requests and errors, and injects axe past the page's content security policy.
+// Opens a page; records its requests, errors and bytes.
 async function open(url, options = {}) {
   const context = await chrome.newContext({ viewport: phone, ...options });
   const page = await context.newPage();
-  page.asked = [];
+  page.requested = [];
   page.errors = [];
   page.bytes = 0;
-  page.on('request', (request) => page.asked.push(request.url()));
+  page.on('request', (request) => page.requested.push(request.url()));
   page.on('console', (message) => { if (message.type() === 'error') page.errors.push(message.text()); });
   page.on('pageerror', (error) => page.errors.push(String(error)));
   page.on('response', async (response) => {
@@ -29,7 +29,7 @@ async function open(url, options = {}) {
 }
 
 // Waits for the text of an element, without a function in the page, which its policy forbids.
-async function says(page, where, what) {
+async function waitForText(page, where, what) {
   await page.locator(where).filter({ hasText: what }).first().waitFor({ state: 'attached' });
 }
 
@@ -50,8 +50,8 @@ test('a phone shows the key figures first, without external requests and in few 
     }
     const wide = await page.evaluate('document.documentElement.scrollWidth');
     assert.ok(wide <= phone.width, `nothing is wider than the phone: ${wide}`);
-    await says(page, '#map-where', /./);
-    assert.deepEqual(page.asked.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
+    await waitForText(page, '#map-where', /./);
+    assert.deepEqual(page.requested.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
     assert.deepEqual(page.errors, []);
     assert.ok(page.bytes > 10_000 && page.bytes < 150_000, `${page.bytes} bytes`);
     const paint = await page.evaluate('performance.getEntriesByName("first-contentful-paint")[0]?.startTime');
@@ -78,12 +78,12 @@ test('a page follows its run to the end', async () => {
   try {
     const page = await open(await cluster.link());
     // A machine with a nearly full disk shows another alert next to this one.
-    await says(page, '#alert-list li', /^Stalled: no workers connected/);
+    await waitForText(page, '#alert-list li', /^Stalled: no workers connected/);
     cluster.worker('one');
-    await says(page, '#state', /^complete$/);
+    await waitForText(page, '#state', /^complete$/);
     assert.equal(await page.locator('[data-figure=percent]').textContent(), '100.00 %');
-    await says(page, '.result .number', /^2,279,184$/);
-    await says(page, '#workers tbody td:nth-child(1)', /^one$/);
+    await waitForText(page, '.result .number', /^2,279,184$/);
+    await waitForText(page, '#workers tbody td:nth-child(1)', /^one$/);
     assert.match(await page.locator('#workers tbody td:nth-child(11)').textContent(), /100\.00 %/);
     assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }
@@ -94,18 +94,18 @@ test('the keyboard navigates the map down to one task', async () => {
   try {
     const page = await open(await cluster.link());
     await page.getByRole('button', { name: 'Show in task order' }).click();
-    await says(page, '#map-where', /per cell$/);
+    await waitForText(page, '#map-where', /per cell$/);
     await page.focus('#map');
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('ArrowRight');
-    const said = () => page.locator('#map-cell').textContent();
-    assert.match(await said(), /^Tasks? 1|^Tasks? [\d,]+ to [\d,]+: pending/);
+    const cellText = () => page.locator('#map-cell').textContent();
+    assert.match(await cellText(), /^Tasks? 1|^Tasks? [\d,]+ to [\d,]+: pending/);
     // From cells of the whole run down to one task per cell, and into that task.
     await page.keyboard.press('Enter');
-    await says(page, '#map-where', /^Tasks [\d,]+ to [\d,]+$/);
-    await says(page, '#map-cell', /^Task [\d,]+: pending$/);
+    await waitForText(page, '#map-where', /^Tasks [\d,]+ to [\d,]+$/);
+    await waitForText(page, '#map-cell', /^Task [\d,]+: pending$/);
     await page.keyboard.press('Enter');
-    await says(page, '#map-cell', /^Task [\d,]+: pending · [\d,]+ units from [\d,]+/);
+    await waitForText(page, '#map-cell', /^Task [\d,]+: pending · [\d,]+ units from [\d,]+/);
     await page.keyboard.press('Escape');
     await page.locator('#map-out:disabled').waitFor();
   } finally { await cluster.stop(); }
@@ -115,7 +115,7 @@ test('the map of frames shows A and C and zooms down to one task, also for N = 2
   const cluster = await Cluster.start(['--n', '28']);
   try {
     const page = await open(await cluster.link(), { viewport: { width: 1280, height: 1000 } });
-    await says(page, '#map-where', /down: A, the columns of P; across: C, the columns of R/);
+    await waitForText(page, '#map-where', /down: A, the columns of P; across: C, the columns of R/);
     const [drawn, asked, began] = await page.evaluate(`[
       performance.getEntriesByName('map-drawn')[0].startTime,
       performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/grid')).duration,
@@ -133,7 +133,7 @@ test('the map of frames shows A and C and zooms down to one task, also for N = 2
     assert.ok(colors > 2, `${colors} colors`);
     await page.focus('#map');
     await page.keyboard.press('ArrowRight');
-    await says(page, '#map-cell', /^m = 1 row \d+, column \d+: pending/);
+    await waitForText(page, '#map-cell', /^m = 1 row \d+, column \d+: pending/);
     const cell = () => page.locator('#map-cell').textContent();
     for (let step = 0; step < 6 && !/^Task /.test(await cell()); step++) {
       const before = (await cell()).replace(/[()]/g, '.');
@@ -152,9 +152,9 @@ test('an operator pauses and resumes a run', async () => {
   try {
     const page = await open(await cluster.link());
     await page.getByRole('button', { name: /^Pause run/ }).click();
-    await says(page, '#state', /^paused$/);
+    await waitForText(page, '#state', /^paused$/);
     await page.getByRole('button', { name: /^Resume run/ }).click();
-    await says(page, '#state', /^running$/);
+    await waitForText(page, '#state', /^running$/);
   } finally { await cluster.stop(); }
 });
 
@@ -172,9 +172,9 @@ test('an operator drains a worker, and readmits a liar that the referee found', 
       await page.locator('#ask-yes').click();
     };
     await press('Readmit liar');
-    await says(page, '#said', /^Readmit liar: accepted/);
+    await waitForText(page, '#command-result', /^Readmit liar: accepted/);
     await press('Drain honest');
-    await says(page, '#said', /^Drain honest: accepted/);
+    await waitForText(page, '#command-result', /^Drain honest: accepted/);
     await cluster.line(/stopped: .* completed/);
     assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }
@@ -184,7 +184,7 @@ test('a page without a run switches to the first, offers the commands of its sta
   const cluster = await Cluster.start([]);
   try {
     const page = await open(await cluster.link());
-    await says(page, 'h1', /^No runs yet$/);
+    await waitForText(page, 'h1', /^No runs yet$/);
     assert.deepEqual(await findings(page), []);
     await page.fill('#submit [name=n]', '9');
     await page.getByRole('button', { name: 'Start run' }).click();
@@ -193,17 +193,17 @@ test('a page without a run switches to the first, offers the commands of its sta
     const offered = async () => (await page.locator('.commands button:visible').allTextContents()).join();
     assert.equal(await offered(), 'Pause,Cancel…');
     await page.getByRole('button', { name: /^Pause run/ }).press('Enter');
-    await says(page, '#state', /^paused$/);
+    await waitForText(page, '#state', /^paused$/);
     assert.equal(await offered(), 'Resume,Cancel…');
-    await says(page, '[data-figure=eta]', /^paused$/);
+    await waitForText(page, '[data-figure=eta]', /^paused$/);
     // The keyboard focus is unchanged.
     await page.keyboard.press('Enter');
-    await says(page, '#state', /^running$/);
+    await waitForText(page, '#state', /^running$/);
     cluster.worker('one');
     await page.waitForSelector('.result');
     assert.equal(await offered(), '');
     await cluster.queensctl(['submit', '--n', '22']);
-    await says(page, '[data-figure=board]', /^N = 22$/);
+    await waitForText(page, '[data-figure=board]', /^N = 22$/);
     assert.equal(await list.count(), 2);
     const runs = await open(`${cluster.url}/runs?text=verified`, { storageState: await page.context().storageState() });
     assert.match(await list.page().locator('.runs thead').textContent(), /^RunNMethodStateDoneStartedCountingResultVerification/);
@@ -224,10 +224,10 @@ test('a page reconnects to a restarted coordinator, or asks for a login', async 
       await page.waitForSelector('#bar');
       assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), asks ? 1 : 0);
       await cluster.kill();
-      await says(page, '#link', /reconnecting/);
+      await waitForText(page, '#link', /reconnecting/);
       cluster.serve();
       if (asks) await page.waitForURL(/\/login$/);
-      else await says(page, '#link', /^$/);
+      else await waitForText(page, '#link', /^$/);
     } finally { await cluster.stop(); }
   }
 });
@@ -257,7 +257,7 @@ test('a token or a one-time link logs in, and a viewer cannot change anything', 
     assert.ok(await other.getByRole('button', { name: /^Pause run/ }).count() > 0, 'with the role of the caller that requested the link');
     await other.getByText('Add a machine').click();
     await other.getByRole('button', { name: 'Create join command' }).click();
-    await says(other, '#join-line', /^QUEENS_JOIN=queens1-\S+ worker$/);
+    await waitForText(other, '#join-line', /^QUEENS_JOIN=queens1-\S+ worker$/);
     const tokens = (await cluster.queensctl(['token', 'list', '--json'])).split('\n').map((line) => JSON.parse(line));
     const made30 = tokens.find(({ name }) => name.startsWith('page-'));
     assert.equal(Math.round((made30.expires_unix_ms - made30.created_unix_ms) / 86_400_000), 30);
@@ -288,11 +288,11 @@ test('HTTPS: a viewer\'s token in both themes, a one-time link, and secure cooki
       await page.fill('input[name=token]', made.join);
       await page.getByRole('button', { name: 'Log in' }).click();
       await page.waitForSelector('#bar');
-      await says(page, '#map-where', /./);
+      await waitForText(page, '#map-where', /./);
       assert.deepEqual(await findings(page), [], `the page, ${colorScheme}`);
       const [cookie] = await page.context().cookies();
       assert.deepEqual([cookie.name, cookie.secure, cookie.httpOnly, cookie.sameSite], ['queens-session', true, true, 'Lax']);
-      assert.deepEqual(page.asked.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
+      assert.deepEqual(page.requested.filter((url) => !url.startsWith(cluster.url)), [], 'external requests');
       assert.equal(await page.getByRole('button', { name: /^Pause run/ }).count(), 0);
     }
     const link = await cluster.link();
@@ -309,7 +309,7 @@ test('the first screen of a desktop shows figures, board and map, and copied num
   try {
     cluster.worker('one');
     const page = await open(await cluster.link(), { viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'] });
-    await says(page, '[data-figure=solutions]', /illion$/);
+    await waitForText(page, '[data-figure=solutions]', /illion$/);
     for (const where of ['#state', '#bar', '.figures', '#board svg', '#board-caption', '#map', '.legend']) {
       const box = await page.locator(where).boundingBox();
       assert.ok(box && box.height > 0 && box.y + box.height <= 800, `${where} is on the first screen: ${JSON.stringify(box)}`);
@@ -319,13 +319,13 @@ test('the first screen of a desktop shows figures, board and map, and copied num
     assert.deepEqual(await page.locator('.legend li').allTextContents(),
       ['pending', 'leased', 'partially done', 'done', 'confirmed', 'parked', 'disputed']);
     await page.getByRole('button', { name: /^Pause run/ }).click();
-    await says(page, '#state', /^paused$/);
+    await waitForText(page, '#state', /^paused$/);
     const digits = await page.locator('[data-figure=solutions]').getAttribute('title');
     assert.match(digits, /^\d{1,3}(,\d{3}){2,}$/);
     await page.locator('[data-figure=solutions]').selectText();
     await page.keyboard.press('Control+C');
     assert.equal(await page.evaluate('navigator.clipboard.readText()'), digits);
-    await says(page, '#chart-rate', '');
+    await waitForText(page, '#chart-rate', '');
     await page.waitForSelector('#chart-rate canvas');
     assert.deepEqual(page.errors, []);
   } finally { await cluster.stop(); }
@@ -338,7 +338,7 @@ test('a phone shows all of N = 21 on three screens, with nothing cut off', async
     const page = await open(await cluster.link());
     await page.locator('#workers tbody tr').nth(1).waitFor();
     await page.waitForSelector('#chart-rate canvas');
-    await says(page, '#map-where', /./);
+    await waitForText(page, '#map-where', /./);
     const [wide, high] = await page.evaluate('[document.documentElement.scrollWidth, document.documentElement.scrollHeight]');
     assert.ok(wide <= phone.width && high <= 2500, `${wide} by ${high}`);
     const outside = await page.evaluate(`[...document.querySelectorAll('main *, header *')].filter((node) => {
@@ -362,7 +362,7 @@ test('a board shows changing solutions, and stops when paused', async () => {
         assert.equal(new Set(first.map(line)).size, first.length, 'no two queens share a line');
       }
       assert.ok((await page.locator('#board .marked').getAttribute('d')).length > 0);
-      await says(page, '#board-caption', /^A solution of task \d+/);
+      await waitForText(page, '#board-caption', /^A solution of task \d+/);
       const explained = page.locator('#board-details p');
       assert.ok(!(await explained.isVisible()));
       await page.locator('#board').click();
@@ -392,13 +392,13 @@ test('the map shows count, worker, time and recheck of a task, and machines can 
     for (const name of ['beta', 'alpha']) cluster.worker(name);
     await cluster.line(/N = 18: 666,090,624 solutions/);
     const page = await open(await cluster.link());
-    await says(page, '#map-where', /./);
+    await waitForText(page, '#map-where', /./);
     await page.getByRole('button', { name: 'Show in task order' }).click();
-    await says(page, '#map-where', /^1 task per cell$/);
+    await waitForText(page, '#map-where', /^1 task per cell$/);
     await page.focus('#map');
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('Enter');
-    await says(page, '#map-cell', /^Task \d+: confirmed · [\d,]+ solutions · counted by (alpha|beta) · accepted .*\d\d:\d\d.* · confirmed by /);
+    await waitForText(page, '#map-cell', /^Task \d+: confirmed · [\d,]+ solutions · counted by (alpha|beta) · accepted .*\d\d:\d\d.* · confirmed by /);
     const checks = await page.locator('.checks summary').allTextContents();
     assert.ok(checks.includes('✓journal: passed') && checks.some((check) => /^–.*: not checked$/.test(check)), checks.join());
     await page.getByText('journal: passed').click();
@@ -426,7 +426,7 @@ test('a dialog confirms the cancellation of a run', async () => {
     await cancel.click();
     assert.deepEqual(await findings(page), []);
     await page.locator('#ask').getByRole('button', { name: 'Cancel run N = 18' }).click();
-    await says(page, '#state', /^cancelled$/);
+    await waitForText(page, '#state', /^cancelled$/);
   } finally { await cluster.stop(); }
 });
 

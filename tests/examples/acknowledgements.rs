@@ -1,7 +1,7 @@
-//! Durable acknowledgements per second: through the driver, and through gRPC on loopback; with `--tls`,
-//! alternately with and without TLS and tokens. Calls are limited per token, so each worker has its own.
+//! Durable acknowledgements per second, through the driver and through gRPC.
 //!
-//! The run's rechecks are journaled and acknowledged like first counts: "results" are both.
+//! With `--tls`, gRPC alternates between plain text and TLS with a token per worker, as calls are limited per
+//! token. Rechecks are journaled and acknowledged like first counts: "results" are both.
 //!
 //! `cargo run --release -p tests --example acknowledgements -- [--tls] [SECONDS]`; TMPDIR names another disk.
 
@@ -28,7 +28,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 const TASKS: u64 = 1_000_000;
 
-/// Interfaces that workers call: the driver in this process, or a server without or with TLS.
+/// Interfaces that workers call: the driver, or a server without or with TLS.
 const DRIVER: &str = "driver";
 const GRPC: &str = "gRPC";
 const TLS: &str = "TLS";
@@ -36,7 +36,7 @@ const TLS: &str = "TLS";
 /// The called interface, the number of workers, and the number of results per call.
 type Load = (&'static str, u32, usize);
 
-/// TLS and plain text in turn, so that other load of the machine affects both.
+/// TLS and plain text alternately, so that other load on the machine affects both.
 const ALTERNATING: [Load; 6] =
     [(GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 1), (TLS, 64, 1), (GRPC, 64, 16), (TLS, 64, 16)];
 
@@ -76,7 +76,7 @@ async fn measure(span: Duration, (called, workers, batch): Load) -> anyhow::Resu
     for (number, coordinator) in (0..).zip(&endpoints) {
         let client = match called {
             DRIVER => None,
-            _ => Some(HandWorker::by(coordinator, 0).await?),
+            _ => Some(HandWorker::at(coordinator, 0).await?),
         };
         all.spawn(report_until(end, (service.driver.clone(), client), (number, batch)));
     }
@@ -109,7 +109,7 @@ fn serve(
 ) -> anyhow::Result<(Service, Vec<CoordinatorEndpoint>)> {
     let host = Ipv4Addr::LOCALHOST;
     if called != TLS {
-        let service = Service::behind(store, config, free_port(host)?, Authenticator::Open)?;
+        let service = Service::with_auth(store, config, free_port(host)?, Authenticator::Open)?;
         let coordinator =
             CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
         return Ok((service, vec![coordinator; workers as usize]));

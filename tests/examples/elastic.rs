@@ -1,5 +1,5 @@
-//! Cost of an elastic fleet of real processes: the share of its time that goes into accepted counts while
-//! no worker leaves, and while half of the fleet is replaced repeatedly, by wall time and by CPU time.
+//! Cost of churn in a fleet of real processes, by wall time and by CPU time.
+//! Compares the share of time in accepted counts while no worker leaves and while halves are replaced.
 //!
 //! `cargo run --release -p tests --example elastic -- [WORKERS] [MINUTES] [SECONDS] [N]`
 //!
@@ -92,7 +92,7 @@ impl Fleet {
         self.workers.push_back(Process::start(command));
     }
 
-    /// Replaces half of the fleet after each `every` but the last; returns the usage and the number that left.
+    /// Replaces half of the fleet per interval; returns usage and number of leavers.
     fn measure(&mut self, span: Duration, every: Duration) -> anyhow::Result<(Usage, usize)> {
         let (began, before) = (Instant::now(), self.usage()?);
         let workers = self.workers.len();
@@ -149,7 +149,7 @@ impl Fleet {
         self.cluster.queensctl(&["status", "--json"]).json()
     }
 
-    /// Checks that no task is parked, that there are no conflicts, and that the data directory is sound.
+    /// Checks that nothing is parked or in conflict, and verifies the data directory.
     fn check(self, coordinator: Process) -> anyhow::Result<()> {
         let status = self.status();
         let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! A coordinator with many workers, each with a connection of its own on loopback.
+//! A coordinator with many workers, each with its own connection on loopback.
 //!
 //! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS]`
 //!
@@ -46,7 +46,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Interval between the calls of a worker: a coordinator of 10,000 workers asks for 30 times as long.
+/// Interval between a worker's calls: 1/30 of the real one for 10,000 workers.
 const PERIOD: Duration = Duration::from_secs(7);
 
 /// Interval between the calls of a worker while the coordinator is under attack.
@@ -144,7 +144,7 @@ async fn connect_all(
     fleet
 }
 
-/// Lets every worker submit its tasks as fast as it can, until `results` are on disk.
+/// Submits tasks of all workers as fast as possible, until `results` are on disk.
 async fn submit_all(
     fleet: Vec<HandWorker>,
     coordinator: &CoordinatorEndpoint,
@@ -187,7 +187,7 @@ async fn status(coordinator: &CoordinatorEndpoint) -> anyhow::Result<Status> {
         .into_inner())
 }
 
-/// Measures response times and memory before, during and after an attack by another process.
+/// Measures response times and memory before, during and after an attack.
 async fn under_attack(
     mut fleet: Vec<HandWorker>,
     cluster: &Cluster,
@@ -252,13 +252,13 @@ async fn attack(address: SocketAddr, silent: u64, garbage: u64) -> anyhow::Resul
     }
 }
 
-/// Sends the start of a handshake, and then nothing until the coordinator closes the connection.
+/// Starts a handshake, then sends nothing until the coordinator disconnects.
 async fn stay_silent(mut stream: TcpStream) {
     let _ = stream.write_all(&[0x16, 3, 1]).await;
     let _ = stream.read_u8().await;
 }
 
-/// Sends random bytes: alone, or after the start of a handshake, of HTTP/2, or of a very long HTTP/2 frame.
+/// Sends random bytes: alone, or after the start of TLS, HTTP/2 or a long frame.
 async fn send_garbage(mut stream: TcpStream, number: u64, sent: &AtomicU64) -> anyhow::Result<()> {
     let head: &[u8] = match number % 4 {
         0 => &[],

@@ -1,4 +1,4 @@
-//! Overhead of a cluster: `coordinator --local` compared with `worker count` on the same run.
+//! Overhead of a cluster: `coordinator --local` compared with `worker count`.
 //!
 //! `cargo run --release -p tests --example overhead -- [N] [METHOD] [THREADS] [REPEATS]`
 
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `coordinator --local` in a new data directory; returns what [`seconds`] does.
+/// Returns the [`seconds`] of `coordinator --local` in a new data directory.
 fn local(run: &[&str]) -> anyhow::Result<(f64, f64)> {
     let dir = tempfile::tempdir()?;
     let mut command = coordinator(run);
@@ -59,8 +59,8 @@ fn print_row([alone, cluster, alone_core, cluster_core]: [f64; 4]) {
     println!("{alone:>12.3}{cluster:>12.3} {alone_core:>12.2}{cluster_core:>12.2}");
 }
 
-/// Returns the seconds that the program reports (in a cluster from the creation of the run to its last
-/// record), and the CPU seconds that it used.
+/// Returns the seconds that the program reports, and its CPU seconds.
+/// A cluster reports the time from the creation of the run to its last record.
 fn seconds(command: &mut Command) -> anyhow::Result<(f64, f64)> {
     let of_children = || core_seconds(process::id()).map_or(f64::NAN, |(_, children)| children);
     let before = of_children();

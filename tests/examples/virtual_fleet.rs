@@ -1,5 +1,5 @@
-//! Decisions of a coordinator for a large fleet over days of virtual time: their cost, and what the fleet
-//! loses when half of it is replaced repeatedly.
+//! Cost of a coordinator's decisions for a large fleet over days of virtual time,
+//! and of replacing half of the fleet repeatedly.
 //!
 //! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [GRACE] [again]`
 //!
@@ -50,7 +50,7 @@ struct Worker {
     fake: FakeWorker,
     /// Counted and not submitted.
     counted: Vec<Partial>,
-    /// Start of its task, or end of the last one.
+    /// Start of the current task, or end of the last one.
     since: u64,
     leaves: bool,
 }
@@ -63,10 +63,10 @@ struct World {
     complete: Option<RunId>,
     now: u64,
     grace_ms: u64,
-    /// The same workers come back.
+    /// Whether the same workers come back.
     again: bool,
     fleet: Vec<Worker>,
-    /// Time, place and session of each next call; a replaced worker has another session.
+    /// Time, place and session of each next call; a replacement has another session.
     calls: BinaryHeap<Reverse<(u64, usize, u64)>>,
     sessions: u64,
     tally: Tally,
@@ -110,7 +110,7 @@ impl World {
         };
         world.submit();
         for place in 0..workers {
-            let worker = world.newcomer();
+            let worker = world.new_worker();
             world.fleet.push(worker);
             // A fleet of this size does not start within one second.
             world.call_at(place as u64 * 20, place);
@@ -125,7 +125,7 @@ impl World {
         self.scheduler.add_run(StoredRun::new(manifest, Recheck::Auto), self.plan.clone());
     }
 
-    fn newcomer(&mut self) -> Worker {
+    fn new_worker(&mut self) -> Worker {
         self.sessions += 1;
         let mut fake = FakeWorker::new(self.sessions);
         fake.info.session = SessionId(self.sessions);
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Drains every other worker: in turn those at even and at odd places.
+    /// Drains every other worker, alternately those at even and at odd places.
     fn replace_half(&mut self, round: u64) -> anyhow::Result<()> {
         let first = usize::from(round.is_multiple_of(2));
         for place in (first..self.fleet.len()).step_by(2) {
@@ -189,7 +189,7 @@ impl World {
         let gone = worker.leaves && worker.fake.held.is_empty();
         if gone {
             self.tally.left += 1;
-            let mut next = self.newcomer();
+            let mut next = self.new_worker();
             if self.again {
                 let session = next.fake.info.session;
                 next.fake.info = self.fleet[place].fake.info.clone();
@@ -201,7 +201,7 @@ impl World {
         gone
     }
 
-    /// Makes one call with encoded messages; returns the delay of the next one, in milliseconds.
+    /// Makes one call with encoded messages; returns the milliseconds until the next.
     fn sync(&mut self, place: usize) -> anyhow::Result<u64> {
         let worker = &mut self.fleet[place];
         let bytes = v1::SyncRequest::from(worker.request(self.now, &self.plan)).encode_to_vec();
@@ -331,7 +331,7 @@ impl Worker {
         self.since = now;
     }
 
-    /// Drains the worker: keeps its task if that ends by `latest`, and releases all others.
+    /// Drains the worker: keeps a task that ends by `latest`, releases the others.
     fn stop(&mut self, latest: u64, (now, plan): (u64, &Plan), tally: &mut Tally) {
         self.leaves = true;
         self.fake.held.truncate(1);

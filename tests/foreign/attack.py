@@ -5,7 +5,7 @@
     python3 tests/foreign/attack.py --programs target/release --seeds 3
 
 The honest clients are foreign as well: they take each task's count from an earlier run and wait as long
-as the task takes (--slow times as long). So many simulated machines use little CPU, and the coordinator's
+as the task takes (--slow times as long). Many simulated machines thus use little CPU, and the coordinator's
 referee can recount only its share. Lies are multiples of 8, which the symmetry check of the total cannot
 detect. A run ends E (exact: every count is right), B (wrong within the printed bound), D (disputed, or not
 finished in time) or W (wrong outside the bound). The published count is not used: larger boards have none.

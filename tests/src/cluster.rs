@@ -26,23 +26,23 @@ use crate::{
 };
 
 /// Short leases and intervals between calls, for a cluster whose members die often.
-const BRISK: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
+const SHORT_INTERVALS: [&str; 4] = ["--lease-ms", "1500", "--sync-ms", "200"];
 
-/// Arguments of the slowest count, so that a process can be killed in the middle of a task.
+/// Arguments of the slowest count: a process can be killed in the middle of a task.
 pub const SLOW: [&str; 4] = ["--threads", "1", "--kernel", "scalar"];
 
-/// Returns the arguments of a run by rows, in many tasks of `cost` microseconds each.
+/// Returns the arguments of a run by method rows with tasks of `cost` µs.
 pub const fn by_rows(n: &'static str, cost: &'static str) -> [&'static str; 8] {
     ["--n", n, "--method", "rows", "--layout", "first-rows", "--task-cost", cost]
 }
 
-/// Returns a free port; the system does not assign it to programs that request any port.
+/// Returns a port that is free now; it is not reserved for the caller.
 pub fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     free.local_addr().expect("a bound port").port()
 }
 
-/// A scratch directory with data and spools, and the port of a coordinator that a test starts and stops.
+/// A scratch directory, and the port of a coordinator that a test starts and stops.
 pub struct Cluster {
     dir: Arc<TempDir>,
     port: u16,
@@ -50,7 +50,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Creates a cluster whose coordinator is started with these arguments, such as `--n 16`.
+    /// Creates a cluster whose coordinator has these arguments, such as `--n 16`.
     pub fn new(arguments: &[&str]) -> Self {
         let port = free_port();
         Self::at(port, &[arguments, &["--listen", &format!("127.0.0.1:{port}")]].concat())
@@ -70,7 +70,7 @@ impl Cluster {
         Self { dir, port, arguments }
     }
 
-    /// Creates another coordinator with the same directory and arguments on another port.
+    /// Creates a coordinator with the same directory and arguments on another port.
     pub fn standby(&self) -> Self {
         let port = free_port();
         let there =
@@ -96,7 +96,7 @@ impl Cluster {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Returns the arguments with which programs find the coordinator, once it has started.
+    /// Returns the arguments with which programs find the running coordinator.
     pub fn connection(&self) -> [String; 2] {
         ["--data-dir".to_owned(), self.data_dir().to_str().expect("a plain path").to_owned()]
     }
@@ -108,9 +108,9 @@ impl Cluster {
         command
     }
 
-    /// Returns the command line of a coordinator that ends with its run and prints the result as JSON.
+    /// Returns the command of a coordinator that exits with its run and prints JSON.
     pub fn ending(&self, more: &[&str]) -> Command {
-        self.command(&[&BRISK[..], &["--exit-when-done", "--json"], more].concat())
+        self.command(&[&SHORT_INTERVALS[..], &["--exit-when-done", "--json"], more].concat())
     }
 
     /// Starts the coordinator and waits until it listens.
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// Starts a coordinator that waits for runs to be submitted.
     pub fn serving(&self) -> Process {
-        self.start(&BRISK)
+        self.start(&SHORT_INTERVALS)
     }
 
     /// Starts a slow worker.
@@ -148,14 +148,14 @@ impl Cluster {
         Process::start(self.worker_command(connection, "fast", &["--threads", "2"]))
     }
 
-    /// Returns a worker's command line; its spool is in the scratch directory, under its name.
+    /// Returns a worker's command line; the spool directory has the worker's name.
     pub fn worker_command(&self, connection: &[String; 2], name: &str, more: &[&str]) -> Command {
         let mut command = process::worker(&["--memory", "1GiB", "--name", name]);
         command.args(connection).arg("--spool").arg(self.path(name)).args(more);
         command
     }
 
-    /// Waits until `wanted` holds for the run's status, for at most [`PATIENCE`], and returns it.
+    /// Waits up to [`PATIENCE`] for a status of the run that `wanted` accepts.
     pub async fn status(&self, wanted: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + PATIENCE;
         let mut last = None;
@@ -203,7 +203,7 @@ impl Cluster {
         Process::run(process::queensctl(&["verify"]).arg(self.data_dir()))
     }
 
-    /// Waits for the end of the run; checks that its total is exact and verifies the data directory.
+    /// Waits for the end of the run; checks the total and verifies the data directory.
     pub fn check_exact(&self, coordinator: Process, solutions: &str) -> Value {
         let end = coordinator.end_within(10 * PATIENCE);
         assert!(!end.stderr.contains("parked"), "{end:#?}");
@@ -243,7 +243,7 @@ pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the lines of all journals below a data directory; skips a half-written last line.
+/// Returns the lines of all journals in a data directory, without a torn last line.
 pub fn journal(dir: &Path) -> Vec<Value> {
     let journals = files(dir, ".jsonl").into_iter();
     let journals = journals.filter(|path| path.to_string_lossy().contains("/journal."));
@@ -256,7 +256,7 @@ pub fn journal(dir: &Path) -> Vec<Value> {
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts a file system; prints a message and returns `None` if only root may.
+    /// Mounts a file system; prints a message and returns `None` without permission.
     pub fn mount(path: &Path, kibibytes: u32) -> Option<Self> {
         fs::create_dir(path).expect("a new directory");
         let mut mount = Command::new("mount");
@@ -280,19 +280,19 @@ impl SmallDisk {
 
     /// Fills up the file system.
     pub fn fill(&self) {
-        let full = fs::write(self.0.join("filler"), vec![1; 65 << 20]).expect_err("it is small");
+        let full = fs::write(self.0.join("filler"), vec![1; 65 << 20]).expect_err("a small disk");
         assert_eq!(full.kind(), ErrorKind::StorageFull);
     }
 
     /// Undoes [`Self::fill`].
     pub fn clear(&self) {
-        fs::remove_file(self.0.join("filler")).expect("it was filled");
+        fs::remove_file(self.0.join("filler")).expect("a filled disk");
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a server may still use it.
+        // Lazily: a server may still use the file system.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Load for benchmarks: workers that submit immediately and count nothing, and measurements of processes.
+//! Load for benchmarks: workers that count nothing, and measurements of processes.
 
 use std::{env, str::FromStr, time::Duration};
 
@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{process::Process, service::HandWorker};
 
-/// Parses the argument of an example at `place`, not counting those that begin with `--`.
+/// Parses an example's positional argument; options begin with `--`.
 pub fn argument<T: FromStr>(place: usize, default: T) -> anyhow::Result<T> {
     let mut given = env::args().skip(1).filter(|word| !word.starts_with("--"));
     let Some(word) = given.nth(place) else { return Ok(default) };
@@ -33,7 +33,7 @@ pub fn has_option(name: &str) -> bool {
     env::args().any(|word| word == name)
 }
 
-/// Returns a worker that holds what it was granted until [`report`] submits it.
+/// Returns a worker that holds its grants until [`report`] submits them.
 pub fn idle_worker(number: u32) -> FakeWorker {
     let mut worker = FakeWorker { started: true, ..FakeWorker::new(u64::from(number) + 1) };
     worker.info.session = SessionId(u64::from(number) + 1);
@@ -51,7 +51,7 @@ pub fn report(worker: &mut FakeWorker, most: usize) -> SyncRequest {
 
 impl HandWorker {
     pub async fn idle(coordinator: &CoordinatorEndpoint, number: u32) -> anyhow::Result<Self> {
-        Ok(Self { fake: idle_worker(number), ..Self::by(coordinator, 0).await? })
+        Ok(Self { fake: idle_worker(number), ..Self::at(coordinator, 0).await? })
     }
 
     /// Submits up to `most` tasks as if they had no solutions, and takes new leases.
@@ -63,9 +63,9 @@ impl HandWorker {
     }
 }
 
-/// Lets every worker submit up to `most` tasks once per `period`, and prints the response times.
+/// Submits up to `most` tasks per worker and `period`; prints the response times.
 ///
-/// A time begins when the call is due, so that a slow reply counts for the next call too.
+/// Response times begin when a call is due; a reply slower than `period` postpones the next call.
 pub async fn call_regularly(
     fleet: &mut Vec<HandWorker>,
     most: usize,
@@ -104,14 +104,14 @@ pub async fn call_regularly(
     Ok(())
 }
 
-/// Makes a plan of first-rows prefixes with at least `tasks` tasks, and less than twice as many if the
-/// plan allows.
+/// Makes a plan of first-rows prefixes with at least `tasks` tasks.
+/// If the plan allows, the number is below twice `tasks`.
 pub fn plan_of(tasks: u64) -> Plan {
     let board = Board::new(22).expect("a board");
     let mut task_cost = 1u64 << 40;
     loop {
         let spec = PlanSpec { board, layout: Layout::FirstRows, task_cost };
-        let plan = Plan::new(spec).expect("fewer tasks than the most");
+        let plan = Plan::new(spec).expect("no more tasks than the maximum");
         if plan.tasks() >= tasks {
             return plan;
         }
@@ -139,7 +139,7 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     memory_bytes(process, "VmRSS:")
 }
 
-/// Returns a figure of `/proc/PROCESS/status`, such as the maximum `VmHWM:`, in bytes.
+/// Returns a value in `/proc/PROCESS/status`, such as the peak `VmHWM:`, in bytes.
 pub fn memory_bytes(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -147,7 +147,7 @@ pub fn memory_bytes(process: u32, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Returns the CPU seconds of a process and of its ended children; `None` without `/proc`.
+/// Returns CPU seconds of a process and its ended children; `None` without `/proc`.
 pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
     /// Ticks per second, the same on every Linux.
     const TICKS: f64 = 100.0;

@@ -1,4 +1,4 @@
-//! The programs under test: building and starting them, their output and exit codes; and transcripts,
+//! Building and running the programs under test, and checking transcripts:
 //! Markdown files with commands and their output in console blocks.
 
 use std::{
@@ -20,16 +20,16 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between two checks of another process.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until `is_so` holds, for at most twice [`PATIENCE`].
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until `condition` holds, for at most twice [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !is_so() {
+    while !condition() {
         assert!(began.elapsed() < 2 * PATIENCE, "timed out waiting for: {what}");
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Returns whether a set of a process's signals (`SigCgt:`, `SigIgn:`) has this one; false without `/proc`.
+/// Returns whether `set` of a process, such as `SigCgt:`, has a signal.
 pub fn has_signal(process: u32, set: &str, signal: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(set));
@@ -73,11 +73,11 @@ const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "arc
     (false, false) => &[],
 };
 
-/// Builds the programs in the profile of the running test, next to it, so that a test can be run alone, and
-/// returns their directory.
+/// Builds the programs next to the running test; returns their directory.
+/// Therefore a test can be run alone.
 ///
-/// QUEENS_PROGRAMS names a directory that holds them already: packaged ones, or those of a long test that
-/// runs on while the code changes.
+/// QUEENS_PROGRAMS names a directory of built programs: a package's, or those of a long test that continues
+/// while the code changes.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -113,7 +113,7 @@ pub fn build(package: impl AsRef<Path>) -> PathBuf {
 
 /// A running program. Dropping it kills it.
 pub struct Process {
-    /// Its command line.
+    /// The command line.
     name: String,
     child: Child,
     output: Arc<Output>,
@@ -129,7 +129,7 @@ pub struct End {
     pub stderr: String,
 }
 
-/// The checks return the end itself, so that they can be chained.
+/// The checks return `self`, so that they can be chained.
 impl End {
     /// Checks the exit code.
     #[track_caller]
@@ -145,7 +145,7 @@ impl End {
         self.code(0)
     }
 
-    /// Checks that it was killed, and ran until then.
+    /// Checks that the program was killed while it ran.
     #[track_caller]
     pub fn killed(self) -> Self {
         assert_eq!(self.code, None, "it ended before it was killed: {self:#?}");
@@ -171,7 +171,7 @@ impl End {
         self
     }
 
-    /// Checks that the program failed with one error line, which holds all of `parts`, and no result.
+    /// Checks for a failure with one error line, which contains `parts`, and no result.
     #[track_caller]
     pub fn refused(self, code: i32, parts: &[&str]) -> Self {
         let end = self.code(code);
@@ -237,8 +237,8 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
         let output = Arc::new(Output::default());
-        let stdout = child.stdout.take().expect("it is piped");
-        let stderr = child.stderr.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("a pipe");
+        let stderr = child.stderr.take().expect("a pipe");
         let readers = vec![
             read(stdout, Arc::clone(&output), |lines| &mut lines.stdout),
             read(stderr, Arc::clone(&output), |lines| &mut lines.stderr),
@@ -256,7 +256,7 @@ impl Process {
         self.line(part, |lines| &lines.stderr, |line| line.contains(part))
     }
 
-    /// Waits for the join string that a coordinator prints for `program`, as a user would copy it.
+    /// Waits for the join string that a coordinator prints for `program`.
     pub fn join_for(&self, program: &str) -> String {
         fn join<'a>(line: &'a str, program: &str) -> Option<&'a str> {
             let (join, command) = line.trim().strip_prefix("QUEENS_JOIN=")?.split_once(' ')?;
@@ -264,7 +264,7 @@ impl Process {
         }
         let matches = |line: &str| join(line, program).is_some();
         let line = self.line(&format!("QUEENS_JOIN=… {program}"), |lines| &lines.stderr, matches);
-        join(&line, program).expect("it matches").to_owned()
+        join(&line, program).expect("a join string").to_owned()
     }
 
     /// Waits for a line on stdout that contains `part`, for at most [`PATIENCE`].
@@ -292,14 +292,14 @@ impl Process {
         waited.expect("no reader panics").0
     }
 
-    /// Waits for the program to end by itself, for at most [`PATIENCE`].
+    /// Waits for the end of the program, for at most [`PATIENCE`].
     pub fn end(self) -> End {
         self.end_within(PATIENCE)
     }
 
-    /// Waits for the program to end by itself within `patience`.
+    /// Waits for the end of the program, for at most `patience`.
     pub fn end_within(mut self, patience: Duration) -> End {
-        // A program ends when both its streams do: nothing to poll for.
+        // Both streams end with the program, so there is nothing to poll.
         let lines = self.wait(patience, |lines| lines.ended < 2);
         let (ended, stdout, stderr) =
             (lines.ended, lines.stdout.join("\n"), lines.stderr.join("\n"));
@@ -324,7 +324,7 @@ impl Process {
         assert!(status.success(), "kill -s {name}");
     }
 
-    /// Interrupts the program as Ctrl-C does, once it handles that; checks its exit code.
+    /// Interrupts the program once it handles SIGINT; checks its exit code.
     pub fn interrupt(self) -> End {
         const SIGINT: u32 = 2;
         // Without /proc there is nothing to wait for.
@@ -348,7 +348,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         for reader in self.readers.drain(..) {
@@ -380,12 +380,12 @@ fn read(
 
 /// Runs the commands of a transcript in `dir` and compares their output with it.
 ///
-/// With `QUEENS_TOUR=write` it updates the transcript instead; returns whether it did.
+/// With `QUEENS_TOUR=write`, updates the transcript instead and returns true.
 pub fn check_transcript(path: &Path, dir: &Path) -> bool {
     let recorded = fs::read_to_string(path).expect("a text file");
     let printed = rerun(&recorded, dir);
     if env::var_os("QUEENS_TOUR").is_some_and(|word| word == "write") {
-        fs::write(path, &printed).expect("it can be written");
+        fs::write(path, &printed).expect("a writable file");
         return true;
     }
     let (recorded, printed) = (comparable(&recorded), comparable(&printed));
@@ -396,7 +396,7 @@ pub fn check_transcript(path: &Path, dir: &Path) -> bool {
     false
 }
 
-/// Removes measured numbers, which have a decimal point, and spaces, which may depend on them.
+/// Replaces measured numbers, which have a decimal point, and collapses spaces.
 pub fn comparable(text: &str) -> Vec<String> {
     let measured = |word: &str| {
         let digits = word.trim_matches(|c: char| !c.is_ascii_digit());

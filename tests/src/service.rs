@@ -1,4 +1,4 @@
-//! gRPC: clients that a test drives, a coordinator's service in this process, and a recording proxy.
+//! gRPC: clients that a test drives, an in-process coordinator, a recording proxy.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -35,7 +35,7 @@ use tokio::{net::TcpListener, sync::oneshot};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// Returns the join string of a role in a data directory, if the coordinator has started before.
+/// Returns a role's join string in the data directory of a started coordinator.
 pub fn find_join(data_dir: &Path, role: Role) -> anyhow::Result<JoinString> {
     let join = JoinString::find(data_dir, role.as_str())?;
     join.with_context(|| format!("no {role}.join in {}", data_dir.display()))
@@ -55,7 +55,7 @@ pub struct Service {
     /// The result of the driver's thread.
     pub end: oneshot::Receiver<Result<(), DriverError>>,
     close: oneshot::Sender<()>,
-    /// Its tokens and their directory, if it has any.
+    /// The tokens and their directory, if the service has tokens.
     tokens: Option<(Arc<TokenAuth>, tempfile::TempDir)>,
 }
 
@@ -74,12 +74,12 @@ impl Service {
         let secrets = SecretStore::of_directory(dir.path());
         let tokens = Arc::new(TokenAuth::open(secrets, vec![address], Clock::start())?);
         let auth = Authenticator::Tokens(Arc::clone(&tokens));
-        let service = Self::behind(store, config, listener, auth)?;
+        let service = Self::with_auth(store, config, listener, auth)?;
         Ok(Self { tokens: Some((tokens, dir)), ..service })
     }
 
     /// Serves `store` to callers that `auth` admits.
-    pub fn behind(
+    pub fn with_auth(
         store: Box<dyn Store>,
         config: Config,
         listener: TcpListener,
@@ -110,11 +110,11 @@ impl Service {
     }
 
     pub fn tokens(&self) -> &TokenAuth {
-        &self.tokens.as_ref().expect("it has tokens").0
+        &self.tokens.as_ref().expect("tokens").0
     }
 
     pub fn join(&self, role: Role) -> JoinString {
-        self.tokens().join(role).expect("it was kept").expect("it was made")
+        self.tokens().join(role).expect("readable secrets").expect("a token")
     }
 
     pub fn endpoint(&self, role: Role) -> CoordinatorEndpoint {
@@ -141,25 +141,25 @@ pub fn free_port(host: Ipv4Addr) -> anyhow::Result<TcpListener> {
     Ok(bind(SocketAddr::new(IpAddr::V4(host), 0))?)
 }
 
-/// A worker that a test drives over gRPC, one call at a time, so that every message can be changed.
+/// A worker that a test drives over gRPC, one call at a time.
 pub struct HandWorker {
     pub fake: FakeWorker,
     pub calls: WorkQueueClient<AuthChannel>,
-    /// The issued identity; without one it becomes another worker with the next call.
+    /// The issued identity; without one, the next call is that of a new worker.
     pub secret: Option<WorkerSecret>,
 }
 
 impl HandWorker {
     pub async fn connect(service: &Service, number: u64) -> anyhow::Result<Self> {
-        Self::by(&service.endpoint(Role::Worker), number).await
+        Self::at(&service.endpoint(Role::Worker), number).await
     }
 
     /// Connects to the coordinator with this data directory.
-    pub async fn of(data_dir: &Path, number: u64) -> anyhow::Result<Self> {
-        Self::by(&CoordinatorEndpoint::Token(find_join(data_dir, Role::Worker)?), number).await
+    pub async fn in_dir(data_dir: &Path, number: u64) -> anyhow::Result<Self> {
+        Self::at(&CoordinatorEndpoint::Token(find_join(data_dir, Role::Worker)?), number).await
     }
 
-    pub async fn by(coordinator: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
+    pub async fn at(coordinator: &CoordinatorEndpoint, number: u64) -> anyhow::Result<Self> {
         let calls = WorkQueueClient::new(connect(coordinator).await?);
         Ok(Self { fake: FakeWorker::new(number), calls, secret: None })
     }
@@ -169,7 +169,7 @@ impl HandWorker {
         SyncRequest { seconds_wanted, ..self.fake.report(partials) }
     }
 
-    /// Makes one call; the first one is repeated with the secret that it is issued.
+    /// Makes one call; repeats the first one with the issued secret.
     pub async fn sync(&mut self, request: SyncRequest) -> Result<SyncReply, Status> {
         loop {
             let mut message = v1::SyncRequest::from(request.clone());
@@ -189,7 +189,7 @@ impl HandWorker {
 
     /// Returns the identity that the coordinator issued in the first call.
     pub fn worker(&self) -> WorkerId {
-        self.secret.as_ref().expect("it has called").worker()
+        self.secret.as_ref().expect("an identity").worker()
     }
 
     /// Submits these counts and asks for `seconds_wanted` of work.
@@ -201,7 +201,7 @@ impl HandWorker {
         self.sync(self.request(partials, seconds_wanted)).await
     }
 
-    /// Counts every task that it gets until it gets none; returns their number.
+    /// Counts all granted tasks until none is granted; returns their number.
     pub async fn count_all(&mut self) -> anyhow::Result<u64> {
         self.count_wrong(|_| 0).await
     }
@@ -232,8 +232,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a proxy for the coordinator with this data directory; it ends with the runtime.
-    pub async fn before(data_dir: &Path) -> Self {
+    /// Starts a proxy for a data directory's coordinator; it ends with the runtime.
+    pub async fn start(data_dir: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound port");
@@ -248,7 +248,7 @@ impl Recorder {
         Self { url: format!("http://{address}"), acknowledged }
     }
 
-    /// Returns the arguments with which a worker finds it.
+    /// Returns the arguments with which a worker finds the proxy.
     pub fn connection(&self) -> [String; 2] {
         ["--coordinator".to_owned(), self.url.clone()]
     }
@@ -261,7 +261,7 @@ impl Recorder {
 
 struct Proxy {
     data_dir: PathBuf,
-    /// With its join string, because a restarted coordinator may have another one.
+    /// The client and its join string: a restarted coordinator may have another one.
     client: Mutex<Option<(JoinString, WorkQueueClient<AuthChannel>)>>,
     acknowledged: Arc<Mutex<Vec<(Instant, Acknowledgement)>>>,
 }
@@ -277,7 +277,7 @@ impl Proxy {
             return Ok(client.clone());
         }
         let coordinator = CoordinatorEndpoint::Token(join.clone());
-        // It reconnects whenever the coordinator is back.
+        // The client reconnects whenever the coordinator is back.
         let made = WorkQueueClient::new(
             coordinator.authenticate(coordinator.endpoints().remove(0).connect_lazy()),
         );

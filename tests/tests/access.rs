@@ -1,5 +1,5 @@
-//! Access control: the permissions of tokens, certificates and join strings, and the errors of callers
-//! without them.
+//! Access control: the permissions of tokens, certificates and join strings,
+//! and the errors of callers without them.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ use time::OffsetDateTime;
 use tonic::{Code, Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_prost::ProstCodec;
 
-/// A certificate authority that signs for servers, workers and users, and its folder.
+/// A certificate authority for servers, workers and users, and its folder.
 struct Pki {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
@@ -175,7 +175,7 @@ fn callers_without_a_valid_certificate_get_the_reason() {
     let _coordinator = fixture.start(&[]);
     let plain = format!("http://{}", fixture.cluster.address());
     let plain = Process::run(queensctl(&["runs", "--coordinator", &plain]));
-    plain.refused(1, &["asks for a certificate"]);
+    plain.refused(1, &["requires a certificate"]);
 
     let good = fixture.caller("operator");
     let uri = "spiffe://lab.example/queens/operator/somebody";
@@ -186,7 +186,7 @@ fn callers_without_a_valid_certificate_get_the_reason() {
         (old.clone(), 2, "renew it"),
         (PkiFiles { key: old.key, ..good.clone() }, 2, "is not the key of"),
         (PkiFiles { certificate: nowhere, ..good.clone() }, 2, "nowhere.pem"),
-        (PkiFiles { certificate: good.key.clone(), ..good.clone() }, 2, "holds no certificate"),
+        (PkiFiles { certificate: good.key.clone(), ..good.clone() }, 2, "contains no certificate"),
         (others.caller("foreign", uri, VALID), 1, "rejected the certificate of --tls-cert"),
     ] {
         fixture.queensctl(&files, &["runs"]).refused(code, &[part]);
@@ -252,12 +252,11 @@ fn a_join_string_of_another_coordinator_is_refused() {
     let [coordinator, another] = [&here, &other].map(|cluster| cluster.start(&[]));
     let [ours, theirs] = [&coordinator, &another]
         .map(|process| process.join_for("queensctl status").parse::<JoinString>().unwrap());
-    // The other's string with this one's address, as if the coordinator had been set up again; and only
-    // its token.
-    for (ca, part) in [
-        (theirs.ca(), "not the one that the join string names"),
-        (ours.ca(), "does not know the token"),
-    ] {
+    // The other coordinator's join string with this one's address, as if the coordinator had been set up
+    // again; then only its token.
+    for (ca, part) in
+        [(theirs.ca(), "not the one that the join string names"), (ours.ca(), "unknown token")]
+    {
         let moved = JoinString::new(vec![here.address()], ca, theirs.token().clone()).unwrap();
         joined(&moved.expose(), &["runs"]).refused(1, &[part]);
     }
@@ -271,7 +270,7 @@ fn loopback_needs_a_token_unless_the_coordinator_is_insecure() {
         let _coordinator = cluster.start(flag);
         let plain = ["--coordinator", &format!("http://{}", cluster.address())];
         let end = Process::run(queensctl(&["pause", "last"]).args(plain)).code(code);
-        assert_eq!(end.stderr.contains("asks for a token"), code == 1, "{end:#?}");
+        assert_eq!(end.stderr.contains("requires a token"), code == 1, "{end:#?}");
         let mut worker = worker(&["--spool"]);
         let worker = Process::start(worker.arg(cluster.path("spool")).args(plain));
         if code == 1 {
@@ -280,8 +279,8 @@ fn loopback_needs_a_token_unless_the_coordinator_is_insecure() {
     }
 }
 
-/// Programs of the coordinator's user find a join string in the directory where it was started, or by
-/// `--data-dir`. They use TLS on loopback too, so that another program on its port gets no token.
+/// Programs find a join string in their working directory, or through `--data-dir`.
+/// They use TLS on loopback too, so that another program on the coordinator's port gets no token.
 #[test]
 fn programs_on_the_coordinators_machine_find_a_join_string() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,7 +357,7 @@ fn a_coordinator_moves_and_its_workers_keep_working() {
     drop(worker);
 }
 
-/// No token can have the name under which a local run counts.
+/// No token can have the name that a local run counts under.
 #[test]
 fn a_local_run_counts_under_a_name_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -394,8 +393,8 @@ async fn attempt(coordinator: &CoordinatorEndpoint, path: &'static str) -> Resul
 }
 
 /// Returns the outcome as the table shows it.
-fn word(got: &Result<(), Status>) -> &'static str {
-    let Err(status) = got else { return "allowed" };
+fn outcome(result: &Result<(), Status>) -> &'static str {
+    let Err(status) = result else { return "allowed" };
     if explain_tls(status).is_some() {
         return "no TLS";
     }
@@ -416,7 +415,7 @@ fn own_address() -> Option<IpAddr> {
     (!own.is_loopback() && !own.is_unspecified()).then_some(own)
 }
 
-/// Two coordinators that authenticate every caller, one by tokens and one by certificates.
+/// Two coordinators that authenticate callers, by tokens and by certificates.
 struct Scene {
     tokens: Service,
     certificates: Service,
@@ -434,14 +433,14 @@ impl Scene {
         let files = authority.server(&["localhost"]);
         let auth = Authenticator::MutualTls(Arc::new(auth::Pki::open(files)?));
         let store = Box::new(MemoryStore::default());
-        let certificates = Service::behind(store, config, free_port(any)?, auth)?;
+        let certificates = Service::with_auth(store, config, free_port(any)?, auth)?;
         let others = Pki::new(&dir.path().join("others"));
         Ok(Self { tokens, certificates, authority, others, _dir: dir })
     }
 
     fn joined(&self, token: Token, ca: CaHash) -> CoordinatorEndpoint {
         let addresses = self.tokens.join(Role::Worker).addresses().to_vec();
-        CoordinatorEndpoint::Token(JoinString::new(addresses, ca, token).expect("its addresses"))
+        CoordinatorEndpoint::Token(JoinString::new(addresses, ca, token).expect("addresses"))
     }
 
     fn token(&self, name: &str, role: Role, lifetime: Option<Duration>) -> JoinString {
@@ -494,13 +493,13 @@ async fn row(
     let uri = |role: Role| format!("spiffe://lab.example/queens/{role}/somebody");
     let certified = |uri: &str| scene.certified(&scene.authority, uri);
     let (own, revoked) = (scene.token("right", right, None), scene.token("revoked", right, None));
-    assert_eq!(scene.tokens.tokens().revoke("revoked").expect("kept"), 1);
+    assert_eq!(scene.tokens.tokens().revoke("revoked").expect("stored"), 1);
     let unknown = Token::new(TokenId(1), [1; Token::SECRET_BYTES]);
     let expired = scene.token("expired", right, Some(Duration::ZERO));
     let wrong_token = |role| CoordinatorEndpoint::Token(scene.token("wrong", role, None));
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let no_cert = format!("http://127.0.0.1:{}", scene.certificates.address.port());
-    let mut words = Vec::new();
+    let mut outcomes = Vec::new();
     for (kind, coordinator) in [
         ("no token", Some(scene.plain(local))),
         ("unknown", Some(scene.joined(unknown, own.ca()))),
@@ -517,33 +516,33 @@ async fn row(
         ("cert: wrong role", wrong.map(|role| certified(&uri(role)))),
         ("cert: right", Some(certified(&uri(right)))),
     ] {
-        let word = match coordinator {
-            Some(coordinator) => word(&attempt(&coordinator, path).await),
+        let outcome = match coordinator {
+            Some(coordinator) => outcome(&attempt(&coordinator, path).await),
             None => "–",
         };
-        assert_eq!(word, expected(access, kind), "{path} with {kind}");
-        words.push((kind, word));
+        assert_eq!(outcome, expected(access, kind), "{path} with {kind}");
+        outcomes.push((kind, outcome));
     }
     for name in ["right", "expired", "wrong"] {
-        scene.tokens.tokens().revoke(name).expect("kept");
+        scene.tokens.tokens().revoke(name).expect("stored");
     }
-    words
+    outcomes
 }
 
-/// Makes every call of the access table with every kind of credential, wrong and right, and compares the
-/// outcomes with `tests/data/access-matrix.md`, which `QUEENS_ATTEMPTS=write` updates.
+/// Makes every call of the access table with every kind of credential.
+/// Compares the outcomes with `tests/data/access-matrix.md`, which `QUEENS_ATTEMPTS=write` updates.
 #[tokio::test]
 async fn every_attempt_has_the_outcome_in_the_matrix() -> anyhow::Result<()> {
     let scene = Scene::new()?;
     let mut table = String::new();
     for (path, access) in CALLS {
-        let (kinds, words): (Vec<_>, Vec<_>) =
+        let (kinds, outcomes): (Vec<_>, Vec<_>) =
             row(&scene, (path, *access)).await.into_iter().unzip();
         if table.is_empty() {
             let rule = "---|".repeat(kinds.len());
             table = format!("| call | {} |\n|---|{rule}\n", kinds.join(" | "));
         }
-        table += &format!("| `{}` | {} |\n", path.trim_start_matches('/'), words.join(" | "));
+        table += &format!("| `{}` | {} |\n", path.trim_start_matches('/'), outcomes.join(" | "));
     }
     println!("{table}");
     scene.tokens.stop().await?;

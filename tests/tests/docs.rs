@@ -199,7 +199,7 @@ mod readme {
     }
 
     impl Reader {
-        /// Starts a command that begins with the join string that the coordinator printed for it.
+        /// Starts a command with the join string that the coordinator printed for it.
         fn pastes(&self, line: &str, coordinator: &Process) -> Process {
             let program = line.strip_prefix("QUEENS_JOIN=queens1-… ").expect("a join command");
             let command = program.strip_prefix("target/release/").expect("a program");
@@ -251,7 +251,7 @@ mod readme {
 
             let coordinator = reader.types(coordinator);
             let listening = coordinator.stderr_line("listening on");
-            runs.push(listening.split(": run ").nth(1).expect("it names its run").to_owned());
+            runs.push(listening.split(": run ").nth(1).expect("the line names the run").to_owned());
             let worker = reader.pastes(worker, &coordinator);
             let watch = reader.pastes(watch, &coordinator);
             watch.stdout_line("N = 20");
@@ -269,7 +269,7 @@ mod readme {
     }
 }
 
-/// `QUEENS_TOUR=write` updates the tour and its pictures.
+/// Checks the tour and its pictures; with `QUEENS_TOUR=write`, updates them.
 #[test]
 fn every_command_of_the_tour_prints_and_draws_what_it_shows() {
     let dir = tempfile::tempdir().unwrap();

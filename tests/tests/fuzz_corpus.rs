@@ -1,4 +1,4 @@
-//! Parsers of untrusted bytes on the fuzzing corpus. `fuzz/` runs the same functions.
+//! Parsers of untrusted bytes on the fuzzing corpus; `fuzz/` runs the same ones.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

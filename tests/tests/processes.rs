@@ -1,5 +1,5 @@
-//! Real processes that crash, start late, stop, pause and run out of resources: the total is exact, nothing
-//! counts as a failed attempt, nothing hangs, and the programs report the reason.
+//! Real processes that crash, start late, stop, pause and run out of resources.
+//! The total is exact, no attempt fails, nothing hangs, and the programs report the reason.
 
 use std::{
     collections::VecDeque,
@@ -49,7 +49,7 @@ async fn a_worker_outlasts_a_coordinator_that_is_away_and_ends_with_the_run() {
     let worker = cluster.worker_with("only", &IDLE);
     cluster.status(under_way).await;
     coordinator.kill().killed();
-    // Away for longer than the timeout, most of the time.
+    // The coordinator is usually away for longer than the idle timeout.
     worker.stderr_line("retry 5");
     check(&cluster, cluster.coordinator());
     check_idle_end(worker);
@@ -86,8 +86,8 @@ async fn a_complete_run_prints_its_result_again_and_a_changed_digit_is_found() {
     cluster.verify().code(3).logs(&["journal.jsonl, line 1:"]);
 }
 
-/// Batch systems repeat SIGTERM, to the shell, to the processes and at the end of a grace period: the
-/// drain continues, and Ctrl-C ends it.
+/// A repeated SIGTERM does not interrupt a drain; Ctrl-C does.
+/// Batch systems repeat it, to the shell, to the processes and at the end of a grace period.
 #[tokio::test]
 async fn a_worker_that_gets_sigterm_again_continues_to_drain() {
     let cluster = Cluster::new(&RUN);
@@ -155,7 +155,7 @@ fn plug(dir: &Path, online: bool) {
         ("BAT0/status", if online { "Charging" } else { "Discharging" }),
     ] {
         let file = dir.join(file);
-        fs::create_dir_all(file.parent().expect("it has one")).unwrap();
+        fs::create_dir_all(file.parent().expect("a parent")).unwrap();
         fs::write(file, word).unwrap();
     }
 }
@@ -177,7 +177,7 @@ async fn a_laptop_pauses_on_battery() {
     cluster.queensctl(&["workers"]).ok().prints(&["laptop is paused: on battery"]);
     // Its tasks are finished or released, and it takes no others.
     let idle = cluster.worker_status("laptop", |laptop| laptop.leases == 0).await;
-    assert!(idle.tasks_done < idle.tasks_total, "it paused midway");
+    assert!(idle.tasks_done < idle.tasks_total, "the worker paused midway");
     let done = named(&idle, "laptop").unwrap().tasks_done;
     plug(&power, true);
     let counts = |laptop: &v1::Worker| laptop.tasks_done > done && laptop.paused.is_empty();
@@ -226,7 +226,7 @@ async fn an_operator_drains_a_worker_and_it_counts_again_when_restarted() {
         cluster.queensctl(&["workers", "drain", name]).refused(1, &[complaint]);
     }
     let midway = cluster.status(|_| true).await;
-    assert!(midway.tasks_done < midway.tasks_total, "it was drained midway");
+    assert!(midway.tasks_done < midway.tasks_total, "the worker was drained midway");
     let again = cluster.worker_with("first", &["--idle-timeout", "1s"]);
     cluster.check_exact(coordinator, TOTAL);
     again.end().ok().logs(&["stopped: "]);
@@ -264,7 +264,7 @@ async fn half_of_a_fleet_is_replaced_repeatedly() {
     cluster.check_exact(coordinator, LONG_TOTAL);
 }
 
-/// Sends SIGTERM, after which the kubelet kills what is left after the grace period.
+/// Terminates a pod within the grace period, after which the kubelet would kill it.
 async fn terminate_within(grace: Duration, pod: Process) -> End {
     let end = tokio::task::spawn_blocking(move || pod.terminate());
     tokio::time::timeout(grace, end).await.expect("gone before it is killed").unwrap()
@@ -301,7 +301,7 @@ fn an_idle_worker_counts_at_idle_priority() {
         let Ok(stat) = fs::read_to_string(thread.unwrap().path().join("stat")) else {
             continue;
         };
-        // Fields 3 and on follow the name, which may contain anything. SCHED_IDLE is 5.
+        // The fields from the third on follow the name, which may contain anything. SCHED_IDLE is 5.
         let (_, fields) = stat.rsplit_once(')').expect("a name");
         let fields: Vec<_> = fields.split_whitespace().collect();
         assert_eq!((fields[19 - 3], fields[41 - 3]), ("19", "5"), "{stat}");
@@ -319,8 +319,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Repeats with one run and with three, new and complete ones. QUEENS_ENDS sets the number of repetitions;
-/// `just ends` repeats a thousand times next to two busy cores.
+/// Repeats with one run and with three, new and complete ones.
+/// QUEENS_ENDS sets the number of repetitions; `just ends` repeats a thousand times next to two busy cores.
 #[test]
 fn a_local_coordinator_ends_after_its_runs() {
     let times = env::var("QUEENS_ENDS").map_or(3, |times| times.parse().expect("a number"));
@@ -398,14 +398,14 @@ fn a_result_is_read_from_a_disk_that_is_full() {
     assert!(!out.exists(), "half a certificate");
 }
 
-/// The terminal may be closed, or the disk of the output full: other runs are still served.
+/// The terminal may be closed, or the output's disk full: other runs are served.
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_coordinator_that_cannot_print_its_results_continues() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "8", "--no-http"]);
     let script = "exec \"$0\" \"$@\" > /dev/full";
     let coordinator = listening(in_shell(script, &cluster.command(&[])));
-    HandWorker::of(&cluster.data_dir(), 7).await?.count_all().await?;
+    HandWorker::in_dir(&cluster.data_dir(), 7).await?.count_all().await?;
     coordinator.stderr_line("cannot write the result to standard output");
     coordinator.stderr_line("Still serving");
     cluster.queensctl(&["wait", "last"]).ok().prints(&["92"]);
@@ -413,13 +413,13 @@ async fn a_coordinator_that_cannot_print_its_results_continues() -> anyhow::Resu
     Ok(())
 }
 
-/// A coordinator with a limit of 64 open files keeps serving the clients that connected first.
+/// With a limit of 64 open files, the clients that connected first are served.
 #[tokio::test]
 async fn requests_at_the_limit_of_open_files_are_served() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--exit-when-done", "--json"]);
     let script = "ulimit -n 64; exec \"$0\" \"$@\"";
     let coordinator = listening(in_shell(script, &cluster.command(&[])));
-    let mut worker = HandWorker::of(&cluster.data_dir(), 7).await?;
+    let mut worker = HandWorker::in_dir(&cluster.data_dir(), 7).await?;
     let mut runs = v1::runs_client::RunsClient::new(cluster.connect().await?);
     let first = worker.call(Vec::new(), 1.0).await?.grants;
     worker.call(first.iter().map(count).collect(), 0.0).await?;
@@ -457,7 +457,7 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
     // Without rechecks nothing contradicts the liar before the run is complete.
     let cluster = Cluster::new(&["--n", "8", "--task-cost", "10", "--recheck", "0", "--json"]);
     let coordinator = cluster.start(&[]);
-    let mut liar = HandWorker::of(&cluster.data_dir(), 7).await?;
+    let mut liar = HandWorker::in_dir(&cluster.data_dir(), 7).await?;
     let mut disputed = None;
     let once = |partial: &common::run::Partial| match disputed.replace(*partial) {
         None => 8,
@@ -467,14 +467,14 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
         }
     };
     liar.count_wrong(once).await?;
-    let disputed = disputed.expect("it counted");
+    let disputed = disputed.expect("a count");
     coordinator.stdout_line(r#""solutions":"100""#);
     for number in [8, 9] {
-        HandWorker::of(&cluster.data_dir(), number).await?.call(vec![disputed], 0.0).await?;
+        HandWorker::in_dir(&cluster.data_dir(), number).await?.call(vec![disputed], 0.0).await?;
     }
     coordinator.stderr_line("result withdrawn");
     // Once the referee has settled the dispute, everything that only the liar counted is void.
-    let mut honest = HandWorker::of(&cluster.data_dir(), 9).await?;
+    let mut honest = HandWorker::in_dir(&cluster.data_dir(), 9).await?;
     let counted = async {
         while honest.count_all().await? == 0 {
             tokio::task::yield_now().await;
@@ -488,7 +488,7 @@ async fn a_corrected_total_is_printed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A local worker keeps the leases of a killed one, because both have the same identity.
+/// A local worker keeps the leases of a killed one, as both have one identity.
 #[test]
 fn a_local_worker_is_the_same_after_every_start() {
     let dir = tempfile::tempdir().unwrap();

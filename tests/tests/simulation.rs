@@ -1,7 +1,7 @@
-//! Simulated runs with faults and attacks, each from a seed, in the default configuration.
+//! Simulated runs with faults and attacks from a seed, with default options.
 //!
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
-//! CI runs 120, `just simulate` 2,500. Attacks only run a tenth of these, from seed QUEENS_SIM_FROM on.
+//! CI runs 120, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
 
 use scheduler::ledger::Recheck;
 use tests::sim::{ATTACKS, Outcome, Scenario, Tally, run};
@@ -18,7 +18,7 @@ fn runs(default: u64, part: u64, scenario: fn(u64) -> Scenario) -> Vec<Outcome> 
     (0..seeds).map(|seed| run(scenario(seed))).collect()
 }
 
-/// Replays the seed in QUEENS_SIM_SEED, if there is one.
+/// Replays the seed in QUEENS_SIM_SEED, if set; returns whether it is.
 fn is_replay(scenario: fn(u64) -> Scenario) -> bool {
     let Some(seed) = number("QUEENS_SIM_SEED") else {
         return false;
@@ -82,7 +82,7 @@ struct Row {
     recounts: u64,
 }
 
-/// [`run`] checks that no honest machine is barred and that no dispute vanishes.
+/// [`run`] checks that honest machines are not barred and disputes are settled.
 #[test]
 fn attacked_runs_end_exact_or_within_the_printed_bound() {
     let seeds = number("QUEENS_SIM_SEEDS").map_or(2, |seeds| seeds / 10);

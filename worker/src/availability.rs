@@ -13,13 +13,13 @@ use chrono::{Local, NaiveTime};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::{sync::watch, time::sleep};
 
-/// Time for which other programs must be busy before a pause; a program start takes less.
+/// Time for which other programs must be busy before a pause; longer than a start.
 const BUSY_FOR: Duration = Duration::from_secs(20);
 
 /// Time that the load must stay low before counting resumes; users pause to think.
 const QUIET_FOR: Duration = Duration::from_secs(60);
 
-/// Restrictions of a machine's owner; none by default.
+/// Restrictions that the machine's owner sets; none by default.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Other uses of this machine")]
 pub struct Rules {
@@ -66,7 +66,7 @@ struct PausePolicy {
     /// Whether other programs are busy.
     is_busy: bool,
     /// Time since which the load contradicts [`Self::is_busy`].
-    changed: Option<Instant>,
+    contradicted_since: Option<Instant>,
 }
 
 impl PausePolicy {
@@ -75,9 +75,9 @@ impl PausePolicy {
         let Rules { between, pause_on_battery, pause_on_load, .. } = &self.rules;
         let closed = between.as_ref().and_then(|hours| hours.closed_until(host.time));
         let on_battery = *pause_on_battery && host.on_battery == Some(true);
-        let most = *pause_on_load;
-        if let (Some(used), Some(most)) = (host.load, most) {
-            self.note_load(used > most, now);
+        let limit = *pause_on_load;
+        if let (Some(used), Some(limit)) = (host.load, limit) {
+            self.note_load(used > limit, now);
         }
         if let Some(until) = closed {
             return Some(format!("outside the --between hours until {}", until.format("%H:%M")));
@@ -85,29 +85,29 @@ impl PausePolicy {
         if on_battery {
             return Some("on battery".to_owned());
         }
-        let most = most.filter(|_| self.is_busy)?;
-        let unit = if most == 1.0 { "core" } else { "cores" };
-        Some(format!("other programs use more than {most} {unit}"))
+        let limit = limit.filter(|_| self.is_busy)?;
+        let unit = if limit == 1.0 { "core" } else { "cores" };
+        Some(format!("other programs use more than {limit} {unit}"))
     }
 
     /// Changes [`Self::is_busy`] once the load has contradicted it for long enough.
     fn note_load(&mut self, is_high: bool, now: Instant) {
         if is_high == self.is_busy {
-            self.changed = None;
+            self.contradicted_since = None;
             return;
         }
-        let since = *self.changed.get_or_insert(now);
+        let since = *self.contradicted_since.get_or_insert(now);
         let needed = if is_high { BUSY_FOR } else { QUIET_FOR };
         if now.saturating_duration_since(since) >= needed {
             self.is_busy = is_high;
-            self.changed = None;
+            self.contradicted_since = None;
         }
     }
 }
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The observer of the machine, which publishes the reason to pause.
+/// Observer of the machine that publishes the reason to pause.
 #[derive(Debug)]
 pub(crate) struct PauseMonitor {
     policy: PausePolicy,
@@ -119,16 +119,16 @@ impl PauseMonitor {
     /// Creates a monitor and observes the machine once; warns of rules without effect.
     pub(crate) fn new(rules: Rules, pauses: watch::Sender<Option<String>>) -> Self {
         let load = rules.pause_on_load.and_then(|_| Load::new());
-        let lacks =
+        let warn_no_effect =
             |flag, what| tracing::warn!("{flag} has no effect: this system does not report {what}");
         if rules.pause_on_load.is_some() && load.is_none() {
-            lacks("--pause-on-load", "the load of other programs");
+            warn_no_effect("--pause-on-load", "the load of other programs");
         }
         let policy = PausePolicy { rules, ..PausePolicy::default() };
         let mut monitor = Self { policy, load, pauses };
         let host = monitor.observe();
         if monitor.policy.rules.pause_on_battery && host.on_battery.is_none() {
-            lacks("--pause-on-battery", "whether it runs on battery");
+            warn_no_effect("--pause-on-battery", "whether it runs on battery");
         }
         monitor.publish(host);
         monitor
@@ -168,24 +168,24 @@ impl PauseMonitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours(Vec<Span>);
 
-/// Start and end of a span; one that does not end after its start passes midnight.
+/// Start and end of a span; past midnight unless the end is after the start.
 type Span = (NaiveTime, NaiveTime);
 
-/// A text that is not valid hours.
+/// Error for a text that is not a list of hours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid hours '{0}': expected local time such as 19:00-07:00, or several spans with commas"
+    "invalid hours '{0}': expected local time such as 19:00-07:00, or several spans separated by commas"
 )]
 pub struct BadHours(String);
 
 impl Hours {
     /// Returns when the next span starts, if `now` is in none.
     fn closed_until(&self, now: NaiveTime) -> Option<NaiveTime> {
-        let has = |&(start, end): &Span| match start < end {
+        let contains = |&(start, end): &Span| match start < end {
             true => start <= now && now < end,
             false => start <= now || now < end,
         };
-        if self.0.iter().any(has) {
+        if self.0.iter().any(contains) {
             return None;
         }
         let starts = || self.0.iter().map(|(start, _)| *start);
@@ -228,21 +228,21 @@ const POWER_SUPPLIES: Option<&str> = None;
 /// Returns whether this machine runs on battery; `None` if unknown.
 fn on_battery(directory: Option<&Path>) -> Option<bool> {
     let directory = directory.or_else(|| POWER_SUPPLIES.map(Path::new))?;
-    // Without the directory the kernel knows of no battery.
+    // Without the directory the kernel has no battery driver.
     let supplies = fs::read_dir(directory).into_iter().flatten().flatten();
     let supplies: Vec<[String; 4]> = supplies
         .map(|supply| {
             ["type", "scope", "status", "online"].map(|file| {
-                let word = fs::read_to_string(supply.path().join(file)).unwrap_or_default();
-                word.trim().to_owned()
+                let value = fs::read_to_string(supply.path().join(file)).unwrap_or_default();
+                value.trim().to_owned()
             })
         })
         .collect();
-    // Excludes full batteries, and those of devices such as a mouse.
+    // Excludes full batteries and batteries of devices such as a mouse.
     let discharges = |[kind, scope, status, _]: &[String; 4]| {
         kind == "Battery" && scope != "Device" && status == "Discharging"
     };
-    // Excludes cables without power.
+    // Excludes unpowered cables.
     let is_mains = |[kind, _, _, online]: &[String; 4]| {
         ["Mains", "USB", "Wireless"].contains(&kind.as_str()) && online == "1"
     };
@@ -272,8 +272,8 @@ impl Load {
         system.refresh_processes_specifics(only, true, ProcessRefreshKind::nothing().with_cpu());
         // Both are in hundredths of a core.
         let own = system.process(*this).map_or(0.0, |this| this.cpu_usage());
-        let all: f32 = system.cpus().iter().map(sysinfo::Cpu::usage).sum();
-        f64::from((all - own).max(0.0)) / 100.0
+        let total: f32 = system.cpus().iter().map(sysinfo::Cpu::usage).sum();
+        f64::from((total - own).max(0.0)) / 100.0
     }
 }
 
@@ -424,8 +424,8 @@ mod tests {
         ] {
             let (supply, files) = step.split_once(' ').unwrap();
             fs::create_dir_all(home.join(supply)).unwrap();
-            for (file, word) in files.split(' ').filter_map(|file| file.split_once('=')) {
-                fs::write(home.join(supply).join(file), format!("{word}\n")).unwrap();
+            for (file, value) in files.split(' ').filter_map(|file| file.split_once('=')) {
+                fs::write(home.join(supply).join(file), format!("{value}\n")).unwrap();
             }
             assert_eq!(on_battery(Some(home)), Some(expected), "{step}");
         }

@@ -31,15 +31,15 @@ pub struct WorkerConfig {
     pub spool: SpoolChoice,
     /// Identity of a worker in its coordinator's process.
     ///
-    /// The others are identified by the secrets that their coordinator issues.
+    /// Remote workers are identified by the secrets that the coordinator issues.
     pub id: WorkerId,
     /// Maximum duration of a drain.
     ///
-    /// Its last 15 s, at most three fifths of it, are reserved for submitting results.
+    /// The last 15 s, but at most three fifths, are reserved for submitting results.
     pub drain_limit: Duration,
     /// Time without work after which a worker that has counted exits; `None`: never.
     ///
-    /// It starts once every run is finished.
+    /// The time starts once every run is finished.
     pub idle_timeout: Option<Duration>,
     /// Times and loads at which this machine may count.
     pub rules: Rules,
@@ -52,7 +52,7 @@ pub struct WorkerConfig {
 pub enum SpoolChoice {
     /// A directory of the worker's name below `$XDG_STATE_HOME/queens-spool`, or below
     /// `./queens-spool`, with a number if another worker uses it.
-    Usual,
+    Default,
     /// This directory; an error if another worker uses it.
     Directory(PathBuf),
     /// Memory only, for a worker that exits with its coordinator.
@@ -87,8 +87,8 @@ impl ComputeBudget {
         let Some(plan) = smallest.ok().and_then(|spec| Plan::new(spec).ok()) else {
             return Ok(());
         };
-        let crews = self.crews(&plan).map(|_| ());
-        crews.map_err(|error| TooLittleMemory { board: None, ..error })
+        let checked = self.crews(&plan).map(|_| ());
+        checked.map_err(|error| TooLittleMemory { board: None, ..error })
     }
 
     pub fn memory_bytes_per_thread(&self) -> u64 {
@@ -113,7 +113,7 @@ impl fmt::Display for Coordinator {
     }
 }
 
-/// Calls a coordinator in the same process, without a connection or credentials.
+/// Client of a coordinator in the same process; needs no connection or credentials.
 #[derive(Clone)]
 pub struct InProcess(Arc<InProcessCall>);
 
@@ -121,7 +121,7 @@ type InProcessCall =
     dyn Fn(SyncRequest) -> Pin<Box<dyn Future<Output = Option<SyncReply>> + Send>> + Send + Sync;
 
 impl InProcess {
-    /// Creates a client of `answer`, which returns `None` once the coordinator has stopped.
+    /// Creates a client of `answer`, which returns `None` after the coordinator stops.
     pub fn new<A>(answer: impl Fn(SyncRequest) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = Option<SyncReply>> + Send + 'static,

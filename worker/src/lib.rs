@@ -1,4 +1,4 @@
-//! The worker: counts tasks of a coordinator on all local cores and submits the results.
+//! The worker: counts a coordinator's tasks on all local cores.
 //!
 //! ```text
 //! coordinator ◄── Sync ──► link (async) ──jobs──► pool (one OS thread per core)
@@ -44,7 +44,7 @@ use engine::{ExitReason, Settings};
 use link::{End, Link};
 use pool::Pool;
 
-/// The reason why a worker did not start or failed.
+/// Reason why a worker did not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error(transparent)]
@@ -62,11 +62,11 @@ pub enum WorkerError {
          written to the spool; their tasks will be counted again ({summary})"
     )]
     Lost { results: usize, summary: Summary },
-    #[error("cannot start {threads} counting threads: {error}; give fewer with --threads")]
+    #[error("cannot start {threads} counting threads: {error}; lower --threads")]
     Threads { threads: u32, error: io::Error },
     #[error(
-        "counting threads panicked {panics} times: this is a bug of the program or a fault of the \
-         machine's memory; its leases were released ({summary})"
+        "counting threads panicked {panics} times: this is a bug in the program or a memory fault of the \
+         machine; the leases were released ({summary})"
     )]
     Panics { panics: u32, summary: Summary },
 }
@@ -74,8 +74,8 @@ pub enum WorkerError {
 /// Serves a coordinator until `shutdown` resolves or the worker is idle.
 ///
 /// A worker that has counted is idle once every run is finished and the idle timeout has passed without
-/// work. It then drains: it completes tasks that take a few seconds, releases the others and submits
-/// every result, within the drain limit. If the coordinator cannot be reached, the worker continues
+/// work. Before each exit the worker drains: it completes tasks that will finish within the drain limit,
+/// releases the others and submits every result. If the coordinator cannot be reached, the worker continues
 /// to count and retries forever. Needs a Tokio runtime with I/O and time.
 pub async fn run(
     config: WorkerConfig,
@@ -101,16 +101,16 @@ pub async fn run(
         drain_limit: config.drain_limit,
         unacknowledged: None,
     };
-    let threads = |error| WorkerError::Threads { threads: budget.threads.get(), error };
-    let asked_to_stop = stop::asked(spool.as_ref().map(|spool| spool.directory.clone()));
+    let no_threads = |error| WorkerError::Threads { threads: budget.threads.get(), error };
+    let stop_requested = stop::requested(spool.as_ref().map(|spool| spool.directory.clone()));
     let shutdown = async {
         tokio::select! {
             () = shutdown => {}
-            () = asked_to_stop => {}
+            () = stop_requested => {}
         }
     };
     let make = Arc::new(pool::real_counter);
-    let pool = Pool::start(budget, common::self_test::run, make).map_err(threads)?;
+    let pool = Pool::start(budget, common::self_test::run, make).map_err(no_threads)?;
     let (pauses, pause) = watch::channel(None);
     let mut monitor = PauseMonitor::new(config.rules, pauses);
     let mut link = Link::new(config.coordinator, settings, pool, spool, rand::random);

@@ -1,4 +1,4 @@
-//! The totals of a worker: its summary at the exit.
+//! The totals of a worker, for its summary at exit.
 
 use std::{fmt, time::Duration};
 
@@ -20,17 +20,17 @@ pub struct Summary {
     pub released: u64,
     /// Results without an acknowledgement; on disk unless the worker has no spool.
     pub unacknowledged: u64,
-    /// Time of all threads with tasks.
+    /// Time that all threads together spent on tasks.
     pub busy: Duration,
-    /// Time of all threads between two tasks.
+    /// Time of all threads together between two tasks.
     pub idle: Duration,
 }
 
 impl Summary {
     /// Returns the idle part of the time between the first and the last task, 0 to 1.
     pub fn idle_fraction(&self) -> f64 {
-        let whole = (self.busy + self.idle).as_secs_f64();
-        if whole > 0.0 { self.idle.as_secs_f64() / whole } else { 0.0 }
+        let total = (self.busy + self.idle).as_secs_f64();
+        if total > 0.0 { self.idle.as_secs_f64() / total } else { 0.0 }
     }
 }
 

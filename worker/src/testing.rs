@@ -60,7 +60,7 @@ pub(crate) fn result(plan: &Plan, task: u64, outcome: Outcome) -> JobResult {
     JobResult { work: work(plan, task), outcome, duration, threads: NonZeroU16::MIN }
 }
 
-/// Returns a partial whose every field differs from its default.
+/// Returns a partial of the rotated board with the largest possible count.
 pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     Partial {
         task: task_ref(&plan(10), task),
@@ -72,7 +72,7 @@ pub(crate) fn sample_partial(task: u64, epoch: u64) -> Partial {
     }
 }
 
-/// Returns settings for two threads and these spooled results; `None`: without a spool.
+/// Returns settings for two threads and spooled results; `None`: without a spool.
 pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     Settings {
         info: WorkerInfo {
@@ -91,7 +91,7 @@ pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
     }
 }
 
-/// Returns a reply without news; the next call is due in 10 s.
+/// Returns a reply without content; the next call is due in 10 s.
 pub(crate) fn quiet() -> SyncReply {
     SyncReply { next_sync_ms: 10_000, lease_ms: 60_000, ..SyncReply::default() }
 }
@@ -126,7 +126,7 @@ pub(crate) fn counters(
     })
 }
 
-/// Creates counters that run until cancelled; the channel receives the setup of each start.
+/// Creates counters that run until cancelled, and a channel of their setups.
 pub(crate) fn endless() -> (Arc<MakeCounter>, mpsc::Receiver<CounterConfig>) {
     let (sender, started) = mpsc::channel();
     let make = counters(move |setup, job| {

@@ -42,12 +42,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 /// Formats whole seconds as [`duration`] parses them: `1h30m`.
 pub fn format_duration(span: Duration) -> String {
-    let mut left = span.as_secs();
+    let mut remaining = span.as_secs();
     let mut text = String::new();
     for (unit, seconds) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
-        if left >= seconds {
-            text += &format!("{}{unit}", left / seconds);
-            left %= seconds;
+        if remaining >= seconds {
+            text += &format!("{}{unit}", remaining / seconds);
+            remaining %= seconds;
         }
     }
     text

@@ -1,4 +1,4 @@
-//! Flags from the environment (`--data-dir` is also `QUEENS_DATA_DIR`), man pages and shell completions.
+//! Man pages, shell completions, and flags from `QUEENS_…` environment variables.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use clap_complete::Shell;
 /// Maximum width of `--help`, in columns.
 const WIDTH: usize = 80;
 
-/// The end of `--help`: environment variables, completions and man pages.
+/// End of `--help`: environment variables, completions and man pages.
 const HELP: &str = "\
 Environment:
   QUEENS_…    any flag by its name: QUEENS_DATA_DIR=/srv/queens is --data-dir,
@@ -33,14 +33,14 @@ More:
                         or zsh: source <(PROGRAM --completions bash)
   --man-pages DIR       write a man page for each command into a directory";
 
-/// The fields of flags that require another flag, and the field of that flag.
+/// Flags that require another flag, by the names of their fields.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagDependency {
     pub flags: &'static [&'static str],
     pub other: &'static str,
 }
 
-/// Parses the command line and the environment; exits on invalid usage and for `--help`.
+/// Parses command line and environment; exits on invalid usage and for `--help`.
 pub fn read<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> T {
     let mut command = with_environment(T::command()).max_term_width(WIDTH);
     let own = command.get_after_help().map_or_else(String::new, |own| format!("{own}\n\n"));
@@ -75,8 +75,9 @@ fn with_environment(command: Command) -> Command {
         .mut_subcommands(with_environment)
 }
 
-/// Returns whether the variable of a flag is ignored: typed flags take precedence, and so does
-/// `QUEENS_JOIN` over `QUEENS_COORDINATOR`.
+/// Returns whether a flag's environment variable is ignored.
+///
+/// Typed flags take precedence, and `QUEENS_JOIN` over `QUEENS_COORDINATOR`.
 fn is_overridden(long: &str, typed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> bool {
     match long {
         "join" => ["coordinator", "data-dir"].into_iter().any(typed),
@@ -101,9 +102,9 @@ fn variable(long: &str) -> String {
     format!("QUEENS_{}", long.to_uppercase().replace('-', "_"))
 }
 
-/// Warns of variables that are probably misspelled; other names may belong to other programs.
+/// Warns of probably misspelled variables; others may belong to other programs.
 fn warn_of_unknown_variables(command: &Command) {
-    let known = flags(command);
+    let known = variables(command);
     for (name, _) in env::vars_os() {
         if let Some(meant) = name.to_str().and_then(|name| misspelled(name, &known)) {
             // Errors are ignored: stderr may be closed.
@@ -117,9 +118,9 @@ fn warn_of_unknown_variables(command: &Command) {
 }
 
 /// Returns the variables of all flags of `command` and its subcommands.
-fn flags(command: &Command) -> Vec<String> {
+fn variables(command: &Command) -> Vec<String> {
     let own = command.get_arguments().filter_map(Arg::get_long).map(variable);
-    own.chain(command.get_subcommands().flat_map(flags)).collect()
+    own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
 /// Returns the known variable that `name` probably misspells.
@@ -138,8 +139,7 @@ fn misspelled<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     })
 }
 
-/// Rejects typed flags without effect. Ignores environment variables without effect, which may be
-/// meant for other programs.
+/// Rejects typed flags without effect; variables may be meant for other programs.
 fn check_needs(
     command: &mut Command,
     matches: &ArgMatches,
@@ -206,11 +206,12 @@ fn is_typed(long: &str) -> bool {
     })
 }
 
-/// Checks, for tests, that every flag has the environment variable of its name, that every command has
-/// examples, and that each example starts with the command's name, parses and fits in 80 columns.
+/// Checks the variables of all flags, and the help and examples of all commands.
+///
+/// Every command needs examples that start with its name and parse. Help lines fit in 80 columns.
 ///
 /// # Panics
-/// If a check fails; the message lists all flags without a variable and all invalid examples.
+/// If a check fails; the message lists all failures.
 #[doc(hidden)]
 pub fn check_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) {
     let bad = bad_examples::<T>(needs);
@@ -218,21 +219,21 @@ pub fn check_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependenc
 }
 
 fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) -> Vec<String> {
-    let takes = |example: &str| {
+    let parse = |example: &str| {
         let mut command = T::command();
         let matches = command.try_get_matches_from_mut(words(example))?;
         check_needs(&mut command, &matches, needs)?;
         T::from_arg_matches(&matches).map(|_| ())
     };
     let mut bad = Vec::new();
-    let all = with_environment(T::command());
-    let mut left = vec![(all.get_name().to_owned(), all)];
-    while let Some((name, command)) = left.pop() {
+    let program = with_environment(T::command());
+    let mut remaining = vec![(program.get_name().to_owned(), program)];
+    while let Some((name, command)) = remaining.pop() {
         for arg in command.get_arguments() {
             let Some(long) = arg.get_long() else { continue };
             let variable = format!("QUEENS_{}", long.replace('-', "_").to_uppercase());
             if arg.get_env() != Some(OsStr::new(&variable)) {
-                bad.push(format!("{name}: no variable of --{long}"));
+                bad.push(format!("{name}: no variable for --{long}"));
             }
         }
         // A hidden command only reports that this build lacks its feature.
@@ -251,14 +252,14 @@ fn bad_examples<T: CommandFactory + FromArgMatches>(needs: &[FlagDependency]) ->
         bad.extend(wide.map(|line| format!("{name}: more than {WIDTH} columns: {line}")));
         for example in examples {
             if !example.starts_with(&name) {
-                bad.push(format!("{name}: another command's: {example}"));
+                bad.push(format!("{name}: another command's example: {example}"));
             }
-            if let Err(error) = takes(example) {
+            if let Err(error) = parse(example) {
                 bad.push(format!("{example}: {error}"));
             }
         }
         let inner = command.get_subcommands().cloned();
-        left.extend(inner.map(|inner| (format!("{name} {}", inner.get_name()), inner)));
+        remaining.extend(inner.map(|inner| (format!("{name} {}", inner.get_name()), inner)));
     }
     bad
 }
@@ -283,9 +284,9 @@ fn words(line: &str) -> Vec<&str> {
     words.collect()
 }
 
-/// Writes the documents that the arguments after the program's name request; returns whether they do.
+/// Writes completions or man pages if requested; returns whether it did.
 ///
-/// These flags stand alone, so that required arguments of the commands can be omitted.
+/// `--completions` and `--man-pages` stand alone, so required arguments of commands can be omitted.
 fn write_documents(command: &mut Command, arguments: &[OsString]) -> Result<bool, Error> {
     let [flag, values @ ..] = arguments else {
         return Ok(false);
@@ -370,7 +371,7 @@ mod tests {
             Vec::from_iter(first_lines),
             [
                 "program turn: no examples",
-                "program hide: another command's: program show 1",
+                "program hide: another command's example: program show 1",
                 "program hide: error: the following required arguments were not provided:",
             ]
         );
@@ -419,24 +420,24 @@ mod tests {
         let mut command = Command::new("program")
             .arg(Arg::new("n").long("n").help("The board's side"))
             .subcommand(inner);
-        let mut asked = |arguments: &[&str]| {
+        let mut request = |arguments: &[&str]| {
             let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
             write_documents(&mut command, &arguments).map_err(|error| error.to_string())
         };
         for none in [&[][..], &["--n", "8"], &["--name", "--completions"]] {
-            assert_eq!(asked(none), Ok(false));
+            assert_eq!(request(none), Ok(false));
         }
         let file = dir.path().join("file");
-        for (bad, says) in [
+        for (bad, part) in [
             (&["--completions"][..], "bash"),
             (&["--completions", "tcsh"], "bash"),
             (&["--completions", "zsh", "x"], "bash"),
             (&["--man-pages"], "directory"),
             (&["--man-pages", file.to_str().unwrap()], "file: "),
         ] {
-            assert!(asked(bad).unwrap_err().contains(says), "{bad:?}");
+            assert!(request(bad).unwrap_err().contains(part), "{bad:?}");
         }
-        assert_eq!(asked(&["--man-pages", pages.to_str().unwrap()]), Ok(true));
+        assert_eq!(request(&["--man-pages", pages.to_str().unwrap()]), Ok(true));
         for (page, part) in [("program.1", "The board"), ("program-inner.1", "inner work")] {
             let text = fs::read_to_string(pages.join(page)).unwrap();
             assert!(text.contains(part), "{text}");

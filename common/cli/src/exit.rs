@@ -39,8 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Interval in which repeated signals count as one: `timeout` and some shells signal the process and
-/// then its group.
+/// Minimum time between two signals: `timeout` signals a process, then its group.
 const DEBOUNCE: Duration = Duration::from_millis(300);
 
 /// A request to stop.
@@ -48,8 +47,7 @@ const DEBOUNCE: Duration = Duration::from_millis(300);
 pub enum Signal {
     /// Ctrl-C (SIGINT).
     Interrupt,
-    /// SIGTERM, as from a service manager, or the end of the terminal: SIGHUP on Linux, on Windows the end
-    /// of the console or of the session.
+    /// SIGTERM; on Linux SIGHUP; on Windows Ctrl-Break or end of console or session.
     Terminate,
 }
 
@@ -81,14 +79,14 @@ mod system {
     pub struct Signals {
         interrupt: Stream,
         terminate: Stream,
-        /// `None` if the process ignores it.
+        /// `None` if the process ignores SIGHUP, which a handler would undo.
         hangup: Option<Stream>,
     }
 
     impl Signals {
         /// Installs handlers; the signals no longer end the process by default.
         pub fn new() -> io::Result<Self> {
-            let hangup = !outlives_its_terminal();
+            let hangup = !ignores_hangup();
             let hangup = hangup.then(|| signal(SignalKind::hangup()));
             Ok(Self {
                 interrupt: signal(SignalKind::interrupt())?,
@@ -115,9 +113,8 @@ mod system {
         }
     }
 
-    /// Returns whether the process was started with SIGHUP ignored (`nohup`), which a handler would
-    /// undo; `true` if unknown.
-    fn outlives_its_terminal() -> bool {
+    /// Returns whether SIGHUP is ignored, as under `nohup`; `true` if unknown.
+    fn ignores_hangup() -> bool {
         const SIGHUP: u32 = 1;
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

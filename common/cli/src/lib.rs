@@ -1,5 +1,4 @@
-//! Code that the programs share: terminal, log, flags from the environment, signals, exit codes, and the
-//! memory and threads of this machine.
+//! Code shared by the programs: terminal, log, environment, exit codes, resources.
 
 pub mod duration;
 pub mod environment;

@@ -1,8 +1,8 @@
-//! Memory sizes, the memory available to this process, and the memory that the workers of this machine
-//! have claimed, so that the next one uses only the rest.
+//! Memory sizes, available memory, and memory claimed by this machine's workers.
 //!
-//! A file of this user in the temporary directory has an entry per worker. If it cannot be written, each
-//! worker uses the memory that is free at its start, which the others may not have allocated yet.
+//! A new worker uses memory that no other worker has claimed. A file of this user in the temporary
+//! directory has an entry per worker. Without the file, a worker uses the memory that is free when it
+//! starts, although others may have claimed and not yet allocated it.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use crate::threads::numbered;
 /// A memory size in bytes, at least 1.
 ///
 /// As text: a number, alone (bytes) or followed by `K`, `M`, `G`, `T` or `KB`, `MB`, `GB`, `TB`
-/// (powers of 1000), or `KiB`, `MiB`, `GiB`, `TiB` (powers of 1024), in any case.
+/// (powers of 1000), or `KiB`, `MiB`, `GiB`, `TiB` (powers of 1024); case-insensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemorySize(u64);
 
@@ -56,7 +56,7 @@ impl MemorySize {
         format!("{}.{}{unit}", tenths / 10, tenths % 10)
     }
 
-    /// Returns the largest binary unit that is not greater.
+    /// Returns the largest binary unit that does not exceed the size.
     fn unit(self) -> (&'static str, u64) {
         [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
             .into_iter()
@@ -64,20 +64,21 @@ impl MemorySize {
             .unwrap_or(("B", 1))
     }
 
-    /// Parses an option; fails if this machine, or the control group of this process, has less.
+    /// Parses an option; fails if this machine or control group has less memory.
     pub fn of_option(text: &str) -> Result<Self, BadMemorySize> {
         let size: Self = text.parse()?;
         AvailableMemory::of_this_process().check(size, text)?;
         Ok(size)
     }
 
-    /// Returns the default of a referee: a quarter of the total of this process, at most 1 GiB.
+    /// Returns a referee's default: a quarter of the total memory, at most 1 GiB.
     pub fn of_a_referee() -> Self {
         AvailableMemory::of_this_process().quarter()
     }
 
-    /// Returns the default for counting: 80 % of the memory that is free in this machine and control
-    /// group and not claimed by other workers; 1 GiB if unknown.
+    /// Returns the default for counting: 80 % of the free memory that is not claimed.
+    ///
+    /// The machine and the control group limit the free memory. If unknown, the result is 1 GiB.
     pub fn of_this_machine() -> Self {
         Self::of_free(Taken::by_others())
     }
@@ -93,7 +94,7 @@ impl MemorySize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AvailableMemory {
     machine: Option<(u64, u64)>,
-    /// The minimum over the control group of this process and its parents.
+    /// The minimum over this process's control group and the parents of that group.
     group: Option<(u64, u64)>,
 }
 
@@ -134,8 +135,8 @@ impl AvailableMemory {
         let group = self.group.map(|(total, _)| (total, "its control group"));
         let least = machine.into_iter().chain(group).min();
         match least.and_then(|(total, owner)| Some((MemorySize::new(total)?, owner))) {
-            Some((there_is, owner)) if size > there_is => Err(BadMemorySize(format!(
-                "'{given}' is more than this process may use: {owner} has {there_is}"
+            Some((limit, owner)) if size > limit => Err(BadMemorySize(format!(
+                "'{given}' is more than this process may use: {owner} has {limit}"
             ))),
             Some(_) | None => Ok(()),
         }
@@ -190,21 +191,22 @@ struct Claim {
 pub struct Claimed {
     /// The requested name, or the machine's with an unused number.
     pub name: String,
-    /// The requested or the free memory.
+    /// The requested or the default memory.
     pub memory: MemorySize,
     /// Other workers, if they reduce the default.
     pub others: Option<String>,
 }
 
-/// Claims memory for a worker of this process: by default 80 % of the free memory that is not claimed, and
-/// the name `host`, with a number if it is not the first worker on this machine.
+/// Claims memory and a name for a worker of this process.
+///
+/// The defaults are 80 % of the free memory that is not claimed, and `host`, numbered if it is taken.
 pub fn claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> Claimed {
-    let alone = |_: io::Error| Claimed {
+    let without_file = |_: io::Error| Claimed {
         name: name.unwrap_or(host).to_owned(),
         memory: memory.unwrap_or_else(|| MemorySize::of_free(Taken::default())),
         others: None,
     };
-    kept(name, host, memory).unwrap_or_else(alone)
+    try_claim(name, host, memory).unwrap_or_else(without_file)
 }
 
 /// Memory that other workers have claimed and not allocated yet, in bytes.
@@ -220,15 +222,15 @@ impl Taken {
     pub(crate) fn by_others() -> Self {
         let read = locked().and_then(|mut file| read(&mut file));
         read.ok()
-            .and_then(|claims| living(&claims))
-            .map_or_else(Self::default, |living| living.taken)
+            .and_then(|claims| active(&claims))
+            .map_or_else(Self::default, |active| active.taken)
     }
 }
 
-fn kept(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Result<Claimed> {
+fn try_claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Result<Claimed> {
     let mut file = locked()?;
-    let Living { mut claims, taken, started } =
-        living(&read(&mut file)?).ok_or(io::ErrorKind::Unsupported)?;
+    let ActiveClaims { mut claims, taken, started } =
+        active(&read(&mut file)?).ok_or(io::ErrorKind::Unsupported)?;
     let is_free = |name: &String| claims.iter().all(|other| other.name != *name);
     let name = match name {
         Some(name) => name.to_owned(),
@@ -236,7 +238,7 @@ fn kept(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Resul
             (1..=u32::MAX).map(|number| numbered(host, number)).find(is_free).unwrap_or_default()
         }
     };
-    let others = (memory.is_none() && taken.machine > 0).then(|| words(&claims));
+    let others = (memory.is_none() && taken.machine > 0).then(|| describe(&claims));
     let memory = memory.unwrap_or_else(|| MemorySize::of_free(taken));
     let claimed = Claimed { name, memory, others };
     claims.push(Claim {
@@ -251,7 +253,7 @@ fn kept(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::Resul
     Ok(claimed)
 }
 
-fn words(claims: &[Claim]) -> String {
+fn describe(claims: &[Claim]) -> String {
     let bytes = claims.iter().map(|claim| claim.memory_bytes).fold(0, u64::saturating_add);
     let names: Vec<_> = claims.iter().take(3).map(|claim| claim.name.as_str()).collect();
     let more = if claims.len() > names.len() { ", …" } else { "" };
@@ -264,39 +266,39 @@ fn words(claims: &[Claim]) -> String {
 }
 
 /// Claims of other processes that are still running.
-struct Living {
+struct ActiveClaims {
     claims: Vec<Claim>,
     taken: Taken,
     /// Start time of this process.
     started: u64,
 }
 
-/// Returns the claims of running processes; `None` if the system does not list processes.
-fn living(claims: &[Claim]) -> Option<Living> {
+/// Returns claims of running processes; `None` if the system does not list them.
+fn active(claims: &[Claim]) -> Option<ActiveClaims> {
     let own = process::id();
     let pids = claims.iter().map(|claim| claim.process).chain([own]);
     let pids: Vec<_> = pids.map(Pid::from_u32).collect();
     let mut system = System::new().ok()?;
-    let what = ProcessRefreshKind::nothing().with_memory();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, what);
+    let fields = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, fields);
     let process = |number| system.process(Pid::from_u32(number));
     let group = |process: u32| fs::read_to_string(format!("/proc/{process}/cgroup")).ok();
     let own_group = group(own);
     let started = process(own)?.start_time();
-    let mut living = Living { claims: Vec::new(), taken: Taken::default(), started };
+    let mut active = ActiveClaims { claims: Vec::new(), taken: Taken::default(), started };
     for claim in claims.iter().filter(|claim| claim.process != own) {
         if let Some(process) = process(claim.process)
             && process.start_time() == claim.started
         {
             let unused = claim.memory_bytes.saturating_sub(process.memory());
-            living.taken.machine += unused;
+            active.taken.machine += unused;
             if own_group.is_some() && group(claim.process) == own_group {
-                living.taken.group += unused;
+                active.taken.group += unused;
             }
-            living.claims.push(claim.clone());
+            active.claims.push(claim.clone());
         }
     }
-    Some(living)
+    Some(active)
 }
 
 /// Returns the claims in the file; none if it is invalid.
@@ -306,7 +308,7 @@ fn read(file: &mut File) -> io::Result<Vec<Claim>> {
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// Opens and locks the file until it is closed. Workers hold the lock only briefly.
+/// Opens the claims file, locked until it is closed; workers hold it only briefly.
 fn locked() -> io::Result<File> {
     const ATTEMPTS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -334,14 +336,14 @@ fn directory() -> io::Result<PathBuf> {
         Ok(()) | Err(_) => {}
     }
     // An existing directory may belong to another user.
-    let found = fs::symlink_metadata(&directory)?;
-    match found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
+    let metadata = fs::symlink_metadata(&directory)?;
+    match metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
         true => Ok(directory),
         false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 
-/// Returns a directory of this user's workers; outside Unix each user has a separate temporary directory.
+/// Returns a directory in the temporary directory, which is separate for each user.
 #[cfg(not(unix))]
 fn directory() -> io::Result<PathBuf> {
     let directory = std::env::temp_dir().join("queens-workers");

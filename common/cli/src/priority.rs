@@ -1,30 +1,28 @@
 //! Idle priority for CPU and I/O.
 
-/// Sets this thread, and threads that it starts later, to idle CPU and I/O priority; returns messages
-/// for steps that failed.
+/// Sets this thread, and threads it starts later, to idle CPU and I/O priority.
+///
+/// Outside Linux, only lowers the process's CPU priority. Returns a message for each step that failed.
 pub fn lower() -> Vec<String> {
-    failed(STEPS)
+    run_steps(STEPS)
 }
 
-/// Lowers this thread as [`lower`] does, and the session if this process leads one.
+/// Does what [`lower`] does, and lowers the session if this process leads it.
 pub fn lower_session() -> Vec<String> {
-    [lower(), failed(SESSION_STEPS)].concat()
+    [lower(), run_steps(SESSION_STEPS)].concat()
 }
 
 /// The name of a step and its function.
 type Step = (&'static str, fn() -> std::io::Result<()>);
 
-fn failed(steps: &[Step]) -> Vec<String> {
+fn run_steps(steps: &[Step]) -> Vec<String> {
     let failed = |(what, step): &Step| step().err().map(|why| format!("{what}: {why}"));
     steps.iter().filter_map(failed).collect()
 }
 
 #[cfg(target_os = "linux")]
-const STEPS: &[Step] = &[
-    ("nice 19", nice),
-    ("SCHED_IDLE", linux::sched_idle),
-    ("idle class of the disk", linux::io_idle),
-];
+const STEPS: &[Step] =
+    &[("nice 19", nice), ("SCHED_IDLE", linux::sched_idle), ("idle I/O class", linux::io_idle)];
 
 #[cfg(target_os = "linux")]
 const SESSION_STEPS: &[Step] = &[("nice 19 of the session", linux::autogroup)];
@@ -38,7 +36,7 @@ const STEPS: &[Step] = &[("nice 19", nice)];
 #[cfg(windows)]
 const STEPS: &[Step] = &[("idle priority class", windows::idle_class)];
 
-/// Applies to this thread on Linux, elsewhere to the process.
+/// Sets nice 19 for this thread on Linux, elsewhere for the process.
 #[cfg(unix)]
 fn nice() -> std::io::Result<()> {
     Ok(rustix::process::setpriority_process(None, 19)?)
@@ -60,29 +58,30 @@ mod linux {
         // SAFETY: the structure has only integers, for which zero is valid.
         let parameters: sched_param = unsafe { mem::zeroed() };
         // SAFETY: the structure outlives the call; 0 is this thread.
-        done(unsafe { sched_setscheduler(0, SCHED_IDLE, &raw const parameters) }.into())
+        check(unsafe { sched_setscheduler(0, SCHED_IDLE, &raw const parameters) }.into())
     }
 
     pub(super) fn io_idle() -> io::Result<()> {
-        // SAFETY: three integers go in, no memory is touched; 0 is this thread.
-        done(unsafe { syscall(SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) })
+        // SAFETY: the call takes three integers and touches no memory; 0 is this thread.
+        check(unsafe { syscall(SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) })
     }
 
-    fn done(returned: libc::c_long) -> io::Result<()> {
-        match returned {
+    fn check(status: libc::c_long) -> io::Result<()> {
+        match status {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Lowers the session that this process leads: with autogroups, Linux first divides the CPU among
-    /// sessions, so the priority of a process only ranks it within its own.
+    /// Sets nice 19 for the session, if this process leads it.
+    ///
+    /// With autogroups, Linux divides the CPU among sessions, and nice only ranks the processes of one.
     pub(super) fn autogroup() -> io::Result<()> {
         const ATTEMPTS: u32 = 10;
-        // Linux lets all ordinary users together write once per tenth of a second.
+        // Linux allows one write per tenth of a second, for all unprivileged users together.
         const PAUSE: Duration = Duration::from_millis(100);
         let write = || File::options().write(true).open("/proc/self/autogroup")?.write_all(b"19");
-        // SAFETY: both only read numbers. The session is 0 if its leader is outside of the PID namespace.
+        // SAFETY: both calls only read numbers. The session is 0 if its leader is outside the PID namespace.
         if unsafe { libc::getsid(0) != libc::getpid() } {
             return Ok(());
         }

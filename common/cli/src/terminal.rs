@@ -1,5 +1,4 @@
-//! Terminal output: options, colors, the log, and the status line, which other output hides while it is
-//! written.
+//! Terminal output: options, colors, the log, and a status line below other output.
 
 use std::{
     env,
@@ -21,7 +20,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// Redraws of the status line per second, at most.
+/// Maximum redraws of the status line per second.
 const REDRAWS_PER_SECOND: u8 = 4;
 
 /// Output options of every program.
@@ -49,7 +48,7 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// The status line on the terminal.
 static LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
+fn status_line() -> MutexGuard<'static, Option<ProgressBar>> {
     LINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -61,21 +60,21 @@ impl TerminalOptions {
 
     /// Returns whether to color a stream.
     pub fn colors(self, is_terminal: bool) -> bool {
-        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         match self.color {
-            ColorChoice::Auto => is_terminal && !unwanted,
+            ColorChoice::Auto => is_terminal && !no_color,
             ColorChoice::Always => true,
             ColorChoice::Never => false,
         }
     }
 }
 
-/// Prints lines to standard output, invisible characters escaped.
+/// Prints lines to standard output, with invisible characters escaped.
 pub fn print(text: &str) -> io::Result<()> {
     print_escaped(&shown_lines(text))
 }
 
-/// Prints JSON to standard output, invisible characters escaped.
+/// Prints JSON to standard output, with invisible characters escaped.
 pub fn print_json(json: &str) -> io::Result<()> {
     print_escaped(&shown_json(json))
 }
@@ -85,8 +84,9 @@ fn print_escaped(text: &str) -> io::Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Writes lines to standard error, invisible characters escaped; ignores errors, since stderr may
-/// be closed.
+/// Writes lines to standard error, with invisible characters escaped.
+///
+/// Ignores errors: stderr may be closed.
 pub fn eprint_line(text: &str) {
     let text = shown_lines(text);
     with_status_line_hidden(|| {
@@ -103,22 +103,21 @@ pub fn eprint_info(text: &str) {
 
 /// Calls `write` while the status line is hidden.
 pub fn with_status_line_hidden<T>(write: impl FnOnce() -> T) -> T {
-    let line = drawn().clone();
+    let line = status_line().clone();
     match line {
         Some(line) => line.suspend(write),
         None => write(),
     }
 }
 
-/// A status line at the bottom of the terminal, at most one per process; removed on drop.
+/// The process's status line at the bottom of the terminal; removed on drop.
 #[derive(Debug)]
 pub struct StatusBar(ProgressBar);
 
 /// Resolution of the progress bar.
 const STEPS: u64 = 10_000;
 
-/// Standard error with a reserved right margin: the terminal echoes `^C` there, and a wrapped line
-/// cannot be redrawn.
+/// Standard error with a margin for `^C`; a wrapped line could not be redrawn.
 #[derive(Debug)]
 struct MarginTerm(Term);
 
@@ -169,14 +168,15 @@ impl TermLike for MarginTerm {
 }
 
 impl StatusBar {
-    /// Creates a progress bar with a percentage and a message; `None` if stderr is not a terminal or
-    /// `--quiet` is set.
+    /// Creates a progress bar with a percentage and a message.
+    ///
+    /// `None` if stderr is not a terminal or `--quiet` is set.
     pub fn bar() -> Option<Self> {
         Self::new("{bar:20} {percent_precise:>7} % {wide_msg}")
     }
 
     /// Creates a status line without a bar; `None` as for [`StatusBar::bar`].
-    pub fn words() -> Option<Self> {
+    pub fn message_only() -> Option<Self> {
         Self::new("{wide_msg}")
     }
 
@@ -191,22 +191,22 @@ impl StatusBar {
         let style = ProgressStyle::with_template(template).expect("a constant template");
         let style = style.progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
-        *drawn() = Some(bar.clone());
+        *status_line() = Some(bar.clone());
         Some(Self(bar))
     }
 
     /// Shows the completed fraction and a message.
-    pub fn show(&self, part: f64, words: String) {
-        // Within the steps.
+    pub fn show(&self, part: f64, message: String) {
+        // At most `STEPS`.
         #[expect(clippy::cast_possible_truncation)]
         self.0.set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
-        self.0.set_message(Shown(&words).to_string());
+        self.0.set_message(Shown(&message).to_string());
     }
 }
 
 impl Drop for StatusBar {
     fn drop(&mut self) {
-        *drawn() = None;
+        *status_line() = None;
         self.0.finish_and_clear();
     }
 }
@@ -216,7 +216,7 @@ pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // An error here could not be reported either.
+        // An error could not be reported either.
         let _ = with_status_line_hidden(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }
@@ -240,10 +240,10 @@ pub enum LogFormat {
 /// Lines that cannot be written are lost silently: an error message would go to the same stream.
 ///
 /// # Panics
-/// If it is called twice.
+/// If called twice.
 pub fn start_log(format: LogFormat, terminal: TerminalOptions) {
-    let asked = env::var("RUST_LOG").ok();
-    let targets = asked.and_then(|asked| asked.parse().ok());
+    let levels = env::var("RUST_LOG").ok();
+    let targets = levels.and_then(|levels| levels.parse().ok());
     let targets = targets.unwrap_or_else(|| {
         let level = if terminal.quiet { Level::WARN } else { Level::INFO };
         let limits = Targets::new().with_default(level);

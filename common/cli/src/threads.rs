@@ -55,7 +55,7 @@ impl fmt::Display for Threads {
     }
 }
 
-/// The error of a memory limit that is too small for counting.
+/// A memory limit that is too small for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} at least --memory {} with --threads {threads}, but only {given} is available: give more memory \
@@ -64,7 +64,7 @@ impl fmt::Display for Threads {
     least.as_option()
 )]
 pub struct TooLittleMemory {
-    /// The board to count; `None` if even the smallest does not fit.
+    /// The board to count; `None` if even the smallest board does not fit.
     pub board: Option<Board>,
     pub given: MemorySize,
     pub threads: Threads,
@@ -79,8 +79,7 @@ impl TooLittleMemory {
     }
 }
 
-/// Divides `threads` and `memory` into crews for tasks of `plan`: `number` of them, or as many as the
-/// memory allows.
+/// Divides threads and memory into `number` crews, by default as many as fit.
 pub fn crews(
     plan: &Plan,
     memory: MemorySize,

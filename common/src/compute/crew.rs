@@ -1,8 +1,8 @@
 //! Threads that share one piece of work.
 //!
 //! A count consists of steps, and the members of a crew divide each step among themselves. Helper
-//! threads live as long as their crew and sleep between steps; the leader does work of less than a
-//! millisecond alone. Only the leader, the thread that requested the count, reports progress.
+//! threads live as long as their crew and sleep between steps; the leader does short steps (less than
+//! a millisecond) alone. Only the leader, the thread that requested the count, reports progress.
 
 use std::{
     ops::ControlFlow,
@@ -15,7 +15,7 @@ use std::{
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
-/// Receives the work done since the previous call; `Break` stops the work.
+/// Callback for the work done since the previous call; `Break` stops the work.
 pub(crate) type OnDone<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// A group of threads that work on one step: the caller, which leads, and helpers.
@@ -125,7 +125,7 @@ impl Crew {
             let _guard = MemberGuard { signals, is_helper: false };
             let mut reporter = ProgressReporter { signals, on_done: Some(on_done) };
             let own = work(leader, &mut reporter);
-            // Others finish the remaining work; it is still reported here.
+            // Helpers finish the remaining work, which is still reported here.
             while signals.helping.load(Relaxed) > 0 {
                 thread::park();
                 let _ = reporter.done(0);

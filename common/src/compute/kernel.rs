@@ -1,4 +1,4 @@
-//! Instruction sets, detected at run time; a [`Kernel`] proves that this CPU supports its set.
+//! Instruction sets, detected at run time. A [`Kernel`] is one that this CPU has.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct MissingKernel {
 }
 
 impl KernelName {
-    /// All kernels on any CPU, best first.
+    /// Kernels of all CPUs, best first.
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Scalar];
 
     /// Returns the code in stored and signed bytes.

@@ -26,11 +26,11 @@ pub struct CounterConfig {
     pub kernel: Kernel,
     /// Size of the crew. The count does not depend on it.
     ///
-    /// Method `rows` uses one thread; its tasks are small, so each thread should get its own.
+    /// Method `rows` uses one thread; its tasks are small, so each thread should get its own counter.
     pub threads: NonZeroU16,
     /// Maximum memory of all threads together.
     pub memory_bytes: u64,
-    /// Orientation of the board: it changes the data but not the count.
+    /// Orientation of the board, which changes the data but not the count.
     pub orientation: Orientation,
 }
 
@@ -77,7 +77,7 @@ impl Orientation {
     }
 }
 
-/// Receives progress during a count and may cancel it.
+/// Receiver of the progress of a count, which it may cancel.
 ///
 /// Called many times per second, but too rarely to slow the count down.
 pub trait ProgressSink {
@@ -87,7 +87,7 @@ pub trait ProgressSink {
     fn advance(&self, cost_done: u64) -> ControlFlow<()>;
 }
 
-/// Ignores progress and never cancels.
+/// Sink that ignores progress and never cancels.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProgress;
 

@@ -74,7 +74,7 @@ impl Range {
     }
 }
 
-/// Selects tasks of a run with probability proportional to cost.
+/// Sampler of a run's tasks with probability proportional to cost.
 #[derive(Clone, Debug)]
 pub struct CostSampler {
     /// Cumulative cost up to and including each task.
@@ -96,7 +96,7 @@ impl CostSampler {
         self.until.last().copied().unwrap_or(0)
     }
 
-    /// Returns the task that contains this microsecond of the run.
+    /// Returns the task that covers this microsecond of the plan's cost.
     ///
     /// # Panics
     /// If `point` is not below the total.
@@ -207,7 +207,7 @@ mod tests {
         assert!(before < 1.06);
     }
 
-    /// 95 % of intervals from weighted samples of a known population contain the truth.
+    /// Checks that 95 % of the intervals of weighted samples contain the truth.
     #[test]
     fn intervals_contain_the_truth_at_the_claimed_rate() {
         let plan = plan(16, Layout::Frames);

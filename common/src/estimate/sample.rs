@@ -6,10 +6,10 @@
 //! counted. Costly tasks vary more, so the size of a stratum's sample is proportional to the sum
 //! of the square roots of its costs (Neyman allocation, with deviations that grow with cost).
 //!
-//! Counts nearly follow costs. The combined ratio estimator uses that: the known cost of all tasks,
-//! times estimated count over estimated cost. Its variance is that of count - ratio · cost within the
-//! strata (Cochran, Sampling Techniques, §6.11). A poor cost model widens the interval but does not
-//! shift it; the ratio's own bias is of the order of 1 / sampled tasks.
+//! Counts are nearly proportional to costs. The combined ratio estimator uses that: the known cost of
+//! all tasks, times estimated count over estimated cost. Its variance is that of count - ratio · cost
+//! within the strata (Cochran, Sampling Techniques, §6.11). A poor cost model widens the interval but
+//! does not shift it; the ratio's own bias is of the order of 1 / sampled tasks.
 //!
 //! ```
 //! use common::{board::Board, count::*, method::Layout, plan::*, sample::Sample};
@@ -26,7 +26,7 @@
 //! let mut count = |task| counter.count(plan.task_units(task), &NoProgress).map(|count| (task, count));
 //! let counts = sample.tasks().map(&mut count).collect::<Result<std::collections::HashMap<_, _>, _>>()?;
 //! let estimate = sample.estimate(&|task| counts[&task]);
-//! assert!((estimate.low..=estimate.high).contains(&14_200)); // as 19 of 20 such intervals do
+//! assert!((estimate.low..=estimate.high).contains(&14_200)); // like 19 of 20 intervals
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -41,11 +41,11 @@ const PER_STRATUM: f64 = 10.0;
 const MAX_STRATA: usize = 20;
 
 /// Target number of sampled tasks; more would be too short to be worth their setup.
-const WANTED: f64 = 1000.0;
+const TARGET_TASKS: f64 = 1000.0;
 
 /// A sampled fraction outside (0, 1].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("invalid sampled fraction {0}: expected above 0 and at most 1")]
+#[error("invalid sampled fraction {0}: expected a number above 0 and at most 1")]
 pub struct BadFraction(pub f64);
 
 /// A stratified random sample of a plan's tasks.
@@ -75,25 +75,25 @@ pub struct Estimate {
 pub fn plan_to_sample(spec: PlanSpec, fraction: f64) -> Result<Plan, BadSpec> {
     let plan = Plan::new(spec)?;
     let cost = plan.task_costs().map(real).sum::<f64>();
-    let wanted = u64::try_from(whole(cost * fraction / WANTED)).unwrap_or(spec.task_cost);
+    let wanted = u64::try_from(round(cost * fraction / TARGET_TASKS)).unwrap_or(spec.task_cost);
     with_task_cost(plan, wanted)
 }
 
-/// Divides a plan's units into tasks of about `cost`, or larger if too many result.
+/// Divides a plan's units into tasks of about `cost`, or larger if too many.
 pub fn with_task_cost(plan: Plan, cost: u64) -> Result<Plan, BadSpec> {
     let spec = *plan.spec();
     let mut task_cost = cost.clamp(1, spec.task_cost);
     while task_cost < spec.task_cost {
         match Plan::new(PlanSpec { task_cost, ..spec }) {
             Err(BadSpec::TooManyTasks { .. }) => task_cost = task_cost.saturating_mul(2),
-            made => return made,
+            result => return result,
         }
     }
     Ok(plan)
 }
 
 impl Sample {
-    /// Samples tasks with about `fraction` of the plan's cost, two per stratum or more.
+    /// Samples tasks with about `fraction` of the plan's cost, two or more per stratum.
     ///
     /// `random_below(k)` returns a uniform random number in `0..k`.
     pub fn select(
@@ -134,7 +134,7 @@ impl Sample {
 }
 
 impl Stratum {
-    /// Moves a random sample to the front (Fisher and Yates) and keeps it.
+    /// Selects a random sample of `wanted` tasks (Fisher-Yates shuffle).
     fn select(
         mut tasks: Vec<(TaskId, f64)>,
         wanted: usize,
@@ -142,8 +142,9 @@ impl Stratum {
     ) -> Self {
         let size = tasks.len();
         for place in 0..wanted {
-            let others = (size - place) as u64;
-            let chosen = usize::try_from(random_below(others)).map_or(place, |below| place + below);
+            let remaining = (size - place) as u64;
+            let chosen =
+                usize::try_from(random_below(remaining)).map_or(place, |below| place + below);
             tasks.swap(place, chosen);
         }
         tasks.truncate(wanted);
@@ -154,7 +155,7 @@ impl Stratum {
 impl Estimate {
     /// Creates an estimate whose values are all at least `counted`.
     fn new(solutions: f64, margin: f64, counted: f64) -> Self {
-        let at_least = |value: f64| whole(value.max(counted));
+        let at_least = |value: f64| round(value.max(counted));
         Self {
             solutions: at_least(solutions),
             low: at_least(solutions - margin),
@@ -162,7 +163,7 @@ impl Estimate {
         }
     }
 
-    /// Returns the distance of the farther interval end, relative to the estimate.
+    /// Returns the distance to the farther interval end, relative to the estimate.
     pub fn relative_margin(&self) -> f64 {
         let margin =
             (self.solutions - self.low.min(self.solutions)).max(self.high - self.solutions);
@@ -175,16 +176,16 @@ impl Estimate {
 
 /// Divides tasks into strata, with samples that cost about `budget` together.
 ///
-/// `tasks` are sorted by cost; the strata have about equal sums of the costs' square roots.
+/// `tasks` must be sorted by cost; the strata have about equal sums of the costs' square roots.
 fn strata(tasks: Vec<(TaskId, f64)>, budget: f64) -> Vec<(Vec<(TaskId, f64)>, usize)> {
     let roots = tasks.iter().map(|task| task.1.sqrt()).sum::<f64>();
     let powers = tasks.iter().map(|task| task.1.powf(1.5)).sum::<f64>();
     let sampled = (budget / powers * roots).min(tasks.len() as f64);
-    let number = whole(sampled / PER_STRATUM).try_into().unwrap_or(MAX_STRATA).clamp(1, MAX_STRATA);
+    let number = round(sampled / PER_STRATUM).try_into().unwrap_or(MAX_STRATA).clamp(1, MAX_STRATA);
     let mut strata = vec![Vec::new(); number];
     let mut before = 0.0;
     for task in tasks {
-        let place = usize::try_from(whole((before / roots * number as f64).floor()));
+        let place = usize::try_from(round((before / roots * number as f64).floor()));
         strata[place.unwrap_or(0).min(number - 1)].push(task);
         before += task.1.sqrt();
     }
@@ -195,7 +196,7 @@ fn strata(tasks: Vec<(TaskId, f64)>, budget: f64) -> Vec<(Vec<(TaskId, f64)>, us
         .into_iter()
         .zip(shares)
         .map(|(stratum, share)| {
-            let wanted = usize::try_from(whole(share.sampled(rate))).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(round(share.sampled(rate))).unwrap_or(usize::MAX);
             let wanted = wanted.max(2).min(stratum.len());
             (stratum, wanted)
         })
@@ -245,20 +246,20 @@ fn rate(shares: &[Share], budget: f64) -> f64 {
     high
 }
 
-/// Number of blocks of consecutive tasks: neighbours in a plan have similar counts.
+/// Number of blocks of consecutive tasks: neighbors in a plan have similar counts.
 const BLOCKS: u64 = 80;
 
 /// Minimum number of finished tasks for an estimate of a run's total.
 const MIN_FINISHED: f64 = 30.0;
 
-/// Minimum number of finished tasks in a stratum of neighbouring blocks.
+/// Minimum number of finished tasks in a stratum of neighboring blocks.
 const MIN_PER_STRATUM: f64 = 12.0;
 
 /// Sums over finished tasks of a run, by block of the plan, to estimate its total.
 ///
-/// The added tasks must be a random sample. All finished tasks are not: of the last leased tasks
+/// The added tasks must be a random sample. The finished tasks are not: of the last leased tasks
 /// only the short ones are finished, which have few solutions for their cost. So callers add only
-/// the tasks before the first one in progress, in the random order of leasing.
+/// the tasks that precede, in the random lease order, all tasks in progress.
 ///
 /// The estimate is that of [`Sample`] with post-stratification. A task's deviation is taken from the
 /// value that the other tasks of its stratum predict.
@@ -304,7 +305,7 @@ impl Sums {
 
     /// Returns the variance of the stratum's part of the sum of count - ratio · cost.
     ///
-    /// `left_out` is 1 if a task's deviation is taken from what the others predict, else 0.
+    /// `left_out` is 1 if the other tasks predict a task's value, else 0.
     fn variance(&self, ratio: f64, left_out: f64) -> f64 {
         if self.tasks <= 1.0 || self.tasks >= self.size {
             return 0.0;
@@ -366,7 +367,7 @@ impl Finished {
         self.block(task).change(-1.0, real(count), real(cost));
     }
 
-    /// Merges neighbouring blocks into strata with enough finished tasks.
+    /// Merges neighboring blocks into strata with enough finished tasks.
     fn strata(&self) -> Vec<Sums> {
         let (mut strata, mut last) = (Vec::<Sums>::new(), Sums::default());
         for block in &self.blocks {
@@ -384,7 +385,7 @@ impl Finished {
 
     /// Estimates the count of all tasks.
     ///
-    /// `None` before 30 tasks are finished, unless these are all.
+    /// `None` before 30 tasks are finished, unless the run has fewer.
     pub fn estimate(&self) -> Option<Estimate> {
         let finished = self.blocks.iter().map(|block| block.tasks).sum::<f64>();
         let enough = finished >= MIN_FINISHED.min(real(self.tasks));
@@ -398,7 +399,7 @@ fn real(value: u64) -> f64 {
 
 /// Rounds to the nearest integer, negative numbers to 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates by intent")]
-fn whole(value: f64) -> u128 {
+fn round(value: f64) -> u128 {
     value.max(0.0).round() as u128
 }
 
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_sample_is_exact() {
+    fn a_sample_of_all_tasks_is_exact() {
         let counted = counted(plan_of_cost(11, Layout::FirstRows, 100));
         let estimate = sampled(&counted, 1.0, 1);
         assert_eq!(estimate, Estimate { solutions: 2680, low: 2680, high: 2680 });
@@ -511,8 +512,8 @@ mod tests {
         }
         let tasks = number(skipped);
         let mut count = |_| {
-            let (_units, count, _counter, how) = (number(0), number(0), number(0), number(0));
-            if how & 8 != 0 {
+            let (_units, count, _counter, flags) = (number(0), number(0), number(0), number(0));
+            if flags & 8 != 0 {
                 let _second = (number(0), number(0));
             }
             count
@@ -523,7 +524,7 @@ mod tests {
         ExactCounts { plan, counts, total }
     }
 
-    /// Times of a simulated run, by position in a random order of leasing.
+    /// Times of a simulated run, by position in a random lease order.
     struct VirtualRun {
         order: Vec<usize>,
         done_at: Vec<u64>,
@@ -560,7 +561,7 @@ mod tests {
                     let task = order[position];
                     let slow = 0.7 + 0.3 * real(counts[task]) / real(costs[task]) / ratio;
                     let micros = real(costs[task]) * slow * real(90 + random(20)) / real(speed);
-                    now += u64::try_from(whole(micros)).unwrap();
+                    now += u64::try_from(round(micros)).unwrap();
                     done_at[position] = now;
                 }
                 threads.insert((now, thread, speed));
@@ -572,7 +573,7 @@ mod tests {
         fn estimate(&self, costs: &[u64], counts: &[u64], part: f64) -> Option<Estimate> {
             let mut ends = self.done_at.clone();
             ends.sort_unstable();
-            let done = usize::try_from(whole(part * ends.len() as f64)).unwrap();
+            let done = usize::try_from(round(part * ends.len() as f64)).unwrap();
             let now = ends[done.saturating_sub(1)];
             let mut finished = Finished::of(costs.len() as u64, costs.iter().sum());
             for (position, &task) in self.order.iter().enumerate() {
@@ -606,7 +607,7 @@ mod tests {
         }
     }
 
-    /// 93 to 98 % of the intervals contain the truth (95 % claimed).
+    /// Checks that 93 to 98 % of the intervals contain the truth (95 % claimed).
     #[test]
     fn estimates_of_running_runs_cover_the_truth() {
         let boards = [
@@ -635,7 +636,7 @@ mod tests {
         }
     }
 
-    /// At least 930 of 1,000 intervals contain the truth: 2.9 deviations below 95 %.
+    /// Checks that at least 930 of 1,000 intervals hold the truth (95 % - 2.9 sigma).
     #[test]
     fn intervals_of_samples_cover_the_truth() {
         for (n, layout, fractions) in [
@@ -656,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_honoured() {
+    fn fractions_are_honored() {
         let spec = *test_fixture::plan(24, Layout::Frames).spec();
         let mut last = 0;
         for fraction in [5e-7, 1e-5, 1e-4, 1e-3] {
@@ -668,7 +669,7 @@ mod tests {
             let units: u64 = units.map(|units| units.end - units.start).sum();
             assert!(units > last, "{fraction}: {units} units");
             last = units;
-            // Smaller samples are a handful of tasks of very different costs.
+            // Smaller samples are a few tasks of very different costs.
             if fraction >= 1e-4 {
                 let part = sampled / whole;
                 assert!((part / fraction - 1.0).abs() < 0.2, "{fraction}: {part}");

@@ -6,8 +6,8 @@
 //! half's boards whose row sets are needed is estimated in the same way, from the pairs of rows. The time
 //! follows from the lengths of both lists.
 //!
-//! Only additions, multiplications, divisions and square roots: every machine must compute the same
-//! costs, because they decide where tasks begin.
+//! The estimates use only additions, multiplications, divisions and square roots: every machine must
+//! compute the same costs, because these decide where tasks begin.
 //!
 //! The mathematics: `docs/method.md`, “What a frame costs”.
 
@@ -21,9 +21,9 @@ pub(super) struct Costs {
     orders: f64,
     /// Per set: probability that queens in these columns share no diagonal.
     within: Vec<f64>,
-    /// Per set: probability that these queens share none with the middle-column queen.
+    /// Per set: probability that no diagonal is shared with the middle-column queen.
     with_middle: Vec<f64>,
-    /// Index X n + j: probability that column j conflicts with no column of X across.
+    /// Index X n + j: probability that column j conflicts with no opposite column in X.
     across: Vec<f64>,
     /// Per size and rank: share of boards with a row set of this rank or higher.
     ranked_from: Vec<Vec<f64>>,
@@ -130,8 +130,8 @@ impl Costs {
         let from = &self.ranked_from[frame.queens as usize];
         let (top, bottom) = match frame.kind {
             Kind::Even | Kind::TypeOne => {
-                let halves = 2 * frame.queens == self.side;
-                let end = from.len() - 1 - if halves { frame.a } else { 0 };
+                let is_half = 2 * frame.queens == self.side;
+                let end = from.len() - 1 - if is_half { frame.a } else { 0 };
                 let wanted = from[frame.a] - from[end];
                 (no_conflict(top) * wanted, no_conflict(bottom) * wanted)
             }
@@ -189,7 +189,7 @@ fn part(some: usize, all: usize) -> f64 {
     some as f64 / all as f64
 }
 
-/// Version of the division rules; any change raises it.
+/// Version of the division rules; increment it with any change.
 pub(crate) const PLAN_VERSION: u16 = 2;
 
 /// Returns the default task cost in microseconds.

@@ -1,8 +1,8 @@
-//! Counting ranges of frames: each frame by the whole crew, or one frame per member.
+//! Counting ranges of frames: each frame by the whole crew, or by one member.
 //!
-//! Members that share a frame wait for each other several times, which does not pay for small
+//! Members that share a frame wait for each other several times, which slows down small
 //! frames. Members that count separate frames finish at different times, and each has only its
-//! share of the memory. The split between both modes minimizes the estimated time.
+//! share of the memory. The split between the two modes minimizes the estimated time.
 
 use std::{
     cmp::Reverse,
@@ -31,9 +31,9 @@ pub struct Counter {
     budget: Budget,
     cache: QuarterCache,
     crew: Arc<Crew>,
-    /// Counts frames with the whole crew, unless `alone` has the memory.
+    /// Counter that uses the whole crew, unless `alone` has the memory.
     together: Option<FrameCounter>,
-    /// One per member, or none.
+    /// Counters of single members: one per member, or none.
     alone: Vec<FrameCounter>,
 }
 
@@ -73,19 +73,19 @@ impl Counter {
             let on_done = &mut |done| progress.advance(done);
             self.together();
             let Self { settings, cache, together, .. } = self;
-            let together = together.as_mut().expect("made just now");
+            let together = together.as_mut().expect("created above");
             let count = count_unit(together, &settings.division, cache, unit, on_done)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
         }
         if !alone.is_empty() {
-            let count = self.each_alone(&alone, progress)?;
+            let count = self.count_alone(&alone, progress)?;
             sum = sum.checked_add(count).ok_or(CountError::Overflow)?;
         }
         Ok(sum)
     }
 
-    /// Counts these units; each member takes the next unclaimed one.
-    fn each_alone(
+    /// Counts these units; each member repeatedly takes the next one.
+    fn count_alone(
         &mut self,
         units: &[u64],
         progress: &dyn ProgressSink,
@@ -144,7 +144,7 @@ pub(super) struct Split {
     pub(super) alone: Vec<u64>,
 }
 
-/// Maximum cost of a frame counted alone; the crew shares ranges with a larger one.
+/// Maximum cost of a frame counted alone; ranges with costlier ones are shared.
 const MAX_ALONE_US: u64 = 2_000_000;
 
 const SHARED_OVERHEAD_US: u64 = 5_000;
@@ -153,9 +153,9 @@ const SHARED_OVERHEAD_US: u64 = 5_000;
 const SWITCH_US: u64 = 50_000;
 
 /// Ranges with more units have so many small ones that balancing is unnecessary.
-const MANY: usize = 1 << 10;
+const MAX_BALANCED: usize = 1 << 10;
 
-/// Lists this many times as long as estimated must still fit in a member's memory.
+/// Factor on estimated lengths of lists that must still fit in a member's memory.
 const MARGIN: usize = 2;
 
 /// Splits a range among `members`, each with the limits `alone`.
@@ -181,9 +181,9 @@ pub(super) fn split(
         }
         costs.push((cost, unit));
     }
-    // Largest first; neighbours of similar cost stay together, because they share lists.
+    // Largest first; neighbors of similar cost stay together, because they share lists.
     costs.sort_by_key(|&(cost, _)| Reverse(cost.max(1).ilog2()));
-    let together = if costs.len() > MANY {
+    let together = if costs.len() > MAX_BALANCED {
         0
     } else {
         best_split(&costs.iter().map(|&(cost, _)| cost).collect::<Vec<_>>(), members)
@@ -231,7 +231,7 @@ mod tests {
             (vec![1_000_000; 5], 2, 5),
             (vec![250_000; 101], 2, 1),
             (vec![1_000_000; 3], 4, 3),
-            // The others count as long as the first one.
+            // The other member takes as long as the first one.
             (vec![900_000, 300_000, 300_000, 300_000], 2, 0),
             (vec![900_000, 300_000], 2, 2),
             (vec![1_000; 3], 8, 0),

@@ -1,4 +1,4 @@
-//! Counting frames one after the other, each by all threads of a crew.
+//! Counting frames one at a time, each with all threads of a crew.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -184,9 +184,9 @@ pub(super) struct Progress<'a> {
     reported: u64,
     /// Fraction of the frame that is done, 0 … 1.
     done: f64,
-    /// Fraction of the frame that the current share is.
+    /// Current share, as a fraction of the frame.
     pub(super) share: f64,
-    /// Fraction of the share that the current piece is.
+    /// Current piece, as a fraction of the share.
     pub(super) piece: f64,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Progress<'a> {
     /// Reports the rest of the frame.
     ///
     /// # Errors
-    /// `Cancelled` if `on_done` breaks.
+    /// `Cancelled` if `on_done` returns `Break`.
     pub(super) fn finish(&mut self) -> Result<(), CountError> {
         let rest = self.cost - self.reported;
         self.reported = self.cost;

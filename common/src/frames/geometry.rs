@@ -1,14 +1,14 @@
 //! Squares, diagonals, keys, column sets and frames.
 //!
-//! Every quadrant is indexed from its own outer corner: row i and column j, 0 … n−1. So all four have
-//! the same quarter boards, and differ only in the diagonals of the whole board that these attack.
+//! Every quadrant is indexed from its own outer corner: row i and column j, 0 … n−1. All four therefore
+//! have the same quarter boards; only the diagonals of the whole board that these attack differ.
 //!
 //! A **key** has a bit per diagonal that crosses both halves of the board, set if it is attacked:
 //! 2n−1 antidiagonals (constant row + column) and 2n−1 main diagonals (constant row − column),
-//! counted 0 … 2n−2 across the board with the centre at n−1. Other diagonals cannot be attacked from
-//! both halves, nor from two quadrants of one half. Its bits are ordered by the distance of the diagonals
-//! from the centre, because central ones are attacked most often: bit 0 the centre antidiagonal, bit 1 the
-//! centre main diagonal, then for each distance c four bits: antidiagonal n−1+c, main diagonal n−1+c,
+//! counted 0 … 2n−2 across the board with the center at n−1. Other diagonals cannot be attacked from
+//! both halves, nor from two quadrants of one half. The bits are ordered by the distance of the diagonals
+//! from the center, because central ones are attacked most often: bit 0 the center antidiagonal, bit 1 the
+//! center main diagonal, then for each distance c four bits: antidiagonal n−1+c, main diagonal n−1+c,
 //! antidiagonal n−1−c, main diagonal n−1−c.
 //!
 //! Type II has two more bits, for the diagonals of the two squares where a queen of the middle row or
@@ -16,21 +16,21 @@
 //! - the **corner bit** 4n−2 is the antidiagonal row + column = n through both, which crosses the
 //!   lower half in the middle row only;
 //! - the **edge bit** 4n−1 is in the upper half the main diagonal row − column = −n, in the lower
-//!   half row − column = n. It matters for making half boards and is cleared in their keys.
+//!   half row − column = n. It is used to make half boards, and cleared in their keys.
 //!
 //! The mathematics: `docs/method.md`, “Quarter boards, and when they fit” and “Odd boards”.
 
-/// Bits of the centre diagonals, which a half turn keeps.
-const CENTRE: u64 = 0b11;
+/// Bits of the center diagonals, which a half turn maps to themselves.
+const CENTER: u64 = 0b11;
 /// The first two bits of each group of four from bit 2 on: diagonals n−1+c.
 const PLUS: u64 = 0xcccc_cccc_cccc_cccc;
 
-/// Middle of the board.
+/// Kind of a frame, by the middle of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// N = 2n, no middle row or column.
     Even,
-    /// N = 2n + 1, one queen on the centre square.
+    /// N = 2n + 1, one queen on the center square.
     TypeOne,
     /// N = 2n + 1, one queen in the middle row and one in the middle column.
     TypeTwo,
@@ -76,13 +76,13 @@ impl Geometry {
     }
 
     const fn anti(self, k: u32) -> u64 {
-        let centre = self.side - 1;
-        if k == centre {
+        let center = self.side - 1;
+        if k == center {
             1
-        } else if k > centre {
-            1 << (4 * (k - centre) - 2)
+        } else if k > center {
+            1 << (4 * (k - center) - 2)
         } else {
-            1 << (4 * (centre - k))
+            1 << (4 * (center - k))
         }
     }
 
@@ -123,7 +123,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the rows of column `j` that the centre queen (type I) does not attack.
+    /// Returns the rows of column `j` that the center queen (type I) does not attack.
     pub(crate) const fn allowed_rows(self, j: u32) -> u32 {
         let all = (1 << self.side) - 1;
         match self.kind {
@@ -135,14 +135,14 @@ impl Geometry {
 
 /// Maps diagonal k to diagonal 2n−2−k.
 const fn half_turn(key: u64) -> u64 {
-    key & CENTRE | (key & PLUS) << 2 | (key >> 2) & PLUS
+    key & CENTER | (key & PLUS) << 2 | (key >> 2) & PLUS
 }
 
-/// A unit: the columns that either half of the board uses.
+/// A unit: the columns that each half of the board uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
-    /// #C, the number of queens in R; as many as in P, or one more for type II.
+    /// #C, the number of queens in R: that in P, plus 1 for type II.
     pub(crate) queens: u32,
     /// Rank of A, the columns of P.
     pub(crate) a: usize,
@@ -165,7 +165,7 @@ impl Frame {
     }
 }
 
-/// All frames with one A: consecutive ranks of C.
+/// All frames with the same A, by consecutive ranks of C.
 #[derive(Clone, Debug)]
 pub(super) struct FramesOfA {
     pub(super) first: Frame,

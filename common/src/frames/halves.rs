@@ -38,7 +38,7 @@ impl HalfBoards {
     /// Holds their boards if there are at most `most`; otherwise the crew counts them.
     ///
     /// # Errors
-    /// `Cancelled` when `on_done`, which is called repeatedly, breaks.
+    /// `Cancelled` if `on_done`, which is called repeatedly, returns `Break`.
     pub(crate) fn begin(
         &mut self,
         whole: Range<usize>,
@@ -95,7 +95,7 @@ impl HalfBoards {
             }
             keys.clear();
         }
-        // Reserves the exact size, because a growing list would take twice as much.
+        // Reserves the exact size, because a growing list could take twice as much.
         keys.reserve_exact(pairs.min(most + of_one) + PAIRS_SLACK);
         self.starts.clear();
         self.starts.push(0);
@@ -113,7 +113,7 @@ impl HalfBoards {
         self.starts[self.whole.len()]
     }
 
-    /// Limits the boards joined at a time; one more row set may be added.
+    /// Limits the boards joined at a time; a piece may exceed this by one row set.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -149,7 +149,7 @@ impl HalfBoards {
         }
     }
 
-    /// Returns whether no boards of this frame were sorted yet.
+    /// Returns whether no boards of this frame have been sorted yet.
     pub(crate) fn is_unsorted(&self) -> bool {
         self.sorted.iter().all(Range::is_empty)
     }

@@ -11,7 +11,7 @@ use crate::{
     setup::{Needs, SetupError},
 };
 
-/// Limits of a crew.
+/// Memory limits of a crew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Bytes of cached quarter lists.
@@ -77,7 +77,7 @@ const MIN_KEYS: usize = 1 << 14;
 
 /// Divisor of the budget: maximum part for cached quarter lists.
 const CACHE_PART: u64 = 4;
-/// Divisor of the budget: minimum part for lists of neighbouring frames.
+/// Divisor of the budget: minimum part for lists of neighboring frames.
 const MIN_CACHE_PART: u64 = 64;
 
 /// Divisor of the spare memory: part for keys gathered beyond the minimum.
@@ -102,7 +102,7 @@ impl Budget {
         // If lists are cut into pieces, larger pieces save more time than a larger cache.
         let spare = given.saturating_sub(whole);
         let cache_bytes = (given / CACHE_PART).min(spare).max((given - least) / MIN_CACHE_PART);
-        let left = given - cache_bytes;
+        let remaining = given - cache_bytes;
         let limits = |bytes: u64, threads| {
             let beyond = bytes.saturating_sub(needs.of(threads).least) / GATHERED_PART;
             let more = beyond / (ROWS_PER_THREAD * threads as u64);
@@ -118,10 +118,10 @@ impl Budget {
                 held_keys: held,
             })
         };
-        let part = left / threads as u64;
+        let part = remaining / threads as u64;
         Ok(Self {
             cache_bytes,
-            together: limits(left, threads),
+            together: limits(remaining, threads),
             alone: (threads > 1 && part >= needs.of(1).least).then(|| limits(part, 1)),
         })
     }
@@ -142,7 +142,7 @@ const HELD_BYTES: u64 = 2 * size_of::<u64>() as u64;
 
 /// Returns the maximum number of held keys.
 ///
-/// Members of a crew make and sort lists together, and hold none beyond the minimum.
+/// Members of a crew make and sort lists together, and hold no keys beyond the minimum.
 fn held_keys(spare: u64, threads: usize) -> usize {
     if threads > 1 {
         return HJoin::SHORT_LIST;
@@ -175,7 +175,7 @@ impl FrameNeeds {
         let mut classes = self.classes.iter();
         let typical = classes.find(|need| need.class == self.typical.class);
         let whole = typical.map_or(0, |need| need.equal(self.typical.keys, 2, threads));
-        // Threads also gather more with more memory than the minimum.
+        // With more than the minimum, threads also gather more.
         let whole = whole + whole / GATHERED_PART;
         Needs { least, whole: whole.max(least) }
     }
@@ -252,7 +252,7 @@ mod tests {
             let spec = PlanSpec::new(Board::new(n).unwrap(), Layout::Frames);
             let division = Division::new(&PlanSpec { task_cost: u64::MAX, ..spec }).unwrap();
             let Err(SetupError::Memory { given: 1, least }) = Budget::new(1, &division, 1) else {
-                panic!("N = {n} in one byte");
+                panic!("N = {n} fits in one byte");
             };
             let smallest = Budget::new(least, &division, 1).unwrap();
             let larger = Budget::new(10 * least, &division, 1).unwrap();
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(row_bytes(1 << 40, 16), HJoin::MAX_ROW_BYTES);
             let some = least + (1 << 28);
             assert!(row_bytes(some, 1) > row_bytes(some, 8), "N = {n}");
-            // Single threads hold longer lists if there is memory.
+            // Single threads hold longer lists if memory allows.
             assert_eq!(smallest.together.held_keys, HJoin::SHORT_LIST);
             let plenty = Budget::new(1 << 40, &division, 16).unwrap();
             assert_eq!(plenty.together.held_keys, HJoin::SHORT_LIST);

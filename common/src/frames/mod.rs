@@ -5,10 +5,10 @@
 //! **quarter board** is a placement of queens in one quadrant, a **half board** a pair of
 //! quarter boards side by side that fit (**QJoin**), a solution a pair of half boards that fit
 //! (**HJoin**). The columns A of P and C of R decide which columns the top half uses: (A, C) is the
-//! **frame**, the unit of work, within which every upper half board meets every lower one.
+//! **frame**, the unit of work, in which every upper half board is joined with every lower one.
 //!
 //! Source: Kazuji Haginoya, a new approach to the N-Queens problem (部分解合成法, Parts Assembly
-//! Approach). The joining of all middle queens of a frame at once (type II) is this project's.
+//! Approach). Joining all middle queens of a frame at once (type II) is new here.
 //!
 //! The mathematics: `docs/method.md`, “Four quadrants”.
 

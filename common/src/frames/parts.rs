@@ -1,4 +1,4 @@
-//! Quarter lists of a frame, and the half boards made of them.
+//! Quarter lists of a frame, and the half boards made from them.
 //!
 //! The mathematics: `docs/method.md`, “Two joins” and “Odd boards”.
 
@@ -8,7 +8,7 @@ use super::{
     geometry::{Frame, Geometry, Kind, Quadrant, elements},
     plan::Division,
     qjoin,
-    quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source, own},
+    quarter::{Quarter, QuarterCache, QuarterMaker, QuarterOf, Source, or_all, unshared},
 };
 use crate::{
     crew::{Crew, OnDone},
@@ -33,9 +33,9 @@ pub(crate) struct Parts {
     /// Lists of ~A: one, or one per column x of the middle-row queen, without x.
     s: Vec<Arc<Quarter>>,
     /// Number of entries of `s` in use.
-    belows: usize,
+    s_used: usize,
     /// Quarter boards without their middle queen.
-    alone: Arc<Quarter>,
+    bare: Arc<Quarter>,
 }
 
 impl Parts {
@@ -49,15 +49,15 @@ impl Parts {
             q: Arc::default(),
             r: Arc::default(),
             s: Vec::new(),
-            belows: 0,
-            alone: Arc::default(),
+            s_used: 0,
+            bare: Arc::default(),
         }
     }
 
-    /// Makes the quarter lists of a frame; those of A are kept while A stays the same.
+    /// Makes the quarter lists of a frame; reuses those of A while A stays the same.
     ///
     /// # Errors
-    /// `Cancelled` when `on_done`, which is called repeatedly, breaks; there are no lists then.
+    /// `Cancelled` if `on_done`, which is called repeatedly, returns `Break`; no lists are set then.
     pub(crate) fn set(
         &mut self,
         frame: Frame,
@@ -80,23 +80,23 @@ impl Parts {
         if !before.is_some_and(same_a) {
             match frame.kind {
                 Kind::Even | Kind::TypeOne => {
-                    self.belows = 1;
+                    self.s_used = 1;
                     source.get(of(Quadrant::P, a), entry(&mut self.p, 0))?;
                     source.get(of(Quadrant::S, not_a), entry(&mut self.s, 0))?;
                 }
                 Kind::TypeTwo => {
-                    source.get(of(Quadrant::P, a), &mut self.alone)?;
+                    source.get(of(Quadrant::P, a), &mut self.bare)?;
                     let n = geometry.side;
                     for y in 0..n {
-                        let list = own(entry(&mut self.p, y as usize));
-                        list.assign_with_queen(geometry.key(y, n), &self.alone, self.kernel);
+                        let list = unshared(entry(&mut self.p, y as usize));
+                        list.assign_with_queen(geometry.key(y, n), &self.bare, self.kernel);
                     }
-                    self.belows = 0;
+                    self.s_used = 0;
                     for x in elements(not_a) {
-                        source.get(of(Quadrant::S, not_a & !(1 << x)), &mut self.alone)?;
-                        let list = own(entry(&mut self.s, self.belows));
-                        list.assign_with_queen(geometry.key(n, x), &self.alone, self.kernel);
-                        self.belows += 1;
+                        source.get(of(Quadrant::S, not_a & !(1 << x)), &mut self.bare)?;
+                        let list = unshared(entry(&mut self.s, self.s_used));
+                        list.assign_with_queen(geometry.key(n, x), &self.bare, self.kernel);
+                        self.s_used += 1;
                     }
                 }
             }
@@ -116,9 +116,9 @@ impl Parts {
             Kind::Even | Kind::TypeOne => &self.p[..1],
             Kind::TypeTwo => &self.p,
         };
-        let any = |lists: &[Arc<Quarter>]| lists.iter().fold(0, |any, list| any | list.attacked());
-        let above = any(p) | self.q.attacked();
-        let below = any(&self.s[..self.belows]) | self.r.attacked();
+        let attacked = |lists: &[Arc<Quarter>]| or_all(lists.iter().map(|list| list.attacked()));
+        let above = attacked(p) | self.q.attacked();
+        let below = attacked(&self.s[..self.s_used]) | self.r.attacked();
         above & below & geometry.key_mask()
     }
 }
@@ -127,13 +127,13 @@ impl Parts {
 impl Parts {
     /// Returns the size of all lists in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
-        let alone = [&self.q, &self.r, &self.alone];
+        let alone = [&self.q, &self.r, &self.bare];
         let lists = self.p.iter().chain(&self.s).chain(alone);
         lists.map(|list| list.held_bytes()).sum()
     }
 }
 
-/// Returns the entry at this place, or appends one.
+/// Returns the entry at index `at`; appends it if it is missing.
 fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
     if at == lists.len() {
         lists.push(Arc::default());
@@ -141,7 +141,7 @@ fn entry(lists: &mut Vec<Arc<Quarter>>, at: usize) -> &mut Arc<Quarter> {
     &mut lists[at]
 }
 
-/// Makes the half boards of one half, by rank of row set.
+/// Maker of the half boards of one half, by rank of row set.
 ///
 /// Row sets are B, the rows of P, for the upper half, and D, the rows of R, for the lower.
 #[derive(Clone, Copy, Debug)]
@@ -163,9 +163,9 @@ impl<'a> HalfMaker<'a> {
         Self { parts, division, frame, mask: geometry.key_mask(), half }
     }
 
-    /// Visits pairs of lists of quarter boards; half boards are the pairs that fit.
+    /// Visits pairs of quarter lists; pairs of their boards that fit are half boards.
     fn quarters(&self, rank: usize, visit: &mut dyn FnMut(&[u64], &[u64])) {
-        let Parts { p, q, r, s, belows, .. } = self.parts;
+        let Parts { p, q, r, s, s_used, .. } = self.parts;
         let sets = self.division.sets();
         let q = |rows| q.rows(sets.rank(rows));
         match (self.half, self.frame.kind) {
@@ -182,9 +182,9 @@ impl<'a> HalfMaker<'a> {
                 }
             }
             (Side::Bottom, _) => {
-                // Complements have the ranks in reverse.
+                // Taking complements reverses the ranks.
                 let others = sets.count(self.frame.queens) - 1 - rank;
-                s[..*belows].iter().for_each(|s| visit(r.rows(rank), s.rows(others)));
+                s[..*s_used].iter().for_each(|s| visit(r.rows(rank), s.rows(others)));
             }
         }
     }
@@ -222,7 +222,7 @@ impl<'a> HalfMaker<'a> {
                 let pair = (std::slice::from_ref(key), short);
                 qjoin::join(self.parts.kernel, pair, self.mask, keys);
             }
-            // Continues the step over the concatenation of all lists.
+            // Continues the stride in the next list.
             skip += (64 - (long.len() % 64)) % 64;
         });
     }

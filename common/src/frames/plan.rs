@@ -32,15 +32,14 @@ pub struct Division {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypicalClass {
     pub(crate) class: (Kind, u32),
-    /// Usual maximum number of half boards of either half.
+    /// Typical maximum number of half boards of either half.
     pub(crate) keys: usize,
 }
 
 impl Division {
     pub(crate) fn new(spec: &PlanSpec) -> Result<Self, BadSpec> {
         if spec.board.n() < MIN_N {
-            let reason =
-                format!("it needs quadrants of at least 2 × 2 squares, so N from {MIN_N} on");
+            let reason = format!("it needs quadrants of at least 2 × 2 squares, so N ≥ {MIN_N}");
             return Err(BadSpec::Unsupported { layout: spec.layout, board: spec.board, reason });
         }
         let mut division = Self::without_tasks(spec.board);
@@ -48,7 +47,7 @@ impl Division {
         Ok(division)
     }
 
-    /// Creates a division without tasks; these require all costs, which takes time.
+    /// Creates a division without tasks: computing the costs of all units takes time.
     pub(crate) fn without_tasks(board: Board) -> Self {
         let n = board.n();
         let side = u32::from(n) / 2;
@@ -75,12 +74,12 @@ impl Division {
     }
 
     pub(crate) fn task_units(&self, task: TaskId) -> Range<u64> {
-        let task = place(task);
+        let task = index(task);
         self.tasks[task].0..self.tasks[task + 1].0
     }
 
     pub(crate) fn task_cost(&self, task: TaskId) -> u64 {
-        whole(self.tasks[place(task)].1)
+        whole(self.tasks[index(task)].1)
     }
 
     /// Returns an upper bound on a task's count.
@@ -221,7 +220,7 @@ impl Division {
 
     /// Returns the columns that a frame allows in each row, as bits.
     ///
-    /// The rows of the top half have those of A and ~C, the rows of the bottom half the others.
+    /// The rows of the top half allow the columns A and ~C, those of the bottom half the others.
     pub(crate) fn allowed(&self, unit: u64) -> Vec<u32> {
         let frame = self.frame(unit);
         let (n, all) = (self.side, self.board_side());
@@ -231,11 +230,11 @@ impl Division {
         let right = |set: u32| set.reverse_bits() >> (u32::BITS - all);
         let others = self.full() & !a;
         let (top, bottom) = (a | right(self.full() & !c), others | right(c));
-        let centre = 1 << n;
+        let center = 1 << n;
         let (top, middle) = match frame.kind {
             Kind::Even => (top, bottom),
-            Kind::TypeOne => (top, centre),
-            Kind::TypeTwo => (top | centre, others),
+            Kind::TypeOne => (top, center),
+            Kind::TypeTwo => (top | center, others),
         };
         let of_row = |row: u32| match row.cmp(&n) {
             Ordering::Less => top,
@@ -341,8 +340,8 @@ impl OpenTask {
     }
 }
 
-fn place(task: TaskId) -> usize {
-    usize::try_from(task.0).expect("the caller checked that there is such a task")
+fn index(task: TaskId) -> usize {
+    usize::try_from(task.0).expect("the caller checked the task")
 }
 
 /// Rounds to the nearest integer, at least 1.
@@ -366,9 +365,9 @@ fn rows(board: Board, sets: &Sets) -> (Vec<FramesOfA>, u64) {
     for queens in 1..=side / 2 {
         let count = sets.count(queens);
         // Quarter turns complement the sets: A ≤ C ≤ ~A where that keeps their size.
-        let halves = 2 * queens == side;
-        for a in 0..if halves { count / 2 } else { count } {
-            add(equal_sizes, queens, a, a..if halves { count - a } else { count });
+        let is_half = 2 * queens == side;
+        for a in 0..if is_half { count / 2 } else { count } {
+            add(equal_sizes, queens, a, a..if is_half { count - a } else { count });
         }
     }
     if !board.n().is_multiple_of(2) {

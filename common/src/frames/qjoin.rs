@@ -53,15 +53,15 @@ struct CountFitting<'a> {
 impl Work for CountFitting<'_> {
     type Result = usize;
 
-    /// Counts in a loop that compilers vectorize for the set.
+    /// Counts in a loop that the compiler vectorizes for the set.
     #[inline(always)]
     fn run<S: Set>(self, _set: S) -> usize {
-        let mut all = 0;
+        let mut total = 0;
         for &p in self.outer {
             let fitting: u64 = self.inner.iter().map(|&q| u64::from(p & q == 0)).sum();
-            all += fitting;
+            total += fitting;
         }
-        usize::try_from(all).expect("no more than pairs in memory")
+        usize::try_from(total).expect("at most the product of two lengths")
     }
 }
 

@@ -38,7 +38,7 @@ impl Quarter {
         &self.keys[self.starts[rank] as usize..self.starts[rank + 1] as usize]
     }
 
-    /// Replaces the boards by those of `from` that `queen` allows; adds its diagonals.
+    /// Replaces the boards with those of `from` that allow `queen`; adds its diagonals.
     pub(crate) fn assign_with_queen(&mut self, queen: u64, from: &Self, kernel: Kernel) {
         self.starts.clear();
         self.keys.clear();
@@ -47,7 +47,7 @@ impl Quarter {
             qjoin::join(kernel, (&[queen], from.rows(rank)), u64::MAX, &mut self.keys);
             self.starts.push(u32::try_from(self.keys.len()).expect("no more than before"));
         }
-        self.attacked = any(&self.keys);
+        self.attacked = or_all(self.keys.iter().copied());
     }
 
     pub(crate) fn shrink(&mut self) {
@@ -70,12 +70,12 @@ pub(crate) struct QuarterOf {
     pub(crate) columns: u32,
 }
 
-/// Enumerates quarter boards with a crew; keeps its buffers.
+/// Enumerator of quarter boards that works with a crew and keeps its buffers.
 #[derive(Debug)]
 pub(crate) struct QuarterMaker {
     crew: Arc<Crew>,
-    /// Makes lists that take less time than waking a helper.
-    leader: Crew,
+    /// Crew of one, for lists that take less time than waking another thread.
+    single: Crew,
     /// Key of row i, column j at 16 j + i.
     squares: Box<[u64; 256]>,
     branches: Vec<Branch>,
@@ -85,26 +85,26 @@ pub(crate) struct QuarterMaker {
 #[derive(Debug, Default)]
 struct Branch {
     start: Attacked,
-    all: usize,
+    total: usize,
     /// Number of boards per row set rank; later the index of the next one.
     places: Vec<u32>,
-    /// (row set rank, key) of the first boards found.
-    found: Vec<(u32, u64)>,
+    /// (row set rank, key) of the first boards.
+    recorded: Vec<(u32, u64)>,
     /// OR of all keys.
     attacked: u64,
 }
 
-/// Maximum number of boards noted while a list is made.
+/// Maximum number of boards recorded while a list is made.
 ///
 /// Longer lists are counted first and enumerated again, which takes twice as long but no memory.
-const MAX_NOTED: usize = 1 << 20;
+const MAX_RECORDED: usize = 1 << 20;
 
-/// Maximum bytes for making a list; the buffer of notes may be twice as large.
-pub(crate) const MAKER_BYTES: u64 = (MAX_NOTED * 2 * size_of::<(u32, u64)>()) as u64;
+/// Maximum bytes for making a list; the buffer may have twice the recorded length.
+pub(crate) const MAKER_BYTES: u64 = (MAX_RECORDED * 2 * size_of::<(u32, u64)>()) as u64;
 
-/// Minimum ways to place queens in different rows for a list that the crew shares.
+/// Minimum number of placements in different rows for a list that the crew shares.
 ///
-/// About a tenth of these are boards; a thread finds 10^8 boards per second.
+/// About a tenth of the placements are boards; a thread finds 10^8 boards per second.
 const MIN_SHARED_WAYS: u64 = 1 << 20;
 
 /// Attacked rows and diagonals of the next column to fill, and the key so far.
@@ -118,12 +118,12 @@ struct Attacked {
 
 impl QuarterMaker {
     pub(crate) fn new(crew: Arc<Crew>) -> Self {
-        Self { crew, leader: Crew::new(1), squares: Box::new([0; 256]), branches: Vec::new() }
+        Self { crew, single: Crew::new(1), squares: Box::new([0; 256]), branches: Vec::new() }
     }
 
-    /// Replaces `out` by the boards of a list.
+    /// Replaces `out` with the boards of a list.
     ///
-    /// Returns `Break` when `on_done` does; `out` is incomplete then.
+    /// Returns `Break` if `on_done` does; `out` is then incomplete.
     pub(crate) fn make(
         &mut self,
         sets: &Sets,
@@ -139,14 +139,14 @@ impl QuarterMaker {
         }
         let queens = columns.count_ones();
         let ways: u64 = (0..queens).map(|k| u64::from(geometry.side - k)).product();
-        let crew = if ways < MIN_SHARED_WAYS { &self.leader } else { &self.crew };
+        let crew = if ways < MIN_SHARED_WAYS { &self.single } else { &self.crew };
         let steps = steps(geometry, columns);
         let (steps, squares) = (&steps[..], &*self.squares);
         let number = start_branches(squares, steps, &mut self.branches);
         let (branches, steps) = (&mut self.branches[..number], steps.get(1..).unwrap_or_default());
-        let most_noted = MAX_NOTED / number.max(1);
+        let max_recorded = MAX_RECORDED / number.max(1);
         crew.share(branches.iter_mut(), on_done, |branch, reporter| {
-            branch.find(squares, steps, sets, queens, most_noted);
+            branch.find(squares, steps, sets, queens, max_recorded);
             reporter.done(0)
         })?;
         let Quarter { starts, keys, attacked } = out;
@@ -161,7 +161,7 @@ impl QuarterMaker {
                 }
             }
         }
-        *attacked = branches.iter().fold(0, |any, branch| any | branch.attacked);
+        *attacked = or_all(branches.iter().map(|branch| branch.attacked));
         keys.clear();
         if keys.capacity() < sum as usize {
             // The system zeroes these pages on first access.
@@ -190,7 +190,7 @@ fn steps(geometry: Geometry, columns: u32) -> Vec<Step> {
 
 /// Starts a branch per row of the first queen, or one if there is no queen.
 ///
-/// Returns their number; further branches keep their buffers.
+/// Returns the number of branches; unused ones keep their buffers.
 fn start_branches(squares: &[u64; 256], steps: &[Step], branches: &mut Vec<Branch>) -> usize {
     let mut starts = Vec::new();
     match steps.first() {
@@ -212,27 +212,27 @@ fn start_branches(squares: &[u64; 256], steps: &[Step], branches: &mut Vec<Branc
 }
 
 impl Branch {
-    /// Counts the boards by row set, and notes the first `most_noted`.
+    /// Counts the boards by row set, and records the first `max_recorded`.
     fn find(
         &mut self,
         squares: &[u64; 256],
         steps: &[Step],
         sets: &Sets,
         queens: u32,
-        most_noted: usize,
+        max_recorded: usize,
     ) {
-        let Self { start, all, places, found, attacked } = self;
-        (*all, *attacked) = (0, 0);
-        found.clear();
+        let Self { start, total, places, recorded, attacked } = self;
+        (*total, *attacked) = (0, 0);
+        recorded.clear();
         places.clear();
         places.resize(sets.count(queens), 0);
         descend(squares, steps, *start, &mut |rows, key| {
             let rank = sets.rank(rows);
             places[rank] += 1;
-            if *all < most_noted {
-                found.push((narrow(rank), key));
+            if *total < max_recorded {
+                recorded.push((narrow(rank), key));
             }
-            *all += 1;
+            *total += 1;
             *attacked |= key;
         });
     }
@@ -250,8 +250,8 @@ impl Branch {
             keys.put(places[rank] as usize, key);
             places[rank] += 1;
         };
-        if self.all == self.found.len() {
-            self.found.iter().for_each(|&(rank, key)| put(rank as usize, key));
+        if self.total == self.recorded.len() {
+            self.recorded.iter().for_each(|&(rank, key)| put(rank as usize, key));
         } else {
             let put = &mut |rows, key| put(sets.rank(rows), key);
             descend(squares, steps, self.start, put);
@@ -263,8 +263,8 @@ fn narrow(rank: usize) -> u32 {
     u32::try_from(rank).expect("ranks have 16 bits")
 }
 
-fn any(keys: &[u64]) -> u64 {
-    keys.iter().fold(0, |any, key| any | key)
+pub(super) fn or_all(keys: impl Iterator<Item = u64>) -> u64 {
+    keys.fold(0, |or, key| or | key)
 }
 
 /// A column to fill: distance from the previous one, and allowed rows.
@@ -275,15 +275,15 @@ struct Step {
     allowed: u32,
 }
 
-/// Calls `found` with the row set and key of every board.
+/// Calls `visit` with the row set and key of every board.
 fn descend(
     squares: &[u64; 256],
     steps: &[Step],
     attacked: Attacked,
-    found: &mut impl FnMut(u32, u64),
+    visit: &mut impl FnMut(u32, u64),
 ) {
     let Some((step, rest)) = steps.split_first() else {
-        found(attacked.rows, attacked.key);
+        visit(attacked.rows, attacked.key);
         return;
     };
     let up = attacked.up << step.distance;
@@ -300,9 +300,9 @@ fn descend(
             key: attacked.key | squares[(16 * step.column + row) as usize & 255],
         };
         if rest.is_empty() {
-            found(next.rows, next.key);
+            visit(next.rows, next.key);
         } else {
-            descend(squares, rest, next, found);
+            descend(squares, rest, next, visit);
         }
     }
 }
@@ -331,11 +331,11 @@ impl QuarterCache {
 }
 
 /// Returns the list for writing: a new one if the cache shares it.
-pub(super) fn own(list: &mut Arc<Quarter>) -> &mut Quarter {
+pub(super) fn unshared(list: &mut Arc<Quarter>) -> &mut Quarter {
     if Arc::get_mut(list).is_none() {
         *list = Arc::default();
     }
-    Arc::get_mut(list).expect("made just now or owned alone")
+    Arc::get_mut(list).expect("a new list or the only reference")
 }
 
 /// Source of quarter lists: the cache or, for lists not in it, the maker.
@@ -348,17 +348,17 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Replaces `list` by the requested one.
+    /// Replaces `list` with the requested one.
     ///
     /// # Errors
-    /// `Cancelled` if `on_done` broke.
+    /// `Cancelled` if `on_done` returned `Break`.
     pub(crate) fn get(&mut self, of: QuarterOf, list: &mut Arc<Quarter>) -> Result<(), CountError> {
         if let Some(cached) = self.cache.lock().lists.get(&of) {
             list.clone_from(cached);
             return Ok(());
         }
         // A list that is not shared is made in place.
-        let made = own(list);
+        let made = unshared(list);
         go_on(self.maker.make(self.sets, of, made, self.on_done))?;
         let bytes = made.held_bytes();
         let CachedLists { lists, bytes: used } = &mut *self.cache.lock();
@@ -382,7 +382,7 @@ mod tests {
     fn crews_of_every_size_make_the_same_lists() {
         let geometry = Geometry { kind: Kind::Even, side: 13, rotated: false };
         let sets = Sets::new(13);
-        // A list short enough to be noted, and a longer one.
+        // A list short enough to be recorded, and a longer one.
         for columns in [0b1_0110_0101_0100, 0b1_0111_0101_0110] {
             let of = QuarterOf { geometry, quadrant: Quadrant::Q, columns };
             let [one, three] = [1, 3].map(|threads| {

@@ -1,7 +1,7 @@
-//! Sizes of the method's lists, counted if that is quick, otherwise estimated from random frames.
+//! Sizes of the lists of frames, counted or estimated from samples.
 //!
-//! This serves to study the method; no count uses it. Frames are those of the paper: all row sets
-//! B and D, without the weights that skip most frames of a run.
+//! This module is for studying the method; counts do not use it. Frames are those of the paper: all
+//! row sets B and D, without the weights that skip most frames of a run.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     plan::spec::{BadSpec, PlanSpec},
 };
 
-/// Frames of a board, and means of their lists.
+/// Survey of the frames of a board and the sizes of their lists.
 ///
 /// ```
 /// use common::{board::Board, frames::{Effort, Survey}};
@@ -55,10 +55,10 @@ pub struct Group {
     pub planned: u64,
 }
 
-/// Lists of one frame, or means over several.
+/// Sizes of the lists of one frame, or means over several frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lists {
-    /// Quarter boards with the columns of P, Q, R and S, middle queens left out.
+    /// Quarter boards in P, Q, R and S, without middle queens.
     pub quarters: [f64; 4],
     /// Half boards above and below.
     pub halves: [f64; 2],
@@ -72,7 +72,7 @@ pub struct Lists {
 /// Limits of the effort spent on a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Half boards made per half before other row sets are skipped.
+    /// Half boards to make per half; remaining row sets are skipped.
     pub halves: usize,
     pub pairs: usize,
 }
@@ -124,7 +124,7 @@ impl Survey {
         groups
     }
 
-    /// Returns the group of frames with columns A of P and C of R, if there is one.
+    /// Returns the group of the frame with columns A of P and C of R, if any.
     pub fn group_of(&self, a: u32, c: u32) -> Option<Group> {
         let inside = (a | c) & !self.division.full() == 0;
         let mut groups = self.groups().into_iter();
@@ -148,7 +148,7 @@ impl Survey {
     /// Returns the lists of one frame.
     ///
     /// # Panics
-    /// If A and C are not of the group's sizes.
+    /// If A or C does not have the size of its group.
     pub fn lists(
         &mut self,
         group: Group,
@@ -178,15 +178,15 @@ impl Survey {
             let ranks = 0..sets.count(columns.count_ones());
             *count = ranks.map(|rank| list.rows(rank).len() as f64).sum();
         }
-        let some = |half, queens, random: &mut dyn FnMut(u64) -> u64| {
+        let sample_half = |half, queens, random: &mut dyn FnMut(u64) -> u64| {
             let maker = HalfMaker::new(&parts, division, half);
             some_halves(&maker, sets.count(queens), effort.halves, random)
         };
-        let (above, tops, above_is_all) = some(Side::Top, group.top_queens, random_below);
-        let (below, bottoms, below_is_all) = some(Side::Bottom, group.queens, random_below);
+        let (above, tops, above_is_all) = sample_half(Side::Top, group.top_queens, random_below);
+        let (below, bottoms, below_is_all) = sample_half(Side::Bottom, group.queens, random_below);
         lists.halves = [tops, bottoms];
         lists.pairs = tops * bottoms;
-        let (share, all_pairs) = fitting(&above, &below, effort.pairs, random_below);
+        let (share, all_pairs) = fitting_fraction(&above, &below, effort.pairs, random_below);
         lists.solutions = lists.pairs * share;
         lists.sampled = !(above_is_all && below_is_all && all_pairs);
         lists
@@ -195,7 +195,7 @@ impl Survey {
     /// Returns the keys of a frame's upper and lower half boards with these row sets.
     ///
     /// # Panics
-    /// If A and C are not of the group's sizes.
+    /// If A or C does not have the size of its group.
     pub fn half_boards(
         &mut self,
         group: Group,
@@ -231,9 +231,9 @@ impl Survey {
     }
 }
 
-/// Returns some half boards, the estimated total, and whether these are all.
+/// Returns some half boards, their estimated total, and whether all were made.
 ///
-/// Random row sets are taken until there are `most` half boards.
+/// Takes random row sets until there are `most` half boards.
 fn some_halves(
     maker: &HalfMaker<'_>,
     ranks: usize,
@@ -242,19 +242,19 @@ fn some_halves(
 ) -> (Vec<u64>, f64, bool) {
     let mut order: Vec<usize> = (0..ranks).collect();
     let mut keys = Vec::new();
-    let mut made = 0;
-    while made < ranks && keys.len() < most {
-        let chosen = made + random_index(ranks - made, random_below);
-        order.swap(made, chosen);
-        maker.make(order[made], &mut keys);
-        made += 1;
+    let mut taken = 0;
+    while taken < ranks && keys.len() < most {
+        let chosen = taken + random_index(ranks - taken, random_below);
+        order.swap(taken, chosen);
+        maker.make(order[taken], &mut keys);
+        taken += 1;
     }
-    let total = keys.len() as f64 * ranks as f64 / made.max(1) as f64;
-    (keys, total, made == ranks)
+    let total = keys.len() as f64 * ranks as f64 / taken.max(1) as f64;
+    (keys, total, taken == ranks)
 }
 
-/// Returns the share of pairs that fit, from all or from random ones.
-fn fitting(
+/// Returns the fraction of pairs that fit, and whether all pairs were tested.
+fn fitting_fraction(
     above: &[u64],
     below: &[u64],
     most: usize,
@@ -264,22 +264,22 @@ fn fitting(
     if pairs == 0 {
         return (0.0, true);
     }
-    // Tests part of one list against part of the other: a test costs less than two random numbers.
-    let mut some = |list: &[u64], wanted: usize| -> Vec<u64> {
+    // Tests part of one list against part of the other: a test takes less time than two random numbers.
+    let mut sample = |list: &[u64], wanted: usize| -> Vec<u64> {
         match pairs <= most || list.len() <= wanted {
             true => list.to_vec(),
             false => (0..wanted).map(|_| list[random_index(list.len(), random_below)]).collect(),
         }
     };
-    let above = some(above, most.isqrt().max(1));
-    let below = some(below, most / above.len());
+    let above = sample(above, most.isqrt().max(1));
+    let below = sample(below, most / above.len());
     let fits = |u: &u64| below.iter().filter(|&v| u & v == 0).count() as u64;
     let fitting: u64 = above.iter().map(fits).sum();
     (fitting as f64 / (above.len() * below.len()) as f64, pairs <= most)
 }
 
 fn random_index(bound: usize, random_below: &mut dyn FnMut(u64) -> u64) -> usize {
-    usize::try_from(random_below(bound as u64)).expect("below a bound of this size")
+    usize::try_from(random_below(bound as u64)).expect("below `bound`")
 }
 
 #[cfg(test)]

@@ -69,23 +69,23 @@ fn crews_and_pieces_of_any_size_give_the_same_count() {
             for (threads, orientation) in
                 [(1, Orientation::Rotated), (2, Orientation::Upright), (3, Orientation::Rotated)]
             {
-                // One thread counts all frames, several threads some: starting threads takes time.
+                // One thread counts all frames, several threads only some: starting threads takes time.
                 let step = usize::from(threads * threads);
                 let threads = NonZeroU16::new(threads).unwrap();
                 let config = CounterConfig { threads, orientation, ..CounterConfig::best(1 << 30) };
                 let mut counter = super::Counter::new(division.clone(), &config).unwrap();
                 counter.lower_limits(limit, config.threads.get().into());
                 let mut whole = super::Counter::new(division.clone(), &config).unwrap();
-                let mut all = 0;
+                let mut total = 0;
                 for unit in (0..division.units()).step_by(step) {
                     let count = counter.count(unit..unit + 1, &NoProgress).unwrap();
                     let expected = whole.count(unit..unit + 1, &NoProgress).unwrap();
-                    let shape = format!("N = {n}, {limit} keys a piece, {threads} threads");
+                    let shape = format!("N = {n}, {limit} keys per piece, {threads} threads");
                     assert_eq!(count, expected, "{shape}, unit {unit}");
-                    all += count;
+                    total += count;
                 }
                 if step == 1 {
-                    assert_eq!(u128::from(all), published(n), "N = {n}, {limit} keys a piece");
+                    assert_eq!(u128::from(total), published(n), "N = {n}, {limit} keys per piece");
                 }
             }
         }
@@ -120,7 +120,7 @@ fn crews_of_every_size_count_in_any_memory() {
         for threads in [1, 2, 3].map(|threads| NonZeroU16::new(threads).unwrap()) {
             let mut config = CounterConfig { threads, ..CounterConfig::best(1) };
             let Err(SetupError::Memory { least, .. }) = Counter::new(&plan, &config) else {
-                panic!("N = {n} in one byte");
+                panic!("N = {n} fits in one byte");
             };
             for memory_bytes in [least, 2 * least, 1 << 30] {
                 config.memory_bytes = memory_bytes;

@@ -11,10 +11,10 @@
 //! | antitransposition (D, C, B, A) | mirrored columns (~C, ~B, ~A, ~D) |
 //!
 //! so that the first sets of all images of a solution are A, B, C, D and their complements. Only frames
-//! whose first set is the smallest of these are units. If one image begins with it, this image has
-//! weight 8. If several do, their weights sum to 8, divided so that a frame needs few joins: whole ranges
-//! of B against whole ranges of D. (Choosing the smallest image as a whole, with weight 8 or 8 over its
-//! multiplicity, gives the same totals with more joins.)
+//! whose first set is the smallest of these are units. If only one image begins with the smallest set, it
+//! has weight 8. If several do, their weights sum to 8, divided so that a frame needs few joins: whole
+//! ranges of B against whole ranges of D. (Counting only the smallest image, with 8 divided by its
+//! multiplicity as the weight, gives the same totals with more joins.)
 //!
 //! The mathematics: `docs/method.md`, “Each solution once”.
 
@@ -56,27 +56,27 @@ impl Shares {
         whole.unwrap_or_default()
     }
 
-    /// Returns the joins of a frame whose four sets have one size.
+    /// Returns the joins of a frame whose four sets have the same size.
     ///
-    /// No queen stands in a middle row or column off the centre. `a` and `c` are the ranks of A and C
-    /// among `count` sets; `halves` is whether this size is half of n, so that quarter turns keep it.
-    pub(crate) fn of_equal_sizes(a: usize, c: usize, count: usize, halves: bool) -> Self {
+    /// No queen stands in a middle row or column off the center. `a` and `c` are the ranks of A and C
+    /// among `count` sets; `is_half` is whether the size is n / 2, which quarter turns preserve.
+    pub(crate) fn of_equal_sizes(a: usize, c: usize, count: usize, is_half: bool) -> Self {
         let mut shares = Self(Vec::new());
         // Ranks of A and of its complement: the bounds of B, C and D.
-        let (low, high) = (a, if halves { count - 1 - a } else { count });
-        let all = if halves { low..high + 1 } else { low..high };
+        let (low, high) = (a, if is_half { count - 1 - a } else { count });
+        let all = if is_half { low..high + 1 } else { low..high };
         let above = low + 1..all.end;
         let between = low + 1..high;
         let (first, last) = (low..low + 1, high..high + 1);
         if c == low {
-            // The half turn keeps the frame and exchanges B and D: 4 for each of the two.
+            // The half turn maps the frame to itself and exchanges B and D: 4 for each of the two images.
             shares.add(4, &all, &all);
             shares.add(-2, &first, &first);
-            if halves {
+            if is_half {
                 shares.add(-2, &last, &last);
             }
-        } else if halves && c == high {
-            // Mirrored columns keep the frame and complement B and D.
+        } else if is_half && c == high {
+            // Mirroring the columns maps the frame to itself and complements B and D.
             shares.add(4, &all, &all);
             shares.add(-2, &between, &first);
             shares.add(-2, &between, &last);
@@ -85,8 +85,8 @@ impl Shares {
             shares.add(-2, &first, &last);
             shares.add(-2, &last, &first);
         } else {
-            // With B = A the transposition exchanges C and D, with D = A the antitransposition B and C;
-            // of B = ~A and D = ~A, which a quarter turn exchanges, the first has all the weight.
+            // If B = A, the transposition exchanges C and D; if D = A, the antitransposition B and C. A
+            // quarter turn exchanges B = ~A and D = ~A; images with B = ~A have all the weight.
             shares.add(8, &above, &between);
             shares.add(4, &first, &between);
             shares.add(4, &above, &first);
@@ -97,7 +97,7 @@ impl Shares {
     /// Returns the joins of a type II frame.
     ///
     /// `c` is the rank of C among `bottoms` sets of its size, `tops` the number of sets of B's size.
-    /// Reflections bring the middle queens to x < n and y < n, in four ways; the transposition then
+    /// Reflections move the middle queens to x < n and y < n, in four ways; the transposition then
     /// exchanges (A, C, x) and (B, D, y), and no type II solution is its own image. The
     /// condition D ≥ C instead of B ≥ A shortens the lower half's lists, which are the longer ones.
     pub(crate) fn of_type_two(c: usize, tops: usize, bottoms: usize) -> Self {

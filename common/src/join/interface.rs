@@ -17,9 +17,9 @@ pub enum Side {
 /// One of the two lists of a half, each with its own weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Nearly all keys, kept in a grid: row sets strictly inside a frame's bounds.
+    /// Nearly all keys, stored in a grid: row sets strictly inside a frame's bounds.
     Inner,
-    /// Few or no keys, kept in a plain list (row sets on a bound).
+    /// Few or no keys, stored in a plain list: row sets on a bound.
     Bound,
 }
 
@@ -30,7 +30,7 @@ impl Part {
     pub const MAX_BOUND_KEYS: usize = 1 << 16;
 }
 
-/// A join: counts the disjoint pairs of two halves' keys.
+/// Join that counts the disjoint pairs of the keys of two halves.
 ///
 /// Frames use a join through this trait only, so an accelerator could implement it; `docs/method.md`
 /// has the data volumes. [`Self::start`] is called first for each frame. Then the
@@ -44,7 +44,7 @@ pub trait DisjointPairs {
     /// Replaces one part of a half: at most 2^31 keys, in any order.
     ///
     /// # Errors
-    /// `Cancelled` when `progress` breaks.
+    /// `Cancelled` if `progress` returns `Break`.
     fn set(
         &mut self,
         side: Side,
@@ -56,7 +56,7 @@ pub trait DisjointPairs {
     /// Returns the number of disjoint pairs of two parts.
     ///
     /// # Errors
-    /// `Cancelled` when `progress` breaks, `Overflow` when the number exceeds 64 bits.
+    /// `Cancelled` if `progress` returns `Break`, `Overflow` if the number exceeds 64 bits.
     fn join(
         &mut self,
         top: Part,
@@ -155,7 +155,7 @@ impl KeyMaker for Slices<'_> {
     }
 }
 
-/// Receives the fraction done since the previous call; `Break` stops the join.
+/// Callback for the fraction done since the previous call; `Break` stops the join.
 pub type OnProgress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
 
 /// Pairs between two calls of [`OnProgress`]: a few milliseconds.

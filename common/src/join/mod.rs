@@ -1,13 +1,13 @@
 //! Join: counting the disjoint pairs of two lists of keys.
 //!
 //! Both lists are sorted into a grid by the shared bits that rule out most pairs, X1 and X2. For
-//! every pair of patterns (g1, g2), the candidates are the top keys with X1 = g1 and X2 disjoint
-//! from g2, and the bottom keys with X2 = g2 and X1 disjoint from g1. So every pair disjoint in
-//! those bits meets in exactly one leaf, where only the other bits are tested. The lists of large
-//! leaves are also sorted by a few of these, X3, so that whole blocks are skipped (`bands`).
+//! every pair of patterns (g1, g2), a **leaf** matches the top keys with X1 = g1 and X2 disjoint
+//! from g2 with the bottom keys with X2 = g2 and X1 disjoint from g1. So every pair disjoint in
+//! X1 and X2 meets in exactly one leaf, where only the other bits are tested. The lists of large
+//! leaves are also sorted by a few other bits, X3, so that whole blocks are skipped (`bands`).
 //!
 //! Method `frames` uses this with half boards as keys: a pair without a common bit is a solution.
-//! Short lists are held; long ones are made again when needed. With little memory, a list is sorted
+//! Short lists are held; long ones are made whenever they are needed. With little memory, a list is sorted
 //! in up to four rounds, each of which makes all keys and keeps some rows.
 //!
 //! The mathematics: `docs/method.md`, “Every disjoint pair in exactly one leaf”.
@@ -51,10 +51,10 @@ pub use self::interface::{DisjointPairs, KeyMaker, Keys, OnProgress, Part, Plain
 #[cfg(test)]
 pub(crate) use self::leaf::fault;
 
-/// Maximum pairs that a single thread joins: some milliseconds.
+/// Maximum pairs that a single thread joins: a few milliseconds.
 const MAX_PAIRS_ALONE: usize = 1 << 32;
 
-/// Returns the bytes for prefiltered rows: none if row buffers are the smallest.
+/// Returns the bytes for prefiltered rows: 0 if row buffers have the minimum size.
 fn prefilter_bytes(row_bytes: usize) -> usize {
     HJoin::PREFILTERED_ROWS * row_bytes.saturating_sub(HJoin::MIN_ROW_BYTES)
 }
@@ -162,7 +162,7 @@ impl HJoin {
                 min_stretches: 32,
             },
             short_list: Self::SHORT_LIST,
-            // The layout of empty byte tables.
+            // Matches the empty byte tables.
             layout: KeyLayout::undivided(0),
             chooser: Chooser::new(kernel),
             short: Buffers::new(kernel, crew.clone()),
@@ -182,7 +182,7 @@ impl HJoin {
     pub fn without(mut self, optimization: Optimization) -> Self {
         match optimization {
             Optimization::Bands => self.limits.bands.join = usize::MAX,
-            Optimization::LongResiduals => self.chooser.leave_no_long_residuals(),
+            Optimization::LongResiduals => self.chooser.avoid_long_residuals(),
             Optimization::FewCells => self.memory.sorting.always_by_rows(),
             Optimization::ShortLists => self.short_list = 0,
             Optimization::Portions => self.limits.row_bytes = usize::MAX,
@@ -206,7 +206,7 @@ impl HJoin {
     /// ```
     ///
     /// # Errors
-    /// `Cancelled` when `progress` breaks, `Overflow` when the number exceeds 64 bits.
+    /// `Cancelled` if `progress` returns `Break`, `Overflow` if the number exceeds 64 bits.
     ///
     /// # Panics
     /// If a list has more than 2^31 keys.
@@ -216,8 +216,8 @@ impl HJoin {
         bottom: &[u64],
         progress: OnProgress<'_>,
     ) -> Result<u64, CountError> {
-        let any = |keys: &[u64]| keys.iter().fold(0, |any, key| any | key);
-        let shared_bits = any(top) & any(bottom);
+        let or_all = |keys: &[u64]| keys.iter().fold(0, |or, key| or | key);
+        let shared_bits = or_all(top) & or_all(bottom);
         self.start(shared_bits, Keys::List(top), Keys::List(bottom));
         for (side, keys) in [(Side::Top, top), (Side::Bottom, bottom)] {
             let slices = Slices(keys);
@@ -228,9 +228,9 @@ impl HJoin {
         self.join(Part::Inner, Part::Inner, progress)
     }
 
-    /// Sorts lists that are not held in `rounds` rounds, at most [`Self::MAX_ROUNDS`].
+    /// Sets the rounds that sort a list that is not held: 1 to [`Self::MAX_ROUNDS`].
     ///
-    /// This divides the memory for sorting by `rounds`, and makes the lists that many times.
+    /// This divides the memory for sorting by `rounds`, and makes the list that many times.
     pub fn set_rounds(&mut self, rounds: usize) {
         assert!((1..=Self::MAX_ROUNDS).contains(&rounds), "{rounds} rounds");
         self.memory.rounds = rounds;
@@ -247,8 +247,8 @@ impl HJoin {
 
     /// Treats all lists as long, so that small tests run every optimization.
     ///
-    /// A crew shares them; they are made while sorted, prefiltered and gathered in portions, with
-    /// `x3_bits` (1 to 3) bits of X3, and sorted by rows first if `x3_bits` is odd.
+    /// A crew shares the lists; it makes their keys while sorting, prefilters rows, gathers portions,
+    /// uses `x3_bits` (1 to 3) bits of X3, and sorts by rows first if `x3_bits` is odd.
     pub(super) fn lower_limits(&mut self, x3_bits: usize) {
         self.short_list = 0;
         if x3_bits % 2 == 1 {

@@ -1,4 +1,4 @@
-//! Parts of both halves, and joining one of each.
+//! Sorted parts of both halves, and the join of one part of each half.
 
 use std::{
     ops::ControlFlow,

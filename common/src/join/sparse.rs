@@ -28,7 +28,7 @@ pub(crate) struct SparseKey<W> {
     residual: W,
 }
 
-/// Replaces the keys of a short list by these.
+/// Replaces the keys of a short list with `keys`.
 pub(crate) fn fill<W: Residual>(
     list: &mut Vec<SparseKey<W>>,
     key_split: KeySplit<'_>,
@@ -122,7 +122,7 @@ impl<W: Residual> Work for SparseRows<'_, '_, W> {
 }
 
 impl<W: Residual> SparseRows<'_, '_, W> {
-    /// Returns the disjoint pairs of one row; adds the tested pairs to `pairs`.
+    /// Counts the disjoint pairs of one row; adds the tested ones to `pairs`.
     #[inline(always)]
     fn row<S: Set>(&mut self, set: S, pattern: u32, row: GridRow<'_, W>, pairs: &mut usize) -> u64 {
         if row.len() == 0 {
@@ -139,11 +139,11 @@ impl<W: Residual> SparseRows<'_, '_, W> {
             if probes.length == 0 {
                 continue;
             }
-            let mut left = Some(row.disjoint(alike[0].major as usize));
-            while let Some(spans) = left {
+            let mut remaining = Some(row.disjoint(alike[0].major as usize));
+            while let Some(spans) = remaining {
                 let Cut { first, keys, others } = row.cut(spans, self.join.row_keys);
-                left = others;
-                // SAFETY: these are spans of this row, and have no more keys.
+                remaining = others;
+                // SAFETY: the spans belong to this row, and have at most `keys` keys.
                 let candidates = unsafe { row.gather_spans(first, keys, long) };
                 *pairs += probes.length * candidates.length;
                 // SAFETY: gathered lists have the slack that leaves read; the kernel proves the

@@ -25,7 +25,7 @@ fn naive(top: &[u64], bottom: &[u64]) -> u64 {
     top.iter().map(|&u| disjoint(u)).sum()
 }
 
-fn on(_: f64) -> ControlFlow<()> {
+fn proceed(_: f64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -36,22 +36,22 @@ fn check(bits: u32, top: &[u64], bottom: &[u64]) {
         let mut join = HJoin::new(kernel, bits, 1);
         let lengths = (top.len(), bottom.len());
         for _ in 0..2 {
-            let count = join.count(top, bottom, &mut on);
+            let count = join.count(top, bottom, &mut proceed);
             assert_eq!(count, Ok(expected), "{kernel}, {bits} bits, {lengths:?} keys");
         }
         assert_eq!(
-            join.count(bottom, top, &mut on),
+            join.count(bottom, top, &mut proceed),
             Ok(expected),
             "{kernel}, {bits} bits, swapped"
         );
         for x3_bits in 1..=3 {
-            // Treats these lists as long; rows are prefiltered always, if they have few keys, or never.
+            // Treats these lists as long; prefilters all rows, only rows with few keys, or none.
             let mut join = HJoin::new(kernel, bits, x3_bits);
             join.lower_limits(x3_bits);
             join.set_rounds(x3_bits);
             join.limits.prefilter_bytes = [usize::MAX, 400, 0][x3_bits - 1];
             assert_eq!(
-                join.count(top, bottom, &mut on),
+                join.count(top, bottom, &mut proceed),
                 Ok(expected),
                 "{kernel}, {bits} bits, {lengths:?} keys, {x3_bits} bits of X3"
             );
@@ -99,7 +99,8 @@ fn one_join_serves_lists_of_all_sizes() {
         let mut join = HJoin::new(kernel, 46, 1);
         for length in [20_000, 3, 0, 900, 8_000, 40] {
             let (top, bottom) = (list(5, length, (46, 120)), list(6, length + 1, (46, 120)));
-            assert_eq!(join.count(&top, &bottom, &mut on), Ok(naive(&top, &bottom)), "{kernel}");
+            let count = join.count(&top, &bottom, &mut proceed);
+            assert_eq!(count, Ok(naive(&top, &bottom)), "{kernel}");
         }
     }
 }
@@ -124,7 +125,7 @@ fn progress_adds_up_to_one_and_can_cancel() {
 }
 
 #[test]
-fn parts_are_kept_from_join_to_join() {
+fn parts_can_be_joined_repeatedly() {
     let parts = [Part::Inner, Part::Bound];
     let shape = (46, 110);
     let tops = [list(1, 9_000, shape), list(2, 70, shape)];
@@ -139,17 +140,17 @@ fn parts_are_kept_from_join_to_join() {
         join.start((1 << 46) - 1, start.0, start.1);
         for (part, (top, bottom)) in parts.into_iter().zip(tops.iter().zip(&bottoms)) {
             for (side, keys) in [(Side::Top, top), (Side::Bottom, bottom)] {
-                join.set(side, part, Keys::List(keys), &mut on).unwrap();
+                join.set(side, part, Keys::List(keys), &mut proceed).unwrap();
             }
         }
         for (top, above) in parts.into_iter().zip(&tops) {
             for (bottom, below) in parts.into_iter().zip(&bottoms) {
-                let count = join.join(top, bottom, &mut on);
+                let count = join.join(top, bottom, &mut proceed);
                 assert_eq!(count, Ok(naive(above, below)), "{kernel}: {top:?}, {bottom:?}");
             }
         }
         join.start((1 << 46) - 1, start.0, start.1);
-        assert_eq!(join.join(Part::Inner, Part::Inner, &mut on), Ok(0), "{kernel}: emptied");
+        assert_eq!(join.join(Part::Inner, Part::Inner, &mut proceed), Ok(0), "{kernel}: emptied");
     }
 }
 
@@ -162,14 +163,14 @@ fn memory_grows_with_the_lists() {
     // A key takes eight bytes while its list is sorted. Residual keys of both lists take eight
     // bytes with 2^21 cells, since 33 bits may remain, and four with 2^22.
     for (keys, bytes_each) in [(10_000_000, 8), (20_000_000, 4)] {
-        let a_key = bytes(keys) / keys as u64;
+        let per_key = bytes(keys) / keys as u64;
         assert!(
-            (8 + 2 * bytes_each..12 + 2 * bytes_each).contains(&a_key),
-            "{keys} keys: {a_key} bytes each"
+            (8 + 2 * bytes_each..12 + 2 * bytes_each).contains(&per_key),
+            "{keys} keys: {per_key} bytes each"
         );
-        let fewer = keys / 8;
-        let shorter = (bytes(keys) - both(keys, keys - fewer)) / fewer as u64;
-        assert!((bytes_each..bytes_each + 2).contains(&shorter), "{keys} keys: {shorter}");
+        let removed = keys / 8;
+        let saved = (bytes(keys) - both(keys, keys - removed)) / removed as u64;
+        assert!((bytes_each..bytes_each + 2).contains(&saved), "{keys} keys: {saved}");
     }
 }
 
@@ -181,7 +182,7 @@ fn long_lists_have_one_count_with_and_without_each_optimization() {
     check(40, &top, &bottom);
     for optimization in Optimization::ALL {
         let mut join = HJoin::new(Kernel::best(), 40, 1).without(optimization);
-        assert_eq!(join.count(&top, &bottom, &mut on), Ok(expected), "no {optimization:?}");
+        assert_eq!(join.count(&top, &bottom, &mut proceed), Ok(expected), "no {optimization:?}");
     }
 }
 

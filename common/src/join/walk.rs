@@ -87,7 +87,7 @@ impl<'a, W: Residual> Walk<'a, W> {
     }
 }
 
-/// Rows of a tile, as many as each grid has.
+/// Rows of a tile in both grids; rows that a grid lacks are empty.
 #[derive(Clone, Copy)]
 struct Rows<'a, W> {
     top: [GridRow<'a, W>; TILE],
@@ -96,7 +96,7 @@ struct Rows<'a, W> {
 
 /// Keys of the top grid filtered at a time, as a multiple of a row's keys.
 ///
-/// The rows of the bottom grid are filtered again for each such portion.
+/// The rows of the bottom grid are filtered again for each portion.
 const TOPS: usize = 4;
 
 /// Keys gathered for one tile, and for one leaf of it.
@@ -146,7 +146,7 @@ impl<W: Residual> Work for WalkTiles<'_, '_, W> {
                 };
                 is_prefiltered = self.walk.prefilter(&first, &mut prefiltered);
             }
-            let tile = stretch.next().and_then(|at| tiles.tile(at)).expect("a stretch has begun");
+            let tile = stretch.next().and_then(|at| tiles.tile(at)).expect("a non-empty stretch");
             let mut rows = self.walk.rows(&tile);
             if is_prefiltered {
                 let (rows, number) = if tiles.by_x2 {
@@ -178,7 +178,7 @@ impl<W: Residual> Work for WalkTiles<'_, '_, W> {
 }
 
 impl<W: Residual> WalkTiles<'_, '_, W> {
-    /// Returns the disjoint pairs of a tile; adds the tested pairs to `pairs`.
+    /// Counts the disjoint pairs of a tile; adds the tested ones to `pairs`.
     ///
     /// Leaves are banded if X3 has bits.
     #[inline(always)]
@@ -207,13 +207,13 @@ impl<W: Residual> WalkTiles<'_, '_, W> {
             let spans = portion.spans;
             filtered_tops.clear(portion.keys);
             for (at, near1) in portion.rows.clone().enumerate() {
-                // SAFETY: the spans belong to this row and have no more cells than a tile's; there
-                // is room for the portion.
+                // SAFETY: the spans belong to this row and have at most `TILE` cells; there is
+                // room for the portion.
                 unsafe { filtered_tops.add::<S::Bits>(at, row(near1), spans, x3, dividing) };
             }
             let mut tops = [BandedRow::empty(); TILE];
             for ((at, near1), top) in portion.rows.clone().enumerate().zip(&mut tops) {
-                // SAFETY: the row was added with these spans and bits just now.
+                // SAFETY: the row was added with these spans and bits above.
                 *top = unsafe { filtered_tops.row(at, row(near1), spans, x3.number) };
             }
             for near2 in 0..tile2.len() {
@@ -303,7 +303,7 @@ struct Tiles {
     /// Number of patterns of X1 and X2.
     x1: usize,
     x2: usize,
-    /// Whether tiles with the same patterns of X2 are consecutive, instead of X1.
+    /// Whether tiles with the same patterns of X2, not X1, are consecutive.
     by_x2: bool,
     /// Length of a stretch, a power of two.
     ///

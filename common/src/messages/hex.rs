@@ -21,7 +21,7 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Formats two digits per byte, without an allocation.
+/// Formats two digits per byte without allocating.
 pub fn display(bytes: &[u8]) -> impl fmt::Display {
     LOWER.encode_display(bytes)
 }

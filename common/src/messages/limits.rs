@@ -18,14 +18,14 @@ pub const GRANTS: usize = 4096;
 /// Maximum bytes of a program's version.
 pub const VERSION_BYTES: usize = 64;
 
-/// Maximum bytes of a reason; longer ones are cut before they are sent.
+/// Maximum bytes of a reason; longer reasons are truncated before they are sent.
 pub const REASON_BYTES: usize = 256;
 
 /// Maximum bytes of all revocations in a reply.
 ///
-/// Each takes [`REVOCATION_FRAME_BYTES`] and its reason. The rest of a message holds as many
-/// acknowledgements and grants as a reply may have. Leases that are left over are revoked by the
-/// reply to the worker's next call.
+/// Each revocation takes [`REVOCATION_FRAME_BYTES`] and its reason. The rest of a message has room
+/// for the maximum acknowledgements and grants of a reply. Remaining leases are revoked in the reply
+/// to the worker's next call.
 pub const REVOCATION_BYTES: usize = 2 << 20;
 
 /// Maximum bytes of a revocation, without its reason.
@@ -34,7 +34,7 @@ pub const REVOCATION_FRAME_BYTES: usize = 80;
 /// Maximum threads per worker.
 pub const THREADS: u32 = 4096;
 
-/// Maximum work per request, in seconds of all the worker's threads.
+/// Maximum requested work, in seconds of all the worker's threads.
 pub const SECONDS_WANTED: f64 = 86_400.0;
 
 /// Maximum interval in a reply, in milliseconds: a day.

@@ -8,7 +8,7 @@ use crate::{
     plan::{PlanHash, TaskId},
 };
 
-/// Identifier of a run of a coordinator: 16 lower-case hexadecimal digits as text.
+/// Identifier of a coordinator's run: 16 lower-case hexadecimal digits as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
@@ -20,13 +20,13 @@ pub struct WorkerId(pub u128);
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// Order of the leases of a task: each new one has a higher epoch.
+/// Order of the leases of a task: each new lease has a higher epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 /// Idempotency key of a submission: the same key gives the same run.
 ///
-/// 1 to 64 ASCII letters, digits, `-`, `_`, `.` or `:`.
+/// Valid keys have 1 to 64 ASCII letters, digits, `-`, `_`, `.` or `:`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubmitKey(String);
 
@@ -57,7 +57,7 @@ impl FromStr for SubmitKey {
         if (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(plain) {
             Ok(Self(text.to_owned()))
         } else {
-            // The error shows a limited part.
+            // Limits the length of the message.
             Err(BadSubmitKey(text.chars().take(Self::MAX_BYTES).collect()))
         }
     }
@@ -76,7 +76,7 @@ pub struct TaskRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
     pub task: TaskRef,
-    /// Lease under which it was counted.
+    /// Lease under which the task was counted.
     pub epoch: Epoch,
     /// Weighted number of solutions in the task's units.
     pub count: u64,

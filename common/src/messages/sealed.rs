@@ -27,22 +27,22 @@ pub enum BrokenSeal {
     #[error("it is too short")]
     Short,
     /// The line does not end in a seal.
-    #[error("it does not end in a check sum")]
+    #[error("it does not end in a checksum")]
     Missing,
     /// The checksum does not match.
-    #[error("its check sum is {computed:08x}, the line says {stated}: bytes have changed")]
+    #[error("its checksum is {computed:08x}, but the line says {stated}: bytes have changed")]
     Changed { computed: u32, stated: String },
 }
 
-/// Seals the JSON object, of at least one member, from byte `start` of `text` on.
+/// Seals the nonempty JSON object from byte `start` of `text` on.
 ///
 /// # Panics
-/// If it does not end with `}`.
+/// If the object does not end with `}`.
 pub fn seal(text: &mut Vec<u8>, start: usize) {
-    assert_eq!(text.pop(), Some(b'}'), "an object is to be sealed");
+    assert_eq!(text.pop(), Some(b'}'), "a JSON object ends with a brace");
     let crc = crc32fast::hash(&text[start..]);
     text.extend_from_slice(KEY);
-    write!(text, "{crc:08x}").expect("memory can be written");
+    write!(text, "{crc:08x}").expect("writing to memory cannot fail");
     text.extend_from_slice(END);
 }
 
@@ -64,7 +64,7 @@ pub fn open(line: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
     Ok([body, b"}"].concat())
 }
 
-/// Replaces the checksum by the right one, for tests and fuzzing.
+/// Replaces the checksum with the correct one, for tests and fuzzing.
 pub fn resealed(line: &[u8]) -> Vec<u8> {
     let stated = line.windows(KEY.len()).rposition(|part| part == KEY);
     let body = stated.map_or(line.strip_suffix(b"}").unwrap_or(line), |at| &line[..at]);
@@ -89,7 +89,7 @@ mod tests {
     fn the_bytes_are_frozen() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         assert_eq!(sealed(), br#"{"count":"92","crc":"908f0708"}"#);
-        // Follows another line, which the seal does not cover.
+        // The seal does not cover earlier lines.
         let mut text = b"another line\n".to_vec();
         let start = text.len();
         text.extend_from_slice(OBJECT);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_and_every_torn_end_is_seen() {
+    fn every_changed_bit_and_every_torn_end_is_detected() {
         let text = sealed();
         assert_eq!(open(&text), Ok(OBJECT.to_vec()));
         for at in 0..text.len() {

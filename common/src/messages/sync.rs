@@ -9,7 +9,7 @@ use crate::{
     run::{Epoch, Partial, SessionId, TaskRef, WorkerId},
 };
 
-/// A worker's call: its whole inventory, every time.
+/// A worker's call, which always lists its whole inventory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncRequest {
     pub worker: WorkerInfo,
@@ -19,7 +19,7 @@ pub struct SyncRequest {
     pub partials: Vec<Partial>,
     /// Requested work, in seconds of all the worker's threads.
     pub seconds_wanted: f64,
-    /// The worker is draining or paused: missing leases are released, not failed.
+    /// Whether the worker drains or pauses: missing leases are released, not failed.
     pub draining: bool,
     pub self_test: SelfTestReport,
     /// Reason for a pause; empty if not paused.
@@ -31,10 +31,10 @@ pub struct SyncRequest {
 pub struct SelfTestReport {
     /// Failed threads since the process started.
     pub failed_threads: u32,
-    /// Milliseconds before this call since which results may be wrong.
+    /// Period before this call, in milliseconds, whose results may be wrong.
     ///
-    /// [`u64::MAX`] if no self-test passed in this process: then results of earlier ones may be
-    /// wrong too.
+    /// [`u64::MAX`] if no self-test passed in this process: then results of earlier processes may
+    /// be wrong too.
     pub suspect_window_ms: u64,
     /// Passed self-tests since the process started.
     pub tests_passed: u64,
@@ -64,7 +64,7 @@ pub struct HeldLease {
     pub epoch: Epoch,
     /// Finished part of the task's cost.
     pub cost_done: u64,
-    /// Whether a thread has started it.
+    /// Whether a thread has started the task.
     pub started: bool,
 }
 
@@ -82,13 +82,13 @@ pub struct SyncReply {
     pub lease_ms: u64,
     /// Reason why nothing was granted; empty otherwise.
     pub reason: String,
-    /// No run is running or paused, so there is no work until one is submitted.
+    /// Whether no run is running or paused: there is no work until one is submitted.
     pub all_runs_finished: bool,
-    /// An operator asked this process to drain.
+    /// Whether an operator asked this process to drain.
     pub drain: bool,
 }
 
-/// Reply to a partial; the worker may drop it, whatever the verdict.
+/// Reply to a partial; whatever the verdict, the worker may drop the partial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     pub task: TaskRef,
@@ -107,7 +107,6 @@ pub enum Verdict {
     Duplicate,
     /// Differs from an earlier count: the task is disputed.
     Conflict,
-    /// Not accepted.
     Refused,
 }
 
@@ -115,7 +114,7 @@ pub enum Verdict {
 pub struct Grant {
     pub task: TaskRef,
     pub epoch: Epoch,
-    /// Spec of the plan, which the worker makes itself and compares by hash.
+    /// Spec of the plan, which the worker rebuilds and verifies by its hash.
     pub spec: PlanSpec,
     pub orientation: Orientation,
 }

@@ -11,7 +11,7 @@ pub struct Example {
     pub allowed: Vec<u32>,
 }
 
-/// Attempts that share the steps of a search, because a first queen may be unlucky.
+/// Attempts that share the steps of a search; some first queens allow no solution.
 const ATTEMPTS: u32 = 16;
 
 impl Plan {
@@ -36,8 +36,8 @@ impl Plan {
                 random_below: &mut *random_below,
             };
             let mut queens = vec![0; allowed.len()];
-            let all = u32::MAX >> (u32::BITS as usize - allowed.len());
-            let found = search.place(&mut queens, all, Attacked::default());
+            let rows = u32::MAX >> (u32::BITS as usize - allowed.len());
+            let found = search.place(&mut queens, rows, Attacked::default());
             found.then(|| Example { queens, allowed: allowed.clone() })
         })
     }
@@ -60,7 +60,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns the columns of this row that are not attacked.
+    /// Returns the allowed columns of a row that are not attacked.
     #[expect(clippy::cast_possible_truncation, reason = "a row has 32 columns at most")]
     fn free(&self, row: usize, attacked: Attacked) -> u32 {
         let falling = attacked.falling >> (self.allowed.len() - 1 - row);
@@ -111,18 +111,18 @@ mod tests {
         assert_eq!(queens.len(), n);
         for (row, &column) in queens.iter().enumerate() {
             assert!(example.allowed[row] >> column & 1 == 1);
-            for (other, &far) in queens.iter().enumerate().skip(row + 1) {
-                let apart = usize::from(column.abs_diff(far));
-                assert!(apart != 0 && apart != other - row, "N = {n}: {queens:?}");
+            for (other, &other_column) in queens.iter().enumerate().skip(row + 1) {
+                let distance = usize::from(column.abs_diff(other_column));
+                assert!(distance != 0 && distance != other - row, "N = {n}: {queens:?}");
             }
         }
     }
 
-    /// Only units of method `rows` without a count have no example.
+    /// Checks that every unit with a nonzero count has an example.
     ///
-    /// Frames also hold solutions that are counted with another frame.
+    /// A frame with count 0 may have one too: it may hold solutions that another frame counts.
     #[test]
-    fn a_unit_with_solutions_has_an_example_and_it_is_one() {
+    fn a_unit_with_solutions_has_a_valid_example() {
         for layout in [Layout::FirstRows, Layout::Border, Layout::Frames] {
             for n in 4..=9 {
                 let plan = plan_of_cost(n, layout, 1_000);

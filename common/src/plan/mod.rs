@@ -39,7 +39,7 @@ macro_rules! by_method {
 }
 
 impl Plan {
-    /// Maximum number of tasks; the coordinator keeps a row for each.
+    /// Maximum number of tasks; the coordinator stores a row for each.
     pub const MAX_TASKS: u64 = spec::MAX_TASKS;
 
     /// Creates the plan of `spec`.
@@ -154,8 +154,8 @@ impl Plan {
 
     /// Returns the panels of the task map.
     ///
-    /// Frames have one per kind and number of queens, with a row per A and a column per C by rank;
-    /// method `rows` has one, for the first two queens of a unit.
+    /// Method `frames` has a panel per kind of frame and number of queens, with a row per A and a
+    /// column per C by rank. Method `rows` has one panel, for the first two queens of a unit.
     pub fn panels(&self) -> Vec<MapPanel> {
         by_method!(self, |division| division.panels())
     }
@@ -178,7 +178,7 @@ impl Plan {
     }
 }
 
-/// Rounds of the Feistel network; four look random, and the order is not a secret.
+/// Rounds of the Feistel network; four are enough, since the order is not a secret.
 const ROUNDS: u64 = 6;
 
 /// Returns the image of `index` under the permutation of `0..size` with this key.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn units_of_rows_lie_on_one_panel_and_each_cell_has_consecutive_ones() {
+    fn each_cell_of_the_rows_panel_has_consecutive_units() {
         for layout in [Layout::FirstRows, Layout::Border] {
             for n in 1..=12 {
                 let plan = plan_of_cost(n, layout, 1_000);

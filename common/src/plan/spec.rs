@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{board::Board, frames::cost as frames, hex, method::Layout, rows::cost as rows};
 
-/// Maximum number of tasks; the coordinator keeps a row for each.
+/// Maximum number of tasks; the coordinator stores a row for each.
 pub(crate) const MAX_TASKS: u64 = 4_000_000;
 
-/// Everything a plan depends on.
+/// Inputs that determine a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanSpec {
     pub board: Board,
@@ -28,8 +28,8 @@ pub enum BadSpec {
     #[error("method {} has no plan for N = {board}: {reason}", layout.method())]
     Unsupported { layout: Layout, board: Board, reason: String },
     /// More tasks than [`Plan::MAX_TASKS`](super::Plan::MAX_TASKS).
-    #[error("N = {board} by method {} makes {tasks} tasks of cost {task_cost}, more than {max}; \
-             give a larger task cost", layout.method(), max = MAX_TASKS)]
+    #[error("N = {board} by method {} has {tasks} tasks of cost {task_cost}, more than {max}; \
+             choose a larger task cost", layout.method(), max = MAX_TASKS)]
     TooManyTasks { layout: Layout, board: Board, task_cost: u64, tasks: u64 },
     #[error("the task cost must be at least 1 microsecond")]
     ZeroTaskCost,
@@ -45,7 +45,7 @@ impl PlanSpec {
         Self { board, layout, task_cost }
     }
 
-    /// Returns the version of the division rules; any change of them must raise it.
+    /// Returns the version of the division rules; a change to the rules must raise it.
     pub fn version(&self) -> u16 {
         match self.layout {
             Layout::FirstRows | Layout::Border => rows::PLAN_VERSION,
@@ -64,14 +64,14 @@ impl fmt::Display for TaskId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlanHash([u8; 32]);
 
-/// Bytes or text that are not a plan hash.
+/// Bytes or text that are not a valid plan hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a plan hash has 32 bytes, 64 lower-case hexadecimal digits as text")]
+#[error("invalid plan hash: expected 32 bytes, or 64 lower-case hexadecimal digits as text")]
 pub struct BadHash;
 
 /// Tag of the hashed bytes, which are frozen.
 ///
-/// After it follow, big-endian: plan version (2 bytes), N (1), layout (1: 0 first-rows, 1 border, 2
+/// The tag is followed by, big-endian: plan version (2 bytes), N (1), layout (1: 0 first-rows, 1 border, 2
 /// frames), task cost (8).
 const TAG: &[u8; 12] = b"queens plan\n";
 

@@ -3,8 +3,8 @@
 //! A search widens in the upper rows and dies out in the lower ones. Its size depends on the
 //! squares that the placed queens leave open in each row: its logarithm is close to a weighted sum
 //! of the logarithms of the open squares. The weights are least-squares fits over borders of N = 14
-//! … 20 and first rows of N = 14 … 18; 90 % of the heads are within 0.7 and 1.3 of the estimate,
-//! all within 0.5 and 1.7.
+//! … 20 and first rows of N = 14 … 18; 90 % of the heads take 0.7 to 1.3 times the estimate,
+//! all take 0.5 to 1.7 times.
 //!
 //! Plans depend on these numbers, which must be the same on every machine. So they are integers, or
 //! floats computed only by `+ - * /`.
@@ -19,7 +19,7 @@ pub(super) struct Model {
     per_row: i64,
     /// Weight of a queen at the end of a side, in hundredths of a natural logarithm.
     ///
-    /// It is 0 in the middle of the side and grows with the square of the distance.
+    /// The weight is 0 in the middle of the side and grows with the square of the distance.
     per_side: i64,
     /// Microseconds for the whole board at N = 17 on one core of the reference machine.
     microseconds: f64,
@@ -35,7 +35,7 @@ pub(super) const BORDER: Model = Model {
 pub(super) const FIRST_ROWS: Model =
     Model { weights: [30, 80, 95, 135, 140, 180], per_row: 0, per_side: 0, microseconds: 1.8e6 };
 
-/// Maximum sum of a plan's estimates, reached from N = 30 (first rows) or N = 31 (border).
+/// Maximum sum of estimates, reached from N = 30 (first rows) or N = 31 (border).
 const MAX_MICROSECONDS: f64 = 4e18;
 
 impl Model {
@@ -48,8 +48,8 @@ impl Model {
         let mut size = 0;
         for row in (0..board.n()).filter(|&row| queens.iter().all(|queen| queen.0 != row)) {
             let attacked = queens.iter().fold(0u64, |attacked, &(from, column)| {
-                let far = row.abs_diff(from);
-                attacked | 1 << column | 1 << (column + far) | (1 << column) >> far
+                let distance = row.abs_diff(from);
+                attacked | 1 << column | 1 << (column + distance) | (1 << column) >> distance
             });
             let open = u64::from(board.full_row()) & !attacked;
             let sixth = (i64::from(row) - 1).max(0) * 6 / (n - 2).max(1);
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Sums squared distances from the middle of a side; a corner counts [`LOG2_E`] per side.
+/// Sums squared distances from side middles, scaled to [`LOG2_E`] at the ends.
 fn sides(board: Board, queens: &[(u8, u8)]) -> i64 {
     let last = i64::from(board.n()) - 1;
     let mut sum = 0;
@@ -139,7 +139,7 @@ const fn log2(number: u64) -> i64 {
     log
 }
 
-/// Returns 2 to the `exponent` / 2^16, for exponents up to 0.
+/// Returns 2^(`exponent` / 2^16), for exponents up to 0.
 fn power_of_two(exponent: i64) -> f64 {
     let (whole, fraction) = (exponent >> 16, exponent & 0xffff);
     // e^x by its series; the omitted terms are below 1e-7 for x < ln 2.

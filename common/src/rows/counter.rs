@@ -29,7 +29,7 @@ pub struct Counter {
 struct Family {
     /// Head without the queens above all rows to fill.
     ///
-    /// Those are part of the state, so heads that differ only in them are counted together.
+    /// These queens are part of the state, so heads that differ only in them are counted together.
     head: Head,
     weight: u8,
 }
@@ -184,10 +184,10 @@ impl Counter {
 
 /// Counts the solutions whose first rows have their queens in these columns.
 ///
-/// The count is 0 if two of these queens attack each other. `progress` may cancel; it gets no cost.
+/// The count is 0 if two of these queens attack each other. `progress` may cancel; it receives costs of 0.
 ///
 /// # Panics
-/// If there are more columns than rows, or one that the board does not have.
+/// If there are more columns than rows, or a column is outside the board.
 pub fn completions(
     board: Board,
     prefix: &[u8],

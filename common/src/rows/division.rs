@@ -1,10 +1,10 @@
-//! Plans of method `rows`: heads, each followed by all choices of columns for the next few rows.
+//! Plans of method `rows`: heads, and tails for the next few rows.
 //!
 //! A **head** places the queens of the first two rows or of the outermost ring, by layout. Heads
-//! are listed, at most some hundred thousand. A **unit** is a head and a **tail**: one column for
+//! are stored, at most a few hundred thousand. A **unit** is a head and a **tail**: one column for
 //! each of the next `tail_rows` unfilled rows, as a number with one base-N digit per row, lowest
-//! for the top row. Units are not listed: unit = head * N^tail_rows + tail. Most tails are attacked
-//! and count nothing. The tail is empty unless heads alone would take too long.
+//! for the top row. Units are computed: unit = head * N^tail_rows + tail. Most tails use attacked
+//! squares and have no solutions. The tail is empty unless heads alone would take too long.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(super) enum Head {
     FirstRows { columns: [u8; 2], rows: u8 },
     /// One queen on each side.
     Border(Border),
-    /// No placement: the only head of a board that has none.
+    /// Placeholder for a board without heads; it has no solutions.
     Nothing,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Weighted {
 pub struct Division {
     board: Board,
     heads: Vec<Weighted>,
-    /// Cumulative cost before each head, and of all.
+    /// Cumulative cost before each head, and of all heads.
     cost_before: Vec<u64>,
     tail_rows: u8,
     /// N^tail_rows.
@@ -90,7 +90,7 @@ impl Division {
         let whole = cost_before[heads.len()];
         let tail_rows = tail_rows(board, whole, heads.len(), spec.task_cost);
         let tails = u64::from(board.n()).pow(u32::from(tail_rows));
-        // Every task has a unit, because none costs less than the most expensive unit.
+        // Every task has a unit, because no task costs less than the most expensive unit.
         let max_unit_cost = heads.iter().map(|head| head.cost.div_ceil(tails)).max().unwrap_or(1);
         let wanted = whole.saturating_add(spec.task_cost / 2) / spec.task_cost;
         let tasks = wanted.clamp(1, (whole / max_unit_cost).max(1));
@@ -121,7 +121,7 @@ impl Division {
             Head::Border(_) => 2,
             Head::Nothing => return 0,
         };
-        // The columns that the head leaves have at most this many orders, whatever the tail.
+        // The columns of the remaining rows have at most `rest`! orders, whatever the tail.
         let rest =
             u64::from((self.board.n() - filled.min(self.board.n())).saturating_sub(self.tail_rows));
         let weight = u64::from(first.weight.max(last.weight).max(8));
@@ -232,7 +232,7 @@ impl Division {
 /// Returns `number * part / whole`, rounded down, for `part <= whole`.
 fn scale(number: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(number) * u128::from(part) / u128::from(whole);
-    u64::try_from(scaled).expect("a part of a number is no larger than it")
+    u64::try_from(scaled).expect("at most `number`")
 }
 
 /// Returns the first two rows (or one), one of each mirror pair.

@@ -1,8 +1,7 @@
-//! The search: states flow through one stack per row, many at a time, without branches that depend
-//! on them.
+//! The search: states flow through one stack per row, without branches on a state.
 //!
 //! A backtracking search spends its time on mispredicted branches and half-empty vectors. Here
-//! every row has a stack of states, each with its untried squares. One pass takes a chunk off a
+//! every row has a stack of states with their untried squares. One pass takes a chunk off a
 //! stack, places one queen in every state, appends the surviving children to the next row's stack,
 //! and puts back the states with squares left. The deepest stack that fills a chunk goes first, so
 //! stacks stay a few chunks high (depth first) and vectors stay full (breadth first): 99.9 % of all
@@ -46,17 +45,17 @@ struct Stack {
     len: usize,
 }
 
-/// Stacks of a search, kept between calls.
+/// Stacks of a search, reused by later calls.
 #[derive(Clone, Debug)]
 pub(super) struct Stacks(Box<[Stack]>);
 
-/// Inputs of a pass from the rows around its stack.
+/// Inputs of a pass, from the rows below its stack.
 struct Pass<'a> {
     /// Distance to the row of the children.
     step: u32,
-    /// Squares of that row outside fixed diagonals.
+    /// Squares of the row of the children outside fixed diagonals.
     allowed: u32,
-    /// The same for the rows below, nearest first, with the distance from the last.
+    /// Squares of the rows below that row, each with the distance from the row above.
     below: &'a [(u32, u32)],
 }
 
@@ -108,7 +107,7 @@ fn place<L: States, const AHEAD: usize>(
     pass: &Pass<'_>,
 ) -> usize {
     let base = stack.len - taken;
-    let mut kept = base;
+    let mut stack_end = base;
     let mut end = next.len;
     let mut solutions = 0;
     assert!(taken <= CHUNK && stack.len + L::WIDTH <= ROOM && end + taken + L::WIDTH <= ROOM);
@@ -128,11 +127,11 @@ fn place<L: States, const AHEAD: usize>(
             let queen = lanes.lowest(free);
             let rest = lanes.xor(free, queen);
             let stay = lanes.nonzero(rest);
-            lanes.append(stack.columns.as_mut_ptr().add(kept), columns, stay);
-            lanes.append(stack.left.as_mut_ptr().add(kept), left, stay);
-            lanes.append(stack.right.as_mut_ptr().add(kept), right, stay);
-            lanes.append(stack.free.as_mut_ptr().add(kept), rest, stay);
-            kept += lanes.count(stay);
+            lanes.append(stack.columns.as_mut_ptr().add(stack_end), columns, stay);
+            lanes.append(stack.left.as_mut_ptr().add(stack_end), left, stay);
+            lanes.append(stack.right.as_mut_ptr().add(stack_end), right, stay);
+            lanes.append(stack.free.as_mut_ptr().add(stack_end), rest, stay);
+            stack_end += lanes.count(stay);
 
             let columns = lanes.xor(columns, queen);
             let left = lanes.or_shift_up(left, queen, pass.step);
@@ -157,7 +156,7 @@ fn place<L: States, const AHEAD: usize>(
             }
         }
     }
-    stack.len = kept;
+    stack.len = stack_end;
     next.len = end;
     solutions
 }
@@ -181,8 +180,8 @@ pub(super) fn rows_to_fill(
     let mut rows: Vec<Row> = Vec::with_capacity(board.n().into());
     for number in (0..board.n()).filter(|&row| !filled(row)) {
         let attacked = fixed.iter().fold(0, |attacked, &(from, column)| {
-            let far = number.abs_diff(from);
-            attacked | along_left(column, far) | along_right(column, far)
+            let distance = number.abs_diff(from);
+            attacked | along_left(column, distance) | along_right(column, distance)
         });
         if let Some(above) = rows.last_mut() {
             above.step = number - above.number;
@@ -237,14 +236,14 @@ impl InitialState {
     }
 }
 
-/// Returns the column bit, `far` rows on, of the diagonal to higher columns.
-fn along_left(column: u8, far: u8) -> u32 {
-    1u32.unbounded_shl(u32::from(column) + u32::from(far))
+/// Returns the column bit of the diagonal to higher columns, `distance` rows away.
+fn along_left(column: u8, distance: u8) -> u32 {
+    1u32.unbounded_shl(u32::from(column) + u32::from(distance))
 }
 
-/// Returns the column bit, `far` rows on, of the diagonal to lower columns.
-fn along_right(column: u8, far: u8) -> u32 {
-    column.checked_sub(far).map_or(0, |column| 1 << column)
+/// Returns the column bit of the diagonal to lower columns, `distance` rows away.
+fn along_right(column: u8, distance: u8) -> u32 {
+    column.checked_sub(distance).map_or(0, |column| 1 << column)
 }
 
 /// Counts the ways to fill these rows from any of `roots`.

@@ -41,7 +41,7 @@ impl Flags {
     }
 }
 
-/// For every set of flagged lanes, the lane order: flagged ones first.
+/// Lane order for every set of flagged lanes: flagged lanes first.
 static ORDER: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut set = 0;
@@ -99,7 +99,7 @@ impl States for Avx2 {
 
     #[inline(always)]
     unsafe fn append(self, to: *mut u32, a: __m256i, mask: Flags) {
-        // SAFETY: see the module; the table has a row for every eight bits, of eight bytes; the
+        // SAFETY: see the module; the table has a row of eight bytes for every set of lanes; the
         // caller vouches for eight elements.
         unsafe {
             let order = _mm_loadl_epi64(ORDER.as_ptr().add(mask.bits()).cast());
@@ -173,7 +173,7 @@ impl Lanes for Avx2Bits {
         let mut ones = 0;
         for at in [0, 8] {
             // SAFETY: see the module; the caller vouches for the lists. Eight keys are read before any
-            // are written over them.
+            // of them is overwritten.
             unsafe {
                 let keys = _mm256_loadu_si256(keys.add(at).cast());
                 let below = _mm256_set1_epi32(((1_u32 << bit) - 1).cast_signed());

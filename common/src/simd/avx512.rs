@@ -154,7 +154,7 @@ impl Lanes for Avx512Bits {
             let below = _mm512_set1_epi32((bit - 1).cast_signed());
             let keys = _mm512_loadu_si512(sixteen.keys.cast());
             let ones = _mm512_test_epi32_mask(keys, _mm512_set1_epi32(bit.cast_signed()));
-            // Bits in `below` are kept, the others come from above.
+            // Bits in `below` stay; the others move down by one.
             let keys = _mm512_ternarylogic_epi32::<0xca>(below, keys, _mm512_srli_epi32::<1>(keys));
             let marked = _mm512_or_si512(keys, _mm512_set1_epi32(i32::MIN));
             let without = _mm512_maskz_compress_epi32(!ones, keys);

@@ -1,4 +1,4 @@
-//! Vectors: the operations of an instruction set for the join and for method `rows`.
+//! Operations of an instruction set for the join and for method `rows`.
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -142,7 +142,7 @@ pub(crate) trait Lanes: Copy {
 }
 
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "there is nothing above")]
+#[expect(clippy::cast_possible_truncation, reason = "the high half is zero")]
 pub(crate) fn low_half(ones: u32) -> u16 {
     ones as u16
 }
@@ -158,7 +158,7 @@ pub(crate) const fn low_halves(by: i32) -> u32 {
 /// [`Lanes`] for how they are compiled.
 pub(crate) trait States: Copy {
     const WIDTH: usize;
-    /// Rows checked below a child (1 to 3); it is dropped if one has no free square.
+    /// Rows checked below a child (1 to 3); one without a free square drops the child.
     ///
     /// Two rows remove 10 % of the placements, three 18 %, for a few instructions each.
     const AHEAD: usize;

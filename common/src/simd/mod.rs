@@ -1,12 +1,12 @@
-//! Vector operations of each instruction set, and the only dispatch between the sets.
+//! Vector operations of each instruction set, and dispatch between the sets.
 //!
 //! A [`Work`] is written for any [`Set`]. [`dispatch`] passes it the token of the set of a
-//! [`Kernel`]. Tokens are made only here, where a `Kernel` proves that the CPU has the
-//! instructions, in a function compiled for them; everything below is inlined into it. A set brings
+//! [`Kernel`]. Tokens are created only here, where a `Kernel` proves that the CPU has the
+//! instructions, in a function compiled for them; all callees are inlined into it. A set provides
 //! two kinds of vectors: [`States`] for the search of method `rows`, and [`Lanes`] of bits for the
 //! join.
 
-/// Implements methods by instructions of a set, inlined into the caller.
+/// Implements methods with instructions of a set, inlined into the caller.
 macro_rules! instructions {
     ($(fn $name:ident $(<const $by:ident: i32>)? ($($parameters:tt)*) -> $result:ty $body:block)*) => {
         $(#[inline(always)]
@@ -55,7 +55,7 @@ pub(crate) use self::{
 pub(crate) trait Set: States {
     type Bits: Lanes;
 
-    /// Runs work in a separate function; combined ones take minutes to compile.
+    /// Runs work in a separate function; one large function takes minutes to compile.
     fn run_separately<W: Work>(self, work: W) -> W::Result;
 
     /// Writes `(p | q) & mask` for every disjoint p and q, and returns their number.

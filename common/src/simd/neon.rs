@@ -40,7 +40,7 @@ impl Flags {
     }
 }
 
-/// For every set of flagged lanes, the byte order: flagged lanes first.
+/// Byte order for every set of flagged lanes: flagged lanes first.
 static ORDER: [[u8; 16]; 16] = {
     let mut table = [[0; 16]; 16];
     let mut set = 0;
@@ -102,7 +102,7 @@ impl States for Neon {
 
     #[inline(always)]
     unsafe fn append(self, to: *mut u32, a: uint32x4_t, mask: Flags) {
-        // SAFETY: see the module; the table has a row for every four bits; the caller vouches for
+        // SAFETY: see the module; the table has a row for every set of lanes; the caller vouches for
         // four elements.
         unsafe {
             let order = vld1q_u8(ORDER.as_ptr().add(mask.bits()).cast());

@@ -29,7 +29,7 @@ pub(super) unsafe fn fitting(pairs: Pairs<'_>, out: *mut u64) -> usize {
     len
 }
 
-/// For each subset of four lanes, the 32-bit halves of these lanes in order.
+/// The 32-bit halves, in order, of the lanes in each subset of four lanes.
 #[cfg(target_arch = "x86_64")]
 static COMPRESS: [[u32; 8]; 16] = {
     let mut table = [[0; 8]; 16];

@@ -11,7 +11,7 @@ use super::lanes::Lanes;
 pub(crate) trait Residual: Copy + Default + Send + Sync {
     const WORDS: usize;
 
-    /// Creates a residual key from bits that fit it.
+    /// Creates a residual key from bits that fit in it.
     fn new(bits: u64) -> Self;
 
     fn bits(self) -> u64;
@@ -78,12 +78,12 @@ impl Residual for u64 {
     }
 }
 
-/// Words that several threads write, each at its own places.
+/// Words that several threads write, each to different places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedWords<'a, W> {
     words: *mut W,
     length: usize,
-    lives: PhantomData<&'a mut [W]>,
+    lifetime: PhantomData<&'a mut [W]>,
 }
 
 // SAFETY: words are only written, and only by atomic stores.
@@ -96,8 +96,8 @@ impl<'a, W: Residual> SharedWords<'a, W> {
     /// Shares these words; they are not read meanwhile.
     pub(crate) fn new(words: &'a mut [W]) -> Self {
         let (length, words) = (words.len(), words.as_mut_ptr());
-        let lives = PhantomData;
-        Self { words, length, lives }
+        let lifetime = PhantomData;
+        Self { words, length, lifetime }
     }
 
     /// Returns the address of a place.
@@ -122,7 +122,7 @@ impl<'a, W: Residual> SharedWords<'a, W> {
 pub(crate) trait Rotation {
     /// Lowest of these bits.
     const FROM: usize;
-    /// Target of the lowest bit.
+    /// Position of the lowest bit after the rotation.
     const TO: usize;
     const BITS: usize;
     /// Right rotation, modulo the length of the residual key.
@@ -134,8 +134,8 @@ pub(crate) trait Rotation {
 
 /// Rotates `word` right.
 ///
-/// With BMI2 this is `rorx`, which keeps its operand, in assembly: the compiler would emit a copy,
-/// a shift and a mask, which cost a tenth of the time of a large frame.
+/// With BMI2, inline assembly uses `rorx`, which preserves its operand. The compiler would emit a
+/// copy, a shift and a mask, which cost a tenth of the time of a large frame.
 #[inline(always)]
 fn rotate<L: Lanes, R: Rotation>(word: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,12 +1,12 @@
 //! Solutions that a rotation maps to themselves, counted by separate enumerations.
 //!
-//! With all(N) they give the number of classes (Burnside): unique = (all + half + 2 quarter) / 8.
+//! With all(N) these counts give the number of classes (Burnside): unique = (all + half + 2 quarter) / 8.
 //!
-//! Both enumerations place a whole orbit of queens at once and keep the occupied diagonals as two
-//! masks that do not move with the row: bit `row + column` of `antis`, bit `column - row + N - 1`
-//! of `mains`. A half turn maps bit s of either mask to bit 2N - 2 - s, so both masks stay
-//! palindromes, and bit N - 1 (a diagonal through the centre, which would attack the queen's own
-//! image) is never free.
+//! Both enumerations place a whole orbit of queens at once and keep the occupied diagonals in masks
+//! that do not move with the row: bit `row + column` of `antis`, bit `column - row + N - 1` of
+//! `mains`. A half turn maps bit s of either mask to bit 2N - 2 - s, so the masks stay palindromes,
+//! and bit N - 1 (a diagonal through the center, where a queen would attack its own image) is
+//! never free.
 
 use std::ops::ControlFlow;
 
@@ -23,9 +23,9 @@ struct Lines {
     mains: u64,
 }
 
-/// Returns half(N), the solutions fixed by a half turn (OEIS A032522).
+/// Returns half(N), the number of solutions fixed by a half turn (OEIS A032522).
 ///
-/// This is the sum over all branches. `go_on` is called often.
+/// Sums all branches, each of which calls `go_on` every few milliseconds.
 pub fn half_turn(board: Board, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<u64, CountError> {
     (0..half_turn_branches(board)).try_fold(0u64, |sum, branch| {
         sum.checked_add(half_turn_branch(board, branch, go_on)?).ok_or(CountError::Overflow)
@@ -38,8 +38,8 @@ pub fn half_turn_branches(board: Board) -> u64 {
 
 /// Counts the solutions of a branch of [`half_turn`].
 ///
-/// The queens of the two outermost rows are in columns `branch / N` and `branch % N`. Reflection
-/// pairs the branches, so the left half is counted twice and the right half not at all.
+/// The queens of the first two rows are in columns `branch / N` and `branch % N`. Reflection pairs
+/// the branches, so counts of the left half are doubled and the right half is skipped.
 ///
 /// # Panics
 /// If `branch` is not below [`half_turn_branches`].
@@ -53,11 +53,11 @@ pub fn half_turn_branch(
     let n = u64::from(board.n());
     let rows = board.n() / 2;
     let (first, second) = (branch / n, branch % n);
-    let start = Lines::of_centre(board);
+    let start = Lines::of_center(board);
     match rows {
-        // N = 1: the only queen stands in the centre.
+        // N = 1: the only queen stands in the center.
         0 => Ok(1),
-        // N = 2, 3: there is only one row to fill, so both columns are those of its queen.
+        // N = 2, 3: there is only one row to fill, so both columns are that of its queen.
         1 if first == second => Ok(u64::from(start.place(board, 0, first).is_some())),
         1 => Ok(0),
         _ if 2 * first >= n => Ok(0),
@@ -107,8 +107,8 @@ impl HalfWalk<'_> {
 }
 
 impl Lines {
-    /// Occupies the centre lines, and for odd N the centre column.
-    fn of_centre(board: Board) -> Self {
+    /// Occupies the center diagonals, and for odd N the center column.
+    fn of_center(board: Board) -> Self {
         let n = u32::from(board.n());
         let columns = if n.is_multiple_of(2) { 0 } else { 1 << (n / 2) };
         Self { columns, antis: 1 << (n - 1), mains: 1 << (n - 1) }
@@ -137,10 +137,10 @@ impl Lines {
     }
 }
 
-/// Returns quarter(N), the solutions fixed by a quarter turn (OEIS A033148).
+/// Returns quarter(N), the number of solutions fixed by a quarter turn (A033148).
 ///
 /// An orbit of four queens fills two rows and their images, so N is 4k or 4k + 1. A quarter turn
-/// maps anti-diagonal s to main diagonal s: one mask holds both.
+/// maps antidiagonal s to main diagonal s, so one mask holds both.
 pub fn quarter_turn(board: Board) -> u64 {
     let n = u32::from(board.n());
     match n % 4 {

@@ -8,7 +8,7 @@ pub struct Counts {
     quarter_turn: u64,
 }
 
-/// Classes of solutions under the eight symmetries of the square.
+/// Numbers of solution classes under the eight symmetries of the square.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes {
     /// Classes of eight. For N = 1 the only solution counts as quarter-turn symmetric.
@@ -48,8 +48,8 @@ pub fn total(partials: impl IntoIterator<Item = u64>) -> Result<u128, BadTally> 
 impl Counts {
     /// Creates the counts of a board.
     ///
-    /// `half_turn` solutions are fixed by a half turn, `quarter_turn` of these also by a quarter
-    /// turn.
+    /// `half_turn` solutions are fixed by a half turn; `quarter_turn` of these
+    /// also by a quarter turn.
     pub fn new(all: u128, half_turn: u64, quarter_turn: u64) -> Result<Self, BadTally> {
         let bad = |which| BadTally::Inconsistent { all, half_turn, quarter_turn, which };
         // N = 1: reflections fix the only solution; this happens on no larger board.
@@ -86,7 +86,7 @@ impl Counts {
         self.quarter_turn
     }
 
-    /// Returns the solutions up to rotation and reflection (A002562).
+    /// Returns the number of solutions up to rotation and reflection (A002562).
     pub fn unique(&self) -> u128 {
         let Classes { asymmetric, half_turn, quarter_turn } = self.classes();
         asymmetric + half_turn + quarter_turn

@@ -1,11 +1,12 @@
-//! Solutions assembled from quarter boards, as in `002_398080fdc5db2280.txt` (Haginoya, 部分解合成法),
-//! with its conditions 0 to 8 for representatives; plain code for small boards.
+//! Solutions assembled from quarter boards: plain code for small boards.
+//!
+//! Follows `002_398080fdc5db2280.txt` (Haginoya, 部分解合成法) with conditions 0 to 8 for representatives.
 //!
 //! The quadrants P, Q, R, S, clockwise from the top left, are quarter turns of one another: each is indexed
 //! from its own outer corner, with x along the image of P's top side. So P's x are
 //! columns of the board and its y rows, Q's x rows and its y columns, and so on. A set is a mask; bit k
 //! is the k-th row or column from the edge of the board. The document reverses these masks (rBit)
-//! from an origin that only its lost figures show. The origin decides which image of a solution is
+//! from an origin that only its missing figures show. The origin decides which image of a solution is
 //! its representative, but not the number of representatives.
 
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ pub const CONDITIONS: [&str; 9] = [
     "Y: A < a",
     "R+90: (A,B) < (b,c), or equal and p <= q",
     "R-90: (A,B) < (d,a), or equal and p <= s",
-    "special: where 6 and 7 hold with equality",
+    "special: if 6 and 7 hold with equality",
 ];
 
 /// Numbers of quarter boards that an odd board's middle queens allow (table 3).
@@ -57,7 +58,7 @@ pub const CONDITIONS: [&str; 9] = [
 pub struct QuarterBoardCounts {
     /// All quarter boards, with any number of queens.
     pub all: usize,
-    /// Quarter boards that a centre queen does not attack.
+    /// Quarter boards that a center queen does not attack.
     pub type_one: usize,
     /// Mean number not attacked by queens in column I and row J, over 0 ≤ I < J < n.
     pub type_two: f64,
@@ -99,9 +100,9 @@ impl Quarters {
 
     /// Splits a solution into quarters, frame and pids.
     ///
-    /// `None` for a solution of an odd board whose middle queens are not in the left and the upper
-    /// half; an image of the solution has them there.
-    pub fn take_apart(&self, solution: &Solution) -> Option<SolutionParts> {
+    /// `None` for a solution of an odd board whose middle queens are not in the left and upper
+    /// halves; an image of the solution has them there.
+    pub fn split(&self, solution: &Solution) -> Option<SolutionParts> {
         let n = self.side;
         let middle = match self.is_odd() {
             false => None,
@@ -157,8 +158,8 @@ impl Quarters {
         let square = |row, column| Square { row, column };
         let pairs: Vec<_> = (0..n).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
         std::array::from_fn(|quadrant| {
-            let mut found = QuarterBoardCounts::default();
-            let mut left = 0;
+            let mut counts = QuarterBoardCounts::default();
+            let mut safe_pairs = 0;
             for part in self.parts.values().flatten() {
                 let queens = self.squares(quadrant, part);
                 let safe = |middle: &[Square]| {
@@ -168,22 +169,22 @@ impl Quarters {
                     };
                     !queens.iter().any(|queen| middle.iter().any(|other| attack(queen, other)))
                 };
-                found.all += 1;
-                found.type_one += usize::from(safe(&[square(n, n)]));
+                counts.all += 1;
+                counts.type_one += usize::from(safe(&[square(n, n)]));
                 let safe_pair = |&&(i, j): &&(u32, u32)| safe(&[square(n, i), square(j, n)]);
-                left += pairs.iter().filter(safe_pair).count();
+                safe_pairs += pairs.iter().filter(safe_pair).count();
             }
             #[expect(clippy::cast_precision_loss, reason = "some thousands")]
-            let mean = left as f64 / pairs.len().max(1) as f64;
-            found.type_two = mean;
-            found
+            let mean = safe_pairs as f64 / pairs.len().max(1) as f64;
+            counts.type_two = mean;
+            counts
         })
     }
 
     /// Assembles all solutions with columns `a` of P and `c` of R.
     ///
-    /// Both have equally many columns for even boards and type I; `c` has one more for type II
-    /// (middle queens in the left and the upper half).
+    /// `a` and `c` have the same size for even boards and type I; `c` has one more column for type II
+    /// (middle queens in the left and upper halves).
     pub fn assemble(&self, a: u32, c: u32) -> FrameDetails {
         let full = (1 << self.side) - 1;
         let (not_a, not_c) = (full & !a, full & !c);
@@ -234,7 +235,7 @@ impl Quarters {
 
     /// Returns the half boards of these quadrants, and the number of pairs tried.
     ///
-    /// Their quarter boards fit each other and the middle queens.
+    /// The quarter boards of a half board fit each other and the middle queens.
     fn halves<'a>(
         &self,
         corners: &[&Part],
@@ -263,7 +264,7 @@ impl Quarters {
         (found, tried)
     }
 
-    /// Returns the squares of a quarter board on the board.
+    /// Returns the squares of a quarter board's queens on the whole board.
     fn squares(&self, quadrant: usize, part: &Part) -> Vec<Square> {
         let last = u32::from(self.board.n()) - 1;
         let square = |&(x, y): &(u32, u32)| {
@@ -287,9 +288,9 @@ struct Lines {
 }
 
 impl Lines {
-    /// Returns the lines of these queens.
+    /// Returns the diagonals of these queens.
     ///
-    /// `None` if two of them, or one and some of `others`, share a line.
+    /// `None` if two queens share a diagonal, or if a queen stands on one of `others`.
     fn of(board: Board, others: &[Self], queens: &[Square]) -> Option<Self> {
         let n = u32::from(board.n());
         let mut lines = Self { rising: 0, falling: 0 };
@@ -316,7 +317,7 @@ impl Lines {
 impl SolutionParts {
     /// Evaluates conditions 0 to 8; `None` for those that do not apply.
     ///
-    /// Exactly one image of a solution satisfies all others. For type II, only the condition
+    /// Exactly one image of a solution satisfies all that apply. For type II, only the condition
     /// 0 ≤ I < J < n on the middle queens applies, as number 0.
     pub fn verdicts(&self) -> [Option<bool>; 9] {
         let [a, b, c, d] = self.frame;
@@ -410,8 +411,8 @@ mod tests {
     fn by_frame(quarters: &Quarters, board: Board) -> BTreeMap<(u32, u32), Vec<Solution>> {
         let mut frames: BTreeMap<_, Vec<Solution>> = BTreeMap::new();
         for solution in Solutions::new(board) {
-            if let Some(apart) = quarters.take_apart(&solution) {
-                let [a, _, c, _] = apart.frame;
+            if let Some(parts) = quarters.split(&solution) {
+                let [a, _, c, _] = parts.frame;
                 frames.entry((a, c)).or_default().push(solution);
             }
         }
@@ -427,8 +428,8 @@ mod tests {
                 let mut images = Vec::from(solution.images());
                 images.sort_unstable();
                 images.dedup();
-                let apart = images.iter().filter_map(|image| quarters.take_apart(image));
-                let chosen: Vec<_> = apart.filter(SolutionParts::is_representative).collect();
+                let parts = images.iter().filter_map(|image| quarters.split(image));
+                let chosen: Vec<_> = parts.filter(SolutionParts::is_representative).collect();
                 assert_eq!(chosen.len(), 1, "{solution:?}: {chosen:?}");
                 assert_eq!(chosen[0].symmetry(), solution.symmetry(), "{solution:?}");
             }
@@ -438,7 +439,7 @@ mod tests {
     #[test]
     fn middle_queens_leave_quarter_boards_as_table_3_says() {
         // n = 2: the empty quarter board, and one queen on any square, two of them on the diagonal
-        // through the centre.
+        // through the center.
         let five = Quarters::new(Board::new(5).unwrap()).extraction();
         for found in five {
             assert_eq!((found.all, found.type_one), (5, 3));

@@ -1,4 +1,4 @@
-//! Sizes of the search spaces.
+//! Sizes of search spaces.
 
 use common::board::Board;
 

@@ -1,7 +1,7 @@
-//! Textbook programs, from permutations to bitmasks: slow, plain, and independent of the counting
-//! methods, which they check.
+//! Textbook solvers, from permutations to bitmasks, to check the counting methods.
 //!
-//! Comments name the documents that they follow (`000_….txt`), which are not in the repository.
+//! The solvers are slow, plain, and independent of those methods. Comments cite their source
+//! documents (`000_….txt`), which are not in the repository.
 
 use std::ops::RangeInclusive;
 
@@ -20,21 +20,21 @@ use solvers::{
     next_permutation, placement_flags, placement_flags_loop, swapped_permutation,
 };
 
-/// Called many times per second; true stops the search.
+/// Callback that is called many times per second; true stops the search.
 pub type Stop<'a> = dyn Fn() -> bool + 'a;
 
-/// Solutions and visits of a technique.
+/// Numbers of solutions and visits of a technique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     pub solutions: u64,
-    /// Visits, of the kind [`Textbook::visits`](Textbook::visits).
+    /// Visits, in the unit [`TextbookTechnique::visits`].
     pub visited: u64,
 }
 
 /// Visits between two calls of [`Stop`], which may cost more than a visit.
 const VISITS_PER_CALL: u64 = 1 << 16;
 
-/// Counts visits, and calls [`Stop`] periodically.
+/// Counter of visits that calls [`Stop`] periodically.
 struct VisitCounter<'a> {
     stop: &'a Stop<'a>,
     visited: u64,
@@ -46,7 +46,7 @@ impl<'a> VisitCounter<'a> {
         Self { stop, visited: 0, next_call: VISITS_PER_CALL }
     }
 
-    /// Returns `None` to stop.
+    /// Counts visits; `None` to stop the search.
     fn visit(&mut self, count: u64) -> Option<()> {
         self.visited += count;
         if self.visited < self.next_call {
@@ -61,7 +61,7 @@ impl<'a> VisitCounter<'a> {
 type Columns = [u8; Board::MAX as usize];
 
 #[derive(Clone, Debug)]
-pub struct Textbook {
+pub struct TextbookTechnique {
     /// Name, short enough for a column heading.
     pub name: &'static str,
     /// Boards that take a reasonable time.
@@ -71,7 +71,7 @@ pub struct Textbook {
     solutions: fn(Board, &mut VisitCounter<'_>) -> Option<u64>,
 }
 
-impl Textbook {
+impl TextbookTechnique {
     /// Counts all solutions; `None` if stopped.
     pub fn count(&self, board: Board, stop: &Stop<'_>) -> Option<Count> {
         let mut visits = VisitCounter::new(stop);
@@ -85,33 +85,33 @@ impl Textbook {
 pub enum Visits {
     /// Boards with all queens.
     FullBoards,
-    /// Boards without attacks, from the empty one on.
+    /// Boards without attacks, including the empty one.
     SafeBoards,
     /// Compared pairs of queens.
     Pairs,
 }
 
 /// Describes a technique shown on boards from 4 to `last`.
-const fn textbook(
+const fn technique(
     name: &'static str,
     last: u8,
     visits: Visits,
     solutions: fn(Board, &mut VisitCounter<'_>) -> Option<u64>,
-) -> Textbook {
-    Textbook { name, boards: RangeInclusive::new(4, last), visits, solutions }
+) -> TextbookTechnique {
+    TextbookTechnique { name, boards: RangeInclusive::new(4, last), visits, solutions }
 }
 
 /// All techniques, slowest first.
-pub const TECHNIQUES: [Textbook; 9] = [
-    textbook("brute-force", 8, Visits::FullBoards, brute_force),
-    textbook("next-permutation", 11, Visits::FullBoards, next_permutation),
-    textbook("permutations", 12, Visits::FullBoards, all_permutations),
-    textbook("list", 14, Visits::Pairs, list_comprehension),
-    textbook("attack-scan", 15, Visits::SafeBoards, attack_scan),
-    textbook("flags-loop", 15, Visits::SafeBoards, placement_flags_loop),
-    textbook("flags", 15, Visits::SafeBoards, placement_flags),
-    textbook("swapping", 16, Visits::SafeBoards, swapped_permutation),
-    textbook("bitmask", 17, Visits::SafeBoards, bitmask_recursion),
+pub const TECHNIQUES: [TextbookTechnique; 9] = [
+    technique("brute-force", 8, Visits::FullBoards, brute_force),
+    technique("next-permutation", 11, Visits::FullBoards, next_permutation),
+    technique("permutations", 12, Visits::FullBoards, all_permutations),
+    technique("list", 14, Visits::Pairs, list_comprehension),
+    technique("attack-scan", 15, Visits::SafeBoards, attack_scan),
+    technique("flags-loop", 15, Visits::SafeBoards, placement_flags_loop),
+    technique("flags", 15, Visits::SafeBoards, placement_flags),
+    technique("swapping", 16, Visits::SafeBoards, swapped_permutation),
+    technique("bitmask", 17, Visits::SafeBoards, bitmask_recursion),
 ];
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn every_technique_is_exact() {
         for technique in TECHNIQUES {
-            // Permutations grow by a factor of N, the others by less than 8.
+            // Per row, brute force grows by a factor above N, permutations by N, the others by less than 8.
             let last = match *technique.boards.end() {
                 0..=8 => 7,
                 9..=12 => 9,
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(visited("next-permutation"), factorial);
             assert_eq!(visited("permutations"), factorial);
             assert!(visited("list") < list);
-            // Techniques that place one queen after the other visit the same boards.
+            // Techniques that place one queen at a time visit the same boards.
             for name in ["attack-scan", "flags-loop", "flags", "swapping"] {
                 assert_eq!(visited(name), visited("bitmask"), "{name}");
             }

@@ -1,4 +1,4 @@
-//! One solution of any board by local search among permutations (minimal conflicts).
+//! One solution of any board by local search among permutations (min-conflicts).
 //!
 //! Sources: R. Sosič and J. Gu, "A polynomial time algorithm for the N-Queens problem" (1990),
 //! figures 1 and 2, as `004_df925f861df725bd.txt` implements them ([`sweeps`]); the same authors,
@@ -25,13 +25,13 @@ pub struct Placed {
     pub starts: u64,
 }
 
-/// Mean columns tried per queen before the rest is placed with conflicts.
+/// Mean columns tried per queen before the others are placed with conflicts.
 ///
 /// Sosič and Gu measured that 3.08 N tries suffice for all but some tens of queens.
 const SAMPLES: f64 = 3.08;
 
 /// Returns the maximum pairs tried per queen before a restart.
-fn most_pairs(n: u32) -> u64 {
+fn max_pairs(n: u32) -> u64 {
     u64::from(n).saturating_mul(8).min(7000)
 }
 
@@ -39,9 +39,9 @@ fn most_pairs(n: u32) -> u64 {
 ///
 /// Uses 8 bytes per row.
 ///
-/// All but the last queens are placed without conflicts: for each, random unused columns are tried
-/// until its diagonals are free. The last ones are placed at random; then each attacked queen swaps
-/// columns with random other queens until neither is attacked.
+/// All but the last queens are placed without conflicts: for each queen, random unused columns are
+/// tried until one has free diagonals. The last queens are placed at random; then each attacked one
+/// swaps columns with random other queens until neither is attacked.
 ///
 /// ```
 /// let mut state = 1_u64;
@@ -49,7 +49,7 @@ fn most_pairs(n: u32) -> u64 {
 ///     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
 ///     (state >> 33) % below
 /// };
-/// let placed = textbook::local_search::linear(1_000, &mut random_below).expect("all but 2 and 3 can");
+/// let placed = textbook::local_search::linear(1_000, &mut random_below).expect("N = 1000 is solvable");
 /// assert_eq!(placed.solution.n(), 1_000);
 /// assert!(textbook::local_search::linear(3, &mut random_below).is_none());
 /// ```
@@ -113,11 +113,11 @@ impl Search {
         self.rising[rising] == 0 && self.falling[falling] == 0
     }
 
-    /// Adds `change` to the queens on the diagonals of a row's queen.
+    /// Adds `change` to the counters of the diagonals of a row's queen.
     fn count(&mut self, row: u32, change: i8) {
         let (rising, falling) = self.lines(row, self.columns[row as usize]);
         for queens in [&mut self.rising[rising], &mut self.falling[falling]] {
-            *queens = queens.checked_add_signed(change).expect("few queens are on a line");
+            *queens = queens.checked_add_signed(change).expect("a line has few queens");
         }
     }
 
@@ -125,13 +125,13 @@ impl Search {
     fn place_safely(&mut self, samples: &mut u64, random_below: &mut dyn FnMut(u64) -> u64) -> u32 {
         let wanted = self.n - rest(self.n);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
-        let mut left = (SAMPLES * f64::from(self.n)) as u64;
+        let mut remaining = (SAMPLES * f64::from(self.n)) as u64;
         for row in 0..wanted {
             loop {
-                if left == 0 {
+                if remaining == 0 {
                     return row;
                 }
-                left -= 1;
+                remaining -= 1;
                 *samples += 1;
                 let other = row + below(self.n - row, random_below);
                 if self.is_free(row, self.columns[other as usize]) {
@@ -152,7 +152,7 @@ impl Search {
         }
     }
 
-    /// Removes the conflicts of the rows from `safe` on; false if one remains.
+    /// Removes the conflicts of the rows from `safe` on; false if this failed.
     fn repair(
         &mut self,
         safe: u32,
@@ -162,7 +162,7 @@ impl Search {
         for row in safe..self.n {
             let mut tried = 0;
             while self.is_attacked(row) {
-                if tried == most_pairs(self.n) {
+                if tried == max_pairs(self.n) {
                     return false;
                 }
                 tried += 1;
@@ -181,7 +181,7 @@ impl Search {
         self.rising[rising] > 1 || self.falling[falling] > 1
     }
 
-    /// Swaps the columns of two queens if neither is attacked then.
+    /// Swaps the columns of two queens if neither is attacked afterwards.
     fn swap_if_safe(&mut self, row: u32, other: u32) {
         let rows = [row, other];
         let swap = |search: &mut Self| {
@@ -200,20 +200,20 @@ fn below(bound: u32, random_below: &mut dyn FnMut(u64) -> u64) -> u32 {
     u32::try_from(random_below(u64::from(bound))).expect("the number is below the bound")
 }
 
-/// A published procedure.
+/// Procedure of the 1990 paper, by its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// One sweep per random permutation.
     One,
-    /// Sweeps continue while they swap anything.
+    /// Sweeps of a permutation until one swaps nothing.
     Two,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Sweeps: the "tries" of the document.
+    /// Number of sweeps: the "tries" of the document.
     pub tries: u64,
-    /// Result of the program; `None` if it gave up.
+    /// Result of the search; `None` if it gave up.
     pub columns: Option<Vec<u32>>,
 }
 
@@ -229,7 +229,7 @@ impl Swept {
 /// Conflicts are pairs of queens on a line, as in `004_df925f861df725bd.txt`, but counters keep
 /// their number up to date, so that a sweep takes N² steps instead of N⁴.
 ///
-/// `as_written` repeats a bug of the programs there: they restore the column that queen i had
+/// `as_written` reproduces a bug of the programs there: they restore the column that queen i had
 /// before the inner loop, although a swap has changed it. After the first swap of a row, the board
 /// may not be a permutation. This wastes most tries, and the result may not be a solution.
 pub fn sweeps(
@@ -269,9 +269,9 @@ struct Board {
 impl Board {
     fn shuffled(n: u32, random_below: &mut dyn FnMut(u64) -> u64) -> Self {
         let mut columns: Vec<u32> = (0..n).collect();
-        for left in (2..=columns.len()).rev() {
-            let chosen = random_below(left as u64);
-            columns.swap(left - 1, usize::try_from(chosen).unwrap_or(0));
+        for remaining in (2..=columns.len()).rev() {
+            let chosen = random_below(remaining as u64);
+            columns.swap(remaining - 1, usize::try_from(chosen).unwrap_or(0));
         }
         let side = columns.len();
         let mut board = Self {
@@ -316,20 +316,20 @@ impl Board {
         let n = self.columns.len();
         let mut exchanged = false;
         for i in 0..n.saturating_sub(1) {
-            let mut kept = self.columns[i];
+            let mut saved = self.columns[i];
             for j in i + 1..n {
                 let other = self.columns[j];
                 self.set(i, other);
-                self.set(j, kept);
+                self.set(j, saved);
                 if self.conflicts < *conflicts {
                     *conflicts = self.conflicts;
                     exchanged = true;
                     if !as_written {
-                        kept = other;
+                        saved = other;
                     }
                 } else {
                     self.set(j, other);
-                    self.set(i, kept);
+                    self.set(i, saved);
                 }
             }
         }
@@ -357,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_solution_and_another_seed_another() {
+    fn solutions_depend_on_the_seed_alone() {
         let found = |seed| linear(200, &mut random_from(seed)).unwrap();
         assert_eq!(found(1), found(1));
         assert_ne!(found(1).solution, found(2).solution);
     }
 
     #[test]
-    fn the_work_grows_with_the_board_and_no_faster() {
+    fn the_work_is_linear_in_the_side() {
         for n in [10_000, 100_000, 400_000] {
             let placed = linear(n, &mut random_from(5)).unwrap();
             assert_eq!(placed.starts, 1, "N = {n}");
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// The answer to the question at the end of the document: "what was different?"
+    /// Answers the question at the end of the document: "what was different?"
     #[test]
     fn the_bug_costs_tries_and_loses_solutions() {
         let (mut written, mut fixed, mut wrong) = (0, 0, 0);

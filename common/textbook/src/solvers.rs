@@ -1,24 +1,24 @@
-//! Textbook solvers, which check full boards or place queens one by one with backtracking.
+//! Textbook solvers: checks of full boards, and backtracking queen by queen.
 
 use common::board::Board;
 
 use super::{Columns, Stop, VisitCounter};
 
-/// Counts by "attack scan" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "attack scan" of `000_a1ee00c4f40ae057.txt`.
 ///
-/// `001_86e98d93edfc3b6c.txt` starts from it.
+/// The document `001_86e98d93edfc3b6c.txt` also starts with this solver.
 pub(super) fn attack_scan(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let is_open =
         |used: u32, above: &[u8], column| used >> column & 1 == 0 && !is_attacked(above, column);
     fill::<false>(board.n(), 0, &mut [0; 32], 0, &is_open, visits)
 }
 
-/// Counts by the brute force of `001_86e98d93edfc3b6c.txt`: N^N placements.
+/// Counts with the brute force of `001_86e98d93edfc3b6c.txt`: N^N placements.
 pub(super) fn brute_force(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     fill::<true>(board.n(), 0, &mut [0; 32], 0, &|_, _, _| true, visits)
 }
 
-/// Counts by "permutations with a final check" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "permutations with a final check" of `000_a1ee00c4f40ae057.txt`.
 pub(super) fn all_permutations(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let is_open = |used: u32, _: &[u8], column: u8| used >> column & 1 == 0;
     fill::<true>(board.n(), 0, &mut [0; 32], 0, &is_open, visits)
@@ -63,7 +63,7 @@ fn no_line_is_shared(columns: &[u8], used: u32) -> bool {
 
 /// Returns whether a queen above attacks `column` diagonally; nearest first.
 fn is_attacked(above: &[u8], column: u8) -> bool {
-    above.iter().rev().zip(1..).any(|(&at, far)| at.abs_diff(column) == far)
+    above.iter().rev().zip(1..).any(|(&at, distance)| at.abs_diff(column) == distance)
 }
 
 /// Occupied lines.
@@ -97,7 +97,7 @@ impl Flags {
     }
 }
 
-/// Counts by "placement flags, recursive" of `001_86e98d93edfc3b6c.txt`.
+/// Counts with "placement flags, recursive" of `001_86e98d93edfc3b6c.txt`.
 pub(super) fn placement_flags(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     flag_row(&mut Flags::new(board), 0, visits)
 }
@@ -118,7 +118,7 @@ fn flag_row(flags: &mut Flags, row: usize, visits: &mut VisitCounter<'_>) -> Opt
     Some(solutions)
 }
 
-/// Counts by "placement flags, non-recursive" of `001_86e98d93edfc3b6c.txt`.
+/// Counts with "placement flags, non-recursive" of `001_86e98d93edfc3b6c.txt`.
 pub(super) fn placement_flags_loop(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut flags = Flags::new(board);
     // First untried column of each row: one more than that of its queen.
@@ -154,10 +154,10 @@ fn after(column: usize) -> u8 {
     column as u8 + 1
 }
 
-/// Counts by "swapped permutation" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "swapped permutation" of `000_a1ee00c4f40ae057.txt`.
 ///
-/// It has arrays of diagonals and grows a permutation by swapping unused columns into place, so
-/// that no used column is tried.
+/// Marks diagonals in arrays and extends a permutation by swapping unused columns into place, so no
+/// used column is tried.
 pub(super) fn swapped_permutation(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut columns: Columns = [0; 32];
     for (slot, column) in columns.iter_mut().zip(0..board.n()) {
@@ -166,7 +166,7 @@ pub(super) fn swapped_permutation(board: Board, visits: &mut VisitCounter<'_>) -
     swap_row(&mut columns, &mut Flags::new(board), 0, visits)
 }
 
-/// Fills the rows from `row` on; `columns` has the used columns, then all others.
+/// Fills the rows from `row` on; `columns` holds the used columns, then the others.
 fn swap_row(
     columns: &mut Columns,
     flags: &mut Flags,
@@ -191,7 +191,7 @@ fn swap_row(
     Some(solutions)
 }
 
-/// Counts by "bitmask recursion" of `000_a1ee00c4f40ae057.txt`.
+/// Counts with "bitmask recursion" of `000_a1ee00c4f40ae057.txt`.
 pub(super) fn bitmask_recursion(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     mask_row(u64::from(board.full_row()), 0, 0, visits)
 }
@@ -211,7 +211,7 @@ fn mask_row(columns: u64, left: u64, right: u64, visits: &mut VisitCounter<'_>) 
     Some(solutions)
 }
 
-/// Counts by the program of `003_078d7ecdfdf3df70.txt`: ordered permutations.
+/// Counts with the program of `003_078d7ecdfdf3df70.txt`: permutations in order.
 pub(super) fn next_permutation(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut columns: Vec<u8> = (0..board.n()).collect();
     let mut solutions = 0;
@@ -232,9 +232,9 @@ fn stands_on_free_squares(columns: &[u8]) -> bool {
         let column = usize::from(column);
         let free = !attacked[row][column];
         for (other, squares) in attacked[..n].iter_mut().enumerate() {
-            let far = other.abs_diff(row);
+            let rows = other.abs_diff(row);
             squares[column] = true;
-            for at in [column.checked_add(far), column.checked_sub(far)].into_iter().flatten() {
+            for at in [column.checked_add(rows), column.checked_sub(rows)].into_iter().flatten() {
                 if at < n {
                     squares[at] = true;
                 }
@@ -261,14 +261,14 @@ struct List<'a> {
     rest: Option<&'a List<'a>>,
 }
 
-/// Counts the lists of the comprehension of `004_df925f861df725bd.txt`.
+/// Counts the lists of the list comprehension in `004_df925f861df725bd.txt`.
 pub(super) fn list_comprehension(board: Board, visits: &mut VisitCounter<'_>) -> Option<u64> {
     let mut solutions = 0;
     extend(board.n(), board.n(), None, &mut |_| solutions += 1, visits)?;
     Some(solutions)
 }
 
-/// Shows solutions in the order of the comprehension in `004_df925f861df725bd.txt`.
+/// Passes solutions to `show` in the order of `004_df925f861df725bd.txt`.
 ///
 /// A solution is the list of columns, last placed queen first; earlier queens vary slowest, columns
 /// ascend. Returns `None` if stopped.
@@ -308,9 +308,9 @@ fn columns<'a>(list: Option<&'a List<'a>>) -> impl Iterator<Item = u8> + 'a {
 /// Compares `column` with the queens one by one, up to the first that attacks it.
 fn is_safe(column: u8, queens: Option<&List<'_>>, visits: &mut VisitCounter<'_>) -> Option<bool> {
     let mut compared = 0;
-    let safe = columns(queens).zip(1..).all(|(at, far)| {
+    let safe = columns(queens).zip(1..).all(|(at, distance)| {
         compared += 1;
-        at != column && at.abs_diff(column) != far
+        at != column && at.abs_diff(column) != distance
     });
     visits.visit(compared)?;
     Some(safe)
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_from_the_back_the_lists_ascend() {
+    fn reversed_lists_ascend() {
         let mut all = Vec::new();
         let board = Board::new(8).unwrap();
         list_comprehension_order(board, &|| false, &mut |list| all.push(list.to_vec())).unwrap();

@@ -32,7 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The number of handshakes between two removals of all ended ones.
-/// It exceeds the number of open connections, so that a removal is cheap per handshake.
+/// It exceeds the number of open connections, so a removal costs little per handshake.
 const CLEANUP_INTERVAL: usize = 20_000;
 
 /// Connections ready to be served.
@@ -76,8 +76,8 @@ impl Incoming {
                             let accepted = AcceptedConnection::new(peer, io, permit, limits);
                             let _ = send.send(Ok(accepted)).await;
                         }
-                        Ok(Err(error)) => tracing::debug!("{address}: no TLS: {error}"),
-                        Err(_) => tracing::debug!("{address}: no TLS handshake in time"),
+                        Ok(Err(error)) => tracing::debug!("{address}: TLS failed: {error}"),
+                        Err(_) => tracing::debug!("{address}: TLS handshake timed out"),
                     }
                 });
             }
@@ -94,12 +94,12 @@ async fn open(
     let mut first = [0];
     let is_tls = stream.peek(&mut first).await? == 1 && first[0] == TLS_HANDSHAKE;
     let Some(acceptor) = is_tls.then(|| auth.acceptor()).flatten() else {
-        // The authenticator refuses plain text where it must, with a reason that the client can read.
+        // The authenticator refuses plain text from other machines, with a reason the client can read.
         return Ok((Peer::plain(address, true), Box::new(stream)));
     };
     let stream = acceptor.accept(stream).await?;
-    let shown = stream.get_ref().1.peer_certificates();
-    let certificate = shown.and_then(<[_]>::first).map(certificates::holder);
+    let chain = stream.get_ref().1.peer_certificates();
+    let certificate = chain.and_then(<[_]>::first).map(certificates::holder);
     let peer = Peer { tls: true, certificate, ..Peer::plain(address, true) };
     Ok((peer, Box::new(stream)))
 }
@@ -131,14 +131,14 @@ impl Acceptor {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                        // Otherwise small messages would wait for each other.
+                        // Nagle's algorithm would delay small messages.
                         let _ = stream.set_nodelay(true);
                         return (stream, address, permit);
                     }
                     self.warn_rate_limited(&format!(
-                        "refused a connection from {address}: all {} that the limit of open files \
-                         ({}) allows are in use; raise the limit (ulimit -n, or LimitNOFILE of the \
-                         service) and restart",
+                        "refused a connection from {address}: all {} connections that the limit of \
+                         open files ({}) allows are in use; raise the limit (ulimit -n, or \
+                         LimitNOFILE of the service) and restart",
                         self.max,
                         descriptors::limit(),
                     ));
@@ -151,25 +151,25 @@ impl Acceptor {
         }
     }
 
-    fn warn_rate_limited(&mut self, what: &str) {
+    fn warn_rate_limited(&mut self, message: &str) {
         if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
             self.warned = Some(Instant::now());
-            tracing::warn!("{what}");
+            tracing::warn!("{message}");
         }
     }
 }
 
-/// Handshakes in progress by address, oldest first, each until its receiver drops.
+/// Handshakes by address, oldest first; the end of a handshake drops its receiver.
 struct Handshakes {
     max: usize,
     by_address: HashMap<IpAddr, VecDeque<oneshot::Sender<()>>>,
-    /// Handshakes begun since all ended ones were removed.
+    /// Handshakes begun since the last removal of all ended ones.
     begun: usize,
 }
 
 impl Handshakes {
     /// Begins a handshake, evicting the address's oldest one if there are too many.
-    /// The receiver resolves when this handshake is evicted in turn.
+    /// The returned receiver resolves when this handshake is evicted.
     fn begin(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
         self.begun += 1;
         if self.begun >= CLEANUP_INTERVAL {
@@ -190,7 +190,7 @@ impl Handshakes {
     }
 }
 
-/// Returns an IPv4 address, or the /64 of an IPv6 host, which can use all of it.
+/// Returns an IPv4 address, or the /64 of an IPv6 one: a host can use all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
@@ -224,7 +224,7 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection that can be served. It closes once it is idle for too long.
+/// A connection ready to be served, closed after long idle time or many refusals.
 pub struct AcceptedConnection {
     peer: Peer,
     io: Box<dyn Io>,
@@ -246,7 +246,7 @@ impl AcceptedConnection {
         }
         while self.check.as_mut().poll(context).is_ready() {
             match self.peer.activity.remaining_idle_time(&self.limits) {
-                Some(left) => self.check.as_mut().reset(Instant::now() + left),
+                Some(remaining) => self.check.as_mut().reset(Instant::now() + remaining),
                 None => return true,
             }
         }
@@ -269,7 +269,7 @@ impl AsyncRead for AcceptedConnection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.has_ended(context) {
-            // To the server, the client has closed the connection.
+            // The server sees a connection closed by the client.
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.io).poll_read(context, buffer)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Submits counts of its own; sees nothing.
+    /// Submits counts; sees nothing.
     Worker,
     /// Sees every run; changes nothing.
     Viewer,
@@ -104,8 +104,8 @@ pub const CALLS: &[(&str, Access)] = &[
 
 /// Returns the role that a gRPC path requires; `None` for an unknown path.
 pub fn access(path: &str) -> Option<Access> {
-    let found = CALLS.iter().find(|(known, _)| *known == path)?;
-    Some(found.1)
+    let row = CALLS.iter().find(|(known, _)| *known == path)?;
+    Some(row.1)
 }
 
 /// All HTTP routes. A route without a row is refused.
@@ -134,7 +134,7 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/runs/{run}/history", Access::Viewer),
     ("GET", "/api/v1/events", Access::Viewer),
     ("POST", "/api/v1/join", Access::Operator),
-    // These reveal only that this is a coordinator.
+    // The login page and its assets reveal only that this is a coordinator.
     ("GET", "/login", Access::Open),
     ("POST", "/login", Access::Open),
     ("GET", "/login/{link}", Access::Open),
@@ -150,8 +150,8 @@ pub const HTTP_ROUTES: &[(&str, &str, Access)] = &[
 
 /// Returns the role that a route of the router requires; `None` if unknown.
 pub fn http_access(method: &str, route: &str) -> Option<Access> {
-    // HEAD requires what GET does.
+    // HEAD requires the same role as GET.
     let method = if method == "HEAD" { "GET" } else { method };
-    let found = HTTP_ROUTES.iter().find(|row| (row.0, row.1) == (method, route))?;
-    Some(found.2)
+    let row = HTTP_ROUTES.iter().find(|row| (row.0, row.1) == (method, route))?;
+    Some(row.2)
 }

@@ -18,15 +18,15 @@ use crate::{Access, AuthError, Call, Limits, Peer, Pki, Role, TokenAuth, UsageTa
 /// The identity of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// An unauthenticated caller: with `--insecure`, or of a call that is open to all.
+    /// An unauthenticated caller, with `--insecure` or in a call with [`Access::Open`].
     Anonymous,
     Token {
         id: TokenId,
         name: Arc<str>,
         role: Role,
-        /// Whether its machines act as referees.
+        /// Whether the token's machines act as referees.
         trusted: bool,
-        /// The number of machines that may count with it, if limited.
+        /// Maximum number of machines that may count with the token, if limited.
         machines: Option<NonZeroU32>,
     },
     /// The holder of a certificate of an external authority.
@@ -42,8 +42,8 @@ impl Principal {
         }
     }
 
-    /// Returns the permanent name of the token or certificate in records.
-    /// A token's name can be used again once it is revoked; its ID cannot.
+    /// Returns the name under which records refer to the token or certificate.
+    /// The name of a revoked token can be reused, its ID cannot.
     pub fn token(&self) -> Option<Arc<str>> {
         match self {
             Self::Anonymous => None,
@@ -53,7 +53,7 @@ impl Principal {
     }
 
     fn authorize(&self, access: Access) -> Result<(), AuthError> {
-        let (what, name, role) = match self {
+        let (kind, name, role) = match self {
             Self::Anonymous => return Ok(()),
             Self::Token { name, role, .. } => ("token", name, *role),
             Self::Certificate { name, role } => ("certificate", name, *role),
@@ -61,13 +61,13 @@ impl Principal {
         if access.allows(role) {
             return Ok(());
         }
-        let wanted = match access {
+        let required = match access {
             Access::Worker => "a worker's",
             Access::Viewer => "a viewer's or an operator's",
             Access::Operator | Access::Open | Access::Any => "an operator's",
         };
         let name = name.to_string();
-        Err(AuthError::Role { what, name, role, wanted })
+        Err(AuthError::Role { kind, name, role, required })
     }
 }
 
@@ -125,7 +125,7 @@ impl Authenticator {
                 CallerCredential::Bearer(text) => {
                     tokens.check(&parse_token(text).ok_or(AuthError::Malformed)?)
                 }
-                CallerCredential::Session(token) => tokens.recheck(token),
+                CallerCredential::Session(token) => tokens.check_id(token),
             },
             Self::MutualTls(_) => peer
                 .and_then(|peer| peer.certificate.clone())
@@ -150,7 +150,7 @@ impl Authenticator {
         Ok(principal)
     }
 
-    /// Waits until the caller's token is revoked or expires; `None` without a token.
+    /// Returns a future that waits for the token's end; `None` without a token.
     pub fn until_ended(&self, principal: &Principal) -> Option<Ended> {
         let Principal::Token { id, .. } = *principal else { return None };
         let tokens = self.tokens()?.clone();
@@ -162,7 +162,7 @@ fn unauthenticated(error: &AuthError) -> Status {
     Status::unauthenticated(error.to_string())
 }
 
-/// Puts an [`Authenticator`] in front of services.
+/// A layer that puts an [`Authenticator`] in front of services.
 #[derive(Clone)]
 pub struct AuthLayer {
     authenticator: Authenticator,
@@ -202,7 +202,7 @@ impl<S> AuthService<S> {
         let activity = peer.map(|peer| &peer.activity);
         let path = request.uri().path();
         let admitted = access(path)
-            .ok_or_else(|| Status::unimplemented(format!("there is no call {path}")))
+            .ok_or_else(|| Status::unimplemented(format!("unknown call {path}")))
             .and_then(|access| {
                 authenticator.authenticate(access, peer, bearer.map(CallerCredential::Bearer))
             })
@@ -241,9 +241,9 @@ where
                 let call = Arc::new(call);
                 let metered = call.clone();
                 let request = request.map(|body| Body::new(MeteredBody { body, call: metered }));
-                let answer = self.inner.call(request);
+                let response = self.inner.call(request);
                 let tracked = move |body| TrackedBody::new(body, call, ended, last_trailers);
-                Box::pin(async move { Ok(answer.await?.map(|body| Body::new(tracked(body)))) })
+                Box::pin(async move { Ok(response.await?.map(|body| Body::new(tracked(body)))) })
             }
             Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
         }
@@ -252,7 +252,7 @@ where
 
 type Data = <Body as http_body::Body>::Data;
 
-/// Ends a gRPC stream whose caller's token has ended.
+/// Returns the trailers that end a gRPC stream whose caller's token has ended.
 fn last_trailers(error: &AuthError) -> Frame<Data> {
     let mut trailers = http::HeaderMap::new();
     // The code is set even if the text is not a valid header.
@@ -260,7 +260,7 @@ fn last_trailers(error: &AuthError) -> Frame<Data> {
     Frame::trailers(trailers)
 }
 
-/// A request body whose bytes count towards the call's quota.
+/// A request body whose bytes count toward the call's quota.
 struct MeteredBody {
     body: Body,
     call: Arc<Call>,
@@ -296,18 +296,18 @@ impl http_body::Body for MeteredBody {
 /// A future that resolves with the reason when a token ends.
 type Ended = Pin<Box<dyn Future<Output = AuthError> + Send>>;
 
-/// Maker of the last frame of a stream whose caller's token has ended.
+/// A function that builds the last frame of a stream from the reason for its end.
 type LastFrame<D> = fn(&AuthError) -> Frame<D>;
 
-/// The frames of a unary answer: its message and its trailers.
-/// They are sent even if the token has just ended: this very call may have revoked it.
+/// Number of frames of a unary response: its message and its trailers.
+/// They are sent even if the token has just ended: the call itself may have revoked it.
 const UNARY_FRAMES: u32 = 2;
 
 /// A response body that keeps its call in progress and ends with the token.
 pub struct TrackedBody<B: http_body::Body> {
     body: B,
     _call: Arc<Call>,
-    /// `None` for answers that outlast the token.
+    /// `None` for responses that outlast the token.
     ended: Option<Ended>,
     last_frame: LastFrame<B::Data>,
     frames: u32,
@@ -315,7 +315,7 @@ pub struct TrackedBody<B: http_body::Body> {
 }
 
 impl<B: http_body::Body> TrackedBody<B> {
-    /// Wraps a body; sends `last_frame` instead of its rest once `ended` resolves.
+    /// Wraps a body; once `ended` resolves, sends `last_frame` instead of the rest.
     pub fn new(
         body: B,
         call: Arc<Call>,

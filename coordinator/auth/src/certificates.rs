@@ -33,7 +33,7 @@ use crate::{AuthError, Principal, Role};
 /// Tolerance for slow clocks: certificates are valid from this long before now.
 const BACKDATED: Duration = Duration::days(2);
 
-/// The lifetime of an authority: longer than any run. Its key stays in the store.
+/// The lifetime of an authority, longer than any run.
 const AUTHORITY_LIFETIME: Duration = Duration::days(20 * 365);
 
 /// The lifetime of a server certificate; see [`RENEW_INTERVAL`].
@@ -42,15 +42,15 @@ const CERTIFICATE_LIFETIME: Duration = Duration::days(90);
 /// The interval after which a serving coordinator renews its own certificate.
 pub(crate) const RENEW_INTERVAL: time::Duration = time::Duration::from_secs(30 * 86_400);
 
-/// The interval of rereading files that others renew; also the pause after errors.
+/// The interval between reads of PKI files; also the pause after a failed renewal.
 const RELOAD_INTERVAL: time::Duration = time::Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     #[error("not a certificate authority of this program: {0}")]
     Damaged(String),
-    #[error("cannot make a certificate: {0}")]
-    Make(#[from] rcgen::Error),
+    #[error("cannot create a certificate: {0}")]
+    Create(#[from] rcgen::Error),
     #[error("cannot use a certificate: {0}")]
     Use(#[from] rustls::Error),
 }
@@ -91,26 +91,26 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Returns the hash by which join strings name the authority.
+    /// Returns the hash by which join strings identify the authority.
     pub fn hash(&self) -> CaHash {
         CaHash::of(&self.certificate)
     }
 
-    /// Makes a server certificate for these names and addresses, with its chain.
+    /// Issues a server certificate for these names and addresses, with its chain.
     pub fn certify(
         &self,
         names: &[String],
         now_unix_ms: u64,
     ) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let mut all = vec![SERVER_NAME.to_owned()];
-        all.extend_from_slice(names);
-        let mut params = CertificateParams::new(all)?;
+        let mut alt_names = vec![SERVER_NAME.to_owned()];
+        alt_names.extend_from_slice(names);
+        let mut params = CertificateParams::new(alt_names)?;
         params.distinguished_name.push(DnType::CommonName, "queens coordinator");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         (params.not_before, params.not_after) = validity(now_unix_ms, CERTIFICATE_LIFETIME);
         let key = KeyPair::generate()?;
-        // A signature depends on the issuer's name and key only.
+        // A signature depends only on the issuer's name and key.
         let issuer = Issuer::new(authority_params(now_unix_ms), &self.key);
         let certificate = params.signed_by(&key, &issuer)?;
         let private = PrivateKeyDer::try_from(key.serialize_der())
@@ -133,7 +133,7 @@ fn authority_params(now_unix_ms: u64) -> CertificateParams {
 
 fn validity(now_unix_ms: u64, lifetime: Duration) -> (OffsetDateTime, OffsetDateTime) {
     let seconds = i64::try_from(now_unix_ms / 1000).unwrap_or(0);
-    // A clock beyond the calendar's end makes certificates of 1970, which clients refuse.
+    // With an unrepresentable time, certificates are dated 1970 and clients reject them.
     let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     (now - BACKDATED, now + lifetime)
 }
@@ -157,10 +157,10 @@ impl ServerCertificate {
         Arc::new(Self { state: Mutex::new(Renewable { key, due }), interval })
     }
 
-    /// Replaces the certificate if it is due; after a failure the old one stays.
+    /// Renews the certificate if it is due; keeps the old one after a failure.
     pub(crate) fn renew_if_due<E: Display>(
         &self,
-        make: impl FnOnce() -> Result<Arc<CertifiedKey>, E>,
+        issue: impl FnOnce() -> Result<Arc<CertifiedKey>, E>,
     ) {
         {
             let mut state = self.state();
@@ -169,7 +169,7 @@ impl ServerCertificate {
             }
             state.due = Instant::now() + RELOAD_INTERVAL;
         }
-        match make() {
+        match issue() {
             Ok(key) => {
                 let mut state = self.state();
                 if state.key.cert != key.cert {
@@ -288,7 +288,7 @@ mod tests {
     use crate::TokenAuth;
 
     #[test]
-    fn a_name_states_role_and_name_or_nothing() {
+    fn only_well_formed_names_give_a_role() {
         for (text, expected) in [
             ("spiffe://lab.example/queens/worker/lab-a", Some((Role::Worker, "lab-a"))),
             ("https://pki.example/x/queens/operator/anna", Some((Role::Operator, "anna"))),
@@ -320,25 +320,25 @@ mod tests {
             ["server.pem", "server.key", "ca.pem"].map(|name| dir.path().join(name));
         let files = PkiFiles { certificate, key, client_ca };
         let write = || {
-            let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-            std::fs::write(&files.certificate, made.cert.pem()).unwrap();
-            std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-            std::fs::write(&files.client_ca, made.cert.pem()).unwrap();
+            let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+            std::fs::write(&files.certificate, issued.cert.pem()).unwrap();
+            std::fs::write(&files.key, issued.signing_key.serialize_pem()).unwrap();
+            std::fs::write(&files.client_ca, issued.cert.pem()).unwrap();
         };
         write();
         let pki = Pki::open(files.clone()).unwrap();
         let secrets = store::SecretStore::of_directory(dir.path());
         let addresses = vec!["lab:1".to_owned()];
         let tokens = TokenAuth::open(secrets, addresses, store::Clock::start()).unwrap();
-        let shown: [(_, &dyn Fn() -> TlsAcceptor); 2] =
+        let renewals: [(_, &dyn Fn() -> TlsAcceptor); 2] =
             [(&pki.certificate, &|| pki.acceptor()), (&tokens.certificate, &|| tokens.acceptor())];
-        for (certificate, accept) in shown {
+        for (certificate, accept) in renewals {
             let chain = || certificate.state().key.cert.clone();
             let expire = || certificate.state().due = Instant::now();
             let first = chain();
             write();
             accept();
-            assert_eq!(chain(), first, "it is not due yet");
+            assert_eq!(chain(), first, "not due yet");
             expire();
             accept();
             let second = chain();

@@ -3,7 +3,7 @@
 //! A join string carries the hash of the coordinator's certificate authority, so that a client
 //! verifies the coordinator before it sends its token. [`TokenBook`] maps tokens to roles, the tables
 //! of [`access()`] map calls to roles, and the [`Authenticator`] in front of all services applies both.
-//! Keys and tokens are kept with the runs ([`store::SecretStore`]).
+//! Keys and tokens are stored with the runs ([`store::SecretStore`]).
 
 mod accept;
 mod access;
@@ -32,12 +32,12 @@ pub use tokens::{AuthError, BadTokenRequest, NewToken, TokenBook, TokenEntry};
 #[doc(hidden)]
 pub fn fuzz_token_book(bytes: &[u8]) {
     if let Ok(book) = serde_json::from_slice::<TokenBook>(bytes) {
-        let text = serde_json::to_vec(&book).expect("tokens become JSON");
+        let text = serde_json::to_vec(&book).expect("tokens serialize");
         assert_eq!(serde_json::from_slice::<TokenBook>(&text).ok(), Some(book));
     }
 }
 
-/// The operating system provides no random numbers.
+/// A failure of the operating system's random number generator.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read random numbers from the operating system: {0}")]
 pub struct NoRandomness(String);

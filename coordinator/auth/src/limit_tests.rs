@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 
 /// Returns limits whose timeouts never expire.
-fn patient() -> Limits {
+fn no_timeouts() -> Limits {
     Limits {
         handshake: LONG,
         unadmitted: LONG,
@@ -36,9 +36,9 @@ async fn connect(server: &Fixture) -> TcpStream {
 }
 
 /// Waits until the server has closed the connection.
-async fn closed(mut stream: TcpStream) {
+async fn wait_until_closed(mut stream: TcpStream) {
     let mut bytes = Vec::new();
-    // A reset closes it, too.
+    // A reset also closes the connection.
     let _ = stream.read_to_end(&mut bytes).await;
 }
 
@@ -48,19 +48,19 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 #[tokio::test]
 async fn connections_are_limited() {
-    let server = serve_with(Limits { connections: 2, ..patient() }).await;
+    let server = serve_with(Limits { connections: 2, ..no_timeouts() }).await;
     let _first = connect(&server).await;
     let _second = connect(&server).await;
-    closed(connect(&server).await).await;
+    wait_until_closed(connect(&server).await).await;
 }
 
 #[tokio::test]
 async fn the_oldest_of_too_many_handshakes_is_evicted() {
-    let server = serve_with(Limits { handshakes_per_address: 2, ..patient() }).await;
+    let server = serve_with(Limits { handshakes_per_address: 2, ..no_timeouts() }).await;
     let oldest = connect(&server).await;
     let _second = connect(&server).await;
     let _third = connect(&server).await;
-    closed(oldest).await;
+    wait_until_closed(oldest).await;
     // A complete handshake succeeds meanwhile.
     reflect(&server.operator()).await.unwrap();
 }
@@ -69,50 +69,50 @@ async fn the_oldest_of_too_many_handshakes_is_evicted() {
 async fn stalled_connections_are_closed() {
     let settings = [PREFACE, SETTINGS].concat();
     for (limits, sent) in [
-        (Limits { handshake: SHORT, ..patient() }, [].as_slice()),
-        (Limits { handshake: SHORT, ..patient() }, &[0x16, 3, 1]),
+        (Limits { handshake: SHORT, ..no_timeouts() }, [].as_slice()),
+        (Limits { handshake: SHORT, ..no_timeouts() }, &[0x16, 3, 1]),
         // No call is admitted, or no ping is answered.
-        (Limits { unadmitted: SHORT, ..patient() }, PREFACE),
-        (Limits { ping_interval: SHORT, ping_timeout: SHORT, ..patient() }, &settings),
+        (Limits { unadmitted: SHORT, ..no_timeouts() }, PREFACE),
+        (Limits { ping_interval: SHORT, ping_timeout: SHORT, ..no_timeouts() }, &settings),
     ] {
         let server = serve_with(limits).await;
         let mut stream = connect(&server).await;
         stream.write_all(sent).await.unwrap();
-        closed(stream).await;
+        wait_until_closed(stream).await;
     }
 }
 
 #[tokio::test]
 async fn connections_per_token_are_limited() {
-    let server = serve_with(Limits { connections_per_principal: 1, ..patient() }).await;
-    let way = server.operator();
-    let held = way.endpoints().remove(0).connect().await.unwrap();
+    let server = serve_with(Limits { connections_per_principal: 1, ..no_timeouts() }).await;
+    let endpoint = server.operator();
+    let held = endpoint.endpoints().remove(0).connect().await.unwrap();
     let mut holder = HealthClient::new(held.clone());
     holder.check(HealthCheckRequest::default()).await.unwrap();
     // Health requires no token, so this is the token's first connection.
-    reflect_on(&way, held.clone()).await.unwrap();
-    let refused = reflect(&way).await.unwrap_err();
+    reflect_on(&endpoint, held.clone()).await.unwrap();
+    let refused = reflect(&endpoint).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("1 connections open"), "{refused}");
     let other = server.tokens.create(NewToken::new(Role::Viewer, "screen")).unwrap();
     reflect(&CoordinatorEndpoint::Token(other)).await.unwrap();
-    reflect_on(&way, held).await.unwrap();
+    reflect_on(&endpoint, held).await.unwrap();
     // The server notices the closed connections with a delay.
     drop(holder);
-    while reflect(&way).await.is_err() {
+    while reflect(&endpoint).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn calls_per_second_are_limited() {
-    let server = serve_with(Limits { calls_per_second: NonZeroU32::MIN, ..patient() }).await;
-    let way = server.operator();
-    let channel = way.endpoints().remove(0).connect().await.unwrap();
+    let server = serve_with(Limits { calls_per_second: NonZeroU32::MIN, ..no_timeouts() }).await;
+    let endpoint = server.operator();
+    let channel = endpoint.endpoints().remove(0).connect().await.unwrap();
     let mut calls = 0;
-    // One per second succeeds, however slow the machine is.
+    // One call per second succeeds, so several may succeed on a slow machine.
     let refused = loop {
-        match reflect_on(&way, channel.clone()).await {
+        match reflect_on(&endpoint, channel.clone()).await {
             Ok(()) => calls += 1,
             Err(refused) => break refused,
         }
@@ -124,32 +124,32 @@ async fn calls_per_second_are_limited() {
 }
 
 #[tokio::test]
-async fn bytes_per_call_and_in_all_are_limited() {
-    for (limits, words) in [
-        (Limits { call_bytes: 1000, ..patient() }, "at most 1000 bytes"),
-        (Limits { all_bytes: 1000, ..patient() }, "send it again later"),
+async fn bytes_per_call_and_in_total_are_limited() {
+    for (limits, expected) in [
+        (Limits { call_bytes: 1000, ..no_timeouts() }, "at most 1000 bytes"),
+        (Limits { all_bytes: 1000, ..no_timeouts() }, "send it again later"),
     ] {
         let server = serve_with(limits).await;
-        let way = server.operator();
-        reflect(&way).await.unwrap();
-        let channel = way.endpoints().remove(0).connect_lazy();
-        let mut client = HealthClient::new(way.authenticate(channel));
+        let endpoint = server.operator();
+        reflect(&endpoint).await.unwrap();
+        let channel = endpoint.endpoints().remove(0).connect_lazy();
+        let mut client = HealthClient::new(endpoint.authenticate(channel));
         let request = HealthCheckRequest { service: "x".repeat(2000) };
         let refused = client.check(request).await.unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
-        assert!(refused.message().contains(words), "{refused}");
-        // The call's bytes are released with it.
-        reflect(&way).await.unwrap();
+        assert!(refused.message().contains(expected), "{refused}");
+        // The end of the call has released its bytes.
+        reflect(&endpoint).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn headers_are_limited() {
-    let server = serve_with(patient()).await;
-    let way = server.operator();
+    let server = serve_with(no_timeouts()).await;
+    let endpoint = server.operator();
     let send = async |bytes: usize| {
-        let channel = way.endpoints().remove(0).connect_lazy();
-        let mut client = ServerReflectionClient::new(way.authenticate(channel));
+        let channel = endpoint.endpoints().remove(0).connect_lazy();
+        let mut client = ServerReflectionClient::new(endpoint.authenticate(channel));
         let mut request = Request::new(tokio_stream::once(list_services()));
         let long: MetadataValue<_> = "x".repeat(bytes).parse().unwrap();
         request.metadata_mut().insert("long", long);
@@ -162,7 +162,7 @@ async fn headers_are_limited() {
 
 #[tokio::test]
 async fn limits_are_announced_as_http2_settings() {
-    let server = serve_with(patient()).await;
+    let server = serve_with(no_timeouts()).await;
     let mut stream = connect(&server).await;
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(SETTINGS).await.unwrap();
@@ -183,7 +183,7 @@ async fn limits_are_announced_as_http2_settings() {
 
 #[test]
 fn idle_and_refused_connections_end() {
-    let limits = Limits { idle: Duration::ZERO, refusals: 2, ..patient() };
+    let limits = Limits { idle: Duration::ZERO, refusals: 2, ..no_timeouts() };
     let usage = UsageTable::new(limits);
     let activity = ConnectionActivity::new(true);
     let lab = Principal::Certificate { name: "lab".into(), role: Role::Worker };
@@ -202,14 +202,14 @@ fn idle_and_refused_connections_end() {
     activity.record_refusal();
     assert!(activity.is_evicted(&limits));
 
-    // A probe does not keep its connection.
+    // A probe does not keep its connection open.
     let limits = Limits { unadmitted: Duration::ZERO, ..limits };
     let activity = ConnectionActivity::new(true);
     let _probe = usage.start_call(&Principal::Anonymous, Some(&activity)).unwrap();
     assert_eq!(activity.remaining_idle_time(&limits), None);
 }
 
-/// A pipe in place of the new list blocks the writer until it is read.
+/// A named pipe in place of the new list blocks the writer until the pipe is read.
 #[cfg(unix)]
 #[test]
 fn calls_proceed_while_a_change_of_tokens_waits_for_the_disk() {

@@ -21,7 +21,7 @@ pub struct Limits {
     /// Connections in total, if there are enough file descriptors.
     pub connections: usize,
     /// Connections per token or certificate.
-    /// Below the total, so that operators can connect while workers leak connections.
+    /// Lower than the total, so that operators can connect while workers leak connections.
     pub connections_per_principal: usize,
     /// Concurrent handshakes per address, or per /64 of IPv6.
     /// Many machines may share an address, so the newest handshake evicts the oldest.
@@ -36,10 +36,10 @@ pub struct Limits {
     pub calls_per_connection: u32,
     /// Calls per second per token or certificate; also the largest burst.
     pub calls_per_second: NonZeroU32,
-    /// All headers of a call together.
+    /// Total size of the headers of a call.
     pub header_bytes: u32,
-    /// All messages that a client sends in one call; each is at most
-    /// [`common::limits::MESSAGE_BYTES`].
+    /// Total size of the messages that a client sends in one call.
+    /// The limit of each is [`common::limits::MESSAGE_BYTES`].
     pub call_bytes: usize,
     /// Bytes sent by all calls in progress.
     pub all_bytes: usize,
@@ -108,7 +108,7 @@ impl UsageTable {
     }
 
     /// Starts an admitted call, in progress until the returned value is dropped.
-    /// Anonymous callers cannot be distinguished and have no quotas of their own.
+    /// Anonymous callers cannot be distinguished, so no quotas per principal apply to them.
     pub fn start_call(
         self: &Arc<Self>,
         principal: &Principal,
@@ -165,13 +165,13 @@ pub struct Call {
 impl Call {
     /// Adds received bytes to the quotas, unless they exceed a limit.
     pub(crate) fn receive(&self, bytes: usize) -> Result<(), Status> {
-        let UsageTable { limits, bytes: all, .. } = &*self.table;
+        let UsageTable { limits, bytes: total, .. } = &*self.table;
         if self.bytes.load(Relaxed).saturating_add(bytes) > limits.call_bytes {
-            let what = format!("a call sends at most {} bytes", limits.call_bytes);
-            return Err(Status::resource_exhausted(what));
+            let text = format!("call too large: at most {} bytes per call", limits.call_bytes);
+            return Err(Status::resource_exhausted(text));
         }
-        if all.fetch_add(bytes, Relaxed).saturating_add(bytes) > limits.all_bytes {
-            all.fetch_sub(bytes, Relaxed);
+        if total.fetch_add(bytes, Relaxed).saturating_add(bytes) > limits.all_bytes {
+            total.fetch_sub(bytes, Relaxed);
             return Err(Status::resource_exhausted(
                 "the coordinator is receiving too much data: send it again later",
             ));
@@ -221,8 +221,8 @@ impl ConnectionActivity {
             true => limits.idle,
             false => limits.unadmitted,
         };
-        let left = limit.checked_sub(state.since.elapsed())?;
-        (!left.is_zero()).then_some(left)
+        let remaining = limit.checked_sub(state.since.elapsed())?;
+        (!remaining.is_zero()).then_some(remaining)
     }
 
     pub fn record_refusal(&self) {
@@ -251,7 +251,7 @@ impl ConnectionActivity {
         }
     }
 
-    /// Counts the connection for the principal; false if that has `max` others already.
+    /// Counts the connection for the principal; false if `max` others are open.
     fn join(&self, principal: &Principal, usage: &Arc<Usage>, max: usize) -> bool {
         let mut state = self.state();
         if state.principals.iter().any(|(known, _)| known == principal) {

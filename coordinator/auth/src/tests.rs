@@ -56,14 +56,14 @@ pub(super) async fn serve_with(limits: Limits) -> Fixture {
 }
 
 impl Fixture {
-    /// Returns the first join string of operators.
+    /// Returns an endpoint with the operators' first join string.
     pub(super) fn operator(&self) -> CoordinatorEndpoint {
         CoordinatorEndpoint::Token(self.tokens.join(Role::Operator).unwrap().unwrap())
     }
 }
 
 /// Connects to a server, expecting this authority; returns why TLS failed.
-async fn refused_tls(address: SocketAddr, ca: CaHash) -> &'static str {
+async fn tls_failure(address: SocketAddr, ca: CaHash) -> &'static str {
     let token = Token::new(TokenId(1), [1; 32]);
     let join = JoinString::new(vec![address.to_string()], ca, token).unwrap();
     let refused = reflect(&CoordinatorEndpoint::Token(join)).await.unwrap_err();
@@ -71,12 +71,12 @@ async fn refused_tls(address: SocketAddr, ca: CaHash) -> &'static str {
 }
 
 /// Makes a call that requires a token of any role, on a new connection.
-pub(super) async fn reflect(way: &CoordinatorEndpoint) -> Result<(), Status> {
-    reflect_on(way, way.endpoints().remove(0).connect_lazy()).await
+pub(super) async fn reflect(to: &CoordinatorEndpoint) -> Result<(), Status> {
+    reflect_on(to, to.endpoints().remove(0).connect_lazy()).await
 }
 
-pub(super) async fn reflect_on(way: &CoordinatorEndpoint, channel: Channel) -> Result<(), Status> {
-    let mut client = ServerReflectionClient::new(way.authenticate(channel));
+pub(super) async fn reflect_on(to: &CoordinatorEndpoint, channel: Channel) -> Result<(), Status> {
+    let mut client = ServerReflectionClient::new(to.authenticate(channel));
     let request = tokio_stream::once(list_services());
     let mut answers = client.server_reflection_info(request).await?.into_inner();
     answers.message().await?.expect("one answer");
@@ -99,20 +99,20 @@ async fn plain_text_is_accepted_on_loopback() {
     let join = server.tokens.join(Role::Viewer).unwrap();
     assert_eq!(join, None, "viewers get none by default");
     let join = server.tokens.join(Role::Worker).unwrap().unwrap();
-    for shown in [join.token().expose(), join.expose()] {
-        let bearer: MetadataValue<_> = format!("Bearer {shown}").parse().unwrap();
-        let show = move |mut request: Request<()>| {
+    for credential in [join.token().expose(), join.expose()] {
+        let bearer: MetadataValue<_> = format!("Bearer {credential}").parse().unwrap();
+        let add_bearer = move |mut request: Request<()>| {
             request.metadata_mut().insert("authorization", bearer.clone());
             Ok::<_, Status>(request)
         };
-        let mut client = ServerReflectionClient::with_interceptor(channel.clone(), show);
+        let mut client = ServerReflectionClient::with_interceptor(channel.clone(), add_bearer);
         let request = ServerReflectionRequest::default();
         client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
     }
 }
 
-/// Connects to a server whose certificate is of this time; returns why TLS failed.
-async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
+/// Connects to a server with a certificate of this time; returns why TLS failed.
+async fn failure_with_certificate_of(now_unix_ms: u64) -> &'static str {
     install_crypto();
     let authority = Authority::create(Clock::start().now().0).unwrap();
     let certificate = authority.certify(&[], now_unix_ms).unwrap();
@@ -128,7 +128,7 @@ async fn refused_certificate_of(now_unix_ms: u64) -> &'static str {
         let (stream, _) = listener.accept().await.unwrap();
         assert!(acceptor.accept(stream).await.is_err(), "the client disconnects");
     });
-    refused_tls(address, authority.hash()).await
+    tls_failure(address, authority.hash()).await
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_wrong_clock_is_explained() {
     let now = Clock::start().now().0;
     let year = 365 * 86_400_000;
     for then in [now - year, now + year] {
-        let why = refused_certificate_of(then).await;
+        let why = failure_with_certificate_of(then).await;
         assert!(why.contains("set this machine's clock"), "{why}");
     }
 }
@@ -149,7 +149,7 @@ async fn a_port_without_tls_is_explained() {
     let (_, health) = tonic_health::server::health_reporter();
     let incoming = TcpListenerStream::new(plain);
     tokio::spawn(Server::builder().add_service(health).serve_with_incoming(incoming));
-    let why = refused_tls(address, CaHash([7; 32])).await;
+    let why = tls_failure(address, CaHash([7; 32])).await;
     assert!(why.contains("does not speak TLS"), "{why}");
 }
 
@@ -163,13 +163,13 @@ async fn credentials_survive_restarts_and_are_private() {
     };
     let tokens = open("lab-1:7171");
     let first = tokens.join(Role::Worker).unwrap().unwrap();
-    let made = tokens.create(NewToken::new(Role::Viewer, "screen")).unwrap();
+    let screen = tokens.create(NewToken::new(Role::Viewer, "screen")).unwrap();
     drop(tokens);
     let tokens = open("lab-2:7171");
     let second = tokens.join(Role::Worker).unwrap().unwrap();
     assert_eq!((first.ca(), first.token()), (second.ca(), second.token()));
     assert_eq!(second.addresses(), ["lab-2:7171"]);
-    assert!(tokens.check(made.token()).is_ok());
+    assert!(tokens.check(screen.token()).is_ok());
     #[cfg(unix)]
     for entry in std::fs::read_dir(dir.path().join("doors")).unwrap() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -197,9 +197,9 @@ fn calls() -> Vec<String> {
         for file in set.file {
             let package = file.package().to_owned();
             for service in &file.service {
-                let of_service = service.method.iter();
+                let methods = service.method.iter();
                 let path = |name: &str| format!("/{package}.{}/{name}", service.name());
-                calls.extend(of_service.map(|method| path(method.name())));
+                calls.extend(methods.map(|method| path(method.name())));
             }
         }
     }

@@ -31,8 +31,8 @@ pub enum TokenAuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "{folder}: {why}; restore the files from a backup, or remove both and give every worker a \
-         new join string",
+        "{folder}: {why}; restore {AUTHORITY_KEY} and {AUTHORITY_CERTIFICATE} from a backup, or remove both \
+         and give every worker a new join string",
         folder = folder.display()
     )]
     Authority { folder: PathBuf, why: CertificateError },
@@ -60,9 +60,9 @@ pub struct TokenAuth {
     authority: Authority,
     /// The addresses at which clients reach this coordinator, each `HOST:PORT`.
     addresses: Vec<String>,
-    /// Borrowed briefly by calls and streams, never while the disk is written.
+    /// The tokens, borrowed only briefly and never while the disk is written.
     tokens: watch::Sender<TokenBook>,
-    /// Held during a change, until it is durable.
+    /// The lock of a change, held until the change is durable.
     changing: Mutex<()>,
     pub(crate) certificate: Arc<ServerCertificate>,
     acceptor: TlsAcceptor,
@@ -70,7 +70,7 @@ pub struct TokenAuth {
 
 impl TokenAuth {
     /// Opens the credentials of a coordinator that clients reach at `addresses`.
-    /// Each is `HOST:PORT`. The first start creates the authority and the first join strings.
+    /// Each address is `HOST:PORT`. The first start creates the authority and the first join strings.
     pub fn open(
         secrets: SecretStore,
         addresses: Vec<String>,
@@ -96,10 +96,10 @@ impl TokenAuth {
         Ok(tokens)
     }
 
-    /// Returns the first join string of a role; `None` once it was revoked or removed.
+    /// Returns the first join string of a role; `None` once it is revoked or removed.
     pub fn join(&self, role: Role) -> Result<Option<JoinString>, TokenAuthError> {
-        let kept = self.secrets.read(&join_file(role.as_str()))?;
-        let join = kept.and_then(|text| text.parse::<JoinString>().ok());
+        let stored = self.secrets.read(&join_file(role.as_str()))?;
+        let join = stored.and_then(|text| text.parse::<JoinString>().ok());
         Ok(join.filter(|join| self.check(join.token()).is_ok()))
     }
 
@@ -126,7 +126,7 @@ impl TokenAuth {
         self.join_string(token)
     }
 
-    /// Revokes every token of this name or ID; returns how many were live.
+    /// Revokes all tokens of this name or ID; returns how many were not revoked before.
     pub fn revoke(&self, name_or_id: &str) -> Result<usize, TokenAuthError> {
         let now = self.clock.now().0;
         self.change(|tokens| tokens.revoke(name_or_id, now))
@@ -141,8 +141,8 @@ impl TokenAuth {
         Ok(principal(self.tokens.borrow().check(token, self.clock.now().0)?))
     }
 
-    /// Returns the holder of a token that was checked before, while it is valid.
-    pub(crate) fn recheck(&self, token: TokenId) -> Result<Principal, AuthError> {
+    /// Returns the holder of a token whose secret was checked before, if still valid.
+    pub(crate) fn check_id(&self, token: TokenId) -> Result<Principal, AuthError> {
         self.live(token).map(|entry| principal(&entry))
     }
 
@@ -187,12 +187,12 @@ impl TokenAuth {
 
     /// Stores a change, and applies it once it is durable.
     fn change<T>(&self, change: impl FnOnce(&mut TokenBook) -> T) -> Result<T, TokenAuthError> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = self.tokens.borrow().clone();
         let before = changed.clone();
         let result = change(&mut changed);
         if changed != before {
-            let text = serde_json::to_string_pretty(&changed).expect("tokens become JSON");
+            let text = serde_json::to_string_pretty(&changed).expect("tokens serialize");
             self.secrets.write(TOKENS, &text)?;
             self.tokens.send_replace(changed);
         }
@@ -206,10 +206,10 @@ impl TokenAuth {
     /// Creates a role's first join string; later starts update its addresses.
     /// A revoked one is not replaced.
     fn first_join(&self, role: Role) -> Result<(), TokenAuthError> {
-        let named = self.list().iter().any(|entry| entry.name == role.as_str());
-        if !named {
+        let exists = self.list().iter().any(|entry| entry.name == role.as_str());
+        if !exists {
             let (random, now) = (random()?, self.clock.now().0);
-            // Stored before its token is valid: after a crash in between the next start makes another.
+            // The string is stored before its token is valid: after a crash, the next start replaces it.
             return self.change(|tokens| {
                 let mut changed = tokens.clone();
                 let token = changed.create(NewToken::new(role, role.as_str()), now, random)?;

@@ -16,23 +16,23 @@ const MAX_TOKENS: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
-    /// The public name, shown in logs.
+    /// The public identifier, shown in logs.
     #[serde(serialize_with = "write_id", deserialize_with = "read_id")]
     pub id: TokenId,
     pub role: Role,
-    /// The name given by the operator; the principal of what its holder submits.
+    /// The name given by the operator, recorded with everything the holder submits.
     pub name: String,
     /// SHA-256 of the secret, which is too long to guess: a slow hash adds no security.
     #[serde(serialize_with = "write_hash", deserialize_with = "read_hash")]
     hash: [u8; 32],
     pub created_unix_ms: u64,
-    /// Time of expiry, if it expires.
+    /// Time of expiry, if any.
     pub expires_unix_ms: Option<u64>,
     pub revoked_unix_ms: Option<u64>,
-    /// Whether its machines act as referees.
+    /// Whether the token's machines act as referees.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,
-    /// The number of machines that may count with it, if limited.
+    /// Maximum number of machines that may count with the token, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<NonZeroU32>,
 }
@@ -41,22 +41,22 @@ pub struct TokenEntry {
 pub struct NewToken<'a> {
     pub role: Role,
     pub name: &'a str,
-    /// `None`: valid until it is revoked.
+    /// `None` if the token is valid until it is revoked.
     pub lifetime: Option<Duration>,
-    /// Whether its machines act as referees.
+    /// Whether the token's machines act as referees.
     pub trusted: bool,
-    /// The number of machines that may count with it, if limited.
+    /// Maximum number of machines that may count with the token, if limited.
     pub machines: Option<NonZeroU32>,
 }
 
 impl<'a> NewToken<'a> {
-    /// Returns a token without expiry, privileges and limits.
+    /// Returns a token without expiry, privileges or limits.
     pub const fn new(role: Role, name: &'a str) -> Self {
         Self { role, name, lifetime: None, trusted: false, machines: None }
     }
 }
 
-/// A refused caller.
+/// The reason for refusing a caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     #[error(
@@ -65,7 +65,7 @@ pub enum AuthError {
     )]
     PlainText,
     #[error(
-        "this coordinator asks for a token: give its join string (QUEENS_JOIN=queens1-…, or --join \
+        "this coordinator requires a token: give its join string (QUEENS_JOIN=queens1-…, or --join \
          @FILE); on its own machine run the program in the coordinator's directory or with its \
          --data-dir, and without --coordinator"
     )]
@@ -74,7 +74,8 @@ pub enum AuthError {
     Malformed,
     /// An unknown token, or a wrong secret; the two are not distinguished.
     #[error(
-        "this coordinator does not know the token: it belongs to another coordinator, or was replaced"
+        "unknown token: it belongs to another coordinator, or was replaced; ask an operator for a new \
+         one (queensctl token create)"
     )]
     Unknown,
     #[error("the token '{0}' has expired: ask an operator for a new one (queensctl token create)")]
@@ -82,7 +83,7 @@ pub enum AuthError {
     #[error("the token '{0}' was revoked: ask an operator for a new one (queensctl token create)")]
     Revoked(String),
     #[error(
-        "this coordinator asks for a certificate: give https:// with --tls-ca, --tls-cert and \
+        "this coordinator requires a certificate: give https:// with --tls-ca, --tls-cert and \
          --tls-key"
     )]
     NoCertificate,
@@ -91,14 +92,14 @@ pub enum AuthError {
          spiffe://lab.example/queens/worker/NAME or NAME.worker.queens.lab.example; it has: {0}"
     )]
     NoRole(String),
-    #[error("permission denied: {what} '{name}' has role {role}; use {wanted} {what}")]
+    #[error("permission denied: {kind} '{name}' has role {role}; use {required} {kind}")]
     Role {
         /// `token` or `certificate`.
-        what: &'static str,
+        kind: &'static str,
         name: String,
         role: Role,
-        /// A role in the possessive.
-        wanted: &'static str,
+        /// The required role with its article, in the possessive.
+        required: &'static str,
     },
 }
 
@@ -149,7 +150,7 @@ impl TokenBook {
         while self.find(TokenId(id)).is_some() {
             id = id.wrapping_add(1);
         }
-        let token = Token::new(TokenId(id), secret.try_into().expect("the rest"));
+        let token = Token::new(TokenId(id), secret.try_into().expect("32 bytes"));
         let lifetime_ms =
             |lifetime: Duration| u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         self.0.push(TokenEntry {
@@ -179,8 +180,8 @@ impl TokenBook {
     pub fn revoke(&mut self, name_or_id: &str, now_unix_ms: u64) -> usize {
         let mut revoked = 0;
         for entry in &mut self.0 {
-            let meant = entry.name == name_or_id || entry.id.to_string() == name_or_id;
-            if meant && entry.revoked_unix_ms.is_none() {
+            let matches = entry.name == name_or_id || entry.id.to_string() == name_or_id;
+            if matches && entry.revoked_unix_ms.is_none() {
                 entry.revoked_unix_ms = Some(now_unix_ms);
                 revoked += 1;
             }
@@ -289,8 +290,8 @@ mod tests {
         let machines = NonZeroU32::new(3);
         let new = NewToken { trusted: true, machines, ..NewToken::new(Role::Worker, "lab-b") };
         let token = book.create(new, 1_000, [7; 36]).unwrap();
-        let kept = serde_json::to_string(&book).unwrap();
-        let read: TokenBook = serde_json::from_str(&kept).unwrap();
+        let json = serde_json::to_string(&book).unwrap();
+        let read: TokenBook = serde_json::from_str(&json).unwrap();
         let entry = read.check(&token, 1_000).unwrap();
         assert_eq!((entry.trusted, entry.machines), (true, machines));
         for new in [
@@ -299,21 +300,21 @@ mod tests {
         ] {
             assert_eq!(book.create(new, 1_000, [8; 36]), Err(BadTokenRequest::NotWorker));
         }
-        let none = kept.replacen("\"machines\":3", "\"machines\":0", 1);
-        assert!(serde_json::from_str::<TokenBook>(&none).is_err());
+        let zero = json.replacen("\"machines\":3", "\"machines\":0", 1);
+        assert!(serde_json::from_str::<TokenBook>(&zero).is_err());
     }
 
     #[test]
     fn stored_entries_contain_no_secret() {
         let (book, token) = book();
-        let kept = serde_json::to_string(&book).unwrap();
-        assert_eq!(serde_json::from_str::<TokenBook>(&kept).unwrap(), book);
+        let json = serde_json::to_string(&book).unwrap();
+        assert_eq!(serde_json::from_str::<TokenBook>(&json).unwrap(), book);
         use base64::{Engine as _, engine::general_purpose};
         for secret in [
             general_purpose::STANDARD.encode(token.secret()),
             general_purpose::URL_SAFE_NO_PAD.encode(token.secret()),
         ] {
-            assert!(!kept.contains(&secret));
+            assert!(!json.contains(&secret));
         }
         assert!(!format!("{book:?} {token:?}").contains("5, 5, 5"));
     }

@@ -1,4 +1,4 @@
-//! The connection to the coordinator, with time limits and errors that name the next step.
+//! The connection to the coordinator: time limits, and errors with advice.
 
 use std::{error::Error as _, io, time::Duration};
 
@@ -72,7 +72,7 @@ pub(super) struct Connection {
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit of a submit: planning a large board may take many seconds on a busy machine.
+/// Time limit of a submission: planning a large board may take many seconds.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Connection {
@@ -111,7 +111,7 @@ impl Connection {
         Ok((client, selector.among(&created)?.0))
     }
 
-    /// Connects and returns the client and the run that a selector matches, if one is given.
+    /// Connects and returns the client, and the run that an optional selector matches.
     pub(super) async fn connect_to(
         &self,
         selector: Option<&RunSelector>,
@@ -151,14 +151,14 @@ impl Connection {
 
     /// Connects to the first of the coordinator's addresses that answers.
     async fn channel(&self, address: &CoordinatorEndpoint) -> Result<Channel, Unreachable> {
-        let mut why = None;
+        let mut first_error = None;
         for endpoint in address.endpoints() {
             match self.try_endpoint(endpoint).await {
                 Ok(channel) => return Ok(channel),
-                Err(error) => why = why.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        Err(why.expect("there is an address"))
+        Err(first_error.expect("there is an address"))
     }
 
     async fn try_endpoint(&self, endpoint: Endpoint) -> Result<Channel, Unreachable> {
@@ -225,17 +225,17 @@ impl Connection {
             return false;
         };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let asked = async {
+        let probe = async {
             let mut stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
             stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
             let mut start = [0; 5];
             stream.read_exact(&mut start).await?;
             Ok::<_, io::Error>(&start == b"HTTP/")
         };
-        matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Ok(true)))
+        matches!(timeout(PROBE_TIMEOUT, probe).await, Ok(Ok(true)))
     }
 
-    /// Converts an error status into one line without the terms of the transport.
+    /// Converts an error status into a message of one line, without gRPC terms.
     pub(super) async fn explain(&self, status: &Status) -> anyhow::Error {
         let url = self.url();
         // A server checks the client's certificate after the client's handshake has finished.
@@ -287,7 +287,7 @@ fn is_lost(status: &Status) -> bool {
     status.source().and_then(io_error).is_some_and(broken)
 }
 
-/// Returns the operating system's error among the causes.
+/// Returns the first I/O error among the causes.
 fn io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
     let mut cause = error;
     let cause = loop {

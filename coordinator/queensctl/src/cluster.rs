@@ -121,16 +121,16 @@ pub(super) async fn events(connection: &Connection, options: &EventsOptions) -> 
 
 pub(super) async fn dashboard(connection: &Connection, json: bool) -> anyhow::Result<()> {
     let mut client = connection.connect().await?;
-    let found = connection.ask(client.dashboard(DashboardRequest {})).await?;
+    let reply = connection.ask(client.dashboard(DashboardRequest {})).await?;
     if json {
-        return print_json(json!({ "url": found.url, "loopback_only": found.loopback_only }));
+        return print_json(json!({ "url": reply.url, "loopback_only": reply.loopback_only }));
     }
-    if found.loopback_only {
+    if reply.loopback_only {
         eprint_line(
-            "Reachable only from the coordinator's machine; to change this, start it with `--http 0.0.0.0:7172`:",
+            "Reachable only from the coordinator's machine; for others, start the coordinator with `--http 0.0.0.0:7172`:",
         );
     }
-    print(&found.url)
+    print(&reply.url)
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -204,12 +204,12 @@ async fn create(
         trusted: options.trusted,
         machines: options.machines.map(NonZeroU32::get),
     };
-    let made = connection.ask(client.create(request)).await?;
+    let created = connection.ask(client.create(request)).await?;
     if options.json {
-        let mut shown = made.token.as_ref().map_or_else(|| json!({}), token_json);
-        shown["join"] = json!(made.join);
+        let mut shown = created.token.as_ref().map_or_else(|| json!({}), token_json);
+        shown["join"] = json!(created.join);
         // For HTTP clients.
-        if let Ok(join) = made.join.parse::<JoinString>() {
+        if let Ok(join) = created.join.parse::<JoinString>() {
             shown["bearer"] = json!(join.token().expose());
         }
         return print_json(shown);
@@ -219,7 +219,7 @@ async fn create(
         Role::Operator | Role::Viewer => "queensctl status",
     };
     eprint_line("Join command (contains a secret, shown only once):");
-    print(&format!("QUEENS_JOIN={} {program}", made.join))
+    print(&format!("QUEENS_JOIN={} {program}", created.join))
 }
 
 async fn list(connection: &Connection, client: &mut Tokens, json: bool) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! `queensctl forecast`: the time, disk and energy of a run on a fleet of machines, read from a file.
+//! `queensctl forecast`: time, disk and energy of a run on a fleet of machines.
 
 use std::{
     fs,
@@ -153,9 +153,9 @@ fn as_text(plan: &Plan, forecast: &Forecast) -> String {
     let what = format!("N = {}, method {}", spec.board, spec.layout.method());
     lines.push(format!("{what}: {tasks}, {percent} % of them rechecked"));
     if let Some(Range { low, expected, high }) = forecast.seconds {
-        let measured = forecast.groups.iter().any(Group::is_measured);
-        let all = forecast.groups.iter().all(Group::is_measured);
-        let range = match (measured, all) {
+        let any_measured = forecast.groups.iter().any(Group::is_measured);
+        let all_measured = forecast.groups.iter().all(Group::is_measured);
+        let range = match (any_measured, all_measured) {
             (true, true) => format!("{} to {}", span(low), span(high)),
             (true, false) => format!("{} to {}, partly measured", span(low), span(high)),
             (false, _) => "given speeds have no range".to_owned(),
@@ -204,7 +204,7 @@ fn one() -> NonZeroU32 {
     NonZeroU32::MIN
 }
 
-/// The used fields of an estimate.
+/// The fields of an estimate that a forecast uses.
 #[derive(Deserialize)]
 struct Estimate {
     n: u8,
@@ -239,7 +239,7 @@ struct Group {
     speed: Range,
     /// Crews of each machine, or the reason why it cannot join.
     crews: Result<Crews, TooLittleMemory>,
-    /// Memory from which lists are not processed in chunks.
+    /// Least memory with which lists are not processed in chunks.
     whole: MemorySize,
 }
 
@@ -263,8 +263,8 @@ impl Group {
     }
 }
 
-/// Formats a TOML error with its line number; the error's own text has several lines.
-fn in_line(text: &str, error: &toml::de::Error) -> String {
+/// Formats a TOML error as one line with the line number of the mistake.
+fn with_line_number(text: &str, error: &toml::de::Error) -> String {
     let why = error.message().replace('\n', ", ");
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => format!("line {}: {why}", before.matches('\n').count() + 1),
@@ -280,7 +280,7 @@ impl Fleet {
         let is_json = path.extension().is_some_and(|end| end == "json");
         let read = match is_json {
             true => serde_json::from_str(&text).map_err(|error| error.to_string()),
-            false => toml::from_str(&text).map_err(|error| in_line(&text, &error)),
+            false => toml::from_str(&text).map_err(|error| with_line_number(&text, &error)),
         };
         let fleet: Self = read.map_err(|why| {
             BadUsage(format!(
@@ -351,7 +351,7 @@ impl Kind {
             (None, None, Some(file)) => measured(plan, &dir.join(file))?,
             _ => bail!(
                 "give one of speed (of a core, in reference cores), rate (SPEED in `queensctl \
-                 workers`) and estimate (a file by `worker estimate --json`)"
+                 workers`) or estimate (a file from `worker estimate --json`)"
             ),
         };
         self.watts.map_or(Ok(0.0), |watts| positive("watts", watts))?;

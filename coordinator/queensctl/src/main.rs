@@ -1,4 +1,4 @@
-//! `queensctl`, the operators' program: sends requests to a coordinator or reads its files.
+//! `queensctl`, the operators' program for a coordinator and its files.
 
 // `println!` and `eprintln!` panic on a closed pipe or a full disk.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -52,7 +52,7 @@ struct Options {
     command: Command,
 }
 
-/// Options that only apply with a client certificate.
+/// Options of the client certificate, which require `--tls-ca`.
 const NEEDS: [FlagDependency; 1] =
     [FlagDependency { flags: &["tls_cert", "tls_key"], other: "tls_ca" }];
 
@@ -127,8 +127,8 @@ enum OfflineCommand {
     Explore(ExploreCommand),
 }
 
-/// Examples by command: a line `# COMMAND`, then command lines with their explanations. The commands
-/// work as typed on the machine of a coordinator.
+/// Examples by command: a line `# COMMAND`, then command lines with explanations.
+/// The commands work as typed on a coordinator's machine.
 const EXAMPLES: &str = include_str!("examples.txt");
 
 /// Returns the examples of a command for the end of its help.
@@ -146,7 +146,7 @@ fn with_examples(parent: &str, command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| with_examples(&name, command))
 }
 
-/// Hides the options of the connection in the help of a command that needs no coordinator.
+/// Hides the connection options in the help of an offline command.
 fn disconnected(command: clap::Command) -> clap::Command {
     let offline = OfflineCommand::augment_subcommands(clap::Command::new(""));
     if !offline.get_subcommands().any(|offline| offline.get_name() == command.get_name()) {
@@ -165,15 +165,15 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Exit {
     let Options { connection, terminal, command } = options;
     terminal.apply();
-    let done = match command {
+    let result = match command {
         // Offline commands block this thread, so Ctrl-C must end the process.
         Command::Offline(command) => offline(&command),
-        asking => tokio::select! {
-            done = ask(&connection, terminal, asking) => done,
+        online => tokio::select! {
+            result = ask(&connection, terminal, online) => result,
             Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         },
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         eprint_line(&format!("error: {}", one_line(&error)));
         match error.is::<BadUsage>() {
             true => Exit::Usage,
@@ -185,7 +185,7 @@ async fn run(options: Options) -> Exit {
 /// Runs a command that needs a coordinator.
 async fn ask(to: &Connection, terminal: TerminalOptions, command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::Status(of) => return status::status(to, terminal, &of).await,
+        Command::Status(options) => return status::status(to, terminal, &options).await,
         Command::Wait(options) => return status::wait(to, &options).await,
         Command::Cancel(run) => return runs::end(to, &run, Control::Cancel).await,
         Command::Delete(run) => return runs::end(to, &run, Control::Delete).await,

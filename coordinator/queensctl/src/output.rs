@@ -32,7 +32,7 @@ pub(super) fn print_prose(text: &str) -> anyhow::Result<()> {
     print(&prose(text, stdout_width()))
 }
 
-/// Exits successfully if the reader closed the pipe (`| head`).
+/// Adds context to an error; exits with 0 if the reader closed the pipe (`| head`).
 fn written(printed: io::Result<()>) -> anyhow::Result<()> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -59,7 +59,7 @@ impl Bar {
         self.drawn.is_some()
     }
 
-    /// Shows that `number` items are done, which are the part `part` of all, 0 to 1.
+    /// Shows that `number` items are done, a fraction `part` of the total, 0 to 1.
     pub(super) fn show(&self, number: u64, part: f64) {
         if let Some(drawn) = &self.drawn {
             drawn.show(part, progress(self.noun, number, part, self.started.elapsed()));
@@ -97,11 +97,11 @@ impl Width {
     }
 }
 
-/// A wide table that is printed row by row. On a narrow terminal, groups of columns are printed below
-/// each other.
+/// A wide table that is printed row by row.
+/// On a narrow terminal, groups of columns are printed below each other.
 pub(super) struct WrappedTable {
     widths: Vec<Width>,
-    /// Number of cells that begin every line.
+    /// Number of cells that are repeated at the start of every line.
     keys: usize,
     /// The columns of each part, without the keys.
     parts: Vec<Range<usize>>,
@@ -110,7 +110,7 @@ pub(super) struct WrappedTable {
 }
 
 impl WrappedTable {
-    /// Prints the heads of the columns. The first `keys` begin every line.
+    /// Prints the column headings. The first `keys` columns begin every line.
     pub(super) fn begin<H: Into<String>>(
         columns: impl IntoIterator<Item = (H, Width)>,
         keys: usize,

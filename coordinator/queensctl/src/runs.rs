@@ -49,7 +49,7 @@ pub(super) struct RunOptions {
 #[derive(Clone, Debug, Args)]
 pub(super) struct EndOptions {
     #[command(flatten)]
-    of: RunOptions,
+    target: RunOptions,
 
     /// Do not ask for confirmation
     #[arg(long)]
@@ -59,7 +59,7 @@ pub(super) struct EndOptions {
 #[derive(Clone, Debug, Args)]
 pub(super) struct RecheckOptions {
     #[command(flatten)]
-    of: RunOptions,
+    target: RunOptions,
 
     /// Fraction of the tasks such as 0.1, auto, or all
     #[arg(value_name = "FRACTION")]
@@ -138,7 +138,7 @@ pub(super) async fn submit(connection: &Connection, options: &SubmitOptions) -> 
         },
     };
     let run = match submit_once(connection, request.clone()).await {
-        // The submit may have been accepted; the key prevents a second run.
+        // The submission may have been accepted; the key prevents a second run.
         Err(error) if matches!(error.downcast_ref(), Some(Unreachable::Lost(_))) => {
             submit_once(connection, request).await
         }
@@ -179,7 +179,7 @@ pub(super) async fn recheck(
     connection: &Connection,
     options: &RecheckOptions,
 ) -> anyhow::Result<()> {
-    let (mut client, run) = connection.connect_to_run(&options.of.run).await?;
+    let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
     let request = RecheckRequest { run, recheck: options.recheck.to_string() };
     let run = connection.ask(client.recheck(request)).await?;
     // The answer itself does not contain the fraction.
@@ -193,8 +193,8 @@ pub(super) async fn end(
     options: &EndOptions,
     control: Control,
 ) -> anyhow::Result<Exit> {
-    let (mut client, run) = connection.connect_to_run(&options.of.run).await?;
-    let (verb, done) = match control {
+    let (mut client, run) = connection.connect_to_run(&options.target.run).await?;
+    let (verb, prefix) = match control {
         Control::Delete => ("Delete all results of", "deleted "),
         _ => ("Cancel", ""),
     };
@@ -202,7 +202,7 @@ pub(super) async fn end(
         return Ok(Exit::Error);
     }
     let run = connection.control(&mut client, run, control).await?;
-    print(&format!("{done}{}", view::run_text(&run)))?;
+    print(&format!("{prefix}{}", view::run_text(&run)))?;
     Ok(Exit::Success)
 }
 
@@ -227,7 +227,7 @@ async fn confirm(
     }
     eprint_line(&format!("{verb} {about}? [y/N]"));
     let (send, answer) = tokio::sync::oneshot::channel();
-    // A separate thread: the runtime would wait for one of its own when it shuts down.
+    // A separate thread: at shutdown, the runtime would wait for a blocking task.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line).is_ok();
@@ -246,7 +246,7 @@ pub(super) async fn export(connection: &Connection, options: &RunOptions) -> any
     // Lines on a terminal already show the progress.
     let bar = Bar::start("records", !io::stdout().is_terminal());
     let request = GetStatusRequest { run: Some(run) };
-    let all = match bar.is_visible() {
+    let total = match bar.is_visible() {
         true => connection.ask(client.get_status(request)).await?.tasks_done,
         false => 0,
     };
@@ -258,7 +258,7 @@ pub(super) async fn export(connection: &Connection, options: &RunOptions) -> any
                 print_json(&record.line)?;
                 number += 1;
                 // Rechecks are records too.
-                bar.show(number, number as f64 / all.max(number) as f64);
+                bar.show(number, number as f64 / total.max(number) as f64);
             }
             Ok(None) => return Ok(()),
             Err(status) => return Err(connection.explain(&status).await),

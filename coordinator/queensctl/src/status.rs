@@ -1,4 +1,4 @@
-//! `queensctl status` and `queensctl wait`: following a run across restarts of its coordinator.
+//! `queensctl status` and `queensctl wait`, across restarts of the coordinator.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -130,7 +130,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) enum RunUpdate {
     Status(Box<v1::Status>),
-    /// The message that the coordinator does not answer; until the next status.
+    /// The message that the coordinator does not answer, valid until the next status.
     Disconnected(String),
 }
 
@@ -196,7 +196,7 @@ pub(super) fn ended(status: &v1::Status) -> Option<Exit> {
     }
 }
 
-/// Prints the end of a finished run.
+/// Prints the result of a finished run; fails if the run was cancelled.
 fn show_end(status: &v1::Status, style: Style) -> anyhow::Result<()> {
     match status.result.is_some() || style.json {
         true => show_status(status, style),
@@ -220,8 +220,8 @@ pub(super) fn show_status(status: &v1::Status, style: Style) -> anyhow::Result<(
     }
 }
 
-/// The output of `--watch` without a terminal: a line per minute and per change of state, then the
-/// result; with `--json` an object for each change.
+/// The output of `--watch` without a terminal.
+/// One line per minute and per change of state, then the result; with `--json` one object per change.
 struct Lines {
     style: Style,
     last: Option<v1::Status>,
@@ -292,7 +292,7 @@ fn without_clocks(status: &v1::Status) -> v1::Status {
         coordinator.disk_free_bytes = None;
     }
     (seen.counting_seconds, seen.waiting_seconds) = (0.0, 0.0);
-    // Rounded as it is shown.
+    // Rounded as displayed.
     seen.fraction_done = (seen.fraction_done * 1e4).round();
     if let Some(run) = &mut seen.run {
         (run.eta_seconds, run.counting_seconds) = (None, 0.0);
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passing_time_is_no_change() {
+    fn elapsed_time_is_not_a_change() {
         let mut lines = Lines::new(Style::default());
         let mut status = v1::Status {
             tasks_total: 10,

@@ -1,5 +1,5 @@
-//! Offline commands about data directories, databases and certificates: `verify`, `copy`, `restore`,
-//! `certify` and `audit`.
+//! Offline commands about data directories, databases and certificates:
+//! `verify`, `copy`, `restore`, `certify` and `audit`.
 
 use std::{
     convert::Infallible,
@@ -38,7 +38,7 @@ impl FromStr for StorageLocation {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match StoreUrl::is_meant(text) || text.starts_with('@') {
+        Ok(match StoreUrl::is_url(text) || text.starts_with('@') {
             true => Self::Database(text.into()),
             false => Self::Directory(text.into()),
         })
@@ -85,7 +85,7 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
     }
 }
 
-/// Converts the error of a directory that cannot be read; the store's own advice is for writers.
+/// Replaces the store's errors on reading a directory: their advice is for writers.
 fn unreadable(error: VerifyError) -> anyhow::Error {
     match error {
         VerifyError::NotOurs(dir) => not_ours(&dir, "it has no format.json"),
@@ -140,7 +140,7 @@ fn copy_runs(CopyOptions { from, to }: &CopyOptions) -> anyhow::Result<usize> {
             {
                 let waits = &mut |leader: &store::Leader| {
                     eprint_line(&format!(
-                        "waiting: {} is the leader there; stop its coordinators first (Ctrl-C cancels)",
+                        "waiting: {} is the leader of the database; stop its coordinators (Ctrl-C cancels)",
                         leader.name
                     ));
                 };
@@ -284,8 +284,8 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
             options.file.display()
         )
     })?;
-    let beside = counts_of(&options.file);
-    let counts = match (fs::read(&beside), Certificate::read(&text)) {
+    let counts_path = counts_of(&options.file);
+    let counts = match (fs::read(&counts_path), Certificate::read(&text)) {
         (Ok(counts), _) => counts,
         // The invalid certificate is reported instead.
         (Err(_), Err(_)) => Vec::new(),
@@ -293,7 +293,7 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
             return Err(error).with_context(|| {
                 format!(
                     "cannot read {}: an audit needs the counts file next to the certificate",
-                    beside.display()
+                    counts_path.display()
                 )
             });
         }
@@ -303,7 +303,7 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
         if printed.is_ok() {
             printed = print(&match part {
                 Part::Signed(certificate, known) => claims(certificate, known),
-                Part::Found(check) => found(check),
+                Part::Found(check) => check_line(check),
             });
         }
     })
@@ -351,7 +351,7 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     lines.join("\n")
 }
 
-fn found(check: &Check) -> String {
+fn check_line(check: &Check) -> String {
     let name = match check.name {
         "cover" => "coverage",
         "tree" => "merkle",
@@ -366,7 +366,7 @@ fn counts_of(certificate: &Path) -> PathBuf {
     name.into()
 }
 
-/// Replaces a file atomically, so that a failure keeps an earlier certificate.
+/// Replaces a file atomically: an earlier certificate survives a failure.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
@@ -385,14 +385,14 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Parses a public key as the coordinator prints it.
 fn key(text: &str) -> Result<String, String> {
-    let digits = text.len() == 64 && text.chars().all(|digit| digit.is_ascii_hexdigit());
-    match digits {
+    let is_key = text.len() == 64 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    match is_key {
         true => Ok(text.to_ascii_lowercase()),
         false => Err("expected 64 hexadecimal digits, as the coordinator prints them".to_owned()),
     }
 }
 
-/// The URL of a database with its password, if this program can use one.
+/// The URL of a database with its password, if this build supports databases.
 #[cfg(feature = "postgres")]
 type Secret = String;
 #[cfg(not(feature = "postgres"))]

@@ -1,4 +1,4 @@
-//! Facts about runs and what follows from them: the ledger, the scheduler and the checks of a total.
+//! Ledger of runs, scheduler, and checks of totals.
 //!
 //! Nothing here does I/O or reads a clock: time arrives as an argument, and decisions leave as values.
 

@@ -1,4 +1,4 @@
-//! Listeners of a coordinator, its authentication, and the commands with which clients join it.
+//! The coordinator's listeners, authentication and join commands.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
@@ -34,7 +34,7 @@ impl Listeners {
     pub(super) async fn bind(options: &Options) -> anyhow::Result<Self> {
         let grpc = match &options.listen {
             Some(given) => bind(resolve("--listen", given).await?)?,
-            // With --local no other program has to find the port.
+            // With --local, no other program needs to know the port.
             None if options.local => bind_or_free(DEFAULT_ADDRESS)?,
             None => bind(DEFAULT_ADDRESS)?,
         };
@@ -50,7 +50,7 @@ impl Listeners {
     }
 }
 
-/// Binds an address, or another port if its own is in use.
+/// Binds an address, or another port of the same IP if that one is in use.
 fn bind_or_free(address: SocketAddr) -> Result<TcpListener, BindError> {
     match bind(address) {
         Err(BindError::InUse { .. }) => bind(SocketAddr::new(address.ip(), 0)),
@@ -60,14 +60,14 @@ fn bind_or_free(address: SocketAddr) -> Result<TcpListener, BindError> {
 
 /// Returns the first address of `HOST:PORT`.
 async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadUsage> {
-    let found = match given.contains(':') {
+    let first = match given.contains(':') {
         false => Err(format!("the port is missing: give {given}:PORT")),
         true => match lookup_host(given).await {
             Ok(mut addresses) => addresses.next().ok_or("the name has no address".to_owned()),
             Err(why) => Err(why.to_string()),
         },
     };
-    found.map_err(|why| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}")))
+    first.map_err(|why| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}")))
 }
 
 /// Parses `--advertise`: HOST or HOST:PORT.
@@ -94,7 +94,7 @@ pub(super) fn advertised(text: &str) -> Result<Authority, String> {
 struct PublicAddress {
     host: String,
     port: u16,
-    /// Other machines can reach it too.
+    /// Whether other machines can reach it.
     is_remote: bool,
 }
 
@@ -115,7 +115,7 @@ impl PublicAddress {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Returns the command of a worker without a token.
+    /// Returns the command that starts a worker without a token.
     fn worker_command(&self) -> String {
         let insecure = if self.is_remote { " --insecure" } else { "" };
         format!("worker --coordinator http://{}{insecure}", self.authority())
@@ -124,7 +124,7 @@ impl PublicAddress {
 
 /// Returns the local address of the default route; the host name if there is none.
 fn own_host() -> String {
-    // Addresses for documentation. Connecting a UDP socket sends nothing: it only selects a route.
+    // Documentation addresses: connecting a UDP socket only selects a route and sends nothing.
     let probes: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
@@ -174,7 +174,7 @@ impl Endpoints {
         let mut dashboard = None;
         if let Some(http) = &listeners.http {
             let address = http.local_addr()?;
-            // The advertised name does not lead to loopback.
+            // The advertised name does not resolve to loopback.
             let host = advertise.filter(|_| !address.ip().is_loopback()).map(Authority::host);
             let public = PublicAddress::new(address, host, None);
             let scheme = match (&authenticator, public.is_remote) {
@@ -218,7 +218,7 @@ fn authenticator(
         return Ok(Authenticator::Open);
     }
     install_crypto();
-    // The environment may hold the certificate and key of a worker: only --client-ca decides.
+    // QUEENS_TLS_CERT and _KEY may be set for a worker: only --client-ca selects mutual TLS.
     if let (Some(client_ca), Some(certificate), Some(key)) =
         (&options.client_ca, &options.tls_cert, &options.tls_key)
     {
@@ -226,7 +226,7 @@ fn authenticator(
         let files = PkiFiles { certificate, key, client_ca };
         return Ok(Authenticator::MutualTls(Arc::new(Pki::open(files)?)));
     }
-    // Programs on this machine can use the local address, whatever is advertised.
+    // Programs on this machine can use the local address, even if another one is advertised.
     let own = match address.ip().is_unspecified() {
         true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         false => address,
@@ -234,13 +234,13 @@ fn authenticator(
     let mut addresses = vec![public.authority(), own.to_string()];
     addresses.dedup();
     addresses.extend(options.peer.iter().cloned());
-    let keys = TokenAuth::open(secrets, addresses, clock)?;
+    let tokens = TokenAuth::open(secrets, addresses, clock)?;
     if options.store.is_some()
-        && let Err(why) = keys.write_joins(&SecretStore::of_directory(&options.data_dir))
+        && let Err(why) = tokens.write_joins(&SecretStore::of_directory(&options.data_dir))
     {
-        eprint_line(&format!("warning: programs on this machine need a join string: {why}"));
+        eprint_line(&format!("warning: no join string for programs on this machine: {why}"));
     }
-    Ok(Authenticator::Tokens(Arc::new(keys)))
+    Ok(Authenticator::Tokens(Arc::new(tokens)))
 }
 
 /// Returns the commands with which clients join, one per role.
@@ -256,7 +256,7 @@ fn join_commands(
              https://{authority} --tls-ca CA --tls-cert CERTIFICATE --tls-key KEY"
         ));
     }
-    let Some(keys) = authenticator.tokens() else {
+    let Some(tokens) = authenticator.tokens() else {
         return Ok(format!(
             "WARNING: --insecure: anyone who can reach {authority} can submit results and cancel runs\n\
              To start a worker:\n  {}",
@@ -278,11 +278,11 @@ fn join_commands(
         ("To start a worker on any machine", Role::Worker, "worker"),
         ("To manage it from another machine", Role::Operator, "queensctl status"),
     ] {
-        lines.push(match keys.join(role)? {
+        lines.push(match tokens.join(role)? {
             Some(join) => format!(
                 "{what} (contains a secret):\n  QUEENS_JOIN={} {program}\n  stored in {}",
                 join.expose(),
-                keys.join_path(role).display(),
+                tokens.join_path(role).display(),
             ),
             None => format!(
                 "{what}: the first join string was deleted; create another with `queensctl token \
@@ -319,9 +319,9 @@ mod tests {
             let expected = format!("worker --coordinator {expected}");
             assert_eq!(command(listener, advertise), expected);
         }
-        // Any address of this machine.
-        for all in ["0.0.0.0:7171", "[::]:7171"] {
-            let command = command(all, None);
+        // Such a listener is reachable at any address of this machine.
+        for unspecified in ["0.0.0.0:7171", "[::]:7171"] {
+            let command = command(unspecified, None);
             let url = command.split(' ').nth(2).unwrap();
             assert!(url.ends_with(":7171") && !url.contains("0.0.0.0") && !url.contains("[::]"));
             assert!(CoordinatorEndpoint::plain(url, true).is_ok(), "{command}");

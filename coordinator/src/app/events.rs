@@ -73,7 +73,7 @@ impl Event {
     }
 }
 
-/// Watches for events until the coordinator ends.
+/// A watch for events, which lasts until the coordinator exits.
 pub(super) struct Events {
     ending: watch::Sender<bool>,
     delivery: JoinHandle<()>,
@@ -83,20 +83,20 @@ impl Events {
     /// Runs `program` for events from now on, except for the outcomes of `old` runs.
     pub(super) fn start(program: PathBuf, driver: DriverHandle, old: BTreeSet<RunId>) -> Self {
         let (ending, ended) = watch::channel(false);
-        let (events, waiting) = mpsc::channel(QUEUE_CAPACITY);
-        let delivery = tokio::spawn(deliver(program, RUN_TIMEOUT, waiting));
-        let watching = Watching {
+        let (events, queue) = mpsc::channel(QUEUE_CAPACITY);
+        let delivery = tokio::spawn(deliver(program, RUN_TIMEOUT, queue));
+        let watcher = Watcher {
             statuses: StatusCache::new(driver.clone()),
             driver,
             reported: Reported::new(old),
             alerts: BTreeMap::new(),
             events,
         };
-        tokio::spawn(watching.watch(ended));
+        tokio::spawn(watcher.watch(ended));
         Self { ending, delivery }
     }
 
-    /// Checks once more and waits, for at most [`EXIT_TIMEOUT`], until all events are delivered.
+    /// Checks once more and waits up to [`EXIT_TIMEOUT`] for delivery of all events.
     pub(super) async fn end(self) {
         self.ending.send_replace(true);
         if timeout(EXIT_TIMEOUT, self.delivery).await.is_err() {
@@ -105,7 +105,7 @@ impl Events {
     }
 }
 
-struct Watching {
+struct Watcher {
     driver: DriverHandle,
     statuses: StatusCache,
     reported: Reported,
@@ -114,31 +114,31 @@ struct Watching {
     events: mpsc::Sender<Event>,
 }
 
-impl Watching {
+impl Watcher {
     async fn watch(mut self, mut ended: watch::Receiver<bool>) {
         let mut outcomes = self.driver.outcomes();
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Cloned, because the borrowed value blocks the driver.
-            let all = outcomes.borrow_and_update().clone();
+            let latest = outcomes.borrow_and_update().clone();
             let is_last = *ended.borrow();
-            let Ok(()) = self.check(all).await else { return };
+            let Ok(()) = self.check(latest).await else { return };
             if is_last {
                 return;
             }
             tokio::select! {
                 changed = outcomes.changed() => if changed.is_err() { return },
-                // Also returns without a sender.
+                // Also returns if the sender was dropped.
                 _ = ended.wait_for(|ended| *ended) => {}
                 _ = poll.tick() => {}
             }
         }
     }
 
-    async fn check(&mut self, all: BTreeMap<RunId, Outcome>) -> Result<(), Stopped> {
-        self.reported.withdrawn(&all);
-        for outcome in all.values() {
+    async fn check(&mut self, outcomes: BTreeMap<RunId, Outcome>) -> Result<(), Stopped> {
+        self.reported.withdrawn(&outcomes);
+        for outcome in outcomes.values() {
             if let Some(status) = self.reported.report(&self.driver, outcome).await? {
                 self.send(finished(outcome.state(), &status));
             }
@@ -159,7 +159,7 @@ impl Watching {
 
     fn report(&mut self, run: RunId, n: u32, Alert { kind, text }: Alert) {
         let event = match kind {
-            // Usual at the beginning or the end of a run.
+            // Normal at the beginning or the end of a run.
             "stalled" | "no_workers" | "finishing" => return,
             "task_disputed" => "dispute",
             _ => "alarm",
@@ -195,12 +195,12 @@ fn finished(state: RunState, status: &v1::Status) -> Event {
 }
 
 /// Runs the program for one event after another.
-async fn deliver(program: PathBuf, limit: Duration, mut waiting: mpsc::Receiver<Event>) {
-    while let Some(event) = waiting.recv().await {
+async fn deliver(program: PathBuf, limit: Duration, mut queue: mpsc::Receiver<Event>) {
+    while let Some(event) = queue.recv().await {
         match run(&program, limit, &event).await {
             Ok(()) => debug!("--on-event: delivered {} of run {}", event.event, event.run),
             Err(failure) => warn!(
-                "--on-event: {} failed at {} ({}) of run {}: {failure}",
+                "--on-event: {} failed for {} ({}) of run {}: {failure}",
                 program.display(),
                 event.event,
                 event.kind,
@@ -225,14 +225,13 @@ async fn run(program: &Path, limit: Duration, event: &Event) -> anyhow::Result<(
     #[cfg(unix)]
     command.process_group(0);
     let started = command.spawn();
-    let mut child = started.map_err(|error| {
-        anyhow!("it cannot be started: {error}; give a program that can be executed")
-    })?;
+    let mut child = started
+        .map_err(|error| anyhow!("it cannot be started: {error}; give an executable program"))?;
     let line = format!("{}\n", event.json());
     let input = child.stdin.take();
     let ended = async {
         if let Some(mut input) = input {
-            // The program may not read it.
+            // The program need not read its input.
             let _ = input.write_all(line.as_bytes()).await;
         }
         child.wait().await
@@ -254,7 +253,7 @@ async fn kill(child: &mut Child) {
     if let Some(group) =
         child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
     {
-        // It may have exited.
+        // The group may have exited.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill().await;

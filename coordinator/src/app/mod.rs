@@ -21,7 +21,7 @@ pub use self::options::{Options, task_cost};
 
 use self::{endpoints::Listeners, select_run::check_directory, service::Service, storage::Storage};
 
-/// Runs the program; prints its error.
+/// Runs the program and prints its error, if any.
 pub async fn main(options: Options) -> Exit {
     run(&options).await.unwrap_or_else(|error| {
         eprint_line(&format!("error: {}", one_line(&error)));
@@ -35,7 +35,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
         url.reveal(std::env::args()).map_err(BadUsage::of)?;
     }
     check_directory(options)?;
-    // The ports first: a second coordinator fails before it touches any data.
+    // Bind the ports first, so that a second coordinator fails before it touches any data.
     let listeners = Listeners::bind(options).await?;
     let plan = plan(options).await?;
     descriptors::prepare();
@@ -65,7 +65,7 @@ async fn run(options: &Options) -> anyhow::Result<Exit> {
         error = service.cluster.failed() => Err(error),
     };
     tokio::spawn(async move {
-        // The next signal exits immediately: what was acknowledged is durable.
+        // The next signal exits immediately: all acknowledged changes are durable.
         signals.next_distinct().await;
         process::exit(Exit::Interrupted as i32);
     });
@@ -77,8 +77,8 @@ async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
     const QUIET_PERIOD: Duration = Duration::from_secs(1);
     let requested = options.clone();
     let mut plan = spawn_blocking(move || requested.plan());
-    let made = match timeout(QUIET_PERIOD, &mut plan).await {
-        Ok(made) => made,
+    let result = match timeout(QUIET_PERIOD, &mut plan).await {
+        Ok(result) => result,
         Err(_) => {
             if let Some(board) = options.n {
                 eprint_line(&format!("planning tasks for N = {board}…"));
@@ -86,5 +86,5 @@ async fn plan(options: &Options) -> Result<Option<Plan>, BadUsage> {
             plan.await
         }
     };
-    made.expect("making a plan does not panic")
+    result.expect("making a plan does not panic")
 }

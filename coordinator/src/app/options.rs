@@ -87,8 +87,8 @@ pub struct Options {
     #[arg(long, value_name = "URL|@FILE", help_heading = STORAGE)]
     pub store: Option<StoreUrl>,
 
-    /// Copy the data directory continuously to this one, on another disk, or to a bucket;
-    /// `queensctl restore` brings it back, except for the last seconds. The keys of a bucket are read
+    /// Continuously copy the data directory to a directory on another disk, or to a bucket;
+    /// `queensctl restore` recovers all but the last few seconds. The keys of a bucket are read
     /// from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT
     #[arg(
         long,
@@ -109,7 +109,7 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "no_http", help_heading = NETWORK)]
     pub http: Option<String>,
 
-    /// Serve no HTTP
+    /// Disable HTTP
     #[arg(long, help_heading = NETWORK)]
     pub no_http: bool,
 
@@ -137,7 +137,7 @@ pub struct Options {
     )]
     pub lease_ms: u64,
 
-    /// Minimum regular interval between two calls of a worker, in milliseconds
+    /// Minimum interval between a worker's regular calls, in milliseconds
     #[arg(
         long,
         value_name = "MS",
@@ -193,7 +193,7 @@ pub struct Options {
     pub kernel: KernelChoice,
 
     /// Referee threads of this process: at idle priority, they recount disputed tasks and tasks
-    /// selected at random. off: disputes stay, unless a worker's token is trusted [default: 1; with
+    /// selected at random. off: disputes stay open unless a worker's token is trusted [default: 1; with
     /// --local, off]
     #[arg(long, value_name = "THREADS|off", help_heading = COUNTING)]
     pub referee: Option<RefereeThreads>,
@@ -282,7 +282,7 @@ impl Options {
         self.local.then(|| self.kernel.kernel()).transpose().map_err(BadUsage::of)
     }
 
-    /// Returns the configuration of the worker in this process, which calls the driver with `calls`.
+    /// Returns the configuration of the local worker, which calls the driver with `calls`.
     pub(super) fn local_worker(&self, calls: InProcess, kernel: Kernel) -> WorkerConfig {
         let Claimed { name, memory, .. } = claim(Some("local"), "local", self.memory);
         WorkerConfig {
@@ -290,7 +290,7 @@ impl Options {
             budget: ComputeBudget { threads: self.threads(), memory, crews: None, kernel },
             others: None,
             name,
-            // It exits with the coordinator, which stores every result that it acknowledged.
+            // The worker exits with the coordinator, which has stored every acknowledged result.
             spool: SpoolChoice::Memory,
             id: LOCAL_WORKER,
             drain_limit: LOCAL_DRAIN_LIMIT,

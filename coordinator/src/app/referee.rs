@@ -1,7 +1,7 @@
-//! The referee's threads: they recount disputed tasks and tasks selected at random.
+//! The referee's threads, which recount disputed and randomly selected tasks.
 //!
-//! The scheduler selects the tasks. The threads run at the lowest priority, except for disputes that alone
-//! block the end of a run, and hold memory only while they count.
+//! The scheduler selects the tasks. The threads run at idle priority, except for disputes that alone
+//! block the end of a run, and allocate memory only while they count.
 
 use std::{
     ops::ControlFlow,
@@ -62,7 +62,7 @@ impl FromStr for RefereeThreads {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefereeBudget {
     pub(super) threads: RefereeThreads,
-    /// For all threads together.
+    /// Memory of all threads together.
     pub(super) memory: MemorySize,
     pub(super) kernel: Kernel,
 }
@@ -84,17 +84,17 @@ pub(super) async fn serve(driver: DriverHandle, budget: RefereeBudget) -> anyhow
         if let Err(Failure::Unfit(why)) = ended? {
             threads.shutdown().await;
             tracing::error!(
-                "the referee stops: {why}; this machine's memory or CPU may be faulty; disputed \
+                "the referee stopped: {why}; this machine's memory or CPU may be faulty; disputed \
                  tasks wait for a worker whose token is trusted"
             );
             let _ = driver.set_referee(0, 0).await;
         }
     }
-    // The coordinator continues without it.
+    // The coordinator continues without a referee.
     std::future::pending().await
 }
 
-/// The reason why a thread did not count.
+/// The reason why a thread returned no count.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -115,7 +115,7 @@ struct Thread {
     budget: RefereeBudget,
     /// Time of the last passed self-test.
     tested: Option<Instant>,
-    /// The plan of the last task, kept because making a large one takes seconds.
+    /// The plan of the last task, cached because making a large one takes seconds.
     plan: Option<Plan>,
 }
 
@@ -165,7 +165,7 @@ impl Thread {
         match failure {
             Failure::Interrupted(dispute) => Ok(Some(dispute)),
             Failure::Memory(_) | Failure::Ended(_) => {
-                tracing::warn!("run {}, {}: no recount: {failure}", recount.run, recount.task);
+                tracing::warn!("run {}, {}: recount failed: {failure}", recount.run, recount.task);
                 Ok(None)
             }
             Failure::Stopped(_) | Failure::Unfit(_) => Err(failure),
@@ -179,43 +179,43 @@ impl Thread {
         Ok(self.plan.clone())
     }
 
-    /// Counts a task after a self-test, if one is due. Returns the count and its duration.
+    /// Runs a self-test if it is due, then counts a task; returns count and duration.
     async fn count(
         &mut self,
         plan: Plan,
         recount: &Recount,
         kernel: Kernel,
     ) -> Result<(u64, Duration), Failure> {
-        let (yields, waited_for) = (recount.purpose != RecountPurpose::Dispute, recount.blocks_end);
-        self.run_self_test(yields, waited_for).await?;
-        let setup = CounterConfig {
+        let (yields, blocks_end) = (recount.purpose != RecountPurpose::Dispute, recount.blocks_end);
+        self.run_self_test(yields, blocks_end).await?;
+        let config = CounterConfig {
             memory_bytes: self.budget.bytes_per_thread(),
             orientation: recount.orientation,
             kernel,
             ..CounterConfig::best(0)
         };
         let task = recount.task;
-        self.run(yields, waited_for, move |stop| count(&plan, task, &setup, stop)).await?
+        self.run(yields, blocks_end, move |stop| count(&plan, task, &config, stop)).await?
     }
 
     /// Runs a self-test if it is due.
-    async fn run_self_test(&mut self, yields: bool, waited_for: bool) -> Result<(), Failure> {
+    async fn run_self_test(&mut self, yields: bool, blocks_end: bool) -> Result<(), Failure> {
         if self.tested.is_some_and(|tested| tested.elapsed() < SELF_TEST_INTERVAL) {
             return Ok(());
         }
         let kernel = self.budget.kernel;
-        let tested = self.run(yields, waited_for, move |_| self_test::run(kernel)).await?;
+        let tested = self.run(yields, blocks_end, move |_| self_test::run(kernel)).await?;
         tested.map_err(|wrong| Failure::Unfit(wrong.to_string()))?;
         self.tested = Some(Instant::now());
         Ok(())
     }
 
-    /// Does `work` on a new thread, at idle priority unless it is `waited_for`.
+    /// Runs `work` on a new thread, at idle priority unless it `blocks_end`.
     /// A dispute interrupts work that `yields`.
     async fn run<T: Send + 'static>(
         &self,
         yields: bool,
-        waited_for: bool,
+        blocks_end: bool,
         work: impl FnOnce(&Stop) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let stop = Stop::default();
@@ -224,7 +224,7 @@ impl Thread {
         let started = thread::Builder::new().name("referee".to_owned()).spawn(move || {
             // A lowered priority cannot be raised again, so every count has its own thread. On systems other
             // than Linux, a priority applies to the whole process.
-            if cfg!(target_os = "linux") && !waited_for {
+            if cfg!(target_os = "linux") && !blocks_end {
                 for problem in priority::lower() {
                     tracing::debug!("the referee's priority: {problem}");
                 }
@@ -258,15 +258,15 @@ fn another(kernel: Kernel) -> Kernel {
 fn count(
     plan: &Plan,
     task: TaskId,
-    setup: &CounterConfig,
+    config: &CounterConfig,
     stop: &Stop,
 ) -> Result<(u64, Duration), Failure> {
     let begun = Instant::now();
-    let count = Counter::new(plan, setup)?.count(plan.task_units(task), stop)?;
+    let count = Counter::new(plan, config)?.count(plan.task_units(task), stop)?;
     Ok((count, begun.elapsed()))
 }
 
-/// Stops a count once one of its clones is dropped.
+/// A flag that stops a count once one of its clones is dropped.
 #[derive(Clone, Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -299,8 +299,8 @@ mod tests {
         let plan = kit::plan(12, Layout::Frames, 1);
         let stop = Stop::default();
         let counted = |task, memory_bytes| {
-            let setup = CounterConfig::best(memory_bytes);
-            count(&plan, TaskId(task), &setup, &stop).map(|(count, _)| count)
+            let config = CounterConfig::best(memory_bytes);
+            count(&plan, TaskId(task), &config, &stop).map(|(count, _)| count)
         };
         let all: u64 = (0..plan.tasks()).map(|task| counted(task, 1 << 28).unwrap()).sum();
         assert_eq!(all, 14_200);
@@ -322,7 +322,7 @@ mod tests {
         let first = thread.tested;
         assert!(first.is_some(), "it ran a self-test");
         thread.run_self_test(true, true).await.unwrap();
-        assert_eq!(thread.tested, first, "it was not due");
+        assert_eq!(thread.tested, first, "the self-test was not due");
         thread.tested = Instant::now().checked_sub(SELF_TEST_INTERVAL);
         thread.run_self_test(true, true).await.unwrap();
         assert!(thread.tested > first);

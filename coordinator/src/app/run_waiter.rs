@@ -1,5 +1,5 @@
-//! Waiting for runs: progress on stderr, results on stdout, the exit code, and the notice to workers that
-//! all runs are finished.
+//! Waiting for runs: progress on stderr, results on stdout, the exit code, and the
+//! notice to workers that all runs are finished.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,7 @@ pub(super) struct RunWaiter {
     pub(super) exit_when_done: bool,
     pub(super) json: bool,
     pub(super) verbose: bool,
-    /// This process counts too (`--local`).
+    /// Whether this process counts too (`--local`).
     pub(super) is_local: bool,
     pub(super) reported: Reported,
 }
@@ -65,15 +65,15 @@ impl RunWaiter {
     pub(super) async fn wait(&mut self) -> anyhow::Result<Exit> {
         let mut outcomes = self.driver.outcomes();
         let events = self.driver.events(None, 0).await?;
-        let mut seen = events.last().map_or(0, |(_, event)| event.sequence);
+        let mut last_sequence = events.last().map_or(0, |(_, event)| event.sequence);
         let mut progress = Progress::new();
         let mut poll = interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // States before outcomes, so that no outcome is older than its state.
+            // Read states before outcomes, so that no outcome is older than its state.
             let runs = self.driver.runs().await?;
-            for event in self.driver.events(None, seen).await? {
-                seen = event.1.sequence;
+            for event in self.driver.events(None, last_sequence).await? {
+                last_sequence = event.1.sequence;
                 if let Some(line) = end_text(&message::event(&event), &runs) {
                     // Otherwise the line would redraw the bar of the ended run.
                     progress.show(None);
@@ -81,10 +81,10 @@ impl RunWaiter {
                 }
             }
             // Cloned, because the borrowed value blocks the driver.
-            let all = outcomes.borrow_and_update().clone();
-            self.print_new(&all).await?;
+            let latest = outcomes.borrow_and_update().clone();
+            self.print_new(&latest).await?;
             if self.exit_when_done
-                && let Some(exit) = self.exit(&runs, &all)?
+                && let Some(exit) = self.exit(&runs, &latest)?
             {
                 return Ok(exit);
             }
@@ -101,9 +101,9 @@ impl RunWaiter {
         }
     }
 
-    /// Prints new results, and again those that were withdrawn.
-    async fn print_new(&mut self, all: &BTreeMap<RunId, Outcome>) -> anyhow::Result<()> {
-        for run in self.reported.withdrawn(all) {
+    /// Prints new results, and a message for each withdrawn one.
+    async fn print_new(&mut self, outcomes: &BTreeMap<RunId, Outcome>) -> anyhow::Result<()> {
+        for run in self.reported.withdrawn(outcomes) {
             let Some(report) = self.driver.status(Some(run)).await? else {
                 continue;
             };
@@ -114,7 +114,7 @@ impl RunWaiter {
                 spec.board
             ));
         }
-        for outcome in all.values() {
+        for outcome in outcomes.values() {
             // A user who requested one run gets one result.
             let is_other = self.exit_when_done && self.target.is_some_and(|run| run != outcome.run);
             if !is_other && let Some(status) = self.reported.report(&self.driver, outcome).await? {
@@ -157,9 +157,9 @@ impl RunWaiter {
         outcomes: &BTreeMap<RunId, Outcome>,
     ) -> anyhow::Result<Option<Exit>> {
         let mut exit = Exit::Success;
-        let waited_for =
+        let is_target =
             |run: &&RunSummary| self.target.is_none_or(|target| target == run.manifest.run);
-        for RunSummary { manifest, state, cancelled_by, .. } in runs.iter().filter(waited_for) {
+        for RunSummary { manifest, state, cancelled_by, .. } in runs.iter().filter(is_target) {
             match (state, outcomes.get(&manifest.run)) {
                 (
                     RunState::Complete | RunState::Contradicted | RunState::Disputed,
@@ -188,9 +188,9 @@ impl RunWaiter {
 /// otherwise the one that is served first.
 fn run_in_progress(runs: &[RunSummary], target: Option<RunId>) -> Option<RunId> {
     let open = || runs.iter().filter(|run| is_open(run));
-    let asked = open().find(|run| Some(run.manifest.run) == target);
+    let requested = open().find(|run| Some(run.manifest.run) == target);
     let served = || open().find(|run| run.state == RunState::Running).or_else(|| open().next());
-    Some(asked.or_else(served)?.manifest.run)
+    Some(requested.or_else(served)?.manifest.run)
 }
 
 /// Formats a cancellation or deletion by an operator; `None` for other events.
@@ -210,7 +210,7 @@ fn end_text(event: &v1::Event, runs: &[RunSummary]) -> Option<String> {
     }
 }
 
-/// The progress of a run: a bar on a terminal, or else a log line per [`LOG_INTERVAL`].
+/// The progress of a run: a bar on a terminal, or a log line per `LOG_INTERVAL`.
 struct Progress {
     bar: Option<StatusBar>,
     logged: Instant,
@@ -338,7 +338,7 @@ impl Reported {
     }
 }
 
-/// Adds to a print error that the result is not lost.
+/// Adds to a print error that the result is stored.
 pub(super) fn result_printed(printed: io::Result<()>) -> anyhow::Result<()> {
     printed.context(
         "cannot write the result to standard output (it is stored: the same command prints it again)",

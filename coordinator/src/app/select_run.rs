@@ -13,7 +13,7 @@ use store::{RunManifest, RunState, StoredRun};
 use super::Options;
 use crate::driver::{DriverHandle, Submission, new_manifest};
 
-/// Fails, before any write, if there is no run after which to exit, stored or requested.
+/// Fails, before any write, if the program should exit when done but has no run.
 pub(super) fn check_directory(options: &Options) -> anyhow::Result<()> {
     let is_empty =
         || !fs::read_dir(&options.data_dir).is_ok_and(|mut files| files.next().is_some());
@@ -38,7 +38,7 @@ impl SelectedRun {
     /// Selects the requested run among the stored ones, or a new one with `plan`.
     /// Returns `None` to serve all stored runs.
     ///
-    /// Open runs take precedence, then newer ones.
+    /// Open runs take precedence, then finished ones, then cancelled ones; the newest of each wins.
     pub(super) fn choose(
         options: &Options,
         plan: Option<Plan>,
@@ -51,14 +51,14 @@ impl SelectedRun {
                 _ => Ok(None),
             };
         };
-        let found = |states: &[RunState]| {
+        let newest = |states: &[RunState]| {
             let mut newest_first = stored.iter().rev().filter(|_| !options.new_run);
             newest_first
                 .find(|run| is_requested(options, plan.spec(), run) && states.contains(&run.state))
         };
-        let run = found(&[RunState::Running, RunState::Paused])
-            .or_else(|| found(&[RunState::Complete, RunState::Contradicted, RunState::Disputed]))
-            .or_else(|| found(&[RunState::Cancelled]));
+        let run = newest(&[RunState::Running, RunState::Paused])
+            .or_else(|| newest(&[RunState::Complete, RunState::Contradicted, RunState::Disputed]))
+            .or_else(|| newest(&[RunState::Cancelled]));
         match run {
             None => Ok(Some(Self { manifest: new_manifest(&plan, 0, now), new: Some(plan) })),
             Some(StoredRun { manifest, state: RunState::Cancelled, .. }) => {
@@ -79,7 +79,7 @@ impl SelectedRun {
     ) -> anyhow::Result<()> {
         if let Some(plan) = self.new {
             let recheck = options.recheck.unwrap_or_default();
-            // `Self::choose` has considered the stored runs.
+            // `Self::choose` has already considered the stored runs.
             let force_new = true;
             let submission = Submission { manifest: self.manifest, plan, force_new, recheck };
             driver.submit(submission, None).await?;
@@ -90,7 +90,7 @@ impl SelectedRun {
     }
 }
 
-/// Returns whether the command line, for which `spec` was made, describes a stored run.
+/// Returns whether the options, from which `spec` was made, describe a stored run.
 fn is_requested(options: &Options, spec: &PlanSpec, stored: &StoredRun) -> bool {
     let PlanSpec { board, layout, task_cost } = stored.manifest.spec;
     // An automatic layout depends on the free memory.

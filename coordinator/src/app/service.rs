@@ -37,7 +37,7 @@ use crate::{
     message,
 };
 
-/// Time limit for the shutdown of each part. A worker abandons a long task then.
+/// Time limit for the shutdown of each part; a worker abandons a longer task.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The running parts of the program.
@@ -69,11 +69,11 @@ impl Service {
         let budget = options.referee();
         let scheduler = scheduler(options, target, budget);
         let leading = format!("{} leads, term {}", leader.name, leader.term);
-        // It reads the whole store and blocks.
+        // Blocks while it reads the whole store.
         let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
         let driver = driver.with_serving(Serving {
             leader,
-            archive_lag: archiver.as_ref().map(Archiver::copied),
+            archive_lag: archiver.as_ref().map(Archiver::lag),
             disk,
         });
         if let Some(selected) = selected {
@@ -91,7 +91,7 @@ impl Service {
         if let (Some(listener), Some(dashboard)) = (listeners.http, &dashboard) {
             let http =
                 Http::new(driver.clone(), clock, health, authenticator, (dashboard, http_hosts));
-            let close = raised(cluster.close_server.subscribe());
+            let close = until_set(cluster.close_server.subscribe());
             cluster.add(HTTP_SERVER, async {
                 http.serve(listener, close).await;
                 Ok(())
@@ -111,7 +111,7 @@ impl Service {
             json: options.json,
             verbose: options.verbose,
             is_local: options.local,
-            // A process that exits when done prints all results, an earlier one's too.
+            // A process that exits when done also prints the results of earlier ones.
             reported: match target {
                 None if options.exits_when_done() => Reported::default(),
                 _ => Reported::new(with_results(&stored, target)),
@@ -127,7 +127,7 @@ impl Service {
             async move { driver.sync(Caller::local(LOCAL_WORKER), request).await.ok() }
         });
         let config = options.local_worker(calls, kernel);
-        let stop = raised(self.cluster.stop_local.subscribe());
+        let stop = until_set(self.cluster.stop_local.subscribe());
         self.cluster.add(LOCAL_PART, async {
             let counted = worker::run(config, stop).await;
             counted.context("the worker in this process failed")?;
@@ -155,7 +155,7 @@ impl Service {
         }
         // An error of the driver causes all others.
         self.cluster.close().await?;
-        // Dropping it copies the rest.
+        // Dropping the archiver copies the rest.
         block_in_place(|| {
             let _dropped = self.archiver;
         });
@@ -252,10 +252,10 @@ fn also_running(target: RunId, runs: &[RunSummary]) -> String {
     }
 }
 
-/// Prints that everything is saved and how to resume; with `--json`, also the progress.
+/// Prints how to resume after an interruption; with `--json`, also the progress.
 async fn interrupted(options: &Options, waiter: &RunWaiter) -> anyhow::Result<()> {
     let dir = options.storage_name();
-    // After an error of the driver, what it acknowledged is durable.
+    // Even if the driver has failed, all acknowledged changes are durable.
     let report = waiter.driver.status(waiter.target).await.ok().flatten();
     let report = report.filter(|report| report.outcome.is_none());
     let done = report.as_ref().map_or_else(String::new, |report| {
@@ -301,7 +301,7 @@ impl Cluster {
         server: Server,
     ) -> Self {
         let (close_server, stop_local) = (watch::Sender::new(false), watch::Sender::new(false));
-        let close = raised(close_server.subscribe());
+        let close = until_set(close_server.subscribe());
         let mut cluster = Self { driver, parts: Vec::new(), close_server, stop_local };
         cluster.add(DRIVER, async { Ok(driver_end.await.map_err(|_| anyhow!("it panicked"))??) });
         cluster.add(GRPC_SERVER, async { Ok(server.serve(listener, close).await?) });
@@ -352,7 +352,7 @@ impl Cluster {
     /// Shuts down all parts and returns the driver's error. The worker is the first,
     /// so that its last results are accepted; the driver is the last.
     async fn close(mut self) -> anyhow::Result<()> {
-        // A count in progress stops by itself.
+        // A count in progress stops once its caller is dropped.
         let _ = self.end(REFEREE_PART, Duration::ZERO).await;
         self.stop_local.send_replace(true);
         let _ = self.end(LOCAL_PART, SHUTDOWN_TIMEOUT).await;
@@ -372,7 +372,7 @@ fn result(
     ended.unwrap_or_else(|error| Err(anyhow!("{name}: {error}")))
 }
 
-async fn raised(mut flag: watch::Receiver<bool>) {
-    // Without a sender the process is exiting.
-    let _ = flag.wait_for(|raised| *raised).await;
+async fn until_set(mut flag: watch::Receiver<bool>) {
+    // A dropped sender means that the process is exiting.
+    let _ = flag.wait_for(|is_set| *is_set).await;
 }

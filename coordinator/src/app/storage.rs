@@ -1,5 +1,5 @@
-//! The storage of runs, keys and tokens: a data directory, which an archive may follow, or a
-//! database whose leader it may have to wait for.
+//! The storage of runs, keys and tokens: a data directory, optionally archived, or
+//! a database with one leader at a time.
 
 use std::{path::Path, sync::Arc};
 
@@ -37,7 +37,7 @@ impl Replaced {
     }
 }
 
-/// Returns the name of this process as a leader.
+/// Returns the name by which a standby knows this process if it leads.
 fn own_name() -> String {
     format!("{} (process {})", host_name().trim(), std::process::id())
 }
@@ -56,26 +56,26 @@ impl Storage {
     }
 
     #[cfg(not(feature = "postgres"))]
-    #[expect(clippy::unused_async, reason = "with PostgreSQL it waits")]
+    #[expect(clippy::unused_async, reason = "the PostgreSQL version awaits")]
     pub(super) async fn database(_: &StoreUrl) -> anyhow::Result<Self> {
         Err(store::BadStoreUrl::NotBuilt.into())
     }
 
     /// Opens a database once no other coordinator is its leader.
-    /// That may take days, so a standby waits on a thread that does not delay the exit.
+    /// This may take days, so a standby waits on a thread that does not delay the exit.
     #[cfg(feature = "postgres")]
     pub(super) async fn database(url: &StoreUrl) -> anyhow::Result<Self> {
         let (secret, place) = (url.reveal(std::env::args())?, url.to_string());
-        let waits = move |leader: &Leader| {
+        let print_standby = move |leader: &Leader| {
             view::text::eprint_line(&format!(
-                "Standby: {} is leading {place} since {} (term {}); will take over if its heartbeat stops",
+                "Standby: {} has led {place} since {} (term {}); will take over if its heartbeat stops",
                 leader.name,
                 view::text::moment(leader.since_unix_ms),
                 leader.term
             ));
         };
         let open = move || -> Result<Self, StoreError> {
-            let store = store::PgStore::open(&secret, &own_name(), &mut { waits })?;
+            let store = store::PgStore::open(&secret, &own_name(), &mut { print_standby })?;
             Ok(Self {
                 signing_key: store.signing_key()?,
                 leader: store.leader().clone(),
@@ -92,7 +92,7 @@ impl Storage {
     }
 }
 
-/// The archiver of a build without archives, which has no values.
+/// The archiver in a build without archives, a type without values.
 #[cfg(not(feature = "archive"))]
 pub(super) enum Archiver {}
 
@@ -102,7 +102,7 @@ impl Archiver {
         match *to {}
     }
 
-    pub(super) fn copied(&self) -> ArchiveLag {
+    pub(super) fn lag(&self) -> ArchiveLag {
         match *self {}
     }
 }

@@ -35,7 +35,7 @@ use super::{
 /// Identity of the worker in the coordinator's own process.
 ///
 /// It is the same after every start, so that the worker keeps its leases even if the process was killed.
-/// A data directory has one such worker at a time. The identity is never issued to callers over the
+/// A data directory has only one local worker at a time. The identity is never issued to callers over the
 /// network.
 pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
 
@@ -44,28 +44,28 @@ pub type By = Option<Arc<str>>;
 
 /// Work for the driver's thread.
 pub(super) struct Request {
-    /// A status may differ afterwards.
-    pub(super) is_news: bool,
+    /// Whether a status may differ afterwards.
+    pub(super) changes_status: bool,
     pub(super) work: Work,
 }
 
 type Work = Box<dyn FnOnce(&mut Driver) -> Result<(), DriverError> + Send>;
 
 impl Request {
-    /// Creates a request and the receiver of its answer, which is sent once all changes are durable. An
-    /// error stops the driver.
+    /// Creates a request, and the receiver of its answer.
+    /// The answer is sent once all changes are durable; an error of `work` stops the driver.
     pub(super) fn new<T: Send + 'static>(
-        is_news: bool,
+        changes_status: bool,
         work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
     ) -> (Self, oneshot::Receiver<T>) {
         let (sender, answer) = oneshot::channel();
         let work = Box::new(move |driver: &mut Driver| {
             let answer = work(driver)?;
-            // The caller may have gone.
+            // The caller may be gone.
             driver.replies.push(Box::new(move || drop(sender.send(answer))));
             Ok(())
         });
-        (Self { is_news, work }, answer)
+        (Self { changes_status, work }, answer)
     }
 }
 
@@ -127,10 +127,10 @@ impl DriverHandle {
     }
 }
 
-/// Defines methods of [`DriverHandle`] that send work to the driver and await its answer.
+/// Defines methods of [`DriverHandle`] that send work and await its answer.
 ///
-/// `read` and `try_read` send work that changes nothing that a status shows, `change` and `try_change` other
-/// work. The work of `try_…` can fail.
+/// `read` and `try_read` send work that changes no status, `change` and `try_change` any other work. The
+/// work of `try_…` can fail.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])+
@@ -175,13 +175,13 @@ requests! {
     try_change drain(name: String) -> Result<String, RequestError> = |driver| driver.drain(&name);
     /// Returns all runs in the order in which they are served.
     read runs() -> Result<Vec<RunSummary>, Stopped> = |driver| driver.runs();
-    /// Returns the plan of a run and the state of each task; `None` if there is no such run.
+    /// Returns a run's plan and the state of each task; `None` if there is no such run.
     read map_states(run: RunId) -> Result<Option<(Plan, Vec<MapState>)>, Stopped> =
         |driver| driver.scheduler.map_states(run);
     /// Returns one task of a run; `None` if there is no such run or task.
     read task(run: RunId, task: TaskId) -> Result<Option<TaskView>, Stopped> =
         |driver| driver.scheduler.task_view(run, task, driver.clock.now());
-    /// Returns a page of the workers that called since the coordinator started, with totals.
+    /// Returns a page of the workers since the coordinator's start, with totals.
     read workers(part: WorkersPart) -> Result<WorkersPage, Stopped> =
         |driver| driver.scheduler.workers(&part, driver.clock.now());
     /// Returns a page of a run's journal; `None` if there is no such run.
@@ -202,13 +202,13 @@ requests! {
             let now = driver.clock.now();
             driver.scheduler.recounted(&recount, count, kernel, duration_us, now);
         };
-    /// Releases a task of the referee; if `for_memory`, it gets no more of the run.
+    /// Ends a recount without a count; `for_memory` excludes the run from further ones.
     change recount_abandoned(recount: Recount, for_memory: bool) -> Result<(), Stopped> =
         |driver| driver.scheduler.recount_abandoned(&recount, for_memory);
 }
 
 impl DriverHandle {
-    /// Deletes a finished run and its records. Returns the run as it was.
+    /// Deletes a finished run and its records; returns its last summary.
     pub async fn delete(&self, run: RunId, by: By) -> Result<RunSummary, RequestError> {
         self.ask(true, move |driver| driver.delete(run, by)).await?
     }
@@ -229,24 +229,24 @@ impl DriverHandle {
         Ok(report.map(|report| StatusReport { serving: self.serving.clone(), ..report }))
     }
 
-    /// Returns a number that changes with every status; closed when the driver stops.
+    /// Returns a channel that counts status changes and closes when the driver stops.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// Returns the outcomes of all finished runs; closed when the driver stops.
+    /// Returns a channel of all finished runs' outcomes that closes with the driver.
     pub fn outcomes(&self) -> watch::Receiver<BTreeMap<RunId, Outcome>> {
         self.outcomes.clone()
     }
 
-    /// Stops the driver after the requests before this one; later ones fail with [`Stopped`].
+    /// Stops the driver after earlier requests; later ones fail with [`Stopped`].
     pub async fn stop(&self) {
         let stop = |driver: &mut Driver| driver.stopping = true;
-        // An error means that it has stopped.
+        // An error means that the driver has already stopped.
         let _ = self.change(stop).await;
     }
 
-    /// Runs `work`, which changes what a status shows.
+    /// Runs `work` that may change a status.
     async fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Driver) -> T + Send + 'static,
@@ -254,7 +254,7 @@ impl DriverHandle {
         self.ask(true, |driver| Ok(work(driver))).await
     }
 
-    /// Runs `work`, which changes nothing that a status shows.
+    /// Runs `work` that changes no status.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Driver) -> T + Send + 'static,
@@ -278,10 +278,10 @@ impl DriverHandle {
 
     async fn ask<T: Send + 'static>(
         &self,
-        is_news: bool,
+        changes_status: bool,
         work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, Stopped> {
-        let (request, answer) = Request::new(is_news, work);
+        let (request, answer) = Request::new(changes_status, work);
         self.requests.send(request).await.map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
@@ -302,8 +302,8 @@ pub struct DiskSpace {
 pub struct DiskSpaceMonitor(Arc<Mutex<Option<DiskSpace>>>);
 
 impl DiskSpaceMonitor {
-    /// Samples the file system of `directory` now and every `POLL_INTERVAL`, until the monitor is
-    /// dropped. Requires a runtime.
+    /// Samples the file system of `directory` now and every `POLL_INTERVAL`.
+    /// Stops when the monitor is dropped. Requires a runtime.
     pub fn start(directory: PathBuf) -> Self {
         let sample = Arc::new(Mutex::new(disk_space(&directory)));
         tokio::spawn(poll(directory, Arc::downgrade(&sample)));
@@ -319,8 +319,8 @@ impl DiskSpaceMonitor {
 async fn poll(directory: PathBuf, sample: Weak<Mutex<Option<DiskSpace>>>) {
     loop {
         sleep(POLL_INTERVAL).await;
-        let of = directory.clone();
-        let Ok(space) = spawn_blocking(move || disk_space(&of)).await else {
+        let path = directory.clone();
+        let Ok(space) = spawn_blocking(move || disk_space(&path)).await else {
             return;
         };
         match sample.upgrade() {
@@ -332,10 +332,10 @@ async fn poll(directory: PathBuf, sample: Weak<Mutex<Option<DiskSpace>>>) {
 
 #[cfg(unix)]
 fn disk_space(directory: &Path) -> Option<DiskSpace> {
-    let found = rustix::fs::statvfs(directory).ok()?;
+    let stats = rustix::fs::statvfs(directory).ok()?;
     Some(DiskSpace {
-        free: found.f_bavail.checked_mul(found.f_frsize)?,
-        total: found.f_blocks.checked_mul(found.f_frsize)?,
+        free: stats.f_bavail.checked_mul(stats.f_frsize)?,
+        total: stats.f_blocks.checked_mul(stats.f_frsize)?,
     })
 }
 

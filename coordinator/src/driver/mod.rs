@@ -1,8 +1,8 @@
-//! The driver: the only owner of the scheduler and the store. It decides, persists, then replies.
+//! The driver, the only owner of the scheduler and the store.
 //!
-//! It runs on its own thread, because the store blocks. Requests that arrive while one group is written
-//! to disk form the next group, so that one `fdatasync` serves many workers; a single request is
-//! committed immediately. The simulation drives the same groups without the thread.
+//! It decides, persists, then replies, on its own thread, because the store blocks. Requests that arrive
+//! while one group is written to disk form the next group, so that one `fdatasync` serves many workers; a
+//! single request is committed immediately. The simulation drives the same groups without the thread.
 
 mod handle;
 mod notes;
@@ -65,16 +65,16 @@ pub struct Driver {
     /// Runs whose symmetric solutions are being counted.
     finishing: BTreeMap<RunId, Arc<Symmetric>>,
     stop_counting: Arc<AtomicBool>,
-    /// Decided, not yet durable.
+    /// Decided changes that are not yet durable.
     changes: Vec<Change>,
-    /// Number of journalled changes.
+    /// Number of records among these changes.
     records: usize,
-    /// Sent once all changes are durable.
+    /// Replies to send once all changes are durable.
     replies: Vec<Reply>,
     /// Outcomes to announce once the resulting states are durable.
     concluded: Vec<Outcome>,
-    /// A status may have changed. Reading one is no change: a watcher would wake itself.
-    news: bool,
+    /// Whether a status may have changed. Reads must not set this: watchers would loop.
+    status_changed: bool,
     stopping: bool,
 }
 
@@ -100,8 +100,8 @@ pub enum DriverError {
 }
 
 impl Driver {
-    /// Creates a driver with all runs of `store`, for [`Driver::start`] or for a caller of
-    /// [`Driver::begin`] and [`Driver::step`].
+    /// Creates a driver with all runs of `store`.
+    /// The caller is [`Driver::start`], or calls [`Driver::begin`] and [`Driver::step`].
     pub fn new(
         scheduler: Scheduler,
         store: Box<dyn Store>,
@@ -133,14 +133,14 @@ impl Driver {
             records: 0,
             replies: Vec::new(),
             concluded: Vec::new(),
-            news: false,
+            status_changed: false,
             stopping: false,
         };
         driver.restore()?;
         Ok((driver, handle))
     }
 
-    /// Restores all runs of `store` and starts the thread. The receiver gets its result.
+    /// Restores all runs and starts the thread; returns a receiver of its result.
     pub fn start(
         scheduler: Scheduler,
         store: Box<dyn Store>,
@@ -169,7 +169,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Derives the outcomes of runs that an earlier process finished. Call it first.
+    /// Derives the outcomes of runs that an earlier process finished; call this first.
     pub fn begin(&mut self) -> Result<(), DriverError> {
         self.finish_restored_runs()?;
         self.commit()
@@ -202,7 +202,7 @@ impl Driver {
             let scheduler = &mut self.scheduler;
             self.store.scan(run, &mut |row| scheduler.restore_task(run, row))?;
             if matches!(state, RunState::Running | RunState::Paused | RunState::Disputed) {
-                self.warn_of_referee(run);
+                self.warn_of_referee_memory(run);
             }
         }
         self.scheduler.restored(self.clock.now(), self.store.term());
@@ -210,10 +210,10 @@ impl Driver {
     }
 
     /// Warns if the referee has too little memory for the tasks of a run.
-    fn warn_of_referee(&self, run: RunId) {
+    fn warn_of_referee_memory(&self, run: RunId) {
         let Some((least, given)) = self.scheduler.referee_lacks(run) else { return };
         tracing::warn!(
-            "run {run}: the referee cannot count its tasks: each of its threads has {}, and needs {}. \
+            "run {run}: the referee cannot recount the tasks: each of its threads has {}, but needs {}. \
              Without a worker whose token is trusted, disputed tasks leave the run DISPUTED, and the \
              number of wrong counts has no bound: restart the coordinator with --referee-memory {} per \
              thread",
@@ -228,8 +228,8 @@ impl Driver {
         self.scheduler.advance(started);
         match first {
             Some(request) => self.handle(request)?,
-            // A timeout of the scheduler passed.
-            None => self.news = true,
+            // A timeout of the scheduler expired.
+            None => self.status_changed = true,
         }
         self.collect_changes();
         while !self.stopping && !self.group_is_full(started) {
@@ -278,10 +278,10 @@ impl Driver {
             if !self.changes.is_empty() {
                 self.store.apply(&self.changes)?;
             }
-            let kept = std::mem::take(&mut self.changes);
-            self.note_changes(&kept);
-            self.keep_notes();
-            self.announce(&kept);
+            let durable = std::mem::take(&mut self.changes);
+            self.note_changes(&durable);
+            self.store_notes();
+            self.announce(&durable);
             if !self.finish_counted_runs()? {
                 return Ok(());
             }
@@ -289,20 +289,20 @@ impl Driver {
     }
 
     /// Announces durable changes and sends the replies that waited for them.
-    fn announce(&mut self, kept: &[Change]) {
-        for run in kept.iter().filter_map(reopened) {
+    fn announce(&mut self, durable: &[Change]) {
+        for run in durable.iter().filter_map(reopened) {
             self.outcomes.send_if_modified(|outcomes| outcomes.remove(&run).is_some());
         }
-        let news =
-            std::mem::take(&mut self.news) || !(kept.is_empty() && self.concluded.is_empty());
+        let status_changed = std::mem::take(&mut self.status_changed)
+            || !(durable.is_empty() && self.concluded.is_empty());
         self.records = 0;
         for outcome in self.concluded.drain(..) {
             self.outcomes.send_modify(|outcomes| {
                 outcomes.insert(outcome.run, outcome);
             });
         }
-        // Before the replies: a caller that has its reply finds the change in every status.
-        if news {
+        // Announce before replying: a caller that has its reply finds the change in every status.
+        if status_changed {
             self.changed.send_modify(|version| *version += 1);
         }
         for reply in self.replies.drain(..) {
@@ -311,7 +311,7 @@ impl Driver {
     }
 
     fn handle(&mut self, request: Request) -> Result<(), DriverError> {
-        self.news |= request.is_news;
+        self.status_changed |= request.changes_status;
         (request.work)(self)
     }
 }

@@ -1,4 +1,4 @@
-//! The event logs of the runs and of the cluster, for people.
+//! The human-readable event logs of the runs and of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,11 +53,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Adds an event.
     pub(super) fn note(&mut self, run: Option<RunId>, (kind, text): (&str, &str), by: &By) {
         let event = Event::new(self.clock.now().0, kind, text).by(by.as_deref());
         self.notes.add(run, event);
-        self.news = true;
+        self.status_changed = true;
     }
 
     /// Adds the event of an operator's command.
@@ -73,14 +72,14 @@ impl Driver {
     }
 
     /// Adds the events of durable changes.
-    pub(super) fn note_changes(&mut self, kept: &[Change]) {
-        let mut found = BTreeMap::<(Option<RunId>, &str), Vec<String>>::new();
-        for change in kept {
+    pub(super) fn note_changes(&mut self, durable: &[Change]) {
+        let mut texts_by_kind = BTreeMap::<(Option<RunId>, &str), Vec<String>>::new();
+        for change in durable {
             if let Some((run, kind, text)) = self.event_of(change) {
-                found.entry((run, kind)).or_default().push(text);
+                texts_by_kind.entry((run, kind)).or_default().push(text);
             }
         }
-        for ((run, kind), texts) in found {
+        for ((run, kind), texts) in texts_by_kind {
             for text in texts.iter().take(MAX_ALIKE) {
                 self.note(run, (kind, text), &None);
             }
@@ -161,9 +160,9 @@ impl Driver {
 
     /// Returns whether a task had a conflict; recounts of other tasks are not events.
     fn has_conflict(&self, run: RunId, task: u64) -> bool {
-        let begins = format!("task {task}: ");
-        let is_it = |event: &Event| event.kind == "conflict" && event.text.starts_with(&begins);
-        self.notes.logs.get(&Some(run)).is_some_and(|log| log.events().any(is_it))
+        let prefix = format!("task {task}: ");
+        let of_task = |event: &Event| event.kind == "conflict" && event.text.starts_with(&prefix);
+        self.notes.logs.get(&Some(run)).is_some_and(|log| log.events().any(of_task))
     }
 
     fn name_of(&self, worker: WorkerId) -> String {
@@ -175,7 +174,7 @@ impl Driver {
     }
 
     /// Stores the changed logs; errors are only logged.
-    pub(super) fn keep_notes(&mut self) {
+    pub(super) fn store_notes(&mut self) {
         for run in std::mem::take(&mut self.notes.changed) {
             let Some(log) = self.notes.logs.get(&run) else { continue };
             if let Err(error) = self.store.keep_note(run, Note::Events, &log.encode()) {

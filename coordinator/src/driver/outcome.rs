@@ -1,4 +1,4 @@
-//! The outcome of a run, made after its last record: the total, the symmetric solutions and the checks.
+//! The outcome of a finished run: total, symmetric solutions and checks.
 
 use std::{
     ops::ControlFlow,
@@ -35,7 +35,7 @@ pub struct Outcome {
     /// Total and symmetric solutions; an error if they contradict each other.
     pub counts: Result<Counts, BadTally>,
     /// Whether the counts match the published ones; `None` if none are published.
-    pub is_published: Option<bool>,
+    pub matches_published: Option<bool>,
     /// Time during which tasks were counted, by monotonic clocks.
     pub seconds: f64,
     /// The remaining wall-clock time from the run's creation to its last record.
@@ -54,11 +54,11 @@ impl Outcome {
     ) -> Self {
         let board = manifest.spec.board;
         let counts = Counts::new(solutions, symmetric.half_turn, symmetric.quarter_turn);
-        let is_published = published_counts(board).map(|published| counts == Ok(published));
+        let matches_published = published_counts(board).map(|published| counts == Ok(published));
         let mut checks = checks::of_counts(&evidence);
         checks.extend(checks::of_journal(fold.lines, fold.tasks_done()));
         if evidence.disputed.is_empty() {
-            checks.extend(checks::of_total(board, Some(&counts), is_published));
+            checks.extend(checks::of_total(board, Some(&counts), matches_published));
         }
         checks.push(checks::of_self_tests(fold, trust));
         checks.push(checks::of_independence());
@@ -66,7 +66,7 @@ impl Outcome {
             run: manifest.run,
             solutions,
             counts,
-            is_published,
+            matches_published,
             // Exact below 2^53 ms.
             seconds: fold.elapsed.ms() as f64 / 1000.0,
             waiting_seconds: fold.elapsed.waiting_ms() as f64 / 1000.0,
@@ -80,7 +80,7 @@ impl Outcome {
         if !self.disputed.is_empty() {
             return RunState::Disputed;
         }
-        match (&self.counts, self.is_published) {
+        match (&self.counts, self.matches_published) {
             (Ok(_), Some(true)) => RunState::Complete,
             (Ok(_), None) => {
                 let failed = |check: &Check| check.outcome == CheckOutcome::Failed;
@@ -98,11 +98,11 @@ impl Driver {
     /// Finishes the runs that have all their records but no outcome, if any.
     /// Returns whether it finished one.
     pub(super) fn finish_counted_runs(&mut self) -> Result<bool, DriverError> {
-        let mut ended = false;
+        let mut any = false;
         while let Some(run) = self.scheduler.poll_finished() {
-            ended |= self.bring_to_end(run)?;
+            any |= self.try_finish(run)?;
         }
-        Ok(ended)
+        Ok(any)
     }
 
     /// Derives the outcomes of runs that an earlier process finished.
@@ -110,7 +110,7 @@ impl Driver {
         for RunSummary { manifest, state, .. } in self.scheduler.runs() {
             match state {
                 RunState::Complete | RunState::Contradicted | RunState::Disputed => {
-                    self.bring_to_end(manifest.run)?;
+                    self.try_finish(manifest.run)?;
                 }
                 RunState::Running | RunState::Paused | RunState::Cancelled => {}
             }
@@ -118,9 +118,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Finishes a run whose symmetric solutions are stored. Otherwise starts a thread that counts them,
-    /// which may take minutes from N = 26 on, and returns false.
-    fn bring_to_end(&mut self, run: RunId) -> Result<bool, DriverError> {
+    /// Finishes a run whose symmetric solutions are stored, and returns true.
+    /// Otherwise starts a thread that counts them, which takes minutes from N = 26 on.
+    fn try_finish(&mut self, run: RunId) -> Result<bool, DriverError> {
         let Some(manifest) = self.summary(run).map(|summary| summary.manifest) else {
             return Ok(false);
         };
@@ -146,7 +146,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// Stores what the thread of [`Self::bring_to_end`] counted, and finishes the run.
+    /// Stores the counts of [`Self::try_finish`]'s thread and finishes the run.
     fn symmetric_counted(
         &mut self,
         run: RunId,
@@ -160,7 +160,7 @@ impl Driver {
         }
         if let Err(error) = self.store.keep_symmetric(run, symmetric) {
             tracing::warn!(
-                "run {run}: the next start counts the symmetric solutions again: {error}"
+                "run {run}: cannot store its symmetric solutions: {error}; the next start recounts them"
             );
         }
         self.finish(run, symmetric)
@@ -190,7 +190,7 @@ impl Driver {
         let seen = (&fold, evidence, trust.as_slice());
         let outcome = Outcome::new(&manifest, solutions, symmetric, seen);
         let state = self.scheduler.conclude(run, outcome.state() == RunState::Complete);
-        // Otherwise a count became void meanwhile, and the run continues.
+        // If a count became void meanwhile, the run continues.
         if !matches!(state, Some(RunState::Running | RunState::Paused)) {
             self.concluded.push(outcome);
         }
@@ -198,12 +198,12 @@ impl Driver {
     }
 }
 
-/// A count of the solutions that rotations fix, in progress.
+/// A count in progress of the solutions that rotations map to themselves.
 #[derive(Debug)]
 pub(super) struct Symmetric {
     board: Board,
     next: AtomicU64,
-    /// Counted branches.
+    /// Number of counted branches.
     done: AtomicU64,
 }
 
@@ -217,10 +217,11 @@ impl Symmetric {
         self.done.load(Ordering::Relaxed) as f64 / half_turn_branches(self.board) as f64
     }
 
-    /// Counts on all cores; `None` once `stop` is set. Takes seconds up to N = 24, minutes for N = 27.
+    /// Counts on all cores; returns `None` once `stop` is set.
+    /// Takes seconds up to N = 24, minutes for N = 27.
     pub(super) fn count(&self, stop: &AtomicBool) -> Option<Result<SymmetricCounts, CountError>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let go_on = || match stop.load(Ordering::Relaxed) {
+        let check_stop = || match stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
@@ -232,7 +233,7 @@ impl Symmetric {
                     return Ok(sum);
                 }
                 sum = sum
-                    .checked_add(half_turn_branch(self.board, branch, &go_on)?)
+                    .checked_add(half_turn_branch(self.board, branch, &check_stop)?)
                     .ok_or(CountError::Overflow)?;
                 self.done.fetch_add(1, Ordering::Relaxed);
             }
@@ -277,13 +278,14 @@ mod tests {
     #[test]
     fn a_right_total_is_complete_and_a_wrong_one_contradicted() {
         let right = outcome(12, 14_200);
-        assert_eq!((right.is_published, right.state()), (Some(true), RunState::Complete));
+        assert_eq!((right.matches_published, right.state()), (Some(true), RunState::Complete));
         assert_eq!(right.counts.unwrap().unique(), 1787);
         // 14,201 contradicts Burnside's formula, 14,208 only the published count.
         for (wrong, consistent) in [(14_201, false), (14_208, true)] {
             let wrong = outcome(12, wrong);
             assert_eq!(wrong.counts.is_ok(), consistent);
-            assert_eq!((wrong.is_published, wrong.state()), (Some(false), RunState::Contradicted));
+            assert_eq!(wrong.matches_published, Some(false));
+            assert_eq!(wrong.state(), RunState::Contradicted);
         }
     }
 

@@ -21,9 +21,9 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub manifest: RunManifest,
-    /// Plan, made by the caller, because that may take seconds.
+    /// Plan, made by the caller because planning may take seconds.
     pub plan: Plan,
-    /// Starts a new run even if one of this board and layout exists.
+    /// Whether to start a new run even if one of this board and layout exists.
     pub force_new: bool,
     pub recheck: Recheck,
 }
@@ -31,7 +31,7 @@ pub struct Submission {
 #[derive(Clone, Debug)]
 pub struct StatusReport {
     pub status: RunStatus,
-    /// Set once the run is finished and checked.
+    /// Outcome, once the run is finished and checked.
     pub outcome: Option<Outcome>,
     /// Counted part of the symmetric solutions, 0 to 1, once all tasks are done.
     pub finishing: Option<f64>,
@@ -48,7 +48,7 @@ pub struct JournalPage {
 }
 
 /// Lines per page: one page blocks the driver for about a millisecond.
-const PAGE: usize = 1000;
+const PAGE_LINES: usize = 1000;
 
 impl Driver {
     /// Starts a run, or returns the one that a request with the same key started.
@@ -69,9 +69,9 @@ impl Driver {
         }
         let spec = manifest.spec;
         let same = runs.iter().find(|run| {
-            let there = run.manifest.spec;
-            let counted = run.state != RunState::Cancelled;
-            counted && (there.board, there.layout) == (spec.board, spec.layout)
+            let stored = run.manifest.spec;
+            let is_cancelled = run.state == RunState::Cancelled;
+            !is_cancelled && (stored.board, stored.layout) == (spec.board, spec.layout)
         });
         match same {
             Some(run) if !force_new => Err(RequestError::RunExists {
@@ -103,18 +103,18 @@ impl Driver {
             });
         }
         self.scheduler.add_run(StoredRun::new(manifest.clone(), recheck), plan);
-        self.warn_of_referee(run);
+        self.warn_of_referee_memory(run);
         let spec = manifest.spec;
         let tasks = self.scheduler.plan(run).map_or(0, Plan::tasks);
         let (n, method, tasks) = (spec.board, spec.layout.method().name(), plural(tasks, "task"));
         let text = format!("N = {n}, method {method}, {tasks}, submitted");
         self.note(Some(run), ("submitted", &text), by);
-        self.keep_notes();
+        self.store_notes();
         Ok(self.summary(manifest.run).expect("created just now"))
     }
 
-    /// Applies a command and makes it durable on its own. If the store cannot keep it,
-    /// the command is undone and its caller gets the inner error. The outer error stops the driver.
+    /// Applies a command and commits it separately. If the store rejects it, the
+    /// command is undone and its caller gets the inner error. The outer error stops the driver.
     pub(super) fn control(
         &mut self,
         run: RunId,
@@ -125,7 +125,7 @@ impl Driver {
             return Ok(Err(ControlError::NoSuchRun(run).into()));
         };
         if command == Command::Cancel && before.state == RunState::Cancelled {
-            // The first cancellation counts.
+            // The first cancellation stays on record.
             return Ok(Ok(before));
         }
         self.commit()?;
@@ -134,17 +134,17 @@ impl Driver {
         }
         self.collect_changes();
         if let Err(error) = self.store.apply(&self.changes) {
-            if !error.kept_nothing() {
+            if !error.changed_nothing() {
                 return Err(error.into());
             }
             self.changes.clear();
-            self.scheduler.take_back();
+            self.scheduler.undo_command();
             return Ok(Err(error.into()));
         }
-        let kept = std::mem::take(&mut self.changes);
+        let durable = std::mem::take(&mut self.changes);
         self.note_command(run, command, &by);
-        self.keep_notes();
-        self.announce(&kept);
+        self.store_notes();
+        self.announce(&durable);
         if command == Command::Cancel
             && let Some(by) = by
         {
@@ -156,13 +156,13 @@ impl Driver {
     /// Readmits a worker, by its name or a prefix of its identity. Returns both.
     pub(super) fn trust(&mut self, name: &str) -> Result<String, RequestError> {
         if name == "referee" {
-            self.scheduler.trust(REFEREE);
+            self.scheduler.readmit(REFEREE);
             return Ok("the coordinator's own referee".to_owned());
         }
-        let kept = self.store.trust()?;
-        let kept = kept.into_iter().map(|record| (record.worker, record.name));
-        let (id, known) = named(name, kept.chain(self.known_workers()))?;
-        self.scheduler.trust(id);
+        let recorded = self.store.trust()?;
+        let recorded = recorded.into_iter().map(|record| (record.worker, record.name));
+        let (id, known) = named(name, recorded.chain(self.known_workers()))?;
+        self.scheduler.readmit(id);
         Ok(format!("{known} ({id})"))
     }
 
@@ -192,7 +192,7 @@ impl Driver {
         run: RunId,
         by: By,
     ) -> Result<Result<RunSummary, RequestError>, DriverError> {
-        // Counts of the run in this group cannot be kept once it is gone.
+        // Commit first: the counts in this group cannot be stored once their run is deleted.
         self.commit()?;
         Ok(self.delete_committed(run, by))
     }
@@ -211,7 +211,7 @@ impl Driver {
         self.forget_notes(run);
         let text = format!("run {run} (N = {}) deleted", summary.manifest.spec.board);
         self.note(None, ("deleted", &text), &by);
-        self.keep_notes();
+        self.store_notes();
         self.concluded.retain(|outcome| outcome.run != run);
         self.outcomes.send_if_modified(|outcomes| outcomes.remove(&run).is_some());
         self.cancelled_by.remove(&run);
@@ -264,7 +264,7 @@ impl Driver {
         let mut full = false;
         let next = self.store.journal(run, from, &mut |sequence, entry, line| {
             lines.push((sequence, entry.clone(), line.to_owned()));
-            full = lines.len() == PAGE;
+            full = lines.len() == PAGE_LINES;
             match full {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -286,10 +286,10 @@ fn named(
     name: &str,
     workers: impl Iterator<Item = (WorkerId, String)>,
 ) -> Result<(WorkerId, String), RequestError> {
-    let found: BTreeMap<_, _> =
+    let matches: BTreeMap<_, _> =
         workers.filter(|(id, known)| known == name || id.to_string().starts_with(name)).collect();
-    let mut found = found.into_iter();
-    match (found.next(), found.len()) {
+    let mut matches = matches.into_iter();
+    match (matches.next(), matches.len()) {
         (Some(worker), 0) => Ok(worker),
         (None, _) => Err(RequestError::NoWorker(name.to_owned())),
         (Some(_), more) => {

@@ -1,4 +1,4 @@
-//! The driver, one request at a time.
+//! Tests of the driver, one request at a time.
 
 use common::{
     kernel::KernelName,
@@ -21,7 +21,7 @@ struct Bench {
     driver: Driver,
     handle: DriverHandle,
     run: RunId,
-    /// Sent by every worker.
+    /// The report that every worker sends.
     self_test: SelfTestReport,
 }
 
@@ -55,7 +55,7 @@ impl Bench {
         answer.try_recv().unwrap()
     }
 
-    /// Worker 1 counts everything; returns the last partial.
+    /// Counts all tasks as worker 1; returns the last partial.
     fn count_all(&mut self) -> Partial {
         let mut grants = self.sync(1, Vec::new()).grants;
         let mut last = None;
@@ -67,18 +67,18 @@ impl Bench {
         last.expect("the run has tasks")
     }
 
-    /// Waits for the thread that counts the symmetric solutions and handles its request.
-    fn finished(&mut self) {
+    /// Waits until the symmetric solutions are counted, and handles that request.
+    fn finish_symmetric(&mut self) {
         assert!(self.driver.finishing.contains_key(&self.run));
         let finished = self.driver.requests.blocking_recv().unwrap();
         self.driver.handle(finished).unwrap();
         assert!(self.driver.finishing.is_empty());
     }
 
-    /// Worker 1 counts everything, and the run ends.
-    fn end(&mut self) {
+    /// Counts all tasks as worker 1 and finishes the run.
+    fn finish(&mut self) {
         self.count_all();
-        self.finished();
+        self.finish_symmetric();
         self.driver.commit().unwrap();
     }
 
@@ -92,10 +92,10 @@ impl Bench {
 }
 
 #[test]
-fn an_end_and_a_conflict_in_one_group_leave_no_outcome() {
+fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
     let mut bench = Bench::new();
     let last = bench.count_all();
-    bench.finished();
+    bench.finish_symmetric();
     // Not committed yet: the same group contains a conflicting count.
     let wrong = Partial { count: last.count + 1, ..last };
     let mut answer = bench.call(2, vec![wrong]);
@@ -104,7 +104,7 @@ fn an_end_and_a_conflict_in_one_group_leave_no_outcome() {
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.outcome(), None);
     assert_eq!(bench.state(), RunState::Running);
-    // A third count decides nothing; the referee does, and the run comes to its end again.
+    // A third count settles nothing; the referee does, and the run finishes again.
     let reply = bench.sync(3, vec![last]);
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.state(), RunState::Running);
@@ -112,7 +112,7 @@ fn an_end_and_a_conflict_in_one_group_leave_no_outcome() {
     let now = bench.driver.clock.now();
     let recount = bench.driver.scheduler.next_recount(false, now).expect("a dispute");
     bench.driver.scheduler.recounted(&recount, last.count, KernelName::Scalar, 1, now);
-    // Random recounts are not waited for.
+    // Do not wait for random recounts.
     bench.driver.scheduler.set_referee(0, 0);
     bench.driver.commit().unwrap();
     bench.sync(1, Vec::new());
@@ -124,17 +124,17 @@ fn an_end_and_a_conflict_in_one_group_leave_no_outcome() {
 fn a_failed_self_test_reopens_a_run_and_the_result_names_it() {
     let mut bench = Bench::new();
     bench.self_test.tests_passed = 2;
-    bench.end();
+    bench.finish();
     let check = |bench: &Bench| {
         let checks = bench.outcome().expect("the run has ended").checks;
         let self_tests = checks.into_iter().find(|check| check.name == "canaries");
-        let self_tests = self_tests.expect("every result has it");
+        let self_tests = self_tests.expect("every result has this check");
         (self_tests.outcome, self_tests.reason)
     };
     let (outcome, reason) = check(&bench);
     assert_eq!(outcome, CheckOutcome::Passed);
     assert!(reason.contains("1 worker") && reason.contains("2 passed self-tests"), "{reason}");
-    // One of its threads then fails: the run is reopened for other workers.
+    // Then a thread of worker 1 fails: the run is reopened for other workers.
     bench.sync(2, Vec::new());
     bench.self_test =
         SelfTestReport { failed_threads: 1, suspect_window_ms: 3_600_000, tests_passed: 3 };
@@ -180,9 +180,9 @@ fn a_status_request_changes_no_version() {
 #[test]
 fn symmetric_solutions_are_counted_once() {
     let mut bench = Bench::new();
-    bench.end();
+    bench.finish();
     let first = bench.outcome().expect("the run has ended");
-    // As the next process does, on the same store.
+    // The next process starts another driver on the same store.
     let scheduler = Scheduler::new(Config::default(), 2);
     let (mut driver, handle) = Driver::new(scheduler, bench.driver.store, Clock::start()).unwrap();
     driver.finish_restored_runs().unwrap();
@@ -195,16 +195,16 @@ fn symmetric_solutions_are_counted_once() {
 fn counts_in_the_group_of_a_deletion_are_kept_before_it() {
     let mut bench = Bench::new();
     let last = bench.count_all();
-    bench.finished();
+    bench.finish_symmetric();
     bench.driver.commit().unwrap();
-    // It confirms a count of the finished run, and is not committed yet.
+    // Not committed yet: a call that confirms a count of the finished run.
     let mut answer = bench.call(2, vec![last]);
     bench.driver.delete(bench.run, None).unwrap().unwrap();
     bench.driver.commit().unwrap();
     assert_eq!(answer.try_recv().unwrap().acknowledgements[0].verdict, Verdict::Duplicate);
     assert_eq!((bench.outcome(), bench.driver.scheduler.runs().len()), (None, 0));
     bench.driver.scheduler.audit().unwrap();
-    // A worker that still holds it gets no more of it.
+    // A worker of the deleted run gets no more of its tasks.
     let reply = bench.sync(1, Vec::new());
     assert!(reply.grants.is_empty(), "{reply:?}");
 }

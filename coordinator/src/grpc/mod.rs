@@ -1,5 +1,5 @@
 //! The gRPC services, with health and reflection on one port. They decode requests,
-//! call the driver and encode answers, and decide nothing.
+//! call the driver and encode its answers; all decisions are the driver's.
 
 mod runs;
 
@@ -40,7 +40,7 @@ use crate::{
     message::StatusCache,
 };
 
-/// Maximum number of connections to accept: after a restart, all workers reconnect.
+/// Maximum number of pending connections: all workers reconnect after a restart.
 const BACKLOG: u32 = 4096;
 
 /// A port that cannot be opened.
@@ -95,7 +95,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server that calls `driver` for the clients that `authenticator` admits.
+    /// Creates a server that calls `driver` for clients that `authenticator` admits.
     pub fn new(driver: DriverHandle, clock: Clock, authenticator: Authenticator) -> Self {
         Self {
             driver,
@@ -112,7 +112,7 @@ impl Server {
         Self { dashboard, ..self }
     }
 
-    /// Serves until `shutdown`, then finishes calls in progress; streams send their last message.
+    /// Serves until `shutdown`, then finishes calls; streams send a last message.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -202,7 +202,7 @@ impl WorkQueue for WorkQueueService {
 }
 
 impl WorkQueueService {
-    /// Identifies the worker and calls the driver; issues a secret to an unknown worker.
+    /// Identifies the worker and calls the driver; issues secrets to unknown workers.
     async fn answer(
         &self,
         principal: Option<&Principal>,
@@ -216,7 +216,7 @@ impl WorkQueueService {
         let Some(secret) = secret.filter(issued_before) else {
             let issued = identities.issue(token.as_deref());
             let issued = issued.map_err(|error| Status::unavailable(error.to_string()))?;
-            tracing::debug!("'{}' is {} from now on", request.worker.name, issued.worker());
+            tracing::debug!("issued identity {} to '{}'", issued.worker(), request.worker.name);
             return Ok(v1::SyncResponse {
                 issued_secret: issued.as_bytes().to_vec(),
                 reason: "the worker is issued a secret that identifies it".to_owned(),
@@ -248,7 +248,7 @@ impl From<RequestError> for Status {
                 Code::NotFound
             }
             RequestError::Control(
-                ControlError::Over(_) | ControlError::Cancelled(_) | ControlError::Live(_),
+                ControlError::Finished(_) | ControlError::Cancelled(_) | ControlError::Live(_),
             )
             | RequestError::AmbiguousWorker { .. }
             | RequestError::NotConnected(_)

@@ -36,7 +36,7 @@ pub(super) struct RunsService {
     pub(super) driver: DriverHandle,
     pub(super) clock: Clock,
     pub(super) statuses: StatusCache,
-    /// Set at shutdown: streams send their last message and end.
+    /// Shutdown signal: streams send their last message and end.
     pub(super) closing: tokio::sync::watch::Receiver<bool>,
     /// `None` without HTTP.
     pub(super) dashboard: Option<Dashboard>,
@@ -227,7 +227,7 @@ impl Runs for RunsService {
     }
 }
 
-/// Answers with the messages that a task sends.
+/// Returns a response that streams the messages of a task.
 fn stream<T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
     task: impl FnOnce(mpsc::Sender<Result<T, Status>>) -> F,
 ) -> Response<Streamed<T>> {
@@ -276,7 +276,7 @@ pub(crate) async fn submitted(
         text => recheck_of(text)?,
     };
     let key = proto::submitted_key(&idempotency_key)?;
-    // Blocks for seconds on a large board.
+    // Planning a large board blocks for seconds.
     let plan = spawn_blocking(move || Plan::new(spec))
         .await
         .map_err(|error| Status::internal(error.to_string()))?
@@ -286,7 +286,7 @@ pub(crate) async fn submitted(
     Ok(driver.submit(submission, by).await?)
 }
 
-/// Returns a page of all workers, ordered by identity; a limit of 0 selects the maximum.
+/// Returns a page of all workers, by identity; a limit of 0 is the maximum.
 pub(crate) async fn workers_page(
     driver: &DriverHandle,
     after: Option<WorkerId>,
@@ -314,8 +314,8 @@ fn recheck_of(text: &str) -> Result<Recheck, Status> {
     text.parse().map_err(bad)
 }
 
-/// The statuses of a run for one caller.
-/// An extension of a response, which [`encoded_once`] turns into its body.
+/// The statuses of a run for one caller, an extension of a response.
+/// [`encoded_once`] turns it into the body.
 #[derive(Clone)]
 pub(super) struct StatusWatch {
     statuses: StatusCache,
@@ -326,19 +326,19 @@ pub(super) struct StatusWatch {
     is_last: bool,
 }
 
-/// Times at which a stream sends further statuses.
+/// Conditions under which a stream sends further statuses.
 #[derive(Clone)]
 pub(super) struct Following {
     /// The driver's changes since the last status.
     pub(super) changed: watch::Receiver<u64>,
-    /// Set at shutdown: the stream sends its last message and ends.
+    /// Shutdown signal: the stream sends its last message and ends.
     pub(super) closing: watch::Receiver<bool>,
     /// Minimum time between two messages.
     pub(super) interval: Duration,
 }
 
 impl Following {
-    /// Returns whether the next change is the shutdown; `None` if the driver stopped.
+    /// Waits for a change. Returns whether it is the shutdown; `None` without a driver.
     async fn wait(&mut self) -> Option<bool> {
         let Self { changed, closing, interval } = self;
         let change = async {
@@ -357,7 +357,7 @@ impl StatusWatch {
         Self { statuses, run, following, is_first: true, is_last: false }
     }
 
-    /// Returns the next status as a gRPC frame; `None` after the run's result, or at shutdown.
+    /// Returns the next status as a gRPC frame; `None` after the result or shutdown.
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         if self.is_last {
             return None;
@@ -383,7 +383,7 @@ impl StatusWatch {
     }
 }
 
-/// Turns a response's [`StatusWatch`] into its body, which creates a status only when
+/// Turns a response's [`StatusWatch`] into a body that creates a status only when
 /// the transport can send it. A slow reader then holds only references to shared messages.
 pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<Body> {
     match answer.extensions_mut().remove::<StatusWatch>() {
@@ -392,7 +392,7 @@ pub(super) fn encoded_once(mut answer: http::Response<Body>) -> http::Response<B
     }
 }
 
-/// Returns the next frame and the watch for those after it; `None` after the trailers.
+/// Returns the next frame and the watch for later ones; `None` after the trailers.
 async fn next_frame(
     watch: Option<StatusWatch>,
 ) -> Option<(Result<Frame<Bytes>, Status>, Option<StatusWatch>)> {

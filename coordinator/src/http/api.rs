@@ -1,4 +1,4 @@
-//! The JSON interface, version 1: the objects of `queensctl --json`, and the operator's
+//! The JSON interface, version 1: the objects of `queensctl --json`, and operator
 //! commands with the options of `queensctl`.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
@@ -35,7 +35,7 @@ use crate::{
     message,
 };
 
-/// The interface's own description.
+/// The OpenAPI description of the interface.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
 type Answer = Result<Json<Value>, Refusal>;
@@ -68,17 +68,17 @@ pub(super) struct StatusQuery {
 }
 
 /// Answers with the status of a run, by default the one served first.
-pub(super) async fn status(State(app): State<App>, Query(of): Query<StatusQuery>) -> Answer {
-    let run = match of.run {
+pub(super) async fn status(State(app): State<App>, Query(query): Query<StatusQuery>) -> Answer {
+    let run = match query.run {
         Some(name) => find(&app, &name).await?,
         None => first(&app).await?,
     };
-    shown(&app, run).await
+    status_answer(&app, run).await
 }
 
 pub(super) async fn run(State(app): State<App>, Path(name): Path<String>) -> Answer {
     let run = find(&app, &name).await?;
-    shown(&app, run).await
+    status_answer(&app, run).await
 }
 
 pub(super) async fn runs(State(app): State<App>) -> Answer {
@@ -103,7 +103,7 @@ pub(super) async fn workers(
 ) -> Answer {
     let parsed = |id: String| {
         let id = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).map(WorkerId);
-        id.ok_or_else(|| wrong("after", "expected the 32 hexadecimal digits of a worker's id"))
+        id.ok_or_else(|| invalid("after", "expected the 32 hexadecimal digits of a worker's id"))
     };
     let after = after.map(parsed).transpose()?;
     let page = workers_page(&app.driver, after, limit).await?;
@@ -134,7 +134,7 @@ pub(super) async fn recheck(
     control(app, run, by, Command::Recheck(part)).await
 }
 
-/// Drains a worker, by its name or the start of its identity.
+/// Drains a worker, by its name or a prefix of its identity.
 pub(super) async fn drain(State(app): State<App>, Path(worker): Path<String>) -> Answer {
     Ok(Json(json!({ "worker": app.driver.drain(worker).await? })))
 }
@@ -165,9 +165,9 @@ fn summary(run: &RunSummary) -> Value {
     run_json(&message::run(run))
 }
 
-async fn shown(app: &App, run: RunId) -> Answer {
-    let shown = status_json(&*status_of(app, run).await?);
-    shown.map(Json).map_err(|error| Refusal::internal(format!("{error:#}")))
+async fn status_answer(app: &App, run: RunId) -> Answer {
+    let status = status_json(&*status_of(app, run).await?);
+    status.map(Json).map_err(|error| Refusal::internal(format!("{error:#}")))
 }
 
 pub(super) async fn status_of(
@@ -284,12 +284,12 @@ pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinReque
         return Err(Refusal::new(StatusCode::CONFLICT, what));
     };
     let name = format!("page-{:08x}", rand::random::<u32>());
-    let made = spawn_blocking(move || {
+    let created = spawn_blocking(move || {
         let lifetime = Some(Duration::from_secs(days * 24 * 60 * 60));
         tokens.create(NewToken { lifetime, ..NewToken::new(role, &name) }).map(|join| (join, name))
     });
-    let made = made.await.map_err(|error| Refusal::internal(error.to_string()))?;
-    let (join, name) = made.map_err(|error| Refusal::internal(error.to_string()))?;
+    let created = created.await.map_err(|error| Refusal::internal(error.to_string()))?;
+    let (join, name) = created.map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(Json(json!({ "name": name, "join": join.expose() })))
 }
 
@@ -310,17 +310,17 @@ pub(super) struct SubmitBody {
 }
 
 impl SubmitBody {
-    /// Converts it into the gRPC request, whose checks apply to both.
+    /// Converts the body into the gRPC request, so that its checks apply to both.
     pub(super) fn message(self) -> Result<v1::SubmitRequest, Refusal> {
-        let board = Board::new(self.n).map_err(|bad| wrong("n", bad))?;
+        let board = Board::new(self.n).map_err(|bad| invalid("n", bad))?;
         let method: MethodChoice = read("method", self.method.as_deref().unwrap_or("auto"))?;
         let layout = self.layout.as_deref();
         let layout = layout.map(|text| read("layout", text)).transpose()?;
-        let choice = choose(board, method, layout, None).map_err(|bad| wrong("method", bad))?;
+        let choice = choose(board, method, layout, None).map_err(|bad| invalid("method", bad))?;
         let defaults = PlanSpec::new(board, choice.layout);
         let spec = PlanSpec { task_cost: self.task_cost.unwrap_or(defaults.task_cost), ..defaults };
         if spec.task_cost == 0 {
-            return Err(wrong("task_cost", "expected microseconds, at least 1"));
+            return Err(invalid("task_cost", "expected microseconds, at least 1"));
         }
         Ok(v1::SubmitRequest {
             spec: Some(spec.into()),
@@ -333,10 +333,10 @@ impl SubmitBody {
 }
 
 fn read<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
-    text.parse().map_err(|bad| wrong(field, bad))
+    text.parse().map_err(|bad| invalid(field, bad))
 }
 
-fn wrong(field: &str, what: impl Display) -> Refusal {
+fn invalid(field: &str, what: impl Display) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, format!("{field}: {what}"))
 }
 

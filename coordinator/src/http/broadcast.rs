@@ -1,4 +1,4 @@
-//! Live updates for open pages: each watched run is rendered once per second for all.
+//! Live updates for open pages: a run is rendered once per second for all pages.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use crate::{
 
 const TICK: Duration = Duration::from_secs(1);
 
-/// Ticks between two points in the history of a run that no page shows.
+/// Ticks between two history points of a run that no page shows.
 const UNWATCHED_TICKS: u64 = 10;
 
 const GRID_INTERVAL: Duration = Duration::from_secs(5);
@@ -54,32 +54,32 @@ pub(super) struct Broadcast {
     runs: BlockingMutex<BTreeMap<RunId, CachedRun>>,
 }
 
-/// A value and the time when it was made.
+/// A value and the time of its computation.
 type Cached<T> = Option<(Instant, T)>;
 
 fn is_fresh<T>(cached: &Cached<T>, lifetime: Duration) -> bool {
-    cached.as_ref().is_some_and(|(made, _)| made.elapsed() < lifetime)
+    cached.as_ref().is_some_and(|(computed, _)| computed.elapsed() < lifetime)
 }
 
 #[derive(Default)]
 struct CachedRun {
     frames: watch::Sender<Bytes>,
     ended: bool,
-    /// `None` before the stored history was read.
+    /// `None` until the stored history is read.
     history: Option<History>,
-    /// Time at which the history was stored last.
+    /// Time at which the history was last stored.
     stored: Option<Instant>,
     shares: Cached<Shares>,
-    /// Held while the journal is read.
+    /// Lock that is held while the journal is read.
     reading: Arc<Mutex<()>>,
     map: Cached<Value>,
     grid: Cached<Value>,
-    /// Held while the grid is made: after a change all pages request it at once.
+    /// Lock of the grid's computation: after a change, all pages request it at once.
     drawing: Arc<Mutex<()>>,
-    /// Number of parked tasks, and the disputed tasks. Maps from before the last change of these
-    /// (`troubles_since`) do not show what the alerts report.
-    troubles: (u64, Vec<u64>),
-    troubles_since: Option<Instant>,
+    /// Number of parked tasks, and the disputed tasks, which alerts report. A map from
+    /// before their last change (`problems_since`) may contradict the alerts.
+    problem_tasks: (u64, Vec<u64>),
+    problems_since: Option<Instant>,
     board: Cached<Option<Arc<Board>>>,
 }
 
@@ -117,9 +117,9 @@ impl Broadcast {
         let mut number = 0u64;
         loop {
             ticks.tick().await;
-            let all = number.is_multiple_of(UNWATCHED_TICKS);
+            let include_unwatched = number.is_multiple_of(UNWATCHED_TICKS);
             number += 1;
-            for run in self.due(all).await? {
+            for run in self.due(include_unwatched).await? {
                 let is_watched = self.cached(run, CachedRun::is_watched).unwrap_or_default();
                 if is_watched {
                     self.refresh_shares(run, Duration::ZERO).await;
@@ -141,8 +141,8 @@ impl Broadcast {
     }
 
     /// Returns the runs to render in this tick.
-    async fn due(&self, all: bool) -> Result<Vec<RunId>, Stopped> {
-        if all {
+    async fn due(&self, include_unwatched: bool) -> Result<Vec<RunId>, Stopped> {
+        if include_unwatched {
             let runs = self.driver.runs().await?;
             let running = runs.iter().filter(|run| run.state == RunState::Running);
             let mut known = self.lock();
@@ -158,7 +158,7 @@ impl Broadcast {
         Ok(watched.map(|(run, _)| *run).collect())
     }
 
-    /// Returns the current view of a run and adds a point to its history; `None` if there is no such run.
+    /// Returns a run's view and adds it to the history; `None` if the run is unknown.
     pub(super) async fn view(&self, run: RunId) -> Result<Option<RunView>, Stopped> {
         let Some(status) = self.statuses.get(run).await? else {
             return Ok(None);
@@ -180,9 +180,9 @@ impl Broadcast {
         };
         cached.ended = status.result.is_some();
         let disputed = status.rechecks.clone().unwrap_or_default().disputed_tasks;
-        let troubles = (status.tasks_parked, disputed);
-        if cached.troubles != troubles {
-            (cached.troubles, cached.troubles_since) = (troubles, Some(Instant::now()));
+        let problem_tasks = (status.tasks_parked, disputed);
+        if cached.problem_tasks != problem_tasks {
+            (cached.problem_tasks, cached.problems_since) = (problem_tasks, Some(Instant::now()));
         }
         let history = cached.history.get_or_insert_with(|| stored.unwrap_or_default());
         if status.result.is_none() {
@@ -195,7 +195,7 @@ impl Broadcast {
         Ok(Some(view))
     }
 
-    /// Returns the view for a new page, with the shares of the machines if they are read in time.
+    /// Returns the view for a new page, with machine shares if they are read in time.
     pub(super) async fn view_with_shares(
         self: &Arc<Self>,
         run: RunId,
@@ -226,7 +226,7 @@ impl Broadcast {
         let _ = timeout(wait, read).await;
     }
 
-    /// Returns all tasks of a run as they were at most half a tick ago; `None` if there is no such run.
+    /// Returns all tasks, at most half a tick old; `None` if there is no such run.
     pub(super) async fn whole_map(&self, run: RunId) -> Result<Option<Value>, Stopped> {
         let make = async {
             let tasks = self.driver.map_states(run).await?;
@@ -235,7 +235,7 @@ impl Broadcast {
         self.cached_map(run, TICK / 2, |cached| &mut cached.map, make).await
     }
 
-    /// Returns all tasks of a run, grouped by frame or prefix; `None` if there is no such run.
+    /// Returns all tasks by frame or prefix; `None` if there is no such run.
     /// The map may be some seconds old, but not older than the last change of parked and disputed tasks
     /// that [`Self::view`] has seen.
     pub(super) async fn whole_grid(&self, run: RunId) -> Result<Option<Value>, Stopped> {
@@ -245,7 +245,7 @@ impl Broadcast {
         self.cached_map(run, GRID_INTERVAL, |cached| &mut cached.grid, make).await
     }
 
-    /// Returns the cached map, or makes a new one if that is too old.
+    /// Returns the cached map, or a new one if that is too old.
     async fn cached_map(
         &self,
         run: RunId,
@@ -254,25 +254,25 @@ impl Broadcast {
         make: impl Future<Output = Result<Option<Value>, Stopped>>,
     ) -> Result<Option<Value>, Stopped> {
         if let Some(cached) = self.lock().get_mut(&run) {
-            let since = cached.troubles_since;
-            if let Some((made, map)) = place(cached)
-                && made.elapsed() < lifetime
-                && since.is_none_or(|since| *made >= since)
+            let since = cached.problems_since;
+            if let Some((computed, map)) = place(cached)
+                && computed.elapsed() < lifetime
+                && since.is_none_or(|since| *computed >= since)
             {
                 return Ok(Some(map.clone()));
             }
         }
-        // Taken before the driver is asked, so that later changes count as newer.
-        let made = Instant::now();
+        // Read before the call of the driver, so that later changes count as newer.
+        let computed = Instant::now();
         let map = make.await?;
         if let Some(map) = &map {
-            self.update(run, |cached| *place(cached) = Some((made, map.clone())));
+            self.update(run, |cached| *place(cached) = Some((computed, map.clone())));
         }
         Ok(map)
     }
 
-    /// Returns a part of the grouped tasks. The driver only copies their states; the rest runs on
-    /// another thread.
+    /// Returns a part of the grouped tasks.
+    /// The driver only copies their states; the rest runs on another thread.
     pub(super) async fn grid(&self, run: RunId, window: Window) -> Result<Option<Value>, Stopped> {
         let Some((plan, map_states)) = self.driver.map_states(run).await? else {
             return Ok(None);
@@ -311,7 +311,7 @@ impl Broadcast {
         Some(History::decode(&stored.ok()??))
     }
 
-    /// Stores the history of a run. A failure only costs the charts.
+    /// Stores the history of a run. A failure affects only the charts.
     async fn store_history(&self, run: RunId) {
         let text = self.history(run).encode();
         self.update(run, |cached| cached.stored = Some(Instant::now()));
@@ -341,7 +341,7 @@ impl Broadcast {
     }
 }
 
-/// Encodes one event; JSON has no line ends.
+/// Encodes a server-sent event; the JSON contains no line breaks.
 fn frame(view: &RunView, map: &Value, board: Option<&Board>) -> Bytes {
     let update = json!({ "view": view, "map": map, "board": board });
     Bytes::from(format!("data: {update}\n\n"))

@@ -16,7 +16,7 @@ use super::{
     sessions::{Login, session},
 };
 
-/// Reads a request (a line with the address, one with cookies, the body) as every route does.
+/// Reads a request as the routes do: a line with the URI, one with cookies, a body.
 pub fn http_request(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == b'\n');
     let [address, cookies, body] = [(); 3].map(|()| parts.next().unwrap_or_default());

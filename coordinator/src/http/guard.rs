@@ -1,4 +1,4 @@
-//! Authentication and authorization of requests, protection against other sites, errors.
+//! Authentication, authorization, cross-site protection and errors of requests.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl IntoResponse for Refusal {
         let Self { code, message } = self;
         let reason = code.canonical_reason().unwrap_or("error");
         let reason = reason.to_lowercase().replace(' ', "_");
-        // It may quote the request.
+        // The message may quote the request.
         let message = Shown(&message).to_string();
         let body = json!({ "error": { "code": reason, "message": message } });
         let mut response = (code, Json(body)).into_response();
@@ -93,7 +93,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Authorizes a request and passes it on with its [`Principal`] among its extensions.
+/// Authorizes a request and passes it on with its [`Principal`] as an extension.
 pub(super) async fn authorize(
     State(app): State<App>,
     mut request: Request,
@@ -136,14 +136,14 @@ pub(super) async fn authorize(
     answered
 }
 
-/// Returns the caller, and the call that keeps the connection while the answer is sent.
+/// Returns the caller and its call, which holds the connection during the answer.
 fn authorized(
     app: &App,
     route: &str,
     request: &Request,
 ) -> Result<(Principal, Arc<Call>), Refusal> {
     let method = request.method();
-    let host = addressed_to(request)?;
+    let host = requested_host(request)?;
     check_host(app, host.as_ref())?;
     let access = http_access(method.as_str(), route).ok_or_else(|| {
         let what = format!("{method} is not supported for {route}; see /api/v1/openapi.json");
@@ -199,8 +199,8 @@ fn own_pages_only(request: &Request, host: Option<&Authority>) -> Result<(), Ref
     }
 }
 
-/// Rejects requests for unknown host names, against DNS rebinding: another site could
-/// let its own name resolve to this machine. An IP address cannot be rebound.
+/// Rejects requests for unknown host names, to prevent DNS rebinding: another site
+/// could make its own name resolve to this machine. An IP address cannot be rebound.
 fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
     // Browsers always send a host.
     let Some(host) = host.map(|host| host.host().trim_matches(['[', ']'])) else {
@@ -220,8 +220,8 @@ fn check_host(app: &App, host: Option<&Authority>) -> Result<(), Refusal> {
     ))
 }
 
-/// Returns the host of a request, from its address (HTTP/2) or the Host header.
-fn addressed_to(request: &Request) -> Result<Option<Authority>, Refusal> {
+/// Returns the host of a request, from its URI (HTTP/2) or the Host header.
+fn requested_host(request: &Request) -> Result<Option<Authority>, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.clone()));
     }
@@ -237,7 +237,7 @@ fn addressed_to(request: &Request) -> Result<Option<Authority>, Refusal> {
     })
 }
 
-/// Returns the final message of an event stream whose token has ended.
+/// Returns the final message of an event stream whose token is no longer valid.
 fn last_event(denied: &AuthError) -> Frame<Bytes> {
     let why = json!({ "why": denied.to_string() });
     Frame::data(Bytes::from(format!("event: ended\ndata: {why}\n\n")))

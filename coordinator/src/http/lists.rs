@@ -1,4 +1,4 @@
-//! Lists of runs and events: the newest on the page of each run, all on separate pages.
+//! Lists of runs and events: the newest on each run's page, all on separate pages.
 
 use axum::{
     Json,
@@ -45,10 +45,10 @@ const COMMANDS: [Command; 3] = [
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// Text that one of the run's cells contains.
+    /// Text that at least one cell of the run contains.
     #[serde(default)]
     text: String,
-    /// Includes cancelled runs.
+    /// Whether to include cancelled runs; any value does.
     all: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn runs(
     let mut runs = listed(runs, filter.all.is_some());
     let wanted = filter.text.to_lowercase();
     runs.retain(|run| run_row(run, true).iter().any(|cell| cell.to_lowercase().contains(&wanted)));
-    let found = runs.len();
+    let number = runs.len();
     runs.truncate(MAX_LISTED);
     let body = html! {
         body {
@@ -71,7 +71,7 @@ pub(super) async fn runs(
             main id="main" {
                 section.runs aria-labelledby="runs-h" {
                     div.head {
-                        h2 id="runs-h" { (found) " listed" }
+                        h2 id="runs-h" { (number) " listed" }
                         form id="filter" method="get" action="/runs" role="search" {
                             label { "Filter " input type="search" name="text" value=(filter.text); }
                             label { input type="checkbox" name="all" checked[filter.all.is_some()]; " cancelled runs" }
@@ -79,7 +79,7 @@ pub(super) async fn runs(
                         }
                     }
                     (table(&runs, None, operator))
-                    p id="said" role="status" {}
+                    p id="command-result" role="status" {}
                 }
                 @if operator { (submit(true)) }
             }
@@ -101,7 +101,7 @@ pub(super) fn newest_runs(runs: &[RunSummary], shown: RunId, operator: bool) -> 
                 a href="/runs" { "View all runs" @if all > MAX_NEWEST_RUNS { " (" (all) ")" } }
             }
             div.run-list { (table(&runs, Some(shown), operator)) }
-            p id="said" role="status" {}
+            p id="command-result" role="status" {}
         }
     }
 }
@@ -159,7 +159,7 @@ pub(super) fn submit(open: bool) -> Markup {
                     }
                 } }
                 label { "Priority " input type="number" name="priority" value="0" required; }
-                label { input type="checkbox" name="force_new"; " even if the board has a run" }
+                label { input type="checkbox" name="force_new"; " even if this board already has a run" }
                 button type="submit" { "Start run" }
                 span id="submitted" role="status" {}
             }
@@ -215,7 +215,7 @@ pub(super) async fn events(
     Ok(page::page("queens: events", &body).into_response())
 }
 
-/// Returns the section of a run's page that lists its newest events and the cluster's.
+/// Returns the section of a run's page with its newest events and the cluster's.
 pub(super) async fn newest_events(app: &App, run: RunId) -> Result<Markup, Refusal> {
     let events = app.driver.events(None, 0).await?;
     let about = |event: &&RunEvent| event.0.is_none_or(|of| of == run);

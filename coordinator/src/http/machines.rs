@@ -1,5 +1,5 @@
-//! The machines of a run: the connected workers with their shares of the run, and those that counted
-//! before. Shares come from the journal, so that they survive restarts.
+//! The machines of a run: connected workers, and others that counted, with shares.
+//! Shares come from the journal, so that they survive restarts.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ const LEAVE: &str = "Leave as is";
 /// Counts per machine, up to a line of the run's journal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
-    /// The page of the last line that was read, and its number.
+    /// The page and the sequence number of the last line that was read.
     cursor: JournalCursor,
     sequence: u64,
     counted: BTreeMap<WorkerId, Counted>,
@@ -122,7 +122,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Adds the shares to the rows of connected workers, and rows for others that counted.
+    /// Adds shares to the rows of connected workers, and rows for others that counted.
     /// `names` maps identities to last known names. An ended run keeps only the machines that counted,
     /// the largest share first.
     pub(super) fn complete(&self, view: &mut RunView, names: &BTreeMap<String, String>) {
@@ -205,7 +205,7 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
             }
         }
         @if operator {
-            // The script copies them into each row, so that the texts are sent once.
+            // The script copies the buttons into each row, so that the page contains them once.
             div id="worker-commands" hidden { (buttons(&COMMANDS, "/api/v1/workers/", "", "")) }
         }
     }
@@ -215,12 +215,12 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FromWorker {
-    /// Workers before the first one of the page.
+    /// Number of workers before the first one of the page.
     #[serde(default)]
     from: usize,
 }
 
-/// Answers with a page of workers: those that need attention first, then the fastest.
+/// Answers with a page of workers: those that need attention, then the fastest.
 pub(super) async fn workers(
     State(app): State<App>,
     Query(FromWorker { from }): Query<FromWorker>,
@@ -247,7 +247,7 @@ pub(super) async fn workers(
                         }
                         @if (end as u64) < all { a href=(format!("/workers?from={end}")) { "Next" } }
                     }
-                    p id="said" role="status" {}
+                    p id="command-result" role="status" {}
                 }
             }
             (page::dialog())

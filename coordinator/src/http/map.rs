@@ -41,7 +41,7 @@ const fn bit(state: MapState) -> u8 {
 }
 
 /// Returns the letter of the most important state among a cell's tasks.
-/// All are done for `D` (none confirmed), `c` (some confirmed) and `C` (all confirmed).
+/// All tasks are done for `D` (none confirmed), `c` (some confirmed) and `C` (all confirmed).
 fn letter(states: u8) -> char {
     const DONE: u8 = bit(MapState::Done);
     const CONFIRMED: u8 = bit(MapState::Confirmed);
@@ -76,7 +76,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Returns whether it selects all sheets.
+    /// Returns whether this window selects all sheets.
     pub(super) fn is_whole(&self) -> bool {
         *self == Self::default()
     }
@@ -96,7 +96,7 @@ struct Grid {
 struct Cell {
     /// The [`bit`]s of its tasks' states.
     states: u8,
-    /// The first and the last task there; `None` without tasks.
+    /// The first and the last task of the cell; `None` without tasks.
     tasks: Option<(u64, u64)>,
 }
 
@@ -134,7 +134,7 @@ impl Grid {
         }
     }
 
-    /// Encodes the grid as JSON, with one letter per cell, or a dot for a cell without tasks.
+    /// Encodes the grid as JSON: a letter per cell, or a dot for one without tasks.
     fn json(&self, (sheet, name): (usize, &str), with_tasks: bool) -> Value {
         let letters: String =
             self.cells.iter().map(|cell| cell.tasks.map_or('.', |_| letter(cell.states))).collect();
@@ -158,8 +158,8 @@ impl Grid {
     }
 }
 
-/// Returns the sheets of a plan, or a part of one, with the states of their tasks; `None` if there is
-/// no such sheet. Takes time in proportion to the number of tasks.
+/// Returns a plan's sheets, or a part of one, with the states of their tasks.
+/// Returns `None` if there is no such sheet. Takes time proportional to the number of tasks.
 pub(super) fn grid_json(plan: &Plan, map_states: &[MapState], window: &Window) -> Option<Value> {
     let sheets = plan.panels();
     let whole = window.is_whole();
@@ -235,17 +235,17 @@ pub(super) async fn find_board(
     let any_of = |wanted: &[MapState]| {
         let tasks = (0u64..).zip(&map_states).filter(|(_, state)| wanted.contains(state));
         let tasks: Vec<_> = tasks.map(|(task, _)| task).collect();
-        tasks.get(usize::try_from(below(tasks.len() as u64)).unwrap_or_default()).copied()
+        tasks.get(usize::try_from(random_below(tasks.len() as u64)).unwrap_or_default()).copied()
     };
     let task = any_of(&[MapState::Leased])
         .or_else(|| any_of(&[MapState::Done, MapState::Confirmed]))
-        .unwrap_or_else(|| below(plan.tasks()));
+        .unwrap_or_else(|| random_below(plan.tasks()));
     let Some(task) = driver.task(run, TaskId(task)).await? else { return Ok(None) };
     let drawn = spawn_blocking(move || {
         let units = task.units.clone();
         let example = (0..MAX_UNITS).find_map(|_| {
-            let unit = units.start + below(units.end - units.start);
-            plan.example(unit, MAX_STEPS, &mut below)
+            let unit = units.start + random_below(units.end - units.start);
+            plan.example(unit, MAX_STEPS, &mut random_below)
         });
         example.map(|example| Board {
             svg: svg(&example, plan.spec().layout.method()).into_string(),
@@ -255,7 +255,7 @@ pub(super) async fn find_board(
     Ok(drawn.await.ok().flatten())
 }
 
-fn below(bound: u64) -> u64 {
+fn random_below(bound: u64) -> u64 {
     rand::random::<u64>() % bound.max(1)
 }
 
@@ -337,12 +337,12 @@ mod tests {
         for (n, layout) in [(16, Layout::Frames), (15, Layout::Frames), (12, Layout::Border)] {
             let plan = plan(n, layout);
             let tasks = usize::try_from(plan.tasks()).unwrap();
-            let odd = tasks / 3;
+            let disputed = tasks / 3;
             let mut map_states = vec![MapState::Done; tasks];
-            map_states[odd] = MapState::Disputed;
+            map_states[disputed] = MapState::Disputed;
             let json = grid_json(&plan, &map_states, &Window::default()).unwrap();
             assert_eq!(sheets(&json).len(), plan.panels().len());
-            let mut found = 0;
+            let mut disputed_cells = 0;
             for sheet in sheets(&json) {
                 let cells = sheet["cells"].as_str().unwrap();
                 let across = sheet["across"].as_u64().unwrap();
@@ -351,7 +351,7 @@ mod tests {
                     if letter != 'x' {
                         continue;
                     }
-                    found += 1;
+                    disputed_cells += 1;
                     let (high, wide) = (&sheet["rows_per_cell"], &sheet["columns_per_cell"]);
                     let (high, wide) = (high.as_u64().unwrap(), wide.as_u64().unwrap());
                     let window = Window {
@@ -368,11 +368,11 @@ mod tests {
                     let named = letters.zip(tasks).filter(|(letter, _)| *letter == 'x');
                     for (_, tasks) in named {
                         let [first, last] = [0, 1].map(|end| tasks[end].as_u64().unwrap());
-                        assert!((first..=last).contains(&(odd as u64)));
+                        assert!((first..=last).contains(&(disputed as u64)));
                     }
                 }
             }
-            assert!(found > 0, "N = {n}");
+            assert!(disputed_cells > 0, "N = {n}");
         }
     }
 

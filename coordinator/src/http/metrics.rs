@@ -31,7 +31,7 @@ use crate::{
     message,
 };
 
-/// Maximum number of runs with metrics of their own; running ones come first.
+/// Maximum number of runs with separate metrics; running ones come first.
 const MAX_REPORTED_RUNS: usize = 100;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,7 +40,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(super) struct Requests(Family<Labels, Counter>);
 
 impl Requests {
-    /// Counts an answer. `route` is the router's pattern, which bounds the number of labels.
+    /// Counts an answer; `route` is the router's pattern, which bounds the labels.
     pub(super) fn count(&self, method: &Method, route: &str, code: StatusCode) {
         let method = match *method {
             Method::GET | Method::HEAD | Method::POST | Method::DELETE => method.as_str(),
@@ -88,8 +88,8 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Refusal>
 fn count_states(registry: &mut Registry, runs: &[RunSummary]) {
     use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
     let states = [Running, Paused, Cancelled, Complete, Contradicted, Disputed].map(|state| {
-        let are = runs.iter().filter(|run| message::run_state(run.state) == state);
-        (vec![("state", view::state(state).to_owned())], are.count() as u64)
+        let in_state = runs.iter().filter(|run| message::run_state(run.state) == state);
+        (vec![("state", view::state(state).to_owned())], in_state.count() as u64)
     });
     numbers(registry, "runs", "Runs by state", states);
 }
@@ -156,11 +156,11 @@ fn register_workers(registry: &mut Registry, totals: &WorkerTotals) {
 
 fn register_serving(registry: &mut Registry, serving: &Serving) {
     let leader = Info::new([("name", serving.leader.name.clone())]);
-    registry.register("leader", "The leading coordinator, which is this one", leader);
-    let help = "Its leadership term, higher than any before";
+    registry.register("leader", "Name of this coordinator, the leader", leader);
+    let help = "Leadership term of this coordinator, higher than all earlier terms";
     registry.register("leader_term", help, ConstGauge::new(signed(serving.leader.term)));
     let since = Duration::from_millis(serving.leader.since_unix_ms);
-    seconds(registry, "leader_since_timestamp", "Start of its leadership, since 1970", since);
+    seconds(registry, "leader_since_timestamp", "Start of this leadership, in Unix time", since);
     if let Some(copied) = &serving.archive_lag {
         let help = "Age of the oldest result that the archive may lack; absent without an archive";
         seconds(registry, "archive_behind", help, copied.behind());

@@ -111,7 +111,7 @@ impl Dashboard {
 pub struct Http(App);
 
 impl Http {
-    /// Binds the port before the service is created, so that a port in use is reported early.
+    /// Binds the port before the service exists, to report a port in use early.
     pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
         bind_port(address, "give another --http address, or --no-http")
     }

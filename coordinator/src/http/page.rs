@@ -1,5 +1,5 @@
-//! The common parts of all pages, and the page of a run: state, progress, ETA and alerts on the first
-//! screen, details below. Pages work without scripts; scripts keep them up to date.
+//! The common parts of all pages, and the page of a run: state, progress, ETA and
+//! alerts on the first screen, details below. Pages work without scripts; scripts update them.
 
 use auth::{Principal, Role};
 use axum::{
@@ -30,13 +30,13 @@ const ASSETS: [(&str, &str, &str); 7] = [
 ];
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
-    let found = ASSETS.iter().find(|(known, ..)| *known == name);
-    let Some((_, kind, text)) = found else {
+    let asset = ASSETS.iter().find(|(known, ..)| *known == name);
+    let Some((_, kind, text)) = asset else {
         return Refusal::not_found(format!("file {name} not found")).into_response();
     };
     let headers = [
         (header::CONTENT_TYPE, *kind),
-        // Short, since another version of the program has other files.
+        // Short, because another version of the program has other files.
         (header::CACHE_CONTROL, "max-age=300"),
     ];
     (headers, *text).into_response()
@@ -98,9 +98,9 @@ pub(super) async fn run(
 }
 
 pub(super) struct Reader {
-    /// May change runs.
+    /// Whether the reader may change runs.
     pub(super) operator: bool,
-    /// Has a session, and can log out.
+    /// Whether the reader has a session, and can log out.
     pub(super) logged_in: bool,
 }
 
@@ -119,7 +119,7 @@ impl Reader {
     }
 }
 
-/// Returns the dialog before an irreversible command; the script fills in the texts.
+/// Returns the dialog that confirms a command; the script fills in the texts.
 pub(super) fn dialog() -> Markup {
     html! {
         dialog id="ask" aria-labelledby="ask-what" {
@@ -135,7 +135,7 @@ pub(super) fn dialog() -> Markup {
 
 /// An operator's command on a run or a worker.
 pub(super) struct Command {
-    /// The last segment of its address.
+    /// The last segment of the command's path.
     pub(super) name: &'static str,
     /// States in which it applies.
     pub(super) states: &'static [&'static str],
@@ -144,7 +144,7 @@ pub(super) struct Command {
     pub(super) question: Option<[&'static str; 2]>,
 }
 
-/// Returns the buttons of commands, of which those for other states are hidden.
+/// Returns the buttons of commands; those for other states are hidden.
 pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str) -> Markup {
     html! {
         @for Command { name, states, verb, question } in commands {
@@ -158,7 +158,7 @@ pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str)
     }
 }
 
-/// Returns whether an address is a page, whose errors are pages too.
+/// Returns whether a route is a page, whose errors are pages too.
 pub(super) fn is_page(method: &http::Method, route: &str) -> bool {
     *method == http::Method::GET
         && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")

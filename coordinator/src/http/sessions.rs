@@ -1,5 +1,5 @@
-//! Sessions of browsers, the links that open them, and the login page. Sessions and links are random
-//! secrets in memory that stand for a token. A session ends with its token.
+//! Browser sessions, the links that open them, and the login page.
+//! Sessions and links are random secrets in memory that stand for tokens; a session ends with its token.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ const MAX_SECRETS: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(super) open: Secrets,
-    /// Each opens one session.
+    /// Login links, each for one session.
     pub(crate) links: Secrets,
 }
 
@@ -45,7 +45,7 @@ impl Default for Sessions {
     }
 }
 
-/// Tokens by the hash of a secret: a lookup by the secret itself would leak it through timing.
+/// Tokens by the hash of a secret: a lookup by the secret would leak it by timing.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     lifetime: Duration,
@@ -61,7 +61,7 @@ impl Secrets {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a new secret for a token; `None` without random numbers.
+    /// Returns a new secret for a token; `None` if the system has no random numbers.
     pub(crate) fn add(&self, token: TokenId) -> Option<String> {
         let (mut tokens, now) = (self.lock(), Instant::now());
         tokens.retain(|_, (until, _)| *until > now);
@@ -82,7 +82,7 @@ impl Secrets {
         (until > Instant::now()).then_some(token)
     }
 
-    /// Returns the token of a secret, which is used up.
+    /// Returns the token of a secret and invalidates the secret.
     pub(super) fn take(&self, secret: &str) -> Option<TokenId> {
         let (until, token) = self.lock().remove(&hash(secret))?;
         (until > Instant::now()).then_some(token)
@@ -167,9 +167,9 @@ pub(super) async fn logout(State(app): State<App>, headers: HeaderMap) -> Respon
         app.sessions.open.take(session);
     }
     let mut response = Redirect::to("/login").into_response();
-    let gone =
+    let deletion =
         HeaderValue::from_static("queens-session=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
-    response.headers_mut().insert(header::SET_COOKIE, gone);
+    response.headers_mut().insert(header::SET_COOKIE, deletion);
     response
 }
 
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(secrets.lock().len(), MAX_SECRETS);
         assert_eq!(secrets.find(&first), None);
         let short = Secrets::new(Duration::ZERO);
-        let over = short.add(TokenId(3)).unwrap();
-        assert_eq!(short.find(&over), None, "expired");
+        let expired = short.add(TokenId(3)).unwrap();
+        assert_eq!(short.find(&expired), None, "expired");
     }
 }

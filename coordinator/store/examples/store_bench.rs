@@ -1,4 +1,4 @@
-//! Measures a store: durable records per second, and the time to open a large run again.
+//! Measures a store: durable records per second, and the time to open a large run.
 //!
 //! `cargo run --release -p store --example store_bench -- DIR [TASKS]` fills a run of about TASKS tasks
 //! (default 1,000,000) in a new data directory, which must be on a disk and not in memory. With feature
@@ -25,7 +25,7 @@ fn main() -> Outcome<()> {
     let plan = plan_of(tasks)?;
     let mut store = open(&place)?;
     store.create(&RunManifest::new(RunId(1), &plan, 0, 1_700_000_000_000))?;
-    // One task is left open: the counts are invented, and a complete run's total is checked.
+    // One task stays open: the counts are invented, so a complete run would fail its checks.
     let order: Vec<_> = plan.lease_order().skip(1).collect();
     let mut rest = order.as_slice();
     println!("| records in one apply | applies | durable records/s | ms/apply |");
@@ -59,7 +59,7 @@ fn main() -> Outcome<()> {
 /// Opens a database or a data directory.
 fn open(place: &str) -> Outcome<Box<dyn Store>> {
     #[cfg(feature = "postgres")]
-    if store::StoreUrl::is_meant(place) {
+    if store::StoreUrl::is_url(place) {
         return Ok(Box::new(store::PgStore::open(place, "store_bench", &mut |_| {})?));
     }
     Ok(Box::new(DiskStore::open(Path::new(place))?))

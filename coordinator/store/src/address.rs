@@ -1,8 +1,8 @@
-//! Addresses of stores other than data directories. They are secrets, since they may contain a password.
+//! Addresses of databases. They are secrets, since they may contain a password.
 
 use std::{fmt, fs};
 
-/// The value of `--store`: the URL of a PostgreSQL database, or `@FILE` with one.
+/// The value of `--store`: the URL of a PostgreSQL database, or `@FILE` with a URL.
 ///
 /// `Display` and `Debug` omit the password. Parsing never fails, so that no parser repeats the password
 /// in an error.
@@ -11,9 +11,7 @@ pub struct StoreUrl(String);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadStoreUrl {
-    #[error(
-        "cannot read the store's address in {file}: {why}; check the path, and who may read it"
-    )]
+    #[error("cannot read the store's address in {file}: {why}; check the path and its permissions")]
     File { file: String, why: String },
     #[error(
         "the store's address begins with '{0}': give postgres://USER@HOST/DATABASE, or @FILE with it"
@@ -21,7 +19,7 @@ pub enum BadStoreUrl {
     Scheme(String),
     /// A password on the command line, which all users of the machine can read.
     #[error(
-        "a password on the command line can be read by everybody on this machine: give the store's \
+        "a password on the command line is visible to all users of this machine: give the store's \
          address in QUEENS_STORE, or in a file as @FILE"
     )]
     Shown,
@@ -51,7 +49,7 @@ const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 impl StoreUrl {
     /// Returns whether a text is a database URL and not a directory.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn is_url(text: &str) -> bool {
         SCHEMES.iter().any(|scheme| text.starts_with(scheme))
     }
 
@@ -68,7 +66,7 @@ impl StoreUrl {
                 .trim()
                 .to_owned(),
         };
-        if !Self::is_meant(&text) {
+        if !Self::is_url(&text) {
             let start = text.split(':').next().unwrap_or_default();
             let start = start.chars().take(12).collect();
             return Err(BadStoreUrl::Scheme(start));
@@ -85,7 +83,7 @@ impl StoreUrl {
         user.is_some_and(|user| user.contains(':')) || query.contains("password=")
     }
 
-    /// Returns the user part before the `@`, host and database, and the query after the `?`.
+    /// Splits the URL into user and password, host and database, and query.
     fn parts(&self) -> (Option<&str>, &str, &str) {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -106,7 +104,7 @@ impl From<&str> for StoreUrl {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = self.0.strip_prefix('@') {
-            return write!(f, "the database that {file} names");
+            return write!(f, "the database whose address is in {file}");
         }
         let (user, place, query) = self.parts();
         let user = user.and_then(|user| user.split(':').next());

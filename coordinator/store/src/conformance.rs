@@ -116,7 +116,7 @@ pub(crate) fn record(run: u64, task: u64, epoch: u64, count: u64) -> Record {
         epoch: Epoch(epoch),
         count,
         worker: WorkerId(u128::from(epoch)),
-        principal: Principal::kept(&format!("of {epoch}")),
+        principal: Principal::from_stored(&format!("of {epoch}")),
         version: "1.2.3".to_owned(),
         kernel: KernelName::Scalar,
         orientation: Orientation::Upright,
@@ -126,7 +126,7 @@ pub(crate) fn record(run: u64, task: u64, epoch: u64, count: u64) -> Record {
     }
 }
 
-/// Returns the first count of a task of run 1: two more than its number.
+/// Returns the first count of a task of run 1: the task's number plus two.
 pub(crate) fn accepted(task: u64) -> Change {
     EntryKind::Accepted.change(record(1, task, 1, task + 2))
 }
@@ -134,7 +134,7 @@ pub(crate) fn accepted(task: u64) -> Change {
 pub(crate) fn trust(name: &str, trust: Trust) -> TrustRecord {
     TrustRecord {
         worker: WorkerId(5),
-        principal: Principal::kept("lab"),
+        principal: Principal::from_stored("lab"),
         name: name.to_owned(),
         trust,
         faults: 3,
@@ -175,7 +175,7 @@ pub(crate) fn suite<B: Bench>(mut new: impl FnMut() -> B) {
     another_plan_is_refused(new());
     a_run_is_deleted(new());
     the_trust_log_is_kept(new());
-    the_share_to_be_rechecked_is_kept(new());
+    the_recheck_setting_is_durable(new());
     symmetric_solutions_stay_with_the_run(new());
 }
 
@@ -394,7 +394,7 @@ fn the_trust_log_is_kept(mut bench: impl Bench) {
     assert_eq!(bench.store().secret(), secret);
 }
 
-fn the_share_to_be_rechecked_is_kept(mut bench: impl Bench) {
+fn the_recheck_setting_is_durable(mut bench: impl Bench) {
     bench.store().create(&manifest(1)).unwrap();
     assert_eq!(bench.store().runs().unwrap()[0].recheck, None);
     for recheck in [Recheck::Millionths(20_000), Recheck::All] {
@@ -418,9 +418,9 @@ fn a_run_is_deleted(mut bench: impl Bench) {
     }
     bench.store().delete(RunId(1)).unwrap();
     for _ in 0..2 {
-        let left: Vec<_> = bench.store().runs().unwrap();
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].manifest, manifest(2));
+        let remaining: Vec<_> = bench.store().runs().unwrap();
+        assert_eq!(remaining.len(), 1);
+        assert_eq!(remaining[0].manifest, manifest(2));
         assert_eq!(rows(bench.store(), 2).len(), 1);
         assert_eq!(lines(bench.store(), 2).len(), 1);
         let gone = bench.store().scan(RunId(1), &mut |_| {}).unwrap_err();
@@ -432,7 +432,7 @@ fn a_run_is_deleted(mut bench: impl Bench) {
     assert_eq!(rows(bench.store(), 1), []);
     assert_eq!(lines(bench.store(), 1), []);
     let missing = bench.store().delete(RunId(7)).unwrap_err();
-    assert!(missing.kept_nothing(), "{missing}");
+    assert!(missing.changed_nothing(), "{missing}");
 }
 
 fn symmetric_solutions_stay_with_the_run(mut bench: impl Bench) {

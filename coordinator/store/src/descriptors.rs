@@ -1,6 +1,6 @@
 //! The file descriptors of this process, some of which are reserved for files.
 //!
-//! A coordinator without free descriptors could not store a result, so connections get only the rest.
+//! A coordinator without free descriptors could not store a result, so connections get only the others.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Descriptors reserved for occasional files, for listening, and for libraries.
-const KEPT_FOR_FILES: u64 = 64;
+const RESERVED_FOR_FILES: u64 = 64;
 
 /// The number of descriptors held open so that other code cannot use them.
 /// Writing one file needs two at a time, and another thread may take the first one that is released.
@@ -20,7 +20,7 @@ const FEWEST_CONNECTIONS: u64 = 4;
 
 static SPARES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Raises the limit of open files as far as permitted, and reserves the spare descriptors.
+/// Raises the limit of open files as far as permitted, and reserves descriptors.
 pub fn prepare() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!("cannot raise the limit of open files: {error}");
@@ -30,26 +30,26 @@ pub fn prepare() {
 
 /// Returns the maximum number of connections, given the descriptors in use.
 pub fn left_for_connections() -> usize {
-    let limit = of_this_process().unwrap_or(u64::MAX);
-    let taken = open_now() + KEPT_FOR_FILES.min(limit / 4);
-    let left = limit.saturating_sub(taken).max(FEWEST_CONNECTIONS);
-    usize::try_from(left).unwrap_or(usize::MAX)
+    let limit = open_files_limit().unwrap_or(u64::MAX);
+    let taken = open_now() + RESERVED_FOR_FILES.min(limit / 4);
+    let free = limit.saturating_sub(taken).max(FEWEST_CONNECTIONS);
+    usize::try_from(free).unwrap_or(usize::MAX)
 }
 
 /// Formats the limit of open files.
 pub fn limit() -> String {
-    of_this_process().map_or_else(|| "unknown".to_owned(), |limit| limit.to_string())
+    open_files_limit().map_or_else(|| "unknown".to_owned(), |limit| limit.to_string())
 }
 
-/// Returns the limit of open files and sockets; `None` if there is none or it is unknown.
-fn of_this_process() -> Option<u64> {
+/// Returns the limit of open files and sockets; `None` if it is unknown.
+fn open_files_limit() -> Option<u64> {
     #[cfg(unix)]
     return rlimit::Resource::NOFILE.get_soft().ok();
     #[cfg(not(unix))]
     None
 }
 
-/// Opens a file, with a reserved descriptor if no other is left.
+/// Opens a file, with a reserved descriptor if no other is free.
 pub fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     take_spares();
     loop {
@@ -66,7 +66,7 @@ pub fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Returns whether an error means that the process or the system has too many open files.
+/// Returns whether an error means too many open files in the process or system.
 pub fn exhausted(error: &io::Error) -> bool {
     /// ENFILE and EMFILE, the same on Linux, macOS and the BSDs.
     const NO_DESCRIPTOR: [i32; 2] = [23, 24];
@@ -84,7 +84,7 @@ fn take_spares() {
     }
 }
 
-/// Returns the number of descriptors in use; a guess if it is unknown.
+/// Returns the number of descriptors in use; a guess if the number is unknown.
 fn open_now() -> u64 {
     const GUESS: u64 = 32;
     let listed = ["/proc/self/fd", "/dev/fd"].into_iter().find_map(|dir| fs::read_dir(dir).ok());

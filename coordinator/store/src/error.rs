@@ -1,4 +1,4 @@
-//! Failures to read or keep durable state.
+//! Errors of stores.
 
 use std::{
     io,
@@ -8,17 +8,17 @@ use std::{
 use common::{run::RunId, text::Shown};
 use scheduler::ledger::{PlanMismatch, Refusal};
 
-/// A failure to read or keep durable state.
+/// A failure to read or write durable state.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("run {0} already exists")]
     RunExists(RunId),
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
-    /// A change breaks the rules of the journal. Nothing of its group was kept.
+    /// A change breaks the rules of the journal. Nothing of its group was stored.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The plan of a manifest differs from the one that this version makes of its spec.
+    /// A manifest's plan differs from the plan that this version makes of its spec.
     #[error(transparent)]
     Plan(#[from] PlanMismatch),
     #[error(
@@ -28,12 +28,12 @@ pub enum StoreError {
     ForeignDirectory { dir: PathBuf, found: String },
     #[error(
         "{folder} belongs to another user, who can read the keys and tokens in it: give another \
-         --data-dir, or make the folder your own (chown)", folder = folder.display()
+         --data-dir, or take ownership of the folder (chown)", folder = folder.display()
     )]
     NotOwn { folder: PathBuf },
     #[error(
-        "{dir} has format {found}, this version supports format {ours}: use the program that made \
-         it, or another data directory"
+        "{dir} has format {found}, this version supports format {ours}: use the version that \
+         created it, or another data directory"
     )]
     FormatVersion { dir: PathBuf, found: u32, ours: u32 },
     #[error("{dir} is in use by another process{holder}: stop it first, or use another directory")]
@@ -44,7 +44,7 @@ pub enum StoreError {
     },
     #[error("cannot {action} {path}: {source}{}", advice(source))]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    /// A file does not hold what was written to it.
+    /// A file's content differs from what was written to it.
     #[error(
         "{path}{} is damaged: {}; {remedy}",
         line.map(|l| format!(", line {l},")).unwrap_or_default(),
@@ -62,16 +62,16 @@ pub enum StoreError {
         "the database of tasks failed: {0}; it will be rebuilt from the journals on the next start"
     )]
     Database(String),
-    /// A database server or an archive failed, or holds the data of another program or version.
+    /// A database or an archive failed, or belongs to another program or version.
     #[error("{place}: {what}; {advice}")]
     Server {
-        /// Without a password.
+        /// The address without its password.
         place: String,
         what: String,
         advice: &'static str,
     },
     /// Another coordinator leads.
-    #[error("this coordinator lost leadership: {by}; nothing was written since")]
+    #[error("this coordinator lost leadership: {by}; nothing has been written since")]
     LostLeadership { by: String },
     /// A write failed without changing anything.
     #[error("{0}; nothing was changed")]
@@ -85,7 +85,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Returns whether a failed write changed nothing, so the store remains usable.
-    pub fn kept_nothing(&self) -> bool {
+    pub fn changed_nothing(&self) -> bool {
         match self {
             Self::RolledBack(_) | Self::Refused(_) | Self::NoSuchRun(_) | Self::RunExists(_) => {
                 true
@@ -140,7 +140,7 @@ fn advice(error: &io::Error) -> &'static str {
              writes nothing, shows the counts so far"
         }
         // All texts of this program are UTF-8.
-        io::ErrorKind::InvalidData => "; bytes of it have changed: restore it from a copy",
+        io::ErrorKind::InvalidData => "; its bytes have changed: restore it from a copy",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; give the path of a directory"
         }
@@ -149,8 +149,8 @@ fn advice(error: &io::Error) -> &'static str {
              again"
         }
         _ if error.raw_os_error() == Some(EIO) => {
-            "; the disk fails: check the system's log, copy the directory to another disk and start \
-             again there"
+            "; the disk is failing: check the system's log, copy the directory to another disk and \
+             start again there"
         }
         _ => "; fix the cause and start again",
     }

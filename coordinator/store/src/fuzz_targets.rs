@@ -1,5 +1,5 @@
-//! Fuzz targets for the readers of the store's files. Each takes any bytes, and panics if valid input
-//! does not round-trip.
+//! Fuzz targets for the readers of the store's files.
+//! Each accepts any bytes, and panics if valid input does not round-trip.
 
 use common::{run::RunId, sealed};
 
@@ -9,7 +9,7 @@ use crate::{
     journal_store::rows,
 };
 
-/// Decodes a journal line, also with the right checksum.
+/// Decodes a journal line, as it is and with the right checksum.
 pub fn journal_line(bytes: &[u8]) {
     let again = |text: &[u8]| {
         if let Ok(line) = JournalLine::decode(text) {
@@ -20,7 +20,7 @@ pub fn journal_line(bytes: &[u8]) {
     again(&sealed::resealed(bytes));
 }
 
-/// Decodes the small files of a run and of a directory, also with the right check hash.
+/// Decodes the small files, as they are and with the right check hash.
 pub fn small_file(bytes: &[u8]) {
     let Ok(given) = std::str::from_utf8(bytes) else {
         return;
@@ -59,7 +59,7 @@ pub fn sled_value(bytes: &[u8]) {
     }
 }
 
-/// Decodes a line of the trust log, also with the right check hash.
+/// Decodes a line of the trust log, as it is and with the right check hash.
 pub fn trust_line(bytes: &[u8]) {
     let Ok(given) = std::str::from_utf8(bytes) else {
         return;

@@ -53,13 +53,13 @@ pub use verify::{
 
 /// Durable state of all runs of one coordinator, used by one thread.
 pub trait Store: Send {
-    /// Returns every run, in order of creation time, then of name.
+    /// Returns every run, ordered by creation time, then by ID.
     fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
 
-    /// Creates a run, durably. A run of the same name is an error.
+    /// Creates a run durably; fails if a run with this ID exists.
     fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
 
-    /// Removes a run and everything about it.
+    /// Removes a run and all its data.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
 
     /// Returns the symmetric solutions of a run's board, if they were stored.
@@ -74,7 +74,7 @@ pub trait Store: Send {
     /// Returns the coordinator's term: higher at every start.
     fn term(&self) -> u64;
 
-    /// Returns the times that groups took to become durable; none for a store without a disk.
+    /// Returns the commit latencies of groups; none for a store without a disk.
     fn sync_times(&self) -> SyncTimes {
         SyncTimes::default()
     }
@@ -92,15 +92,15 @@ pub trait Store: Send {
         Ok(None)
     }
 
-    /// Stores changes in this order. On return every journalled change is on disk (one `fdatasync` for
-    /// all of them); leases and attempts may reach the disk later. After an error that
-    /// [kept nothing](StoreError::kept_nothing), none of the changes is stored.
+    /// Stores changes in this order.
+    /// On return every journalled change is on disk (one `fdatasync` for all); leases and attempts may
+    /// follow later. After an error that [changed nothing](StoreError::changed_nothing), none is stored.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
     /// Folds the journal of `run` as read back from the disk, checking every line.
     fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
 
-    /// Passes each task of `run` that has a row to `visit`, in order of the tasks.
+    /// Passes each task of `run` that has a row to `visit`, in task order.
     fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
 
     /// Passes the journal lines of `run` after `from` to `visit`, until `visit` breaks.
@@ -113,7 +113,7 @@ pub trait Store: Send {
     ) -> Result<JournalCursor, StoreError>;
 }
 
-/// A position between two lines of a run's journal in one store; by default the start.
+/// A position between two lines of a journal in one store; by default the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCursor {
     bytes: u64,

@@ -1,5 +1,4 @@
-//! Readings for monitoring: a store's leader, the time that writes take to become durable, and the lag
-//! of its archive.
+//! Readings for monitoring: leader, commit latencies and archive lag of a store.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,7 +13,7 @@ pub struct Leader {
     /// The machine and the process.
     pub name: String,
     pub term: u64,
-    /// Start of the term in milliseconds since 1970, by the database's clock if there is a database.
+    /// Start of the term in ms since 1970, by the database's clock if there is one.
     pub since_unix_ms: u64,
 }
 
@@ -23,8 +22,8 @@ pub struct Leader {
 const BUCKETS: [f64; 14] =
     [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Times that groups of counts took to become durable. Clones share their observations.
-/// A time is that of a journal's `fdatasync`, or of the commit of a database transaction.
+/// Commit latencies of groups of counts. Clones share their observations.
+/// A latency is that of a journal's `fdatasync`, or of a database transaction.
 #[derive(Clone, Debug)]
 pub struct SyncTimes(Histogram);
 

@@ -1,4 +1,4 @@
-//! Keys, tokens and join strings: small private texts by name, stored with the runs.
+//! Keys, tokens and join strings: private texts by name, stored with the runs.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl SecretStore {
         Self(Place::Database(texts))
     }
 
-    /// Reads the text of this name, if there is one.
+    /// Reads the text of this name; `None` if it is missing.
     pub fn read(&self, name: &str) -> Result<Option<String>, StoreError> {
         match &self.0 {
             Place::Folder(folder) => read_text(&folder.join(name)),
@@ -53,7 +53,7 @@ impl SecretStore {
         }
     }
 
-    /// Makes the folder private. A database has access rights of its own.
+    /// Makes the folder private. A database has its own access rights.
     pub fn claim(&self) -> Result<(), StoreError> {
         match &self.0 {
             Place::Folder(folder) => files::claim_private_folder(folder),

@@ -6,14 +6,14 @@ use proto::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Maximum number of points; beyond it every other one is dropped.
-const MOST: usize = 360;
+/// Maximum number of points; beyond it, every other point is dropped.
+const MAX_POINTS: usize = 360;
 
 /// Interval of the points of the last hour, independent of the length of the run.
-const RECENT_APART_MS: u64 = 20_000;
+const RECENT_INTERVAL_MS: u64 = 20_000;
 const RECENT_MS: u64 = 60 * 60 * 1_000;
 
-/// The state of a run at one time. Doubles suffice, because the numbers are only drawn.
+/// The state of a run at one time, in `f64` because the numbers are only plotted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Milliseconds since 1970.
@@ -24,7 +24,7 @@ pub struct Point {
     /// Lower end, middle and upper end of the estimate, if any.
     pub estimate: Option<[f64; 3]>,
     pub workers: u64,
-    /// Solutions per second of each entry of [`History`]'s `machines` that existed at that time.
+    /// Solutions per second of each entry of [`History`]'s `machines` at that time.
     pub by_machine: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ pub struct History {
     recent: VecDeque<Point>,
     /// Minimum interval between points.
     apart_ms: u64,
-    /// Machines with their own rate; the last entry stands for all others.
+    /// Machines with their own rate, then an entry for all others if there are more.
     machines: Vec<String>,
     /// The last known names of workers by identity.
     pub names: BTreeMap<String, String>,
@@ -72,10 +72,10 @@ impl Default for History {
 }
 
 /// Maximum number of machines with their own rate.
-const MOST_MACHINES: usize = 7;
+const MAX_MACHINES: usize = 7;
 
 /// Maximum number of stored worker names.
-const MOST_NAMES: usize = 5_000;
+const MAX_NAMES: usize = 5_000;
 
 impl History {
     /// Parses a stored history; returns an empty one if it is damaged.
@@ -91,29 +91,29 @@ impl History {
     /// Adds the point of a status, with the rate of each machine.
     pub fn record(&mut self, status: &v1::Status, unix_ms: u64) {
         let mut point = Point::of(status, unix_ms);
-        let all: f64 = status.workers.iter().map(|worker| worker.cost_per_second).sum();
+        let total: f64 = status.workers.iter().map(|worker| worker.cost_per_second).sum();
         for worker in &status.workers {
-            let rate = point.per_second * worker.cost_per_second / all.max(1.0);
+            let rate = point.per_second * worker.cost_per_second / total.max(1.0);
             if rate > 0.0 {
-                let place = self.machine(&worker.name);
-                point.by_machine.resize(point.by_machine.len().max(place + 1), 0.0);
-                point.by_machine[place] += drawn(rate);
+                let index = self.machine_index(&worker.name);
+                point.by_machine.resize(point.by_machine.len().max(index + 1), 0.0);
+                point.by_machine[index] += rounded(rate);
             }
             let id = common::hex::encode(&worker.id);
-            if self.names.len() < MOST_NAMES {
+            if self.names.len() < MAX_NAMES {
                 self.names.insert(id, worker.name.clone());
             }
         }
         self.add(point);
     }
 
-    fn machine(&mut self, name: &str) -> usize {
-        if let Some(place) = self.machines.iter().position(|known| known == name) {
-            return place;
+    fn machine_index(&mut self, name: &str) -> usize {
+        if let Some(index) = self.machines.iter().position(|known| known == name) {
+            return index;
         }
-        if self.machines.len() < MOST_MACHINES {
+        if self.machines.len() < MAX_MACHINES {
             self.machines.push(name.to_owned());
-        } else if self.machines.len() == MOST_MACHINES {
+        } else if self.machines.len() == MAX_MACHINES {
             self.machines.push("others".to_owned());
         }
         self.machines.len() - 1
@@ -122,17 +122,17 @@ impl History {
     /// Adds a point, unless the last one is too recent.
     pub fn add(&mut self, point: Point) {
         let last = self.recent.back();
-        if last.is_none_or(|last| point.unix_ms >= last.unix_ms + RECENT_APART_MS) {
+        if last.is_none_or(|last| point.unix_ms >= last.unix_ms + RECENT_INTERVAL_MS) {
             self.recent.push_back(point.clone());
-            let gone = |first: &Point| first.unix_ms + RECENT_MS < point.unix_ms;
-            while self.recent.pop_front_if(|first| gone(first)).is_some() {}
+            let expired = |first: &Point| first.unix_ms + RECENT_MS < point.unix_ms;
+            while self.recent.pop_front_if(|first| expired(first)).is_some() {}
         }
         let last = self.points.back();
         if last.is_some_and(|last| point.unix_ms < last.unix_ms + self.apart_ms) {
             return;
         }
         self.points.push_back(point);
-        if self.points.len() > MOST {
+        if self.points.len() > MAX_POINTS {
             let mut place = 0;
             self.points.retain(|_| {
                 place += 1;
@@ -144,15 +144,15 @@ impl History {
 
     /// Returns the points in chronological order.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
-        // The last hour has finer points of its own if the others are further apart.
-        let recent = if self.apart_ms > RECENT_APART_MS { Some(&self.recent) } else { None };
+        // The last hour has separate, finer points if the others are further apart.
+        let recent = if self.apart_ms > RECENT_INTERVAL_MS { Some(&self.recent) } else { None };
         let first = recent.and_then(VecDeque::front).map_or(u64::MAX, |point| point.unix_ms);
         let before = self.points.iter().take_while(move |point| point.unix_ms < first);
         before.chain(recent.into_iter().flatten())
     }
 
-    /// Returns the shortest and the longest remaining time in seconds: the remaining work divided by the
-    /// speed over the last `1/n` of the history, for several n.
+    /// Returns the shortest and the longest estimate of the remaining seconds.
+    /// Each estimate assumes the speed over the last `1/n` of the history, for several n.
     pub fn remaining_seconds(&self) -> Option<(f64, f64)> {
         let last = self.points.back()?;
         let mut range = None::<(f64, f64)>;
@@ -161,12 +161,12 @@ impl History {
                 continue;
             };
             let first = if part == 1 { self.points.front()? } else { first };
-            let moved = last.fraction - first.fraction;
+            let progress = last.fraction - first.fraction;
             let seconds = last.unix_ms.saturating_sub(first.unix_ms) as f64 / 1e3;
-            if moved > 0.0 && seconds > 0.0 {
-                let left = (1.0 - last.fraction) * seconds / moved;
-                let (low, high) = range.unwrap_or((left, left));
-                range = Some((low.min(left), high.max(left)));
+            if progress > 0.0 && seconds > 0.0 {
+                let remaining = (1.0 - last.fraction) * seconds / progress;
+                let (low, high) = range.unwrap_or((remaining, remaining));
+                range = Some((low.min(remaining), high.max(remaining)));
             }
         }
         range
@@ -176,7 +176,7 @@ impl History {
     pub fn json(&self) -> Value {
         let column = |pick: &dyn Fn(&Point) -> Value| self.points().map(pick).collect::<Value>();
         let part = |at: usize| {
-            column(&|point| point.estimate.map_or(Value::Null, |parts| json!(drawn(parts[at]))))
+            column(&|point| point.estimate.map_or(Value::Null, |parts| json!(rounded(parts[at]))))
         };
         let machine = |(place, name): (usize, &String)| {
             let rates = column(&|point| json!(point.by_machine.get(place).copied().unwrap_or(0.0)));
@@ -186,8 +186,8 @@ impl History {
             "unix_seconds": column(&|point| json!(point.unix_ms / 1000)),
             "workers": column(&|point| json!(point.workers)),
             "machines": self.machines.iter().enumerate().map(machine).collect::<Value>(),
-            "fraction_done": column(&|point| json!(drawn(point.fraction))),
-            "solutions_per_second": column(&|point| json!(drawn(point.per_second))),
+            "fraction_done": column(&|point| json!(rounded(point.fraction))),
+            "solutions_per_second": column(&|point| json!(rounded(point.per_second))),
             "estimate_low": part(0),
             "estimate": part(1),
             "estimate_high": part(2),
@@ -196,7 +196,7 @@ impl History {
 }
 
 /// Rounds a number to the digits that a chart shows.
-fn drawn(number: f64) -> f64 {
+fn rounded(number: f64) -> f64 {
     format!("{number:.4e}").parse().unwrap_or(number)
 }
 
@@ -214,7 +214,7 @@ mod tests {
         for seconds in 0..1_000_000 {
             history.add(at(seconds, 0.0));
         }
-        assert!((MOST / 2..=MOST).contains(&history.points.len()));
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&history.points.len()));
         assert_eq!(history.points[0].unix_ms, 0);
         let last = history.points.back().unwrap();
         assert!(last.unix_ms + history.apart_ms >= 999_999_000);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_have_rates_that_add_up_and_are_kept() {
+    fn machine_rates_add_up_and_round_trip() {
         let worker = |number: u8| v1::Worker {
             id: vec![number; 16],
             name: format!("m{number}"),
@@ -240,12 +240,12 @@ mod tests {
         };
         let mut history = History::default();
         history.record(&status, 1_000);
-        let kept = History::decode(&history.encode());
-        assert_eq!(kept.json(), history.json());
-        let machines = kept.json()["machines"].clone();
+        let decoded = History::decode(&history.encode());
+        assert_eq!(decoded.json(), history.json());
+        let machines = decoded.json()["machines"].clone();
         assert_eq!(machines[7]["name"], "others");
         assert_eq!(machines[7]["solutions_per_second"][0], 3e8);
-        assert_eq!(kept.names.len(), 10);
+        assert_eq!(decoded.names.len(), 10);
         assert_eq!(History::decode("damaged").points().count(), 0);
     }
 

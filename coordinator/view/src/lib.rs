@@ -1,4 +1,4 @@
-//! A coordinator's messages as text, JSON and figures, for pages, terminals and programs.
+//! A coordinator's messages as text, JSON and figures.
 
 mod history;
 mod lists;

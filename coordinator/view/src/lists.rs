@@ -25,7 +25,7 @@ pub const RUN_COLUMNS: [Column; 9] = [
     Column::words("Verification").optional(),
 ];
 
-/// Minimum width of a table with whole ids and every digit of a result.
+/// Minimum width of a table with whole IDs and every digit of a result.
 const WIDE: usize = 128;
 
 /// Formats a run as one line.
@@ -42,12 +42,12 @@ pub fn run_text(run: &v1::Run) -> String {
 
 pub fn run_json(run: &v1::Run) -> Value {
     let spec = run.spec.unwrap_or_default();
-    let known = run_of(run).ok();
+    let parsed = run_of(run).ok();
     json!({
         "run": RunId(run.run).to_string(),
         "n": spec.n,
-        "method": known.as_ref().map(|run| run.layout.method().name()),
-        "layout": known.as_ref().map(|run| run.layout.name()),
+        "method": parsed.as_ref().map(|run| run.layout.method().name()),
+        "layout": parsed.as_ref().map(|run| run.layout.name()),
         "task_cost": spec.task_cost,
         "plan": common::hex::encode(&run.plan_hash),
         "state": state(run.state()),
@@ -80,7 +80,7 @@ fn verification(run: &v1::Run) -> &'static str {
     }
 }
 
-/// Returns the cells of a run for [`RUN_COLUMNS`], with short numbers unless `wide`.
+/// Returns a run's cells for [`RUN_COLUMNS`], with short numbers unless `wide`.
 pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
     let result = match (run.solutions.parse(), run.eta_seconds, run.state()) {
         (Ok(solutions), ..) if wide => thousands(solutions),
@@ -110,10 +110,10 @@ pub fn run_row(run: &v1::Run, wide: bool) -> Vec<String> {
 }
 
 /// Formats runs as a table that fits `width`, with a note on hidden cancelled runs.
-/// A narrow table marks verified and failed totals in the column of the state.
+/// A narrow table marks verified and failed totals in the state column.
 pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String {
     let wide = width.is_none_or(|width| width >= WIDE);
-    let known = runs.len();
+    let total = runs.len();
     let runs = listed(runs, all);
     let columns = if wide { &RUN_COLUMNS[..] } else { &RUN_COLUMNS[..8] };
     let names: Vec<_> = runs.iter().map(|run| RunId(run.run).to_string()).collect();
@@ -132,7 +132,7 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
     let table = table(columns, &rows, width);
-    match known - runs.len() {
+    match total - runs.len() {
         0 => table,
         hidden => {
             format!("{table}\n({} hidden; --all lists them)", plural(hidden, "cancelled run"))
@@ -140,7 +140,7 @@ pub fn runs_table(runs: Vec<v1::Run>, all: bool, width: Option<usize>) -> String
     }
 }
 
-/// Returns the number of leading digits, at least six, that distinguish all `names`.
+/// Returns the number of leading digits, at least six, that distinguish `names`.
 fn distinguishing_digits(names: &[String]) -> usize {
     let distinguish = |digits: usize| {
         let mut seen = BTreeMap::new();
@@ -189,7 +189,7 @@ pub fn events_table(events: &[v1::Event], width: Option<usize>) -> String {
     prose(&table(&columns, &rows, None), width)
 }
 
-/// Selects a run on the command line or in the address of a page.
+/// A selection of a run on the command line or in a page's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunSelector {
     /// The run created last.
@@ -263,7 +263,7 @@ pub const WORKER_COLUMNS: [Column; 10] = [
     Column::numbers("Last seen"),
 ];
 
-/// Explains the column "Speed".
+/// The legend of the column "Speed".
 pub const SPEED_LEGEND: &str = "Speed in reference cores";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -308,17 +308,17 @@ pub fn worker_totals_json(totals: &v1::WorkerTotals) -> Value {
 /// Returns a row for each worker: those that need attention first, then by name.
 pub fn worker_rows(workers: &[v1::Worker]) -> Vec<WorkerRow> {
     let mut workers: Vec<_> = workers.iter().collect();
-    // Not by speed, which changes with each report: the rows of a live table would change places.
+    // Not by speed, which changes with each report: the rows of a live table would jump.
     workers.sort_by_key(|worker| (!needs_attention(worker), &worker.name, &worker.id));
-    let mut namesakes = BTreeMap::new();
+    let mut name_counts = BTreeMap::new();
     for worker in &workers {
-        *namesakes.entry(worker.name.as_str()).or_insert(0u32) += 1;
+        *name_counts.entry(worker.name.as_str()).or_insert(0u32) += 1;
     }
     let row = |worker: &v1::Worker| {
         let id = common::hex::encode(&worker.id);
         let ms = |ms: u64| age(ms as f64 / 1e3);
         let cells = vec![
-            match namesakes[worker.name.as_str()] {
+            match name_counts[worker.name.as_str()] {
                 1 => worker.name.clone(),
                 _ => format!("{} ({})", worker.name, id.get(..8).unwrap_or(&id)),
             },
@@ -345,7 +345,7 @@ fn needs_attention(worker: &v1::Worker) -> bool {
     states.contains(&worker.state.as_str()) || worker.failed_threads > 0
 }
 
-/// Formats workers as a table that fits `width`, with notes on those in trouble.
+/// Formats workers as a table that fits `width`, with notes below it.
 pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     let columns = [&[Column::words("ID")], &WORKER_COLUMNS[..]].concat();
     let row = |row: WorkerRow| {
@@ -369,7 +369,7 @@ pub fn workers_table(workers: &[v1::Worker], width: Option<usize>) -> String {
     text + &other_versions(workers)
 }
 
-/// Formats a speed in cores of the reference machine (each 10^6 of cost per second).
+/// Formats a speed in reference cores (each 10^6 of cost per second).
 fn cores(cost_per_second: f64) -> String {
     let cores = cost_per_second / 1e6;
     match cores {
@@ -379,11 +379,11 @@ fn cores(cost_per_second: f64) -> String {
     }
 }
 
-/// Returns a line with the workers' versions, unless all run this program's.
+/// Returns a line with the workers' versions, unless all equal this program's.
 fn other_versions(workers: &[v1::Worker]) -> String {
     let own = env!("CARGO_PKG_VERSION");
     let mut versions = BTreeMap::new();
-    // The version of a worker that is reconnecting is not known.
+    // The version of a reconnecting worker is unknown.
     for worker in workers.iter().filter(|worker| !worker.version.is_empty()) {
         *versions.entry(worker.version.as_str()).or_insert(0u64) += 1;
     }
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn namesakes_have_their_ids_and_the_order_does_not_follow_the_speed() {
+    fn equal_names_get_ids_and_rows_are_not_sorted_by_speed() {
         let named = |id, name: &str| v1::Worker {
             id: vec![id; 16],
             state: "working".to_owned(),

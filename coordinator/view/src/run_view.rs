@@ -42,7 +42,7 @@ pub struct RunView {
     /// The first [`SHOWN_WORKERS`] workers.
     pub workers: Vec<WorkerRow>,
     pub state: &'static str,
-    /// The result is available.
+    /// Whether the result is available.
     pub ended: bool,
 }
 
@@ -92,7 +92,7 @@ impl RunView {
         self.digits(figure).unwrap_or_else(|| self.short(figure))
     }
 
-    /// Returns the labels and texts of the figures for a terminal, most important first.
+    /// Returns the labels and texts of figures for a terminal, most important first.
     pub fn rows(&self) -> Vec<(&str, String)> {
         let alerts: Vec<_> = self.alerts.iter().map(|alert| alert.text.as_str()).collect();
         let alerts = if alerts.is_empty() { "None".to_owned() } else { alerts.join("; ") };
@@ -145,9 +145,9 @@ impl RunView {
         self.set("eta-at", "");
         match (&status.result, run.state()) {
             (Some(result), v1::RunState::Disputed) => {
-                let disputed = plural(result.disputed_tasks.len(), "task");
-                let help = format!("{disputed} disputed; add another worker machine to resolve");
-                self.set_both("eta", "blocked", format!("blocked: {help} them"));
+                let tasks = plural(result.disputed_tasks.len(), "task");
+                let help = format!("{tasks} disputed; add another worker machine to resolve this");
+                self.set_both("eta", "blocked", format!("blocked: {help}"));
                 self.set("eta-at", help);
             }
             (Some(result), _) => {
@@ -166,7 +166,7 @@ impl RunView {
             }
             (None, _) => match expected(status, history) {
                 None if status.tasks_done > 0 && status.reason.is_empty() => {
-                    self.set("eta", "not known: no task was finished lately");
+                    self.set("eta", "not known: no task has finished recently");
                 }
                 None => self.set("eta", "not known yet"),
                 Some((low, high)) => {
@@ -175,8 +175,8 @@ impl RunView {
                     let at = |seconds: f64| now_ms.saturating_add((seconds.min(1e11) * 1e3) as u64);
                     let [first, last] = [at(low), at(high)];
                     self.expected_ms = Some([first, last]);
-                    let (left, when) = (rough(low, high), between(&moment(first), &moment(last)));
-                    self.set_both("eta", &left, format!("{left}: {when}"));
+                    let (eta, when) = (rough(low, high), between(&moment(first), &moment(last)));
+                    self.set_both("eta", &eta, format!("{eta}: {when}"));
                     self.set("eta-at", when);
                 }
             },
@@ -265,7 +265,7 @@ impl RunView {
     }
 
     fn set_verification(&mut self, status: &v1::Status) {
-        let disputed = status.rechecks.as_ref().map_or(0, |seen| seen.disputed_tasks.len());
+        let disputed = status.rechecks.as_ref().map_or(0, |r| r.disputed_tasks.len());
         let (verification, text) = match (&status.result, status.tasks_confirmed) {
             (Some(result), _) => match checks(result) {
                 (passed, failed) if failed.is_empty() => {
@@ -307,7 +307,7 @@ fn rechecks(status: &v1::Status) -> String {
     format!("{}, {}", status::rechecks(confirmed, recounted), plural(conflicts, "conflict"))
 }
 
-/// Returns the time until a run is complete, at least and at most, in seconds.
+/// Returns the shortest and the longest expected time to completion, in seconds.
 fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
     let seconds = status.eta_seconds?;
     let (low, high) = history.remaining_seconds().unwrap_or((seconds, seconds));
@@ -315,7 +315,7 @@ fn expected(status: &v1::Status, history: &History) -> Option<(f64, f64)> {
 }
 
 /// Returns all(N) for a chart, its source, and the exact count if it is published.
-/// The value is an asymptotic estimate otherwise.
+/// Otherwise the value is an asymptotic estimate.
 pub fn reference_value(n: u32) -> (f64, &'static str, Option<u128>) {
     let board = u8::try_from(n).ok().and_then(|n| Board::new(n).ok());
     match board.and_then(published_counts) {
@@ -337,16 +337,16 @@ fn leader(coordinator: &v1::Coordinator) -> String {
     )
 }
 
-/// Lag of the archive that raises an alert: several times the interval of its passes.
+/// Archive lag that raises an alert: several times the interval between updates.
 const ARCHIVE_LAG_MS: u64 = 30_000;
 
-/// The threshold of the Prometheus rule in `deploy/monitoring/alerts.yml`.
+/// Free space that raises an alert, as in `deploy/monitoring/alerts.yml`.
 const LOW_DISK_BYTES: u64 = 2 << 30;
 
 /// Maximum number of disputed tasks that an alert names.
 const MAX_LISTED_TASKS: usize = 10;
 
-/// The beginning of a status's reason while the symmetric solutions are counted.
+/// Prefix of a status's reason while the symmetric solutions are counted.
 pub const FINISHING: &str = "every task is done; ";
 
 /// A condition that needs an operator's attention.
@@ -368,7 +368,7 @@ impl Alert {
                 alert("check_failed", format!("Check failed: {name}: {}", check.reason));
             }
         }
-        let disputed = status.rechecks.as_ref().map_or(&[][..], |seen| &seen.disputed_tasks);
+        let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
         if !disputed.is_empty() {
             let tasks: Vec<_> =
                 disputed.iter().take(MAX_LISTED_TASKS).map(u64::to_string).collect();
@@ -386,10 +386,10 @@ impl Alert {
             let text = format!("{tasks} parked after repeated failures; they will be retried");
             alert("parked", text);
         }
-        // A status lists workers that need attention first.
+        // A status's workers begin with those that need attention.
         let first = |is: fn(&v1::Worker) -> bool| {
-            let found = status.workers.iter().find(|worker| is(worker));
-            found.map_or("(not listed)", |worker| worker.name.as_str())
+            let worker = status.workers.iter().find(|worker| is(worker));
+            worker.map_or("(not listed)", |worker| worker.name.as_str())
         };
         let totals = status.worker_totals.unwrap_or_default();
         let unresponsive = match state {
@@ -434,17 +434,17 @@ impl Alert {
         {
             alert("archive_lagging", format!("The archive is {} behind", age(ms as f64 / 1e3)));
         }
-        if let Some(left) = coordinator.and_then(|coordinator| coordinator.disk_free_bytes)
-            && left < LOW_DISK_BYTES
+        if let Some(free) = coordinator.and_then(|coordinator| coordinator.disk_free_bytes)
+            && free < LOW_DISK_BYTES
         {
-            let left = MemorySize::at_least(left);
-            alert("disk_low", format!("The coordinator's disk is nearly full: {left} left"));
+            let free = MemorySize::at_least(free);
+            alert("disk_low", format!("The coordinator's disk is nearly full: {free} left"));
         }
         match status.reason.strip_prefix(FINISHING) {
             Some(progress) => alert("finishing", format!("Every task is done; {progress}")),
             None if status.reason.is_empty() => {}
             None => {
-                // Usual before the first worker connects.
+                // Normal before the first worker connects.
                 let kind = if status.workers.is_empty() { "no_workers" } else { "stalled" };
                 alert(kind, format!("Stalled: {}", status.reason));
             }
@@ -457,7 +457,7 @@ impl Alert {
 mod tests {
     use super::*;
 
-    /// A run of N = 20 on one worker.
+    /// Returns the status of a run of N = 20 with one worker.
     fn status(state: v1::RunState) -> v1::Status {
         v1::Status {
             run: Some(v1::Run {
@@ -505,7 +505,7 @@ mod tests {
                 &["Stalled: every worker is paused"],
             ),
             (
-                // Workers that are not shown are counted too.
+                // The number includes workers that are not listed.
                 |status| {
                     status.workers[0].state = "unresponsive".to_owned();
                     status.worker_totals.as_mut().unwrap().unresponsive = 9_000;
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_worker_is_an_alert_only_while_tasks_are_left() {
+    fn an_unresponsive_worker_is_an_alert_only_while_tasks_remain() {
         use v1::RunState::{Cancelled, Complete, Contradicted, Disputed, Paused, Running};
         let counting = [Running, Paused, Disputed];
         for state in counting.into_iter().chain([Complete, Contradicted, Cancelled]) {
@@ -541,7 +541,7 @@ mod tests {
             "paused; run `queensctl resume 0000000000001234` to continue"
         );
         let starved = v1::Status { eta_seconds: None, ..status(v1::RunState::Running) };
-        assert_eq!(eta(&starved), "not known: no task was finished lately");
+        assert_eq!(eta(&starved), "not known: no task has finished recently");
         let mut cancelled = status(v1::RunState::Cancelled);
         assert_eq!(eta(&cancelled), "cancelled; its results are kept");
         cancelled.run.as_mut().unwrap().cancelled_by = "anna".to_owned();
@@ -551,7 +551,7 @@ mod tests {
             Some(v1::Result { disputed_tasks: vec![3, 5], seconds: 5.0, ..v1::Result::default() });
         assert_eq!(
             eta(&disputed),
-            "blocked: 2 tasks disputed; add another worker machine to resolve them"
+            "blocked: 2 tasks disputed; add another worker machine to resolve this"
         );
     }
 

@@ -12,7 +12,7 @@ use crate::text::{
 };
 
 /// Formats the status of a run and its workers within `width`.
-/// Of a finished run, formats only the two result lines, unless `verbose`.
+/// For a finished run, formats only the two result lines, unless `verbose`.
 pub fn status_text(
     status: &v1::Status,
     width: Option<usize>,
@@ -41,13 +41,13 @@ pub fn status_text(
     }
     lines.extend(labelled_rows(rows, width));
     lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_line));
-    let all = status.worker_totals.unwrap_or_default().workers;
+    let total = status.worker_totals.unwrap_or_default().workers;
     if status.workers.is_empty() {
         lines.extend(labelled_rows([("Machines", view.full("machines").to_owned())], width));
     } else {
         lines.extend([String::new(), workers_table(&status.workers, width)]);
     }
-    match all.saturating_sub(status.workers.len() as u64) {
+    match total.saturating_sub(status.workers.len() as u64) {
         0 => {}
         more => lines.push(format!(
             "and {} more: `queensctl workers` lists them all",
@@ -116,11 +116,11 @@ pub fn status_json(status: &v1::Status) -> anyhow::Result<Value> {
 }
 
 fn result_json(result: &v1::Result) -> Value {
-    let set = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let nonempty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({
         "solutions": result.solutions,
-        "unique": set(&result.unique),
-        "classes": set(&result.unique).map(|_| json!({
+        "unique": nonempty(&result.unique),
+        "classes": nonempty(&result.unique).map(|_| json!({
             "asymmetric": result.asymmetric,
             "half_turn": result.half_turn,
             "quarter_turn": result.quarter_turn,
@@ -146,8 +146,8 @@ pub fn outcome_json(status: &v1::Status) -> Value {
         "n": run.spec.unwrap_or_default().n,
         "method": run_of(&run).map_or("unknown", |run| run.layout.method().name()),
     });
-    let disputed = status.result.as_ref().is_none_or(|result| !result.disputed_tasks.is_empty());
-    if disputed {
+    let incomplete = status.result.as_ref().is_none_or(|result| !result.disputed_tasks.is_empty());
+    if incomplete {
         json["complete"] = json!(false);
         json["solutions_so_far"] = json!(status.solutions_so_far);
     }
@@ -161,8 +161,8 @@ pub fn outcome_json(status: &v1::Status) -> Value {
             json["tasks"] = json!(status.tasks_total);
         }
         let is_left_out = match key.as_str() {
-            "solutions" | "unique" | "classes" | "known" => disputed,
-            "disputed_tasks" => !disputed,
+            "solutions" | "unique" | "classes" | "known" => incomplete,
+            "disputed_tasks" => !incomplete,
             _ => false,
         };
         if !is_left_out {
@@ -173,7 +173,7 @@ pub fn outcome_json(status: &v1::Status) -> Value {
 }
 
 /// Formats a result in two lines: counts; checks, tasks, rechecks and times.
-/// Leaves out rechecks if only the coordinator's own worker counts (`is_local`).
+/// Replaces rechecks by a note if only the coordinator's own worker counts (`is_local`).
 pub fn result_lines(status: &v1::Status, is_local: bool) -> Option<[String; 2]> {
     let result = status.result.as_ref()?;
     let n = status.run.as_ref().and_then(|run| run.spec).unwrap_or_default().n;
@@ -205,13 +205,13 @@ pub fn check_line(check: &v1::Check) -> String {
 }
 
 /// Returns the number of passed checks and the names of the failed ones.
-/// Checks that were not possible are neither.
+/// Checks that were not possible count as neither.
 pub(crate) fn checks(result: &v1::Result) -> (usize, Vec<&str>) {
-    let of = |outcome: &'static str| {
+    let with_outcome = |outcome: &'static str| {
         let checks = result.checks.iter().filter(move |check| check.outcome == outcome);
         checks.map(|check| check.name.as_str())
     };
-    (of("passed").count(), of("failed").collect())
+    (with_outcome("passed").count(), with_outcome("failed").collect())
 }
 
 /// Formats the symmetry classes; `None` if the total contradicts them.
@@ -250,13 +250,13 @@ fn counted(n: u32, result: &v1::Result) -> String {
 
 fn verified(result: &v1::Result) -> String {
     let (passed, failed) = checks(result);
-    let all = passed + failed.len();
+    let possible = passed + failed.len();
     match (failed.as_slice(), result.disputed_tasks.is_empty()) {
-        ([], true) => format!("verified: {passed} of {all} checks"),
-        ([], false) => format!("NOT verified: {passed} of {all} checks"),
+        ([], true) => format!("verified: {passed} of {possible} checks"),
+        ([], false) => format!("NOT verified: {passed} of {possible} checks"),
         (failed, _) => {
             let failed: Vec<_> = failed.iter().map(|name| check_name(name)).collect();
-            format!("NOT verified: {passed} of {all} checks, failed: {}", failed.join(", "))
+            format!("NOT verified: {passed} of {possible} checks, failed: {}", failed.join(", "))
         }
     }
 }
@@ -316,7 +316,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "method rows (first-rows)",
             "95 % confidence",
@@ -324,7 +324,7 @@ mod tests {
             "1 parked",
             "disk is nearly full: 1.0 B left",
         ] {
-            assert!(words.contains(part), "'{part}' in\n{text}");
+            assert!(unwrapped.contains(part), "'{part}' in\n{text}");
         }
     }
 
@@ -332,7 +332,7 @@ mod tests {
         v1::Check { name: name.to_owned(), outcome: outcome.to_owned(), reason: String::new() }
     }
 
-    /// The result of N = 20, after `change`.
+    /// Returns the status of a finished run of N = 20, after `change`.
     fn twenty(change: impl FnOnce(&mut v1::Result)) -> v1::Status {
         let mut result = v1::Result {
             solutions: "39029188884".to_owned(),

@@ -42,11 +42,11 @@ pub fn moment(unix_ms: u64) -> String {
     utc(unix_ms, |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()))
 }
 
-/// Formats as [`moment`] without the time zone, and without the year unless `whole`.
-pub fn minute(unix_ms: u64, whole: bool) -> String {
+/// Formats like [`moment`], without the time zone; with the year if `with_year`.
+pub fn minute(unix_ms: u64, with_year: bool) -> String {
     let text = moment(unix_ms);
     let text = text.trim_end_matches(" UTC");
-    if whole { text } else { text.get(5..).unwrap_or(text) }.to_owned()
+    if with_year { text } else { text.get(5..).unwrap_or(text) }.to_owned()
 }
 
 fn utc(unix_ms: u64, format: impl Fn(OffsetDateTime) -> String) -> String {
@@ -97,7 +97,7 @@ impl Column {
         Self::new(head, Kind::Words)
     }
 
-    /// A column of names, which are shortened in the middle if the table is too wide.
+    /// Creates a column of names, shortened in the middle if the table is too wide.
     pub const fn name(head: &'static str) -> Self {
         Self::new(head, Kind::Name)
     }
@@ -106,33 +106,33 @@ impl Column {
         Self::new(head, Kind::Numbers)
     }
 
-    /// A column that is left out if the table is too wide, the last one first.
+    /// Marks a column to be left out if the table is too wide, the last column first.
     pub const fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
 }
 
-/// Formats columns under their headings, two spaces apart, within `width` if the columns allow it.
-/// The last line has no line end.
+/// Formats a table, columns two spaces apart, within `width` if possible.
+/// The last line has no newline.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
     let heads: Vec<String> = columns.iter().map(|column| column.head.to_uppercase()).collect();
     let lines = || std::iter::once(&heads).chain(rows);
     let widest = |place: usize| lines().map(|row| row[place].chars().count()).max();
-    // The places of the columns that are shown, and their widths.
+    // The indices of the columns that are shown, and their widths.
     let mut shown: Vec<_> =
         (0..columns.len()).map(|place| (place, widest(place).unwrap_or(0))).collect();
-    let too_wide = |shown: &[(usize, usize)]| {
+    let excess_width = |shown: &[(usize, usize)]| {
         let whole = shown.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
         width.map_or(0, |width| whole.saturating_sub(width))
     };
     let names = shown.iter().filter(|(place, _)| columns[*place].kind == Kind::Name);
     let spare: usize = names.map(|(_, width)| width.saturating_sub(MIN_NAME)).sum();
-    while too_wide(&shown) > spare
+    while excess_width(&shown) > spare
         && let Some(last) = shown.iter().rposition(|(place, _)| columns[*place].is_optional)
     {
         shown.remove(last);
     }
-    let excess = too_wide(&shown);
+    let excess = excess_width(&shown);
     for (place, width) in &mut shown {
         if columns[*place].kind == Kind::Name {
             *width = width.saturating_sub(excess).max(MIN_NAME.min(*width));

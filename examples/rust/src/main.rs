@@ -1,4 +1,4 @@
-//! A client in Rust: submits a run, follows it until it is finished, and prints the result.
+//! A client in Rust: submits a run, follows it and prints the result.
 //!
 //! `cargo run -p submit-and-follow -- queens-data/doors/operator.join 14`
 //!
@@ -45,17 +45,17 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Connects over TLS to the join string's coordinator, with its token in every call.
+/// Connects over TLS to the join string's coordinator; each call carries the token.
 async fn connect(coordinator: &CoordinatorEndpoint) -> anyhow::Result<RunsClient<AuthChannel>> {
-    let mut failed = None;
+    let mut last_error = None;
     for endpoint in coordinator.endpoints() {
         match endpoint.connect().await {
             Ok(channel) => return Ok(RunsClient::new(coordinator.authenticate(channel))),
-            Err(error) => failed = Some(error),
+            Err(error) => last_error = Some(error),
         }
     }
-    let failed = failed.context("a join string has an address")?;
-    Err(failed).with_context(|| format!("no coordinator answers at {coordinator}"))
+    let error = last_error.context("a join string has an address")?;
+    Err(error).with_context(|| format!("no coordinator answers at {coordinator}"))
 }
 
 /// Starts a run; repeated requests with the same idempotency key start only one.
@@ -73,7 +73,7 @@ async fn submit(coordinator: &CoordinatorEndpoint, n: u32) -> anyhow::Result<u64
     Ok(connect(coordinator).await?.submit(request).await?.into_inner().run)
 }
 
-/// Prints the progress until the run is finished; reconnects after connection losses.
+/// Prints the progress until the run is finished; reconnects if necessary.
 async fn follow(coordinator: &CoordinatorEndpoint, run: u64) -> anyhow::Result<Status> {
     loop {
         match follow_once(coordinator, run).await {
@@ -90,7 +90,7 @@ async fn follow(coordinator: &CoordinatorEndpoint, run: u64) -> anyhow::Result<S
     }
 }
 
-/// Returns the status at the end of the run; `None` if the stream ended before it.
+/// Returns the status of the finished run; `None` if the stream ended earlier.
 async fn follow_once(
     coordinator: &CoordinatorEndpoint,
     run: u64,

@@ -1,12 +1,12 @@
-//! Compiles the `.proto` files, without `protoc`, into `src/generated` of crate `proto`; with `--check` only
-//! checks that the generated files are current.
+//! The generator of `src/generated` in crate `proto` from the `.proto` files.
+//! With `--check`, it only checks that the generated files are current. It needs no `protoc`.
 
 use std::{env, fs, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-/// The files, relative to crate `proto`, in the order in which they are hashed.
+/// The `.proto` files, relative to crate `proto`, in the order of hashing.
 const FILES: [&str; 4] = [
     "queens/v1/types.proto",
     "queens/v1/work_queue.proto",
@@ -18,16 +18,16 @@ fn main() -> anyhow::Result<ExitCode> {
     let check = match env::args().nth(1).as_deref() {
         None => false,
         Some("--check") => true,
-        Some(other) => anyhow::bail!("invalid argument '{other}': give --check, or none"),
+        Some(other) => anyhow::bail!("invalid argument '{other}': give --check or no argument"),
     };
     let proto =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("this crate has no parent folder")?;
     let (out, scratch) = (proto.join("src/generated"), env::temp_dir());
     let scratch = scratch.join(format!("queens-generate-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    let made = compile(proto, &scratch);
+    let compiled = compile(proto, &scratch);
     fs::remove_dir_all(&scratch)?;
-    for (name, bytes) in made? {
+    for (name, bytes) in compiled? {
         let path = out.join(name);
         if !check {
             fs::write(&path, bytes).with_context(|| path.display().to_string())?;

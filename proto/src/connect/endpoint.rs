@@ -1,4 +1,4 @@
-//! Endpoints of coordinators: a URL or a join string, with the caller's credentials.
+//! Endpoints of coordinators: URL or join string, with the caller's credentials.
 
 use std::{
     error::Error,
@@ -65,7 +65,7 @@ pub enum BadAddress {
     )]
     Form(String),
     #[error(
-        "--coordinator '{0}': TLS needs a join string, which identifies the coordinator: give the line \
+        "--coordinator '{0}': TLS needs a join string, which identifies the coordinator: give the one \
          that it printed when it started (QUEENS_JOIN=queens1-…, or --join @FILE) instead of \
          --coordinator; or --tls-ca, --tls-cert and --tls-key if it was started with --client-ca"
     )]
@@ -75,9 +75,9 @@ pub enum BadAddress {
     #[error(transparent)]
     TlsFile(#[from] BadTlsFile),
     #[error(
-        "--coordinator '{0}' is another machine, and plain text can be read and changed on the way: \
-         give the line that the coordinator printed when it started (QUEENS_JOIN=queens1-…, or --join \
-         @FILE), or add --insecure if the coordinator has it and you trust the network"
+        "--coordinator '{0}' is another machine, and plain text can be read and changed in transit: \
+         give the join string that the coordinator printed when it started (QUEENS_JOIN=queens1-…, or \
+         --join @FILE), or add --insecure if the coordinator has it and you trust the network"
     )]
     Plaintext(String),
     /// The text is not printed: it may be a mistyped secret.
@@ -94,7 +94,7 @@ pub enum BadAddress {
          its --data-dir, elsewhere the join string that it printed (QUEENS_JOIN=queens1-…, or --join \
          @FILE)"
     )]
-    NotInUsualDirectory,
+    NotInDefaultDirectory,
     #[error(transparent)]
     JoinFile(#[from] JoinError),
 }
@@ -131,21 +131,21 @@ impl CoordinatorEndpoint {
     /// Reads a role's join string from the data directory of a local coordinator.
     /// The default is `queens-data` in the current directory.
     pub fn local(dir: Option<&Path>, role: &str) -> Result<Self, BadAddress> {
-        let found = JoinString::find(dir.unwrap_or(Path::new(DEFAULT_DATA_DIR)), role)?;
-        let join = found.ok_or_else(|| match dir {
+        let join = JoinString::find(dir.unwrap_or(Path::new(DEFAULT_DATA_DIR)), role)?;
+        let join = join.ok_or_else(|| match dir {
             Some(dir) => BadAddress::NotInDirectory { dir: dir.to_owned(), role: role.to_owned() },
-            None => BadAddress::NotInUsualDirectory,
+            None => BadAddress::NotInDefaultDirectory,
         })?;
         // Loopback first: it works on this machine, whichever address other machines use.
-        let is_near =
+        let is_local =
             |address: &&String| address.rsplit_once(':').is_some_and(|(host, _)| is_loopback(host));
-        let (near, far): (Vec<_>, Vec<_>) = join.addresses().iter().partition(is_near);
-        let addresses = near.into_iter().chain(far).cloned().collect();
+        let (local, remote): (Vec<_>, Vec<_>) = join.addresses().iter().partition(is_local);
+        let addresses = local.into_iter().chain(remote).cloned().collect();
         let join = JoinString::new(addresses, join.ca(), join.token().clone());
         Ok(Self::Token(join.expect("the same addresses in another order")))
     }
 
-    /// Returns whether traffic can be read and changed on the way.
+    /// Returns whether traffic can be read and changed in transit.
     pub fn is_unprotected(&self) -> bool {
         match self {
             Self::Plain(uri) => !uri.host().is_some_and(is_loopback),
@@ -254,9 +254,9 @@ fn read_url(url: &str) -> Result<(Uri, bool), BadAddress> {
         Some("https") => true,
         _ => return Err(form()),
     };
-    let named = uri.host().is_some_and(|host| !host.is_empty());
-    let port = uri.port_u16().is_some_and(|port| port != 0);
-    if !named || !port || uri.path() != "/" || uri.query().is_some() {
+    let has_host = uri.host().is_some_and(|host| !host.is_empty());
+    let has_port = uri.port_u16().is_some_and(|port| port != 0);
+    if !has_host || !has_port || uri.path() != "/" || uri.query().is_some() {
         return Err(form());
     }
     Ok((uri, tls))
@@ -268,7 +268,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Connects and waits for the server to send something.
-/// With TLS 1.3 it can reject a client's certificate only after the handshake.
+/// With TLS 1.3, the server can reject a client's certificate only after the handshake.
 async fn probe(MutualTls { uri, ca, identity }: &MutualTls) -> io::Result<()> {
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -321,8 +321,8 @@ fn explain(error: &rustls::Error) -> &'static str {
             | Bad::NotValidForNameContext { .. },
         ) => {
             "this coordinator is not the one that the join string names (or --tls-ca and the URL's host): \
-             its data directory is another or new, or another program answers in its place; use the \
-             line that the coordinator prints when it starts"
+             it has another or a new data directory, or another program answers in its place; use the \
+             join string that the coordinator prints when it starts"
         }
         rustls::Error::InvalidCertificate(
             Bad::Expired
@@ -347,7 +347,7 @@ fn explain(error: &rustls::Error) -> &'static str {
             "the coordinator rejected the certificate of --tls-cert: it is not valid now; renew it, or \
              set the clocks"
         }
-        _ => "the TLS handshake failed: is it a coordinator of this release?",
+        _ => "the TLS handshake failed: check that the server is a coordinator of this release",
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_needs_nothing_and_other_machines_need_insecure() {
+    fn plain_text_beyond_loopback_requires_insecure() {
         for url in [
             "http://127.0.0.1:7171",
             "http://localhost:7171",

@@ -1,5 +1,4 @@
-//! Join strings (a coordinator's addresses, the hash of its authority and a token, in one line), their files
-//! on the coordinator's machine, and the secrets of workers.
+//! Join strings, their files on the coordinator's machine, and workers' secrets.
 
 use std::{
     fmt, fs, io,
@@ -26,9 +25,9 @@ pub fn join_file(role: &str) -> String {
     format!("{role}.join")
 }
 
-/// Addresses of a coordinator, the hash of its private certificate authority, and a token.
+/// A coordinator's addresses, the hash of its private authority, and a token.
 ///
-/// It is as secret as its token: it has no `Display`, and its `Debug` shows only the token's identifier.
+/// A join string is as secret as its token: no `Display`, and `Debug` shows only the token's identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinString {
     addresses: Vec<String>,
@@ -58,15 +57,15 @@ pub enum JoinError {
     #[error("{path}: {why}", path = path.display())]
     Content { path: PathBuf, why: BadJoin },
     #[error(
-        "{path} {whose}, so it may lead to another coordinator than yours: run this program as the \
+        "{path} {problem}, so it may lead to a coordinator other than yours: run this program as the \
          coordinator's user, or give its join string (QUEENS_JOIN=queens1-…, or --join @FILE)",
         path = path.display()
     )]
-    NotOwn { path: PathBuf, whose: &'static str },
+    NotOwn { path: PathBuf, problem: &'static str },
 }
 
 impl JoinString {
-    /// Creates a join string for addresses `HOST:PORT`, in the order in which clients try them.
+    /// Creates a join string for addresses `HOST:PORT`; clients try them in order.
     pub fn new(addresses: Vec<String>, ca: CaHash, token: Token) -> Result<Self, BadJoin> {
         if addresses.is_empty() || addresses.len() > MAX_ADDRESSES {
             return Err(BadJoin::Damaged);
@@ -106,7 +105,7 @@ impl JoinString {
         }
     }
 
-    /// Reads a role's join string from a coordinator's data directory; `None` if there is none.
+    /// Reads a role's join string from a coordinator's data directory, if present.
     ///
     /// Another user may have planted the directory, so the file is used only if it and its folder belong
     /// to the caller and only the caller can write them.
@@ -114,13 +113,13 @@ impl JoinString {
         let folder = data_dir.join(FOLDER);
         let path = folder.join(join_file(role));
         let read = || -> io::Result<Result<String, JoinError>> {
-            if let Some(whose) = not_own(&fs::metadata(&folder)?) {
-                return Ok(Err(JoinError::NotOwn { path: folder.clone(), whose }));
+            if let Some(problem) = not_own(&fs::metadata(&folder)?) {
+                return Ok(Err(JoinError::NotOwn { path: folder.clone(), problem }));
             }
-            // Checks the open file: another file could get its name in between.
+            // Checks the open file, not the path: the file could be replaced in between.
             let file = fs::File::open(&path)?;
             Ok(match not_own(&file.metadata()?) {
-                Some(whose) => Err(JoinError::NotOwn { path: path.clone(), whose }),
+                Some(problem) => Err(JoinError::NotOwn { path: path.clone(), problem }),
                 None => Ok(io::read_to_string(file)?),
             })
         };
@@ -166,7 +165,7 @@ fn is_host_port(text: &str) -> bool {
 }
 
 /// Encodes bytes, with a checksum, as letters, digits, `-` and `_`.
-/// Such a text survives every shell, chat and mail.
+/// The text passes unchanged through every shell, chat and mail.
 pub(crate) fn armor(prefix: &str, bytes: &[u8]) -> String {
     let crc = crc32fast::hash(bytes).to_be_bytes();
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode([bytes, &crc].concat()))
@@ -209,7 +208,7 @@ impl fmt::Display for TokenId {
 
 /// A secret that grants a role at one coordinator.
 ///
-/// It has no `Display`, and its `Debug` shows only the identifier, so that it reaches no log by accident.
+/// It has no `Display`, and its `Debug` shows only the identifier, so that it cannot be logged by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     id: TokenId,
@@ -221,12 +220,12 @@ pub struct Token {
 pub struct BadToken;
 
 impl Token {
-    /// The length of the secret: it cannot be guessed, so a fast hash suffices to store it.
+    /// The length of the secret: too long to guess, so a fast hash protects it.
     pub const SECRET_BYTES: usize = 32;
 
     const BYTES: usize = 4 + Self::SECRET_BYTES;
 
-    /// Creates a token; the secret must come from the operating system's randomness.
+    /// Creates a token; the secret must be random bytes from the operating system.
     pub const fn new(id: TokenId, secret: [u8; Self::SECRET_BYTES]) -> Self {
         Self { id, secret }
     }
@@ -255,7 +254,7 @@ impl Token {
         let (id, secret) = bytes.split_at(4);
         Self {
             id: TokenId(u32::from_be_bytes(id.try_into().expect("four bytes"))),
-            secret: secret.try_into().expect("the rest"),
+            secret: secret.try_into().expect("32 bytes"),
         }
     }
 }
@@ -284,7 +283,7 @@ pub struct WorkerSecret([u8; Self::BYTES]);
 
 /// Invalid bytes or text of a [`WorkerSecret`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a worker's secret has 32 bytes, or 64 hexadecimal digits as text")]
+#[error("invalid worker secret: expected 32 bytes, or 64 hexadecimal digits as text")]
 pub struct BadWorkerSecret;
 
 impl WorkerSecret {
@@ -305,7 +304,7 @@ impl WorkerSecret {
         WorkerId(u128::from_be_bytes(*half))
     }
 
-    /// Returns the text for a private file.
+    /// Returns the secret as text, for storage in a private file.
     pub fn expose(&self) -> String {
         common::hex::encode(&self.0)
     }
@@ -436,7 +435,7 @@ mod tests {
                 set_mode(&dir.path().join(name), mode);
                 let error = rejected(dir.path());
                 assert!(error.contains(&format!("{name} can be written by other")), "{error}");
-                // Only root can give files away.
+                // Only root can change the owner of a file.
                 if rustix::process::geteuid().is_root() {
                     chown(dir.path().join(name), Some(1), None).unwrap();
                     let error = rejected(dir.path());

@@ -37,8 +37,8 @@ pub struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Returns the coordinator's address. A given data directory must contain a join string of the role,
-    /// even if another option takes precedence.
+    /// Returns the coordinator's endpoint for a caller with this role.
+    /// A given data directory must contain the role's join string, even if another option takes precedence.
     pub fn endpoint(&self, role: &str) -> Result<CoordinatorEndpoint, BadAddress> {
         let local = |dir: Option<&Path>| CoordinatorEndpoint::local(dir, role);
         let here = self.data_dir.as_deref().map(|dir| local(Some(dir))).transpose()?;

@@ -1,4 +1,4 @@
-//! Certificates: those that join strings pin by hash, and files of an authority that the operator runs.
+//! Certificates: pinned by join strings, or in files of an external authority.
 
 use std::{
     fmt, fs, io,
@@ -123,7 +123,7 @@ impl ServerCertVerifier for PinnedCa {
 pub enum BadTlsFile {
     #[error("{path}: {why}", path = path.display())]
     Unreadable { path: PathBuf, why: io::Error },
-    #[error("{path} holds no {what} in PEM form{hint}", path = path.display())]
+    #[error("{path} contains no {what} in PEM form{hint}", path = path.display())]
     Form { path: PathBuf, what: &'static str, hint: &'static str },
     #[error(
         "{path}: the certificate is not valid now ({now}); it is valid from {from} to {until}: renew \
@@ -131,7 +131,7 @@ pub enum BadTlsFile {
     )]
     Date { path: PathBuf, from: String, until: String, now: String },
     #[error(
-        "{key} is not the key of the certificate in {certificate}: give the two that belong together",
+        "{key} is not the key of the certificate in {certificate}: give a matching pair",
         key = key.display(), certificate = certificate.display()
     )]
     Mismatch { certificate: PathBuf, key: PathBuf },

@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::*;
 
-/// A source of values: random words, and then the largest ones.
+/// A source of values: random words, then only the largest word.
 struct Words(std::vec::IntoIter<u64>);
 
 impl Words {
@@ -227,7 +227,7 @@ fn a_bad_field_is_named() {
         ("worker.name: invalid worker name 'two\\nlines': expected 1 to 64 letters", |r| {
             r.worker.as_mut().unwrap().name = "two\nlines".to_owned();
         }),
-        ("worker.version: must hold no control or invisible characters, got '\\u{202e}'", |r| {
+        ("worker.version: must not contain the invisible character '\\u{202e}'", |r| {
             r.worker.as_mut().unwrap().version = "1\u{202e}".to_owned();
         }),
         ("worker.threads: expected 1 to 4096, got 0", |r| r.worker.as_mut().unwrap().threads = 0),
@@ -282,7 +282,7 @@ fn every_name_has_one_number() {
 }
 
 #[test]
-fn a_key_is_short_plain_text_or_absent() {
+fn an_idempotency_key_is_short_plain_text_or_absent() {
     assert_eq!(submitted_key(""), Ok(None));
     let key = submitted_key("nightly-1").unwrap().unwrap();
     assert_eq!(key.as_str(), "nightly-1");

@@ -1,4 +1,4 @@
-//! Builders and fixtures for the tests of several packages: plans, true counts, workers and databases.
+//! Builders and fixtures for tests: plans, true counts, workers and databases.
 
 pub mod postgres;
 
@@ -41,16 +41,16 @@ pub fn count(grant: &Grant) -> Partial {
     partial(grant, counter.count(units, &NoProgress).expect("the count is not cancelled"))
 }
 
-/// A worker that a test drives: it builds the messages of a worker and counts nothing.
+/// A worker that a test drives; it builds messages and counts nothing.
 #[derive(Clone, Debug)]
 pub struct FakeWorker {
-    /// Description of the worker, sent in every call: one thread with 1 GiB and the portable kernel.
+    /// The description in every call: one thread with 1 GiB and the portable kernel.
     pub info: WorkerInfo,
-    /// Leases that it holds.
+    /// Leases that the worker holds.
     pub held: Vec<Grant>,
-    /// Whether it reports all these tasks as started.
+    /// Whether calls report all held tasks as started.
     pub started: bool,
-    /// Seconds of work that it requests in each call.
+    /// Seconds of work that each call requests.
     pub seconds_wanted: f64,
 }
 
@@ -105,7 +105,7 @@ pub fn held(grant: &Grant) -> HeldLease {
     HeldLease { task: grant.task, epoch: grant.epoch, cost_done: 0, started: false }
 }
 
-/// Returns the submission of a granted task, counted by the portable kernel in a microsecond.
+/// Returns a submission of a task that the portable kernel counted in 1 µs.
 pub fn partial(grant: &Grant, count: u64) -> Partial {
     Partial {
         task: grant.task,

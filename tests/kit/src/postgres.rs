@@ -21,7 +21,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a new server; prints a message and returns `None` if PostgreSQL is not installed.
+    /// Starts a new server; prints a message and returns `None` without PostgreSQL.
     pub fn start(settings: &[&str]) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED: no initdb on this machine: apt-get install postgresql-15");
@@ -57,7 +57,7 @@ impl Postgres {
         self.dir.path().join("data")
     }
 
-    /// Changes the owner of a path to the user of the server, which refuses to run as root.
+    /// Gives a path to the user of the server, which refuses to run as root.
     pub fn own(&self, path: &Path) {
         if is_root() {
             let done = Command::new("chown").arg("-R").arg("postgres").arg(path).status();
@@ -82,7 +82,7 @@ impl Postgres {
 
     /// Starts the server after [`Self::kill`]; returns once it accepts connections.
     pub fn restart(&mut self) {
-        assert!(self.process.is_none(), "it runs");
+        assert!(self.process.is_none(), "the server runs");
         // The server exits while children of a killed one still hold shared memory.
         for _ in 0..200 {
             let mut command = self.command("postgres");
@@ -112,9 +112,9 @@ impl Postgres {
         panic!("PostgreSQL does not start in {}", self.data().display());
     }
 
-    /// Kills the server. Unlike in a power failure, data in the system's cache is not lost.
+    /// Kills the server; unlike a power failure, this keeps the system's cache.
     pub fn kill(&mut self) {
-        let mut process = self.process.take().expect("it runs");
+        let mut process = self.process.take().expect("a server");
         process.kill().unwrap();
         process.wait().unwrap();
     }
@@ -168,7 +168,7 @@ fn is_root() -> bool {
     output.stdout == b"0\n"
 }
 
-/// Returns the folder of the newest version.
+/// Returns the program folder of the newest version.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<_> = versions

@@ -1,5 +1,5 @@
-//! The coordinator's disk: it keeps synced changes, may lose others in a crash, tears a group in a write,
-//! fills up, and is lost.
+//! The coordinator's disk, with injected faults.
+//! A crash may lose unsynced changes or tear a group of changes; the disk may fill up or be lost.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use super::{Fault, Tally, scenario::Scenario, shared::Checker};
 pub(super) struct Disk {
     pub(super) checker: Checker,
     pub(super) tally: Tally,
-    kept: Kept,
+    backend: Backend,
     /// Changes in the model since the last flush.
     recent: Vec<Change>,
     crash_in_write: f64,
@@ -33,22 +33,22 @@ pub(super) struct Disk {
     rng: ChaCha8Rng,
 }
 
-enum Kept {
+enum Backend {
     Model(Box<MemoryStore>),
     /// Files, reopened after each crash.
     Files(Option<Box<DiskStore>>, Files),
 }
 
-impl Kept {
+impl Backend {
     fn store(&mut self) -> &mut dyn Store {
         match self {
             Self::Model(store) => store.as_mut(),
-            Self::Files(store, _) => store.as_deref_mut().expect("it is open"),
+            Self::Files(store, _) => store.as_deref_mut().expect("an open store"),
         }
     }
 }
 
-/// Returns whether a change is a line of the journal, which `Store::apply` writes first.
+/// Returns whether a change is a journal line, which `Store::apply` writes first.
 fn is_journaled(change: &Change) -> bool {
     matches!(change, Change::Recorded(_))
 }
@@ -58,28 +58,28 @@ fn is_file(change: &Change) -> bool {
     matches!(change, Change::State { .. } | Change::Recheck { .. } | Change::Trust(_))
 }
 
-/// Returns what a crash in the middle of a write leaves of a group: some of the lines; if all lines, some of
-/// the other files; if all of those too, some of the rows.
+/// Returns the part of a group that is on disk after a crash during the write.
+/// Lines are written first, then other files, then rows, of which the last ones may be missing.
 fn torn(changes: &[Change], rng: &mut ChaCha8Rng) -> Vec<Change> {
     let (lines, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_journaled);
     let (files, rows): (Vec<_>, Vec<_>) = others.into_iter().partition(is_file);
-    let mut left = Vec::new();
+    let mut written = Vec::new();
     for part in [lines, files, rows] {
         let kept = rng.random_range(0..=part.len());
         let whole = kept == part.len();
-        left.extend(part.into_iter().take(kept));
+        written.extend(part.into_iter().take(kept));
         if !whole {
             break;
         }
     }
-    left
+    written
 }
 
 impl Disk {
     /// Returns the store with everything that was written.
     pub(super) fn store(&mut self) -> &mut dyn Store {
         self.flush();
-        self.kept.store()
+        self.backend.store()
     }
 
     /// Writes a group of changes. An error ends the process.
@@ -94,10 +94,10 @@ impl Disk {
             self.tear(changes);
             return Err(StoreError::Poisoned("the power failed".to_owned()));
         }
-        self.checker.kept(changes);
-        match &mut self.kept {
-            Kept::Files(store, _) => store.as_mut().expect("it is open").apply(changes),
-            Kept::Model(_) => {
+        self.checker.stored(changes);
+        match &mut self.backend {
+            Backend::Files(store, _) => store.as_mut().expect("an open store").apply(changes),
+            Backend::Model(_) => {
                 self.recent.extend_from_slice(changes);
                 if self.rng.random_bool(0.1) {
                     self.flush();
@@ -116,17 +116,17 @@ impl Disk {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let seed = scenario.seed;
         let wrong = scenario.faults.liars > 0 || scenario.faults.referee_error > 0.0;
-        let kept = if scenario.files {
+        let backend = if scenario.files {
             let files = Files::new();
             let store = files.open().expect("an empty directory");
-            Kept::Files(Some(Box::new(store)), files)
+            Backend::Files(Some(Box::new(store)), files)
         } else {
-            Kept::Model(Box::default())
+            Backend::Model(Box::default())
         };
         Self {
             checker: Checker::new(seed, scenario.truth, wrong),
             tally: Tally::default(),
-            kept,
+            backend,
             recent: Vec::new(),
             crash_in_write: scenario.faults.crash_in_write,
             error: scenario.faults.disk_error,
@@ -154,17 +154,17 @@ impl Disk {
         if self.recent.is_empty() {
             return;
         }
-        let result = self.kept.store().apply(&self.recent);
+        let result = self.backend.store().apply(&self.recent);
         assert!(result.is_ok(), "seed {}: the store refused a group: {result:?}", self.seed);
         self.recent.clear();
     }
 
-    /// Fails a write because the disk is full: nothing of the group is kept.
+    /// Fails a write because the disk is full: nothing of the group is stored.
     fn full(&mut self, changes: &[Change]) -> StoreError {
-        match &mut self.kept {
-            Kept::Model(_) => StoreError::Poisoned("no space left".to_owned()),
-            Kept::Files(store, files) => {
-                let store = store.as_mut().expect("it is open");
+        match &mut self.backend {
+            Backend::Model(_) => StoreError::Poisoned("no space left".to_owned()),
+            Backend::Files(store, files) => {
+                let store = store.as_mut().expect("an open store");
                 let run = store.runs().expect("a sound store")[0].manifest.run;
                 let result = files.while_full(run, || store.apply(changes));
                 result.expect_err("nothing fits on a full disk")
@@ -174,26 +174,26 @@ impl Disk {
 
     /// Writes a part of a group, as a power failure would.
     fn tear(&mut self, changes: &[Change]) {
-        match &mut self.kept {
-            Kept::Model(_) => {
-                let left = torn(changes, &mut self.rng);
-                self.checker.kept(&left);
-                self.recent.extend(left);
+        match &mut self.backend {
+            Backend::Model(_) => {
+                let written = torn(changes, &mut self.rng);
+                self.checker.stored(&written);
+                self.recent.extend(written);
             }
-            Kept::Files(store, files) => {
-                let before = files.remember();
-                let mut open = store.take().expect("it is open");
+            Backend::Files(store, files) => {
+                let before = files.contents();
+                let mut open = store.take().expect("an open store");
                 open.apply(changes).expect("a sound store");
                 drop(open);
                 let lines = files.tear(&before, &mut self.rng);
-                let mut left: Vec<_> =
+                let mut written: Vec<_> =
                     changes.iter().filter(|c| is_journaled(c)).cloned().collect();
-                let is_whole = lines == left.len();
-                left.truncate(lines);
-                if is_whole && files.kept_others {
-                    left.extend(changes.iter().filter(|c| is_file(c)).cloned());
+                let is_whole = lines == written.len();
+                written.truncate(lines);
+                if is_whole && files.has_others {
+                    written.extend(changes.iter().filter(|c| is_file(c)).cloned());
                 }
-                self.checker.kept(&left);
+                self.checker.stored(&written);
             }
         }
     }
@@ -207,23 +207,23 @@ impl Disk {
             place <= kept || is_journaled(change) || is_file(change)
         });
         self.flush();
-        match &mut self.kept {
-            Kept::Model(store) => store.begin_term(),
-            Kept::Files(store, files) => {
+        match &mut self.backend {
+            Backend::Model(store) => store.begin_term(),
+            Backend::Files(store, files) => {
                 drop(store.take());
                 files.lose_unsynced(&mut self.rng);
-                *store = Some(Box::new(files.open().expect("its own files")));
+                *store = Some(Box::new(files.open().expect("a sound store")));
             }
         }
     }
 
-    /// Replaces the disk by an empty one, after it or its journals were lost.
+    /// Replaces a lost disk, or one without its journals, with an empty one.
     pub(super) fn lose(&mut self) {
         self.tally.add(Fault::DiskLost);
         self.recent.clear();
-        match &mut self.kept {
-            Kept::Model(store) => **store = MemoryStore::new(),
-            Kept::Files(store, files) => {
+        match &mut self.backend {
+            Backend::Model(store) => **store = MemoryStore::new(),
+            Backend::Files(store, files) => {
                 drop(store.take());
                 if files.lose_journals(&mut self.rng) {
                     let error = files.open().expect_err("a missing journal is noticed");
@@ -251,8 +251,8 @@ impl Disk {
 /// A data directory whose files are cut, scrambled and removed under the store.
 struct Files {
     directory: TempDir,
-    /// The last torn write included the files other than the journal.
-    kept_others: bool,
+    /// Whether the last torn write included the files other than the journal.
+    has_others: bool,
 }
 
 /// Contents of all files but sled's.
@@ -260,13 +260,13 @@ type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
 impl Files {
     fn new() -> Self {
-        // In memory syncing takes no time.
+        // In memory, syncing takes no time.
         let memory = Path::new("/dev/shm");
         let directory = match memory.is_dir() {
             true => tempfile::tempdir_in(memory),
             false => tempfile::tempdir(),
         };
-        Self { directory: directory.expect("a directory for temporary files"), kept_others: false }
+        Self { directory: directory.expect("a directory for temporary files"), has_others: false }
     }
 
     fn open(&self) -> Result<DiskStore, StoreError> {
@@ -282,15 +282,15 @@ impl Files {
     fn while_full<T>(&self, run: RunId, act: impl FnOnce() -> T) -> T {
         let journal = self.journal(run);
         let aside = journal.with_extension("aside");
-        fs::rename(&journal, &aside).expect("it is there");
-        symlink("/dev/full", &journal).expect("its place is free");
+        fs::rename(&journal, &aside).expect("a journal");
+        symlink("/dev/full", &journal).expect("a free path");
         let result = act();
         fs::remove_file(&journal).expect("a link");
-        fs::rename(&aside, &journal).expect("its place is free");
+        fs::rename(&aside, &journal).expect("a free path");
         result
     }
 
-    fn remember(&self) -> Contents {
+    fn contents(&self) -> Contents {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.directory.path().to_owned()];
         while let Some(folder) = folders.pop() {
@@ -299,7 +299,7 @@ impl Files {
                 if path.is_dir() && !path.ends_with("db") {
                     folders.push(path);
                 } else if path.is_file() {
-                    let bytes = fs::read(&path).expect("its own file");
+                    let bytes = fs::read(&path).expect("a stored file");
                     files.insert(path, bytes);
                 }
             }
@@ -307,10 +307,10 @@ impl Files {
         files
     }
 
-    /// Undoes a write from a random place on, as if the power had failed there: the journal comes first, then
-    /// other files, then rows. Returns the number of new lines of the journal that are whole.
+    /// Undoes a write from a random place on; returns the number of whole new lines.
+    /// As in a power failure: the journal comes first, then other files, then rows.
     fn tear(&mut self, before: &Contents, rng: &mut ChaCha8Rng) -> usize {
-        let after = self.remember();
+        let after = self.contents();
         let (mut lines, mut journal_whole) = (0, true);
         for (path, now) in &after {
             if path.ends_with("journal.jsonl") {
@@ -321,15 +321,15 @@ impl Files {
                 cut(path, kept, rng);
             }
         }
-        self.kept_others = journal_whole && rng.random_bool(0.5);
-        if !self.kept_others {
+        self.has_others = journal_whole && rng.random_bool(0.5);
+        if !self.has_others {
             for (path, old) in before {
                 if !path.ends_with("journal.jsonl") && after.get(path) != Some(old) {
-                    fs::write(path, old).expect("its own file");
+                    fs::write(path, old).expect("a stored file");
                 }
             }
             for path in after.keys().filter(|path| !before.contains_key(*path)) {
-                fs::remove_file(path).expect("its own file");
+                fs::remove_file(path).expect("a stored file");
             }
         }
         self.lose_database();
@@ -345,7 +345,7 @@ impl Files {
                 if let Ok(metadata) = fs::metadata(&path) {
                     let file = OpenOptions::new().write(true).open(&path);
                     let kept = rng.random_range(0..=metadata.len());
-                    file.and_then(|file| file.set_len(kept)).expect("its own file");
+                    file.and_then(|file| file.set_len(kept)).expect("a stored file");
                 }
             }
             _ => {}
@@ -355,7 +355,7 @@ impl Files {
     fn lose_database(&self) {
         let path = self.directory.path().join("db");
         if path.exists() {
-            fs::remove_dir_all(path).expect("its own directory");
+            fs::remove_dir_all(path).expect("a stored directory");
         }
     }
 
@@ -366,24 +366,24 @@ impl Files {
         }
         let mut lost = false;
         let runs = fs::read_dir(self.directory.path().join("runs"));
-        for run in runs.expect("its own directory").flatten() {
+        for run in runs.expect("a stored directory").flatten() {
             lost |= fs::remove_file(run.path().join("journal.jsonl")).is_ok();
         }
         lost
     }
 }
 
-/// Cuts a file, and may zero bytes after its last whole line.
+/// Truncates a file; may zero bytes after its last whole line.
 fn cut(path: &Path, kept: usize, rng: &mut ChaCha8Rng) {
-    let bytes = fs::read(path).expect("its own file");
-    let mut file = OpenOptions::new().write(true).open(path).expect("its own file");
-    file.set_len(kept as u64).expect("its own file");
+    let bytes = fs::read(path).expect("a stored file");
+    let mut file = OpenOptions::new().write(true).open(path).expect("a stored file");
+    file.set_len(kept as u64).expect("a stored file");
     let line = bytes[..kept].iter().rposition(|byte| *byte == b'\n');
     let tail = line.map_or(0, |end| end + 1);
     if tail < kept && rng.random_bool(0.5) {
         let from = rng.random_range(tail..kept);
         file.seek(SeekFrom::Start(from as u64))
             .and_then(|_| file.write_all(&vec![0; kept - from]))
-            .expect("its own file");
+            .expect("a stored file");
     }
 }

@@ -1,9 +1,9 @@
-//! A simulated cluster: the worker's engine, the driver with its groups, the scheduler and the store of the
-//! programs in the default configuration, with a network, clocks, disks and processors whose faults follow
-//! from a seed. There are no threads, sockets or sleeps: a day takes milliseconds.
+//! A simulated cluster whose faults follow from a seed.
 //!
-//! [`run`] checks that each task is counted once and that the total is exact unless the scenario has wrong
-//! counts, and the invariants of its `Checker` at every write of the store.
+//! Worker engine, driver, scheduler and store are those of the programs in the default configuration;
+//! network, clocks, disks and processors are simulated. Without threads, sockets and sleeps, a day takes
+//! milliseconds. [`run`] checks that each task is counted once, that the total is exact unless the scenario
+//! has wrong counts, and the invariants of its `Checker` at every write of the store.
 
 mod disk;
 mod scenario;
@@ -14,7 +14,7 @@ mod world;
 use std::{fmt, ops::AddAssign};
 
 pub use self::worker::Share;
-pub use scenario::{ATTACKS, Attack, Faults, Make, Scenario};
+pub use scenario::{ATTACKS, Attack, Faults, Machine, Scenario};
 pub use world::{Outcome, run};
 
 /// Milliseconds of true time since the simulation began.

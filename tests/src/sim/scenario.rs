@@ -1,4 +1,4 @@
-//! The cluster of a seed: its plan with exact counts, its faults, and the duration and result of a count.
+//! The cluster of a seed: plan and exact counts, faults, durations and results.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -42,24 +42,24 @@ pub struct Faults {
     /// The disk is full when a group is written.
     pub disk_error: f64,
     /// Mean times between recurring faults.
-    pub often: BTreeMap<Fault, Time>,
+    pub mean_times: BTreeMap<Fault, Time>,
     /// Number of workers that submit wrong counts.
     pub liars: usize,
-    /// Part of its tasks that a liar lies about.
+    /// Fraction of a liar's tasks with wrong counts.
     pub lie_rate: f64,
-    /// The liars agree on their lies, in both orientations.
+    /// Whether the liars agree on their lies, in both orientations.
     pub liars_agree: bool,
-    /// Only the first slot of a liar counts wrong.
+    /// Whether only the first slot of a liar counts wrong.
     pub bad_core: bool,
-    /// A barred liar comes back with another identity.
+    /// Whether a barred liar returns with another identity.
     pub renames: bool,
-    /// The first liar lies only once the others have come. They lie about tasks that it counted before.
+    /// Whether the first liar waits for the others, which lie about its tasks.
     pub accomplice: bool,
-    /// Time at which the liars come, except for the first one of accomplices.
+    /// Time at which the liars join; an accomplice joins at the start.
     pub late_liars: Time,
-    /// Liars claim the machine numbers of honest ones.
+    /// Whether liars claim the machine numbers of honest machines.
     pub impersonates: bool,
-    /// The lies are bit errors: independent of the task.
+    /// Whether the lies are bit errors, which are independent of the task.
     pub bit_errors: bool,
     /// A count of the referee is wrong.
     pub referee_error: f64,
@@ -68,7 +68,7 @@ pub struct Faults {
 impl Faults {
     /// Sets the mean time between two faults of a kind, if there are any.
     fn recur(&mut self, fault: Fault, mean: Option<Time>) {
-        self.often.extend(mean.map(|mean| (fault, mean)));
+        self.mean_times.extend(mean.map(|mean| (fault, mean)));
     }
 }
 
@@ -76,7 +76,7 @@ impl Faults {
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
     pub name: &'static str,
-    /// All liars have one token, and the honest machines another.
+    /// Whether all liars have one token, and the honest machines another.
     pub is_by_one_token: bool,
     /// Changes the scenario of one machine that lies in a twentieth of the tasks.
     apply: fn(&mut Scenario),
@@ -98,7 +98,7 @@ pub const ATTACKS: [Attack; 10] = [
         scenario.tokens = vec!["lying"; 100];
         scenario.tokens.push("honest");
     }),
-    // One machine always lies and comes back with another identity when it is barred.
+    // One machine always lies and returns with another identity when it is barred.
     attack("Renamed", false, |scenario| {
         (scenario.faults.renames, scenario.faults.lie_rate) = (true, 1.0);
         scenario.tokens = vec!["shared"];
@@ -112,7 +112,7 @@ pub const ATTACKS: [Attack; 10] = [
         scenario.collude();
         (scenario.faults.accomplice, scenario.faults.liars_agree) = (true, false);
         (scenario.faults.lie_rate, scenario.faults.late_liars) = (0.4, 45 * MINUTE);
-        (scenario.makes[0].threads, scenario.makes[1].threads) = (2, 4);
+        (scenario.machines[0].threads, scenario.machines[1].threads) = (2, 4);
     }),
     // Two machines collude and join late.
     attack("Late", false, |scenario| {
@@ -129,7 +129,7 @@ pub const ATTACKS: [Attack; 10] = [
 
 /// Resources of a machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Make {
+pub struct Machine {
     /// Speed of a thread; 1 is normal.
     pub speed: f64,
     /// Number of threads; each counts a task.
@@ -137,7 +137,7 @@ pub struct Make {
     pub memory_bytes_per_thread: u64,
 }
 
-const TYPICAL: Make = Make { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
+const TYPICAL: Machine = Machine { speed: 1.0, threads: 1, memory_bytes_per_thread: 1 << 30 };
 
 /// A cluster and its faults.
 #[derive(Clone, Debug)]
@@ -149,20 +149,20 @@ pub struct Scenario {
     /// Maximum threads per worker.
     pub threads: u32,
     /// Resources of the first workers; those of others are random.
-    pub makes: Vec<Make>,
+    pub machines: Vec<Machine>,
     /// Milliseconds of a thread of speed 1 per unit of cost.
     pub ms_per_cost: f64,
-    /// Uses the store of files instead of the one in memory.
+    /// Whether the store is in files, not in memory.
     pub files: bool,
     pub recheck: Recheck,
     pub referee: bool,
-    /// Tokens of the first machines; others use the last of them, if there is any.
+    /// Tokens of the first machines; the other machines use the last token.
     pub tokens: Vec<&'static str>,
     pub faults: Faults,
 }
 
 /// Returns a random mean time between faults: never in some runs, short in others.
-fn between(rng: &mut ChaCha8Rng, often: Time, seldom: Time) -> Option<Time> {
+fn random_time(rng: &mut ChaCha8Rng, often: Time, seldom: Time) -> Option<Time> {
     (!rng.random_bool(0.3)).then(|| rng.random_range(often..seldom))
 }
 
@@ -207,32 +207,32 @@ impl Scenario {
         };
         use Fault::{Partition, WorkerClock, WorkerCrash, WorkerFrozen, WorkerStopped};
         for fault in [Partition, WorkerCrash, WorkerFrozen, WorkerStopped, WorkerClock] {
-            faults.recur(fault, between(&mut rng, 5 * MINUTE, 2 * HOUR));
+            faults.recur(fault, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
         }
         faults.spool_loss = chance(&mut rng, 1.0);
         faults.spool_error = chance(&mut rng, 0.5);
         faults.count_error = chance(&mut rng, 0.01);
-        faults.recur(Fault::CoordinatorCrash, between(&mut rng, 30 * SECOND, HOUR));
+        faults.recur(Fault::CoordinatorCrash, random_time(&mut rng, 30 * SECOND, HOUR));
         faults.crash_in_write = chance(&mut rng, 0.01);
         faults.disk_error = chance(&mut rng, 0.01);
         // Rarely: a run is lost with its disk.
         if rng.random_bool(0.1) {
-            faults.recur(Fault::DiskLost, between(&mut rng, HOUR, 8 * HOUR));
+            faults.recur(Fault::DiskLost, random_time(&mut rng, HOUR, 8 * HOUR));
         }
-        faults.recur(Fault::CoordinatorClock, between(&mut rng, 30 * SECOND, HOUR));
-        faults.recur(Fault::RunPaused, between(&mut rng, 5 * MINUTE, 2 * HOUR));
-        faults.recur(Fault::Ghost, between(&mut rng, 5 * MINUTE, HOUR));
+        faults.recur(Fault::CoordinatorClock, random_time(&mut rng, 30 * SECOND, HOUR));
+        faults.recur(Fault::RunPaused, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
+        faults.recur(Fault::Ghost, random_time(&mut rng, 5 * MINUTE, HOUR));
         faults.lie_rate = 10f64.powf(rng.random_range(-3.0..=0.0));
         faults.liars_agree = liars == 2 && rng.random_bool(0.5);
         faults.bad_core = rng.random_bool(0.3);
         faults.recur(Fault::SelfTest, faults.bad_core.then_some(HOUR));
-        faults.recur(Fault::WorkerPaused, between(&mut rng, 5 * MINUTE, 2 * HOUR));
+        faults.recur(Fault::WorkerPaused, random_time(&mut rng, 5 * MINUTE, 2 * HOUR));
         Self {
             seed,
             truth,
             workers,
             threads,
-            makes: Vec::new(),
+            machines: Vec::new(),
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost(truth),
             recheck,
@@ -247,19 +247,19 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of an attack; odd seeds also have lost messages, crashes and restarts, except for
-    /// accomplices, which need an order of events.
+    /// Returns the scenario of an attack; odd seeds also have other faults.
+    /// Accomplices need a fixed order of events, without such faults.
     pub fn attack(attack: Attack, recheck: Recheck, seed: u64) -> Self {
-        let calm = Self::calm(seed);
+        let faultless = Self::faultless(seed);
         let mut scenario = Self {
             recheck,
-            makes: vec![TYPICAL; 110],
+            machines: vec![TYPICAL; 110],
             workers: 3,
             tokens: vec!["lying", "honest"],
             // Some minutes per run; workers start within two.
-            ms_per_cost: 10.0 * calm.ms_per_cost,
+            ms_per_cost: 10.0 * faultless.ms_per_cost,
             faults: Faults { liars: 1, lie_rate: 0.05, ..Faults::default() },
-            ..calm
+            ..faultless
         };
         (attack.apply)(&mut scenario);
         let faults = &mut scenario.faults;
@@ -270,7 +270,7 @@ impl Scenario {
                 late: 0.02,
                 spool_loss: 0.3,
                 crash_in_write: 0.002,
-                often: BTreeMap::from([
+                mean_times: BTreeMap::from([
                     (Fault::WorkerCrash, 20 * MINUTE),
                     (Fault::WorkerFrozen, 30 * MINUTE),
                     (Fault::CoordinatorCrash, 10 * MINUTE),
@@ -281,26 +281,26 @@ impl Scenario {
         scenario
     }
 
-    /// Lets two machines with a token each submit the same lies, against two honest ones.
+    /// Lets two liars with a token each agree on their lies, against two honest ones.
     fn collude(&mut self) {
         (self.faults.liars, self.faults.liars_agree) = (2, true);
         self.workers = 4;
         self.tokens = vec!["lying", "lying too", "honest"];
     }
 
-    /// Returns a scenario without faults: a machine of speed 4, four of speed 1, and one with too little
-    /// memory.
+    /// Returns a scenario of different machines, without faults.
+    /// One has speed 4, four have speed 1, and one has too little memory.
     pub fn mixed(seed: u64) -> Self {
-        let calm = Self::calm(seed);
-        let fast = Make { speed: 4.0, ..TYPICAL };
-        let small = Make { memory_bytes_per_thread: 1 << 10, ..TYPICAL };
-        let makes = vec![fast, TYPICAL, TYPICAL, TYPICAL, TYPICAL, small];
+        let faultless = Self::faultless(seed);
+        let fast = Machine { speed: 4.0, ..TYPICAL };
+        let small = Machine { memory_bytes_per_thread: 1 << 10, ..TYPICAL };
+        let machines = vec![fast, TYPICAL, TYPICAL, TYPICAL, TYPICAL, small];
         Self {
-            workers: makes.len(),
-            makes,
+            workers: machines.len(),
+            machines,
             // An hour per run is long compared to the two minutes within which workers start.
-            ms_per_cost: 30.0 * calm.ms_per_cost,
-            ..calm
+            ms_per_cost: 30.0 * faultless.ms_per_cost,
+            ..faultless
         }
     }
 
@@ -315,16 +315,16 @@ impl Scenario {
         plan.lease_order().map(time).collect()
     }
 
-    /// Returns the time of a slot of normal speed, from the cost and a random error of the cost.
+    /// Returns the time of a slot of normal speed: the cost with a random error.
     pub(super) fn duration(&self, task: TaskId, cost: u64) -> Time {
-        let wrong = 0.3 + (mixed(task.0) >> 40) as f64 / (1u64 << 23) as f64;
+        let wrong = 0.3 + (hash(task.0) >> 40) as f64 / (1u64 << 23) as f64;
         let ms = cost as f64 * self.ms_per_cost * wrong;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let ms = ms as Time;
         ms.max(1)
     }
 
-    /// Returns the count of a slot, wrong if the author is a liar, whose errors have the base `lie`.
+    /// Returns the count of a slot; wrong counts of a liar have the base `lie`.
     ///
     /// Lies of different workers, and of one worker in both orientations, differ unless the scenario lets
     /// them agree.
@@ -340,21 +340,21 @@ impl Scenario {
         }
     }
 
-    /// Returns whether a liar lies about a task; liars that agree lie about the same tasks.
+    /// Returns whether a liar lies about a task; agreeing liars choose the same tasks.
     pub(super) fn lies(&self, liar: u64, task: TaskId) -> bool {
         let liar = if self.faults.liars_agree { 0 } else { liar + 1 };
-        let random = mixed(task.0 ^ liar << 40) >> 11;
+        let random = hash(task.0 ^ liar << 40) >> 11;
         (random as f64) < self.faults.lie_rate * (1u64 << 53) as f64
     }
 
-    fn calm(seed: u64) -> Self {
+    fn faultless(seed: u64) -> Self {
         let truth = PLANS.last().expect("there are plans");
         Self {
             seed,
             truth,
             workers: 4,
             threads: 4,
-            makes: Vec::new(),
+            machines: Vec::new(),
             ms_per_cost: 2_000.0 / mean_cost(truth),
             files: false,
             recheck: Recheck::Auto,
@@ -371,6 +371,6 @@ fn mean_cost(truth: &ExactCounts) -> f64 {
     sum as f64 / truth.plan.tasks() as f64
 }
 
-fn mixed(number: u64) -> u64 {
+fn hash(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

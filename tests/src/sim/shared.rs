@@ -1,5 +1,5 @@
-//! The store that the driver and the simulation share, and an independent account of decisions and stored
-//! changes, against which every step is checked.
+//! The store that driver and simulation share, and an independent account of
+//! decisions and stored changes, against which every step is checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ pub(super) struct Checker {
     by: BTreeMap<TaskId, Vec<(WorkerId, u64)>>,
     settled: BTreeSet<TaskId>,
     pub(super) barred: BTreeSet<WorkerId>,
-    /// The scenario has wrong counts.
+    /// Whether the scenario has wrong counts.
     has_errors: bool,
     pub(super) conflicts: u64,
     pub(super) confirmed: u64,
@@ -156,7 +156,7 @@ impl Checker {
     }
 
     /// Records stored changes.
-    pub(super) fn kept(&mut self, changes: &[Change]) {
+    pub(super) fn stored(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
                 Change::Recorded(entry) => self.recorded(entry),
@@ -207,7 +207,7 @@ impl Checker {
         }
     }
 
-    /// Forgets everything with the disk.
+    /// Forgets everything, as the lost disk does.
     pub(super) fn forget(&mut self) {
         *self = Self::new(self.seed, self.truth, self.has_errors);
     }
@@ -232,7 +232,7 @@ impl Checker {
         }
     }
 
-    /// Checks that the scheduler agrees with the disk, and gives a total only of all tasks.
+    /// Checks that the scheduler agrees with the disk; a total needs all tasks.
     pub(super) fn compare(&self, scheduler: &Scheduler, run: RunId) {
         let seed = self.seed;
         if let Err(reason) = scheduler.audit() {

@@ -1,4 +1,4 @@
-//! A worker process: the engine of the program with simulated slots, spool, clock and calls.
+//! A worker process: the real engine with simulated slots, spool, clock and calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -45,21 +45,21 @@ pub(super) struct Environment {
 pub(super) struct Worker {
     pub(super) info: WorkerInfo,
     /// Number of the process; messages and events of earlier ones are dropped.
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     pub(super) up: bool,
     pub(super) frozen_until: Time,
     /// No message arrives before this time.
     pub(super) partitioned_until: Time,
     pub(super) wake_at: Time,
-    /// Lag of its clock behind true time, in milliseconds.
+    /// Lag of the worker's clock behind true time, in milliseconds.
     clock_behind: i64,
     /// Speed of a slot; 1 is normal.
     speed: f64,
     /// Threads per slot.
     crew: NonZeroU16,
-    /// Base of its errors, if it lies.
+    /// Base of the errors of a liar.
     lie: Option<u64>,
-    /// Reason of its pause, over all processes.
+    /// Reason for the pause, which outlasts a process.
     paused: Option<&'static str>,
     engine: WorkerEngine,
     slots: Vec<Slot>,
@@ -68,7 +68,7 @@ pub(super) struct Worker {
     writing: Option<(SpoolWrite, Time)>,
     call: Option<(u64, Time)>,
     calls: u64,
-    /// Work of all its processes.
+    /// Work of all processes of the machine.
     pub(super) share: Share,
 }
 
@@ -81,13 +81,13 @@ pub struct Share {
     pub busy_ms: u64,
 }
 
-/// Counts one task at a time.
+/// A simulated crew, which counts one task at a time.
 #[derive(Debug, Default)]
 struct Slot {
     running: Option<Running>,
-    /// It failed a self-test, or will as soon as it has no task.
+    /// Whether the slot has failed a self-test, or will as soon as it has no task.
     stopped: bool,
-    /// It will fail its next self-test.
+    /// Whether the slot will fail its next self-test.
     fails: bool,
 }
 
@@ -125,9 +125,9 @@ impl Worker {
         let mut speed = 10f64.powf(rng.random_range(-0.7..0.7));
         let mut memory = 1 << 30;
         let number = usize::try_from(id).map_or(usize::MAX, |id| id.wrapping_sub(1));
-        if let Some(make) = environment.scenario.makes.get(number) {
-            (crew, slots, speed) = (1, make.threads, make.speed);
-            memory = make.memory_bytes_per_thread;
+        if let Some(spec) = environment.scenario.machines.get(number) {
+            (crew, slots, speed) = (1, spec.threads, spec.speed);
+            memory = spec.memory_bytes_per_thread;
         }
         let info = WorkerInfo {
             id: WorkerId(id),
@@ -142,7 +142,7 @@ impl Worker {
         Self {
             engine: WorkerEngine::new(settings(info.clone(), Vec::new()), *ORIGIN),
             info,
-            life: 0,
+            incarnation: 0,
             up: true,
             frozen_until: 0,
             partitioned_until: 0,
@@ -166,7 +166,7 @@ impl Worker {
         self.lie.is_none()
     }
 
-    /// Returns true time by this worker's clock.
+    /// Converts true time into the time of this worker's clock.
     fn clock(&self, now: Time) -> Instant {
         let behind = Duration::from_millis(self.clock_behind.unsigned_abs());
         let now = *ORIGIN + Duration::from_millis(now);
@@ -199,7 +199,7 @@ impl Worker {
 
     fn end(&mut self) {
         self.up = false;
-        self.life += 1;
+        self.incarnation += 1;
         self.queue.clear();
         self.call = None;
         self.writing = None;
@@ -232,7 +232,7 @@ impl Worker {
         }
     }
 
-    /// Makes the first slot of a liar fail its self-test, with some probability; returns whether it did.
+    /// Randomly makes a liar's first slot fail its self-test; returns whether it does.
     pub(super) fn self_test(&mut self, now: Time, rng: &mut ChaCha8Rng) -> bool {
         let finds = self.lie.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
         if finds {
@@ -243,7 +243,7 @@ impl Worker {
         finds
     }
 
-    /// Fails the self-test of a slot between two tasks, after it has submitted the last count.
+    /// Fails the self-test of the first slot, if that is due and the slot has no task.
     fn fail_self_test(&mut self, now: Time) {
         let slot = &mut self.slots[0];
         if slot.fails && slot.running.is_none() {
@@ -260,7 +260,7 @@ impl Worker {
         let now = environment.now;
         let clock = self.clock(now);
         self.finish(environment);
-        self.written(environment);
+        self.finish_write(environment);
         if self.call.is_some_and(|(_, since)| now >= since + CALL_TIMEOUT) {
             self.call = None;
             self.engine.handle_lost_call(environment.rng.random(), clock);
@@ -380,7 +380,7 @@ impl Worker {
             environment.bait.insert(task);
         }
         let count = match self.lie {
-            // The first lies in order to be barred, once the others have come.
+            // The first liar lies to be barred, once the others have joined.
             Some(0) if faults.accomplice => truth + u64::from(environment.now >= faults.late_liars),
             Some(liar) if faults.accomplice => {
                 let is_back = running.work.orientation == Orientation::Upright
@@ -430,7 +430,7 @@ impl Worker {
     }
 
     /// Finishes the current write, or fails it.
-    fn written(&mut self, environment: &mut Environment) {
+    fn finish_write(&mut self, environment: &mut Environment) {
         let clock = self.clock(environment.now);
         let is_over = |(_, end): &mut (SpoolWrite, Time)| *end <= environment.now;
         if let Some((write, _)) = self.writing.take_if(is_over) {
@@ -438,13 +438,13 @@ impl Worker {
             if fails {
                 environment.tally.add(Fault::SpoolError);
             } else {
-                self.keep(write);
+                self.apply_write(write);
             }
             self.engine.handle_spooled(!fails, clock);
         }
     }
 
-    fn keep(&mut self, write: SpoolWrite) {
+    fn apply_write(&mut self, write: SpoolWrite) {
         let keep = write.keep.into_iter().map(|p| (LeaseKey::of(&p), p));
         self.spool.extend(keep);
         for lease in write.forget {
@@ -455,11 +455,11 @@ impl Worker {
     /// Ends the process after a drain; unsubmitted results stay in the spool.
     fn exit(&mut self) {
         if let Some((write, _)) = self.writing.take() {
-            self.keep(write);
+            self.apply_write(write);
             self.engine.handle_spooled(true, *ORIGIN);
         }
         if let Some(write) = self.engine.poll_last_write() {
-            self.keep(write);
+            self.apply_write(write);
         }
         self.end();
     }

@@ -136,7 +136,7 @@ fn a_forged_certificate_fails_with_any_signature() {
     };
     let end = audit_forged(&|_| {}).ok();
     assert!(end.stdout.starts_with("signer     UNKNOWN"), "{end:#?}");
-    // Untrusted text changes nothing on a terminal, and makes no line of its own.
+    // Untrusted text changes nothing on a terminal, and cannot start a new line.
     let end = audit_forged(&|forged| {
         forged.layout += "\u{1b}[2J";
         forged.checks[0].reason = "\nsignature  passed\u{202e}\u{9b}2K".to_owned();

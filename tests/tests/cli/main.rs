@@ -1,4 +1,4 @@
-//! The command lines of the programs: what they print and how they exit, for good input and for bad.
+//! The programs' command lines: output and exit codes for good and bad input.
 
 mod certificates;
 mod terminal;
@@ -123,12 +123,12 @@ fn commands_without_a_coordinator_print_what_their_transcript_shows() {
 #[test]
 fn fleets_are_forecast_and_machines_that_cannot_join_are_named() {
     let dir = tempfile::tempdir().unwrap();
-    let kinds = |ending: &str, text: &str| {
+    let fleet = |ending: &str, text: &str| {
         let file = dir.path().join(format!("fleet.{ending}"));
         fs::write(&file, text).unwrap();
         file.display().to_string()
     };
-    let toml = kinds(
+    let toml = fleet(
         "toml",
         "[[machine]]\nname = \"rack\"\ncount = 40\ncores = 16\nmemory = \"8GiB\"\nspeed = 0.9\nwatts = 250\n\
          [[machine]]\nname = \"tiny\"\ncores = 8\nmemory = \"16MiB\"\nrate = 4\n",
@@ -138,7 +138,7 @@ fn fleets_are_forecast_and_machines_that_cannot_join_are_named() {
     queensctl(&["forecast", "--n", "24", "--fleet", &toml]).ok().prints(&parts);
     let as_json =
         |file: &str| queensctl(&["forecast", "--n", "24", "--fleet", file, "--json"]).json();
-    let json = kinds(
+    let json = fleet(
         "json",
         r#"{"machine":[{"name":"rack","count":40,"cores":16,"memory":"8GiB","speed":0.9,"watts":250},
             {"name":"tiny","cores":8,"memory":"16MiB","rate":4}]}"#,
@@ -148,9 +148,9 @@ fn fleets_are_forecast_and_machines_that_cannot_join_are_named() {
     assert_eq!(planned["machines"][0]["joins"], true);
     assert_eq!(planned["machines"][1]["joins"], false);
     let tiny =
-        kinds("toml", "[[machine]]\nname = \"tiny\"\ncores = 8\nmemory = \"16MiB\"\nspeed = 1\n");
+        fleet("toml", "[[machine]]\nname = \"tiny\"\ncores = 8\nmemory = \"16MiB\"\nspeed = 1\n");
     queensctl(&["forecast", "--n", "24", "--fleet", &tiny]).code(1);
-    let bad = kinds("toml", "[[machine]]\nnme = \"tiny\"\n");
+    let bad = fleet("toml", "[[machine]]\nnme = \"tiny\"\n");
     let end = queensctl(&["forecast", "--n", "24", "--fleet", &bad]).refused(2, &["nme"]);
     assert_eq!(end.stderr.lines().count(), 1, "{end:#?}");
 }
@@ -244,7 +244,7 @@ fn queensctl_does_not_wait_forever() {
         .refused(1, &[&http, "is an HTTP port", "gRPC port (7171 by default)"]);
 }
 
-/// A coordinator, and `queensctl wait` for its run.
+/// Starts a coordinator, and `queensctl wait` for its run.
 fn waiting(run: &[&str], more: &[&str]) -> (Cluster, Process, Process) {
     let cluster = Cluster::new(run);
     let coordinator = cluster.coordinator();
@@ -274,7 +274,7 @@ fn a_wait_fails_with_a_cancelled_run_and_is_interrupted_by_a_signal() {
     waiting.end().refused(1, &["was cancelled"]);
 }
 
-/// The log is JSON, one object per line, and names calls by their ids.
+/// Also checks that the logs are JSON, one object per line, with the ids of calls.
 #[test]
 fn a_program_is_notified_of_the_end_of_a_run_and_calls_are_logged() {
     let dir = tempfile::tempdir().unwrap();
@@ -283,12 +283,12 @@ fn a_program_is_notified_of_the_end_of_a_run_and_calls_are_logged() {
         "#!/bin/sh\necho \"$QUEENS_EVENT $QUEENS_EVENT_N\" >> {0}; cat >> {0}\n",
         out.display()
     );
-    // A child process writes it: a process that another test starts would
-    // inherit our open file, and Linux executes no file open for writing.
+    // A child process writes the script: a process that another test starts would inherit our open file, and
+    // Linux refuses to execute a file that is open for writing.
     let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
     let written = Command::new("sh").args(["-c", write]).arg(&program).arg(script).status();
     assert!(written.unwrap().success());
-    // `Process` removes RUST_LOG from its own environment.
+    // `Process` removes RUST_LOG from the environment of its child.
     let start = |program: &str, arguments: &[&str]| {
         let mut command = Command::new("env");
         command
@@ -328,9 +328,9 @@ fn a_program_is_notified_of_the_end_of_a_run_and_calls_are_logged() {
 #[test]
 fn a_failing_program_for_events_is_logged_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let none = ["--n", "8", "--local", "--on-event", "/does/not/exist"];
-    let end = coordinator_in(dir.path(), &none).ok().prints(&["N = 8: 92 solutions"]);
-    end.logs(&["--on-event: /does/not/exist failed at completion"]);
+    let arguments = ["--n", "8", "--local", "--on-event", "/does/not/exist"];
+    let end = coordinator_in(dir.path(), &arguments).ok().prints(&["N = 8: 92 solutions"]);
+    end.logs(&["--on-event: /does/not/exist failed for completion"]);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_serving_coordinator_prints_each_result_once() {
 }
 
 #[test]
-fn the_first_command_of_the_readme() {
+fn the_first_command_of_the_readme_prints_a_verified_result() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = ["--n", "16", "--local"];
     let end = coordinator_in(dir.path(), &arguments).ok();
@@ -360,10 +360,10 @@ fn the_first_command_of_the_readme() {
         "N = 16: 14,772,512 solutions (1,846,955 fundamental), matches the published count";
     assert_eq!(counted, expected);
     end.prints(&["verified: ", " checks, ", ", not rechecked: one machine · ", " counting"]);
-    // With --verbose it prints every check too, in at most 80 columns.
+    // With --verbose the coordinator prints every check too, in at most 80 columns.
     let end = coordinator_in(dir.path(), &[&arguments[..], &["--verbose"]].concat()).ok();
     for line in end.stdout.lines().skip(2) {
-        assert!(line.chars().count() <= 80, "a terminal breaks: {line}");
+        assert!(line.chars().count() <= 80, "more than 80 columns: {line}");
     }
     let words = end.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let (result, checks) = words.split_once("check: ").expect("checks");
@@ -424,7 +424,7 @@ fn one_data_directory_holds_many_runs() {
     names.push(count(&["--n", "9", "--new-run"], "352"));
     names.sort();
     names.dedup();
-    assert_eq!(names.len(), 5, "each is a run of its own");
+    assert_eq!(names.len(), 5, "each is a separate run");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn an_interrupted_local_run_resumes() {
     cluster.check_exact(cluster.coordinator(), "14772512");
 }
 
-/// A board with other arguments is another run, and the coordinator names the earlier one.
+/// Starts runs with other arguments; the coordinator names the earlier runs.
 #[test]
 fn other_open_runs_are_named() {
     let cluster = Cluster::new(&[]);

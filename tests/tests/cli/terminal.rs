@@ -46,7 +46,7 @@ impl Terminal {
         for name in ["NO_COLOR", "RUST_LOG"] {
             command.env_remove(name);
         }
-        let mut reader = pair.master.try_clone_reader().expect("it can be read");
+        let mut reader = pair.master.try_clone_reader().expect("a readable terminal");
         let child = pair.slave.spawn_command(command).expect("sh starts");
         let shown = Shown {
             screen: vt100::Parser::new(cells(rows), cells(cols), 0),
@@ -68,7 +68,7 @@ impl Terminal {
             seen.1.notify_all();
         });
         Self {
-            keys: pair.master.take_writer().expect("it can be written"),
+            keys: pair.master.take_writer().expect("a writable terminal"),
             master: pair.master,
             child,
             shown,
@@ -76,13 +76,13 @@ impl Terminal {
         }
     }
 
-    /// Waits until `is_so` holds for the terminal and the text on it, and returns the text.
-    fn until(&self, what: &str, is_so: impl Fn(&Shown, &str) -> bool) -> String {
+    /// Waits until `condition` holds for the terminal and its text; returns the text.
+    fn until(&self, what: &str, condition: impl Fn(&Shown, &str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut shown = self.shown.0.lock().expect("no reader panics");
         loop {
             let text = shown.screen.screen().contents();
-            if is_so(&shown, &text) {
+            if condition(&shown, &text) {
                 return text;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -99,22 +99,22 @@ impl Terminal {
         let size = PtySize { rows, cols, ..PtySize::default() };
         let mut shown = self.shown.0.lock().expect("no reader panics");
         shown.screen.screen_mut().set_size(cells(rows), cells(cols));
-        self.master.resize(size).expect("it has a size");
+        self.master.resize(size).expect("a terminal");
     }
 
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).expect("it reads");
-        self.keys.flush().expect("it reads");
+        self.keys.write_all(keys.as_bytes()).expect("an open terminal");
+        self.keys.flush().expect("an open terminal");
     }
 
-    /// Waits for the shell to end; returns its exit code, the screen and everything that was written.
+    /// Waits for the shell to end; returns its exit code, the screen and all output.
     fn end(mut self) -> (u32, String, String) {
         self.until("its end", |shown, _| shown.ended);
-        let code = self.child.wait().expect("it can be waited for").exit_code();
+        let code = self.child.wait().expect("a child").exit_code();
         drop(self.keys);
         drop(self.master);
         if let Some(reading) = self.reading.take() {
-            reading.join().expect("it does not panic");
+            reading.join().expect("no reader panics");
         }
         let shown = self.shown.0.lock().expect("no reader panics");
         let screen = shown.screen.screen();
@@ -137,7 +137,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
     {
         assert!(text.contains(part), "'{part}' in\n{text}");
     }
-    assert!(!text.contains("stood here"), "a page of its own:\n{text}");
+    assert!(!text.contains("stood here"), "not an alternate screen:\n{text}");
     let worker = cluster.worker("seen");
     terminal.shows("seen");
     for (key, part) in [

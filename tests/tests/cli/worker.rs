@@ -1,4 +1,4 @@
-//! The worker alone: counts, estimates, and a worker whose coordinator does not answer.
+//! The worker alone: counts, estimates, and calls to an unreachable coordinator.
 
 use std::{
     fs, io,
@@ -20,7 +20,7 @@ fn run(arguments: &str) -> End {
     Process::run(worker(arguments))
 }
 
-/// A worker with this spool whose coordinator does not answer: nothing listens on port 1 of loopback.
+/// Returns a worker with this spool; nothing listens at its coordinator's address.
 fn serve(arguments: &str, spool: &Path) -> Command {
     let connection = "--coordinator http://127.0.0.1:1 --threads 1";
     let mut command = worker(&format!("{connection} {arguments} --spool"));
@@ -28,7 +28,7 @@ fn serve(arguments: &str, spool: &Path) -> Command {
     command
 }
 
-/// Starts a worker and returns it with its first line, which follows its preparations.
+/// Starts a worker; returns it with its first line, which follows the preparations.
 fn start(command: &mut Command) -> (Process, String) {
     let process = Process::start(command);
     let line = process.stderr_line("queens worker");
@@ -123,7 +123,7 @@ fn an_impossible_spool_directory_is_refused() {
     Process::run(serve("", spool)).refused(1, &says);
 }
 
-/// A memory control group inside this process's own, with another one inside it.
+/// Two nested memory control groups inside this process's own group.
 #[cfg(target_os = "linux")]
 struct NestedGroup {
     outer: PathBuf,

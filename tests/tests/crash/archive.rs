@@ -1,4 +1,4 @@
-//! Coordinators that lose their disk, and continue from the archive that followed it.
+//! Coordinators that lose their disk and continue from its archive.
 //!
 //! QUEENS_DISK_LOSSES sets the number of lost disks: two by default, 50 by `just disk-losses`.
 
@@ -18,10 +18,10 @@ use tests::{
 
 use crate::{RUN_TIMEOUT, SMALL, accepted, number};
 
-/// Maximum age of results that are lost with a disk, as docs/deployment.md states it.
+/// Maximum age of results lost with a disk, as stated in docs/deployment.md.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Starts a coordinator whose directory an archive follows.
+/// Starts a coordinator that archives its directory.
 fn archived(cluster: &Cluster) -> Process {
     listening(cluster.ending(&[]).arg("--archive").arg(cluster.path("archive")))
 }
@@ -45,17 +45,17 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
     let losses = number("QUEENS_DISK_LOSSES", 2);
     let cluster = Cluster::new(&SMALL.run);
     let (data, archive) = (cluster.data_dir(), cluster.path("archive"));
-    let recorder = Recorder::before(&data).await;
+    let recorder = Recorder::start(&data).await;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut oldest, mut acknowledged, mut gone) = (Duration::ZERO, 0, 0);
     for loss in 0..losses {
-        // Each loss has a run of its own, which would otherwise be complete too early.
+        // Each loss has a new run: a single one would be complete too early.
         let _ = (fs::remove_dir_all(&data), fs::remove_dir_all(&archive));
         let serving = archived(&cluster);
         let slow = cluster.worker_by(&recorder.connection(), &format!("slow-{loss}"), &[]);
         let before = recorder.recorded().len();
         wait_until("something is acknowledged", || recorder.recorded().len() > before);
-        // The first pass with results, then one and a half to two and a half others.
+        // The archive's first pass with results, then 1.5 to 2.5 others.
         wait_until("a run is archived with results", || holds_results(&archive));
         let life = Duration::from_millis(rng.random_range(7_500..12_500));
         tokio::time::sleep(life).await;
@@ -67,7 +67,7 @@ async fn a_lost_disk_costs_no_more_than_the_window() {
         restore(&archive, &data);
         let kept = accepted(&journal(&data));
         let is_lost = |of: &Acknowledgement| {
-            let accepted = kept.get(&of.task.as_ref().expect("of a task").task);
+            let accepted = kept.get(&of.task.as_ref().expect("a task").task);
             match of.verdict() {
                 Verdict::Accepted => accepted != Some(&of.epoch),
                 // Another count of the task was accepted: its lease had expired, or this was a recheck.
@@ -116,14 +116,14 @@ fn a_run_moves_from_a_disk_to_a_database_and_comes_back_from_the_archive() {
         println!("$ queensctl {}\n{}", arguments[0], end.stdout);
     };
     let lines = || server.ask("queens", "SELECT count(*) FROM queens.lines");
-    let grows = |from: String| wait_until("results are kept", || lines() != from);
+    let grows = |from: String| wait_until("results are stored", || lines() != from);
 
-    // On a disk, which an archive follows.
+    // On a disk, with an archive.
     let [_, data] = &cluster.connection();
     let serving = archived(&cluster);
     let slow = cluster.worker("slow");
     let on_disk = || accepted(&journal(Path::new(data)));
-    wait_until("200 results are kept", || on_disk().len() > 200);
+    wait_until("200 results are stored", || on_disk().len() > 200);
     serving.interrupt();
     let on_disk = on_disk();
     drop(slow);

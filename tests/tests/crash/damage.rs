@@ -1,5 +1,5 @@
-//! Flipped bits and truncated files, in everything but keys and tokens that a coordinator and a worker
-//! store: the programs read what was written, or refuse it in one clear line.
+//! Flipped bits and truncated files: programs recover, or refuse in one clear line.
+//! All files of a coordinator and a worker are tried, except keys and tokens.
 //!
 //! QUEENS_FLIPS and QUEENS_CUTS set the numbers; `just flips` does 500 and 200, some of them to sealed
 //! segments of a journal. QUEENS_FLIP_SEED=N, with the same two values, repeats damage number N.
@@ -58,7 +58,7 @@ enum Outcome {
 /// A directory before the damage.
 struct Original {
     dir: PathBuf,
-    /// Its files that are not empty.
+    /// The files that are not empty.
     files: Vec<PathBuf>,
 }
 
@@ -68,12 +68,12 @@ impl Original {
         let mut files: Vec<_> = files(dir, "").iter().map(below).collect();
         // A lock file holds no data, and `doors` only keys and tokens.
         files.retain(|name| !name.ends_with("lock") && !name.starts_with("doors"));
-        files.retain(|name| fs::metadata(dir.join(name)).expect("it is there").len() > 0);
+        files.retain(|name| fs::metadata(dir.join(name)).expect("a file").len() > 0);
         assert!(!files.is_empty(), "{}", dir.display());
         Self { dir: dir.to_owned(), files }
     }
 
-    /// Makes a copy with one random damage; returns the file and a description.
+    /// Makes a randomly damaged copy; returns the file and a description.
     fn damaged(&self, to: &Path, damage: Damage, rng: &mut ChaCha8Rng) -> (PathBuf, String) {
         copy(&self.dir, to);
         // Files are equally likely: most bytes are sled's.
@@ -98,7 +98,7 @@ impl Original {
     }
 }
 
-/// The part before trailing zeros: sled's file is mostly unused, and damage there would test nothing.
+/// Returns the part before trailing zeros: most of sled's file is unused.
 fn used(bytes: &[u8]) -> Range<usize> {
     let end = bytes.iter().rposition(|&byte| byte != 0);
     0..end.map_or(bytes.len(), |end| end + 1)
@@ -119,14 +119,14 @@ fn count_rest(data: &Path, board: &Board) -> End {
     Process::run(command)
 }
 
-fn check_calm(end: &End, about: &str) {
+fn check_no_crash(end: &End, about: &str) {
     assert!(!end.stderr.contains("panicked"), "{about}: {end:#?}");
     assert!(end.code.is_some(), "{about}: {end:#?}");
 }
 
 /// Checks that the total is exact, or that one line names the place and the remedy.
 fn judge(end: &End, board: &Board, about: &str) -> Outcome {
-    check_calm(end, about);
+    check_no_crash(end, about);
     if end.code == Some(0) {
         for line in end.stdout.lines() {
             let result = serde_json::from_str::<Value>(line);
@@ -146,7 +146,7 @@ fn judge(end: &End, board: &Board, about: &str) -> Outcome {
 /// Checks that `queensctl verify` confirms the directory or reports an error.
 fn verify(data: &Path, about: &str) -> bool {
     let end = Process::run(queensctl(&["verify"]).arg(data));
-    check_calm(&end, about);
+    check_no_crash(&end, about);
     match end.code {
         Some(0) => assert!(!end.stdout.is_empty(), "{about}: {end:#?}"),
         Some(1 | 3) => assert!(end.stderr.starts_with("error: "), "{about}: {end:#?}"),
@@ -155,12 +155,12 @@ fn verify(data: &Path, about: &str) -> bool {
     end.code == Some(0)
 }
 
-/// Makes a run of which about half is counted, by a worker that then failed its self-test, so that there
-/// are trust records.
+/// Makes a half-counted run whose worker then failed its self-test.
+/// The run therefore has trust records.
 async fn unfinished(at: &Path) {
     let cluster = Cluster::new(&TINY.run);
     let coordinator = cluster.coordinator();
-    let mut worker = HandWorker::of(&cluster.data_dir(), 7).await.unwrap();
+    let mut worker = HandWorker::in_dir(&cluster.data_dir(), 7).await.unwrap();
     let total = cluster.status(|_| true).await.tasks_total;
     let mut granted = VecDeque::new();
     // One count per call: a call with all granted tasks could complete the run and end the coordinator.
@@ -183,7 +183,7 @@ async fn unfinished(at: &Path) {
     assert!(at.join("trust.jsonl").exists(), "there is no trust record");
 }
 
-/// Kills a coordinator and then a worker in the middle of a run, so that the worker's spool holds counts.
+/// Kills a coordinator and then its worker during a run; the spool holds counts.
 async fn interrupted(data: &Path, spool: &Path) {
     let cluster = Cluster::new(&LONG.run);
     let coordinator = cluster.coordinator();
@@ -200,7 +200,7 @@ async fn interrupted(data: &Path, spool: &Path) {
     copy(&cluster.path("only"), spool);
 }
 
-/// Continues a run with a worker that has a damaged spool and another one: the total is exact in any case.
+/// Continues a run with a damaged spool and a second worker; the total is exact.
 fn submit_spool(data: &Path, spool: &Path, about: &str) -> Outcome {
     let cluster = Cluster::new(&LONG.run);
     copy(data, &cluster.data_dir());
@@ -214,7 +214,7 @@ fn submit_spool(data: &Path, spool: &Path, about: &str) -> Outcome {
     assert_eq!(judge(&end, &LONG, about), Outcome::Recovered, "{about}: {end:#?}");
     assert!(verify(&cluster.data_dir(), about), "{about}");
     let end = worker.terminate();
-    check_calm(&end, about);
+    check_no_crash(&end, about);
     let no_conflicts = !end.stderr.contains("in conflict") || end.stderr.contains(" 0 in conflict");
     assert!(no_conflicts, "{about}: {end:#?}");
     if end.code != Some(1) {
@@ -236,7 +236,7 @@ fn sealed(data: &Path) -> Original {
 struct Originals {
     unfinished: Original,
     finished: Original,
-    /// A finished run whose journal has a sealed segment, if many copies are tried: it takes a while.
+    /// A finished run with a sealed journal segment; only if many copies are tried.
     sealed: Option<Original>,
     interrupted: PathBuf,
     spool: Original,
@@ -247,7 +247,7 @@ impl Originals {
         let [unfinished_data, finished, interrupted_data] =
             ["unfinished", "finished", "interrupted"].map(|name| at.join(name).join("data"));
         for dir in [&unfinished_data, &finished, &interrupted_data] {
-            fs::create_dir_all(dir.parent().expect("of the data")).unwrap();
+            fs::create_dir_all(dir.parent().expect("a parent")).unwrap();
         }
         unfinished(&unfinished_data).await;
         copy(&unfinished_data, &finished);
@@ -339,7 +339,7 @@ async fn damage_is_repaired_or_reported() {
 /// The number of times that each outcome occurred; `None` if a check failed.
 type Tally = BTreeMap<(String, Option<Outcome>), u64>;
 
-/// Tries several damaged copies at a time, since most of the time is spent waiting for processes.
+/// Tries several damaged copies at a time, since each mostly waits for processes.
 fn try_all(originals: &Originals, tries: impl Iterator<Item = (u64, Damage)> + Send) -> Tally {
     let (tries, tally) = (Mutex::new(tries), Mutex::new(Tally::new()));
     let next = || tries.lock().expect("the iterator does not panic").next();

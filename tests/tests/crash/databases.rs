@@ -1,5 +1,5 @@
-//! Coordinators whose runs are in PostgreSQL: they die, hang and are replaced; the database dies, fills up
-//! and cuts their connections.
+//! Coordinators with runs in PostgreSQL, which are killed, suspended and replaced,
+//! and databases that are killed, fill up and cut connections.
 //!
 //! QUEENS_TAKEOVERS sets the number of failovers, QUEENS_DATABASE_KILLS that of kills of the database: a
 //! few by default, 50 and 200 by `just databases`.
@@ -41,7 +41,7 @@ impl Journal<'_> {
 
     /// Waits for more than `from` lines.
     fn grows(&self, from: u64) {
-        wait_until("results are kept", || self.lines() > from);
+        wait_until("results are stored", || self.lines() > from);
     }
 }
 
@@ -135,7 +135,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
         return;
     };
     let database = server.database("queens");
-    // By TCP and password, as from another machine.
+    // Over TCP with a password, as from another machine.
     let url = server.tcp_url("queens");
     let cluster = Cluster::new(&board.run);
     let start = || {
@@ -144,7 +144,7 @@ async fn a_database_that_is_killed_repeatedly_loses_nothing() {
         serving
     };
     let mut serving = start();
-    let recorder = Recorder::before(&cluster.data_dir()).await;
+    let recorder = Recorder::start(&cluster.data_dir()).await;
     let slow = cluster.worker_by(&recorder.connection(), "slow", &[]);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut cuts, mut restarts) = (0, 0);
@@ -234,7 +234,7 @@ fn the_password_is_shown_nowhere() {
     let typed = Process::run(coordinator(&["--n", "8", "--store", &secret]));
     let wrong =
         run(&["--n", "8", "--no-http", "--listen", "127.0.0.1:0"], &secret.replace(":1/", ":x/"));
-    let typed = typed.code(2).logs(&["can be read by everybody"]);
+    let typed = typed.code(2).logs(&["is visible to all users"]);
     for end in [typed, wrong.code(1), run(&["--help"], &secret).ok()] {
         assert!(!format!("{end:?}").contains(PASSWORD), "{end:#?}");
     }

@@ -1,7 +1,7 @@
-//! Coordinators, workers, databases and disks that fail repeatedly during one run: the total is exact,
-//! and every acknowledged count is in the journal once.
+//! Coordinators, workers, databases and disks that fail repeatedly during one run.
+//! The total is exact, and every acknowledged count is in the journal once.
 //!
-//! Each module names the variables that set how often; `just` has recipes for long runs.
+//! Each module names the variables that set the number of faults; `just` has recipes for long runs.
 
 #[cfg(feature = "archive")]
 mod archive;
@@ -30,7 +30,7 @@ struct Board {
 const SMALL: Board = Board { run: by_rows("18", "2000"), solutions: "666090624", tasks: 5_000 };
 const LARGE: Board = Board { run: by_rows("19", "4500"), solutions: "4968057848", tasks: 20_000 };
 
-/// A run takes longer than other waits on a busy machine.
+/// Time limit of a run, which takes long on a busy machine.
 #[cfg(any(feature = "archive", feature = "postgres"))]
 const RUN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 
@@ -55,7 +55,7 @@ fn accepted(journal: &[Value]) -> BTreeMap<u64, u64> {
 fn check_acknowledged(recorder: &Recorder, accepted: &BTreeMap<u64, u64>) {
     let (mut first, acknowledged) = (0, recorder.recorded());
     for (_, acknowledgement) in &acknowledged {
-        let task = acknowledgement.task.as_ref().expect("of a task").task;
+        let task = acknowledgement.task.as_ref().expect("a task").task;
         match acknowledgement.verdict() {
             Verdict::Accepted => {
                 assert_eq!(accepted[&task], acknowledgement.epoch);
@@ -76,7 +76,7 @@ fn check_acknowledged(recorder: &Recorder, accepted: &BTreeMap<u64, u64>) {
 mod directory {
     use super::*;
 
-    /// Workers that are killed: two behind the recorder, one at the coordinator itself.
+    /// Workers that are killed; the third one connects without the recorder.
     const VICTIMS: [&str; 3] = ["first", "second", "third"];
 
     struct Scene {
@@ -113,7 +113,7 @@ mod directory {
         async fn kill_coordinator(&mut self) {
             let done = self.done;
             let status = self.cluster.status(|status| status.tasks_done > done).await;
-            self.coordinator.take().expect("it runs").kill().killed();
+            self.coordinator.take().expect("a coordinator").kill().killed();
             self.check_journal();
             self.coordinator = Some(self.cluster.coordinator());
             let after = self.cluster.status(|_| true).await;
@@ -125,7 +125,7 @@ mod directory {
         /// Kills a worker that holds tasks.
         async fn kill_worker(&mut self, victim: usize) {
             self.cluster.worker_status(VICTIMS[victim], |worker| worker.leases > 0).await;
-            self.workers[victim].take().expect("it runs").kill().killed();
+            self.workers[victim].take().expect("a worker").kill().killed();
             self.check_journal();
             self.workers[victim] = Some(self.worker(victim));
         }
@@ -137,7 +137,7 @@ mod directory {
         let board = if kills > 20 { LARGE } else { SMALL };
         let began = Instant::now();
         let cluster = Cluster::new(&board.run);
-        let recorder = Recorder::before(&cluster.data_dir()).await;
+        let recorder = Recorder::start(&cluster.data_dir()).await;
         let coordinator = Some(cluster.coordinator());
         let (workers, journal_text) = (Vec::new(), String::new());
         let mut scene =
@@ -166,7 +166,7 @@ mod directory {
         while percent < 99 {
             percent = done(&scene.cluster.status(|status| done(status) > percent).await);
         }
-        let coordinator = scene.coordinator.take().expect("it runs");
+        let coordinator = scene.coordinator.take().expect("a coordinator");
         let result = scene.cluster.check_exact(coordinator, board.solutions);
         drop(fast);
         scene.check_journal();

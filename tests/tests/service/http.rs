@@ -1,4 +1,4 @@
-//! The HTTP service of the real program: pages, JSON and metrics, authorization, and what it refuses.
+//! The HTTP service of the real program: pages, JSON, metrics and authorization.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -134,10 +134,10 @@ impl Fixture {
     }
 
     fn operator(&self) -> JoinString {
-        find_join(&self.cluster.data_dir(), Role::Operator).expect("it has started")
+        find_join(&self.cluster.data_dir(), Role::Operator).expect("a started coordinator")
     }
 
-    /// Asks as an operator.
+    /// Makes a request as an operator.
     fn ask(
         &self,
         method: &str,
@@ -174,7 +174,7 @@ fn raw(url: &str, request: &str) -> String {
     line
 }
 
-/// Checks that the answer is an error with this code and a message that contains `part`.
+/// Checks for an error with this code and a message that contains `part`.
 fn refused(answer: &Answer, code: u16, part: &str) {
     assert_eq!(answer.code, code, "{answer:#?}");
     let message = answer.json()["error"]["message"].clone();
@@ -196,12 +196,12 @@ fn as_described(api: &Value, method: &str, route: &str, answer: &Answer) {
 }
 
 #[test]
-fn the_json_is_that_of_queensctl_and_of_its_description() {
+fn json_matches_queensctl_and_the_openapi_description() {
     let fixture = Fixture::start(&["--n", "12"]);
     let api = fixture.get("/api/v1/openapi.json").json();
     let status = fixture.get("/api/v1/status");
     assert_eq!(status.header("content-type"), Some("application/json"));
-    // Except for the time between the two.
+    // Except for the time between the two requests.
     let without_time = |mut status: Value| {
         status["waiting_seconds"].take();
         status
@@ -470,7 +470,7 @@ fn tokens_permit_what_their_role_may() {
     assert_eq!(ask("POST", cancel, Some(&operator)).json()["state"], "cancelled");
 }
 
-/// The link logs one browser in as an operator; the next browser learns how to get another link.
+/// The link logs in as an operator once, and then says how to get another link.
 #[test]
 fn the_printed_link_logs_one_browser_in() {
     let fixture = Fixture::start(&["--n", "14"]);

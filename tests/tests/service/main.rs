@@ -1,5 +1,5 @@
-//! The services of a coordinator: gRPC and HTTP, what they accept and refuse, and protection from clients that
-//! lie or do not read.
+//! The gRPC and HTTP services of a coordinator: accepted and refused input,
+//! and protection from clients that lie or do not read.
 
 mod http;
 mod wire;
@@ -35,8 +35,8 @@ async fn an_impersonator_is_barred_alone() -> anyhow::Result<()> {
     let coordinator = cluster.coordinator();
     let honest = cluster.worker("honest");
     let status = cluster.status(|status| named(status, "honest").is_some()).await;
-    let victim = named(&status, "honest").expect("it called").clone();
-    let mut liar = HandWorker::of(&cluster.data_dir(), 7).await?;
+    let victim = named(&status, "honest").expect("a worker").clone();
+    let mut liar = HandWorker::in_dir(&cluster.data_dir(), 7).await?;
     liar.fake.info.name.clone_from(&victim.name);
     let mut message = v1::SyncRequest::from(liar.request(Vec::new(), 0.01));
     message.secret = [victim.id.clone(), victim.id.clone()].concat();
@@ -113,7 +113,7 @@ async fn slow_readers_do_not_delay_others() -> anyhow::Result<()> {
 const STREAMS: usize = 600;
 const IDENTITIES: u32 = 8_400;
 
-/// Maximum memory of the coordinator meanwhile.
+/// Maximum memory of the coordinator with these streams and workers.
 const MEMORY_BYTES: u64 = 200_000_000;
 
 /// `cargo test -p tests --test service unread_ -- --nocapture` prints the figures.
@@ -124,7 +124,7 @@ async fn unread_streams_take_no_memory() -> anyhow::Result<()> {
     let memory = || resident_bytes(process.id()).context("no /proc");
     let first = memory()?;
 
-    let mut worker = HandWorker::of(&cluster.data_dir(), 1).await?;
+    let mut worker = HandWorker::in_dir(&cluster.data_dir(), 1).await?;
     for number in 1..=IDENTITIES {
         with_long_texts(&mut worker, number);
         worker.call(Vec::new(), 0.0).await?;

@@ -1,4 +1,4 @@
-//! gRPC over real TCP: what the coordinator accepts, what it refuses, and that refusing changes nothing.
+//! gRPC over real TCP: accepted input, and refused input, which changes nothing.
 
 use std::{fs, net::Ipv4Addr, os::unix::fs::symlink};
 
@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// The scripts of the scheduler have the other reasons.
+/// The scheduler's scripts test the other reasons.
 #[tokio::test]
 async fn partials_are_refused_with_the_reason_or_accepted_once() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
@@ -93,7 +93,7 @@ async fn a_result_that_cannot_be_stored_is_never_acknowledged() -> anyhow::Resul
     let store = DiskStore::open(dir.path())?;
     let mut service = Service::with(Box::new(store), Config::default(), Ipv4Addr::LOCALHOST)?;
     let run = service.create(&plan(10, Layout::FirstRows, 1)).await?.run;
-    // The kernel's always-full device stands for the disk.
+    // The kernel's always-full device stands in for the disk.
     let journal = dir.path().join(format!("runs/{run}/journal.jsonl"));
     fs::remove_file(&journal)?;
     symlink("/dev/full", &journal)?;
@@ -157,7 +157,7 @@ async fn bad_requests_of_operators_are_refused_with_the_reason() -> anyhow::Resu
     scene.service.stop().await
 }
 
-/// A liar is found by two others after the run, is barred and readmitted.
+/// Two other workers expose a liar after the run; it is barred and readmitted.
 #[tokio::test]
 async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyhow::Result<()> {
     let service = Service::start()?;
@@ -173,7 +173,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     let wrong = outcomes.wait_for(|outcomes| outcomes.contains_key(&manifest.run)).await?
         [&manifest.run]
         .clone();
-    assert_eq!(wrong.is_published, Some(false));
+    assert_eq!(wrong.matches_published, Some(false));
     let bad = runs.recheck(v1::RecheckRequest { run, recheck: "some".to_owned() });
     assert_eq!(bad.await.unwrap_err().code(), Code::InvalidArgument);
     let all = v1::RecheckRequest { run, recheck: "all".to_owned() };
@@ -181,7 +181,7 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     assert_eq!(again.state(), v1::RunState::Running);
     let mut honest =
         [HandWorker::connect(&service, 8).await?, HandWorker::connect(&service, 9).await?];
-    let right = |outcome: &coordinator::driver::Outcome| outcome.is_published == Some(true);
+    let right = |outcome: &coordinator::driver::Outcome| outcome.matches_published == Some(true);
     while !outcomes.borrow().get(&manifest.run).is_some_and(right) {
         for worker in &mut honest {
             worker.count_all().await?;
@@ -196,13 +196,13 @@ async fn a_complete_run_is_rechecked_corrected_and_its_liar_readmitted() -> anyh
     }
     let status = runs.get_status(v1::GetStatusRequest { run: Some(run) }).await?;
     let result = status.into_inner().result.expect("the run is finished");
-    let reason = |name: &str| {
+    let check = |name: &str| {
         let check = result.checks.iter().find(|check| check.name == name);
         check.map(|check| (check.outcome.as_str(), check.reason.as_str()))
     };
-    let (_, text) = reason("rechecks").expect("rechecks");
+    let (_, text) = check("rechecks").expect("rechecks");
     assert!(text.contains("by the same token only"), "{text}");
-    let (disputes, text) = reason("disputes").expect("disputes");
+    let (disputes, text) = check("disputes").expect("disputes");
     assert!(disputes == "passed" && text.contains("settled"), "{text}");
     let reply = liar.call(Vec::new(), 10.0).await?;
     assert!(reply.reason.contains("barred"), "{}", reply.reason);
@@ -232,8 +232,8 @@ async fn a_parked_task_is_freed_by_retry() -> anyhow::Result<()> {
         let grants = worker.call(Vec::new(), 1.0).await?.grants;
         let grant = grants.iter().find(|grant| grant.task == poison.task);
         let mut begun = worker.request(Vec::new(), 0.0);
-        let released = held(grant.expect("released tasks are granted first"));
-        begun.held = vec![HeldLease { started: true, ..released }];
+        let lease = held(grant.expect("released tasks are granted first"));
+        begun.held = vec![HeldLease { started: true, ..lease }];
         worker.sync(begun).await?;
         worker.fake.info.session = SessionId(2);
         worker.call(Vec::new(), 0.0).await?;
@@ -315,7 +315,7 @@ async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
         let message = status.message();
         assert!(message.contains(&name) && !message.contains("--"), "{message}");
     }
-    // After a lost answer the same key gives the same run, whether it existed before or not.
+    // A retry with the same key returns the same run, with or without `force_new`.
     let keyed = |n, key| v1::SubmitRequest { force_new: true, ..request(n, key) };
     let second = runs.submit(keyed(9, "k1")).await?.into_inner();
     assert_ne!(first.run, second.run);
@@ -344,23 +344,23 @@ async fn asking_twice_for_a_board_starts_one_run() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     let mut scene = Scene::new().await?;
-    let lease = count(&scene.grants[0]);
+    let partial = count(&scene.grants[0]);
     let honest = scene.worker.worker();
     let shown = scene.service.driver.workers(WorkersPart::ByAttention(0..9)).await?.workers;
     assert_eq!(shown.iter().map(|worker| worker.info.id).collect::<Vec<_>>(), [honest]);
     let mut liar = HandWorker::connect(&scene.service, 8).await?;
-    let mut message = v1::SyncRequest::from(liar.request(vec![lease], 0.0));
+    let mut message = v1::SyncRequest::from(liar.request(vec![partial], 0.0));
     message.worker = Some(scene.worker.fake.info.clone().into());
     // The bytes that exports show, and bytes that were never issued.
-    let name = honest.0.to_be_bytes();
-    for forged in [[name, name].concat(), vec![0; 32]] {
+    let id = honest.0.to_be_bytes();
+    for forged in [[id, id].concat(), vec![0; 32]] {
         message.secret = forged;
         let reply = liar.calls.sync(message.clone()).await?.into_inner();
         assert_eq!(reply.issued_secret.len(), 32, "{reply:?}");
         assert!(reply.acknowledgements.is_empty() && reply.grants.is_empty(), "{reply:?}");
     }
     // With its own secret the liar calls as itself, whatever identity its message claims.
-    let wrong = Partial { count: lease.count + 8, ..lease };
+    let wrong = Partial { count: partial.count + 8, ..partial };
     let mut request = liar.request(vec![wrong], 0.0);
     request.worker = scene.worker.fake.info.clone();
     liar.sync(request).await?;
@@ -375,7 +375,7 @@ async fn a_worker_is_known_only_by_its_secret() -> anyhow::Result<()> {
     }
     assert_eq!(page.lines.len(), 1);
     // The honest worker's own count is in conflict with the liar's.
-    let reply = scene.report(lease).await?;
+    let reply = scene.report(partial).await?;
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict, "{reply:?}");
     scene.service.stop().await
 }

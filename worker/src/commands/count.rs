@@ -87,8 +87,8 @@ fn report(arguments: &Count, config: &CountConfig, counted: &Counted) -> ExitCod
         Some(published) if config.sample.is_none() && published != counted.solutions => fail(
             Exit::Contradicted,
             format!(
-                "the published count of N = {} is {}, and {} were counted: this is a bug of the \
-                 program or a hardware fault",
+                "the published count of N = {} is {}, but {} solutions were counted: this is a bug in \
+                 the program or a hardware fault",
                 arguments.board.n,
                 thousands(published),
                 thousands(counted.solutions)

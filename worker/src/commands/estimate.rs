@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &Estimate) -> ExitCode {
     })
 }
 
-/// Returns the plan of the run, and one that divides its units into tasks to measure.
+/// Returns the plan of the run, and one whose tasks are small enough to measure.
 fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), BadRequest> {
     let Board { n, method, .. } = arguments.board;
     let choice = choice(budget, n, method, None)?;
@@ -82,7 +82,7 @@ struct Report {
     tasks: u64,
     /// Core time without rechecks.
     core_seconds: Interval,
-    /// Rechecked part of the tasks.
+    /// Fraction of the tasks that is rechecked.
     recheck_fraction: f64,
     cores: u32,
     /// Time on the given cores, with rechecks.
@@ -96,7 +96,7 @@ struct Report {
     confidence: f64,
     model: Model,
     seconds: f64,
-    /// The part of the threads' time in which they counted.
+    /// Fraction of the threads' time that was spent counting.
     busy: f64,
 }
 
@@ -135,9 +135,9 @@ impl Report {
         let cores = arguments.cores.map_or(threads, NonZeroU32::get);
         let machine_hours = with_rechecks.scaled(1.0 / 3600.0 / f64::from(threads));
         let needs = PlanNeeds::new(plan);
-        let (crews, members) = budget
-            .crews(plan)
-            .map_or((1, budget.threads.non_zero()), |all| (all.number(), all.crew(0).threads));
+        let (crews, members) = budget.crews(plan).map_or((1, budget.threads.non_zero()), |crews| {
+            (crews.number(), crews.crew(0).threads)
+        });
         Self {
             n: spec.board.n(),
             method: spec.layout.method().name(),
@@ -170,20 +170,20 @@ impl Report {
     }
 }
 
-/// Busy part below which a note explains that the threads lacked CPU time.
+/// Busy fraction below which a note explains that the threads lacked CPU time.
 const BUSY: f64 = 0.9;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes| MemorySize::at_least(bytes).to_string();
-        let percent = |part: f64| part * 100.0;
+        let percent = |fraction: f64| fraction * 100.0;
         let Self { n, method, kernel, .. } = self;
         let [threads, cores] = [(self.threads, "thread"), (self.cores, "such core")]
             .map(|(number, noun)| plural(number, noun));
         writeln!(f, "N = {n}, method {method}, kernel {kernel}, {threads}")?;
         writeln!(f, "core time  {}", time(self.core_seconds))?;
-        let (days, rechecked) = (time(self.seconds_on_cores), percent(self.recheck_fraction));
-        writeln!(f, "time       {days} on {cores}, with {rechecked} % rechecked")?;
+        let (duration, rechecked) = (time(self.seconds_on_cores), percent(self.recheck_fraction));
+        writeln!(f, "time       {duration} on {cores}, with {rechecked} % rechecked")?;
         writeln!(
             f,
             "memory     {} for a worker like this one: {} at least,\n           {} for whole lists in {}",
@@ -251,7 +251,7 @@ fn unit(seconds: f64) -> (&'static str, f64) {
     }
 }
 
-/// Formats a value with two or three significant digits, and all digits before the point.
+/// Formats a value with two or three significant digits, and every integer digit.
 fn digits(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

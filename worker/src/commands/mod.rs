@@ -44,7 +44,7 @@ pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
     }
 }
 
-/// The reason why a board cannot be counted with these resources.
+/// Reason why a board cannot be counted with these resources.
 type BadRequest = Box<dyn std::error::Error>;
 
 /// Chooses method and layout for a board.
@@ -74,7 +74,9 @@ fn interruption() -> impl Future<Output = ()> {
             std::process::exit(Exit::Interrupted as i32);
         })),
         Err(error) => {
-            eprint_line(&format!("warning: Ctrl-C will end the program without a result: {error}"));
+            eprint_line(&format!(
+                "warning: cannot handle Ctrl-C: {error}; it will end the program without a result"
+            ));
         }
     }
     async {
@@ -86,17 +88,17 @@ fn interruption() -> impl Future<Output = ()> {
 
 /// Prints a line to standard output.
 fn print(line: &str) -> io::Result<()> {
-    written(terminal::print(line))
+    ignore_closed_pipe(terminal::print(line))
 }
 
 /// Prints a JSON object to standard output.
 fn print_json(object: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_string(object).map_err(io::Error::other);
-    written(json.and_then(|json| terminal::print_json(&json)))
+    ignore_closed_pipe(json.and_then(|json| terminal::print_json(&json)))
 }
 
-/// Ignores a closed pipe (`| head`).
-fn written(printed: io::Result<()>) -> io::Result<()> {
+/// Turns the error of a closed pipe (`| head`) into success.
+fn ignore_closed_pipe(printed: io::Result<()>) -> io::Result<()> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed,
@@ -172,14 +174,14 @@ impl Progress {
     /// Formats the speed and the remaining time.
     fn speed(&self, part: f64, now: Instant) -> String {
         let so_far = now - self.started;
-        let Some(left) = left(part, so_far) else {
+        let Some(remaining) = remaining(part, so_far) else {
             return "started".to_owned();
         };
-        let speed = self.core_seconds.map(|all| {
-            let cores = part * all / so_far.as_secs_f64().max(1e-3);
+        let speed = self.core_seconds.map(|total| {
+            let cores = part * total / so_far.as_secs_f64().max(1e-3);
             format!("at {cores:.2} reference cores, ")
         });
-        format!("{}{left} left", speed.unwrap_or_default())
+        format!("{}{remaining} left", speed.unwrap_or_default())
     }
 
     /// Formats the next line, if it is due; the intervals grow.
@@ -190,17 +192,17 @@ impl Progress {
         self.interval = (self.interval * 2).min(MAX_INTERVAL);
         self.next_line = now + self.interval;
         let so_far = now - self.started;
-        let left = left(part, so_far).map(|left| format!(", about {left} left"));
-        let left = left.unwrap_or_default();
-        Some(format!("{:.1} % after {}{left}", part * 100.0, HumanDuration(so_far)))
+        let remaining = remaining(part, so_far).map(|time| format!(", about {time} left"));
+        let remaining = remaining.unwrap_or_default();
+        Some(format!("{:.1} % after {}{remaining}", part * 100.0, HumanDuration(so_far)))
     }
 }
 
 /// Returns the remaining time at the speed so far.
-fn left(part: f64, so_far: Duration) -> Option<HumanDuration> {
+fn remaining(part: f64, so_far: Duration) -> Option<HumanDuration> {
     (part > 0.0).then(|| {
-        let left = so_far.as_secs_f64() * (1.0 - part) / part;
-        HumanDuration(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
+        let seconds = so_far.as_secs_f64() * (1.0 - part) / part;
+        HumanDuration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     })
 }
 
@@ -228,8 +230,8 @@ mod tests {
         let seconds: Vec<_> = due.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [5, 15, 35, 75, 135, 195]);
         assert_eq!(due[0].1, "25.0 % after 5 seconds, about 15 seconds left");
-        let mut none = Progress::new(None, None);
-        let line = none.line(0.0, none.started + FIRST_INTERVAL);
+        let mut unstarted = Progress::new(None, None);
+        let line = unstarted.line(0.0, unstarted.started + FIRST_INTERVAL);
         assert_eq!(line.as_deref(), Some("0.0 % after 5 seconds"));
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, read into validated types.
+//! Command-line options, parsed into validated types.
 
 use std::{
     num::{NonZeroU16, NonZeroU32},

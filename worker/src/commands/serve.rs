@@ -39,7 +39,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
     {
         tracing::warn!("--insecure: traffic to {address} is unencrypted and unauthenticated");
     }
-    config.status_bar = StatusBar::words().map(Arc::new);
+    config.status_bar = StatusBar::message_only().map(Arc::new);
     match serve(config, arguments.drain_after).await {
         Ok(exit) => exit.into(),
         Err(error) => fail(Exit::Error, error),
@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
 
 fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
     let coordinator = arguments.connection.endpoint("worker").map_err(|error| match error {
-        BadAddress::NotInUsualDirectory => {
+        BadAddress::NotInDefaultDirectory => {
             format!("{error}. Without a coordinator: worker count --n 16")
         }
         _ => error.to_string(),
@@ -61,7 +61,7 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         budget: ComputeBudget { memory, ..budget },
         others,
         name,
-        spool: arguments.spool.clone().map_or(SpoolChoice::Usual, SpoolChoice::Directory),
+        spool: arguments.spool.clone().map_or(SpoolChoice::Default, SpoolChoice::Directory),
         id: WorkerId(0),
         drain_limit: arguments.drain_limit,
         idle_timeout: arguments.idle_timeout.0,

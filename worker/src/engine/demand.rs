@@ -1,6 +1,6 @@
 //! Times of the calls to the coordinator, and the amount of work to request.
 //!
-//! The requested work keeps all slots busy; more would be missing for other workers.
+//! The requested work keeps all slots busy; more would starve other workers.
 
 use std::{
     num::NonZeroU16,
@@ -9,7 +9,7 @@ use std::{
 
 use super::leases::Backlog;
 
-/// Maximum number of waiting tasks, because every call carries the whole inventory.
+/// Maximum number of waiting tasks; every call carries the whole inventory.
 const MAX_WAITING: usize = 4096;
 
 /// The target before any task was counted, in seconds.
@@ -53,7 +53,7 @@ impl Demand {
         }
     }
 
-    /// Returns the cost per second and thread; before a measurement, the reference core's.
+    /// Returns the cost per second and thread; before any task, the reference core's.
     pub(super) fn speed(&self) -> f64 {
         if self.seconds > 1e-3 && self.cost > 0.0 { self.cost / self.seconds } else { 1e6 }
     }
@@ -121,7 +121,7 @@ pub(super) struct Pace {
     /// Time at which the coordinator expects the next call.
     expected: Instant,
     pub(super) period: Duration,
-    /// The last call requested work and got none, so an early call would be useless.
+    /// Whether the last call requested work in vain: an early call would be useless.
     starved: bool,
     /// Number of consecutive failed calls.
     pub(super) failures: u32,
@@ -132,12 +132,12 @@ pub(super) struct Pace {
 /// The reasons for an early call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncDemand {
-    /// There are results to submit or leases to release.
+    /// Whether there are results to submit or leases to release.
     pub(super) news: bool,
-    /// The threads may soon be idle.
+    /// Whether the threads may soon be idle.
     pub(super) low: bool,
     /// Duration of the waiting work.
-    pub(super) lasts: Duration,
+    pub(super) backlog_time: Duration,
 }
 
 impl Pace {
@@ -155,10 +155,10 @@ impl Pace {
         if !(demand.news || demand.low && !self.starved) {
             return self.expected;
         }
-        // A well-supplied worker collects results, longer for a long period; one that runs out of work
-        // calls soon.
+        // A worker with enough work batches results, for longer if the period is long; a worker that
+        // runs out of work calls soon.
         let relaxed = (self.period / 15).clamp(RELAXED_INTERVAL, Duration::from_secs(10));
-        let wait = (demand.lasts / 4).clamp(MIN_INTERVAL, relaxed);
+        let wait = (demand.backlog_time / 4).clamp(MIN_INTERVAL, relaxed);
         self.expected.min(self.last + wait)
     }
 
@@ -181,9 +181,9 @@ impl Pace {
     /// The delay is the part `jitter`, 0 to 1, of a backoff that doubles from 1 s to 15 s, so that the
     /// workers of a fleet do not all call at once.
     pub(super) fn failed(&mut self, now: Instant, jitter: f64) -> Duration {
-        let most = Duration::from_secs(1 << self.failures.min(4)).min(MAX_BACKOFF);
+        let backoff = Duration::from_secs(1 << self.failures.min(4)).min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
-        let wait = most.mul_f64(jitter.clamp(0.0, 1.0));
+        let wait = backoff.mul_f64(jitter.clamp(0.0, 1.0));
         self.retry = Some(now + wait);
         wait
     }
@@ -251,13 +251,13 @@ mod tests {
         assert_eq!((demand.speed(), demand.cores()), (1e6, 0.0), "as the reference core");
         let (mut cost, mut seconds) = (0.0, 0.0);
         // Tasks without time or cost do not change it.
-        for (task, ms, is_known) in
+        for (task, ms, is_measured) in
             [(0, 1, false), (1_000, 0, false), (2_000, 1_000, true), (2_000, 2_000, true)]
         {
             demand.note(task, Duration::from_millis(ms), NonZeroU16::MIN);
             cost = cost * SPEED_DECAY + task as f64;
             seconds = seconds * SPEED_DECAY + ms as f64 / 1e3;
-            let speed = if is_known { cost / seconds } else { 1e6 };
+            let speed = if is_measured { cost / seconds } else { 1e6 };
             assert!((demand.speed() - speed).abs() < 1e-6, "{task} in {ms} ms");
             assert!((demand.cores() - 3.0 * speed / 1e6).abs() < 1e-9);
         }
@@ -299,11 +299,11 @@ mod tests {
     #[test]
     fn a_call_is_early_with_results_or_without_work() {
         let now = Instant::now();
-        let calm = SyncDemand { news: false, low: false, lasts: Duration::ZERO };
+        let calm = SyncDemand { news: false, low: false, backlog_time: Duration::ZERO };
         assert_eq!(Pace::new(now).due(calm), now);
         for (period, starved, news, low, lasts, wait) in [
             (15_000, false, false, false, 100_000, 15_000),
-            // Results are collected, longer for a long period.
+            // Results are batched, for longer if the period is long.
             (15_000, false, true, false, 100_000, 1_000),
             (1_000, false, true, false, 100_000, 250),
             (600_000, false, true, false, 100_000, 10_000),
@@ -312,11 +312,11 @@ mod tests {
             (15_000, false, false, true, 2_000, 500),
             (15_000, true, false, true, 0, 15_000),
             (15_000, true, true, true, 0, 25),
-            // Whatever the reply, there is a pause between calls.
+            // There is a minimum interval, whatever the reply.
             (0, false, false, false, 100_000, 25),
             (0, true, true, true, 100_000, 25),
         ] {
-            let demand = SyncDemand { news, low, lasts: ms(lasts) };
+            let demand = SyncDemand { news, low, backlog_time: ms(lasts) };
             let pace = served(period, starved, now);
             assert_eq!(pace.due(demand), now + ms(wait), "{period} {starved} {demand:?}");
         }

@@ -34,12 +34,12 @@ impl GracePeriod {
     /// `speed` is in cost per second and thread.
     pub(super) fn cannot_finish(self, held: &Held, speed: f64) -> bool {
         #[allow(clippy::cast_precision_loss)] // An estimate.
-        let left = held.work.cost.saturating_sub(held.cost_done) as f64 / speed;
-        // A task without progress for a long time may take any time.
+        let remaining = held.work.cost.saturating_sub(held.cost_done) as f64 / speed;
+        // A task that has made no progress for a long time may take arbitrarily long.
         let started = held.started.unwrap_or(self.since);
         let ran = self.since.saturating_duration_since(started);
         let stuck = held.cost_done == 0 && ran > self.grace;
-        left > self.grace.as_secs_f64() || stuck
+        remaining > self.grace.as_secs_f64() || stuck
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Drain {
     /// Time at which the next call is due.
     due: Instant,
     final_sync: FinalSync,
-    /// No call is needed: leases expire, and results are in the spool.
+    /// Whether no call is needed: leases expire, and results are in the spool.
     may_leave: bool,
 }
 
@@ -97,10 +97,10 @@ impl Drain {
 
     /// Notes a reply; `open` if it granted leases or results are left.
     ///
-    /// Grants are not taken: absent from the next inventory, they are released.
+    /// The worker ignores grants: absence from the next inventory releases them.
     pub(super) fn answered(&mut self, now: Instant, open: bool, progress: bool) {
-        let is_all = self.final_sync == FinalSync::InFlight && !open;
-        self.final_sync = if is_all { FinalSync::Confirmed } else { FinalSync::NotSent };
+        let is_final = self.final_sync == FinalSync::InFlight && !open;
+        self.final_sync = if is_final { FinalSync::Confirmed } else { FinalSync::NotSent };
         self.due = now + if progress { NEXT } else { RETRY };
     }
 
@@ -123,9 +123,9 @@ pub(super) struct SelfTests {
     pub(super) passed: u64,
     /// Number of threads that failed and stopped.
     pub(super) failed: u32,
-    /// The earliest last passed self-test of a failed thread.
+    /// Earliest time at which a failed thread last passed a self-test.
     last_passed: Option<Instant>,
-    /// A failed thread never passed: results of the previous process may be wrong too.
+    /// Whether a failed thread never passed: earlier results may be wrong too.
     never_passed: bool,
 }
 
@@ -139,14 +139,14 @@ impl SelfTests {
 
     /// Returns the report for the coordinator.
     pub(super) fn report(&self, now: Instant) -> SelfTestReport {
-        let unproven = match self.last_passed {
+        let suspect_window = match self.last_passed {
             _ if self.never_passed => u128::MAX,
             Some(passed) => now.saturating_duration_since(passed).as_millis(),
             None => 0,
         };
         SelfTestReport {
             failed_threads: self.failed,
-            suspect_window_ms: u64::try_from(unproven).unwrap_or(u64::MAX),
+            suspect_window_ms: u64::try_from(suspect_window).unwrap_or(u64::MAX),
             tests_passed: self.passed,
         }
     }

@@ -56,12 +56,12 @@ impl Work {
     }
 }
 
-/// The end of started work.
+/// Started work that ended, with its outcome.
 #[derive(Debug)]
 pub struct JobResult {
     pub work: Work,
     pub outcome: Outcome,
-    /// Time of all its threads together.
+    /// Time of all threads together.
     pub duration: Duration,
     pub threads: NonZeroU16,
 }
@@ -75,11 +75,11 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// The reason why a task has no count.
+/// Reason why a task has no count.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// This worker cannot count tasks of this plan.
-    #[error("{0}; give more with --memory, or fewer --threads")]
+    #[error("{0}; raise --memory or lower --threads")]
     Setup(#[from] SetupError),
     #[error("the weighted count exceeds 64 bits")]
     Overflow,
@@ -97,9 +97,9 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) work: Work,
-    /// Time at which a slot started it.
+    /// Time at which a slot started the work.
     pub(super) started: Option<Instant>,
-    /// Finished part of its cost, as last reported.
+    /// Finished part of the work's cost, as last reported.
     pub(super) cost_done: u64,
 }
 
@@ -143,7 +143,7 @@ impl Leases {
         }
     }
 
-    /// Notes the finished part of its cost.
+    /// Notes the finished part of the work's cost.
     pub(super) fn progress(&mut self, lease: LeaseKey, cost_done: u64) {
         if let Some(held) = self.held.get_mut(&lease) {
             held.cost_done = cost_done.min(held.work.cost);
@@ -174,18 +174,18 @@ impl Leases {
     }
 }
 
-/// Number of plans that are kept.
+/// Maximum number of cached plans.
 const MAX_PLANS: usize = 8;
 
-/// Time without requests after work that this worker cannot count.
+/// Time for which a worker requests no work after a task that it cannot count.
 pub(super) const REFUSAL: Duration = Duration::from_secs(60);
 
 /// The most recent plans and the grants that wait for theirs.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    /// Newest last; with failures, so that they are not repeated.
+    /// Plans, newest last, including failed ones, which are not retried.
     plans: VecDeque<(PlanSpec, Result<Plan, String>)>,
-    /// Grants whose plans are being made.
+    /// Grants whose plans are being created.
     waiting: Vec<Grant>,
     refusing_until: Option<Instant>,
 }
@@ -203,11 +203,11 @@ impl Grants {
 
     /// Returns the work of a grant, or why this worker cannot count it.
     ///
-    /// `None` if its plan must be made first.
+    /// `None` if its plan must be created first.
     pub(super) fn work(&self, grant: &Grant) -> Option<Result<Work, String>> {
-        let (_, made) = self.plans.iter().find(|(spec, _)| *spec == grant.spec)?;
+        let (_, plan) = self.plans.iter().find(|(spec, _)| *spec == grant.spec)?;
         let (board, task) = (grant.spec.board, grant.task.task);
-        Some(match made {
+        Some(match plan {
             Err(error) => Err(error.clone()),
             Ok(plan) if plan.hash() != grant.task.plan => Err(format!(
                 "the coordinator's plan for N = {board} has hash {}, this worker's has {}: install the \
@@ -223,7 +223,7 @@ impl Grants {
         })
     }
 
-    /// Keeps a grant until its plan is made; returns whether it is the plan's first.
+    /// Stores a grant until its plan is ready; returns whether it is the plan's first.
     pub(super) fn wait(&mut self, grant: Grant) -> bool {
         let is_first = self.waiting.iter().all(|other| other.spec != grant.spec);
         self.waiting.push(grant);
@@ -231,12 +231,12 @@ impl Grants {
     }
 
     /// Adds a plan and returns the grants that waited for it.
-    pub(super) fn add_plan(&mut self, spec: PlanSpec, made: Result<Plan, String>) -> Vec<Grant> {
-        self.plans.retain(|(kept, _)| *kept != spec);
+    pub(super) fn add_plan(&mut self, spec: PlanSpec, plan: Result<Plan, String>) -> Vec<Grant> {
+        self.plans.retain(|(other, _)| *other != spec);
         if self.plans.len() == MAX_PLANS {
             self.plans.pop_front();
         }
-        self.plans.push_back((spec, made));
+        self.plans.push_back((spec, plan));
         self.waiting.extract_if(.., |grant| grant.spec == spec).collect()
     }
 
@@ -271,16 +271,16 @@ mod tests {
     use crate::testing::{grant, plan};
 
     #[test]
-    fn the_most_recent_plans_are_kept() {
+    fn the_most_recent_plans_are_cached() {
         let mut grants = Grants::default();
-        let all: Vec<_> = (6u8..).take(MAX_PLANS + 1).map(plan).collect();
-        for plan in &all {
+        let plans: Vec<_> = (6u8..).take(MAX_PLANS + 1).map(plan).collect();
+        for plan in &plans {
             assert!(grants.work(&grant(plan, 0)).is_none());
-            // The same plan again takes no place.
+            // Adding the same plan again evicts no other.
             (0..2).for_each(|_| drop(grants.add_plan(*plan.spec(), Ok(plan.clone()))));
         }
-        let mut kept = all.iter().map(|plan| grants.work(&grant(plan, 0)));
-        assert!(kept.next().unwrap().is_none());
-        assert!(kept.all(|work| matches!(work, Some(Ok(_)))));
+        let mut lookups = plans.iter().map(|plan| grants.work(&grant(plan, 0)));
+        assert!(lookups.next().unwrap().is_none());
+        assert!(lookups.all(|work| matches!(work, Some(Ok(_)))));
     }
 }

@@ -1,5 +1,4 @@
-//! Decisions of a worker: when to call, which work to request, what to keep until it is acknowledged,
-//! when to exit.
+//! Decisions of a worker: when to call, what work to take or release, when to exit.
 //!
 //! A state machine without I/O and clock (sans-I/O): events go in through `handle_…` with their time,
 //! which never decreases; actions come out of `poll_…`. The driver
@@ -8,7 +7,7 @@
 //! 2. sends what [`WorkerEngine::poll_call`] returns, one call at a time, and reports the reply or
 //!    its loss;
 //! 3. calls [`WorkerEngine::handle_timeout`] at the time of [`WorkerEngine::poll_timeout`];
-//! 4. ends when [`WorkerEngine::poll_end`] says so, after the write of
+//! 4. ends when [`WorkerEngine::poll_end`] returns a reason, after the write of
 //!    [`WorkerEngine::poll_last_write`].
 //!
 //! A *slot* counts one task at a time: a thread or a crew. Every call carries the whole inventory, so
@@ -49,7 +48,7 @@ use self::{
 };
 use crate::summary::Summary;
 
-/// Minimum time between two log lines that say why there is no work.
+/// Minimum time between two log lines about missing work.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum time for a pause to begin: the owner needs the machine now.
@@ -62,10 +61,10 @@ const MAX_PANICS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub info: WorkerInfo,
-    /// Time without work or unfinished runs after which the worker exits; `None`: never.
+    /// Time without work or unfinished runs before the worker exits; `None`: never.
     pub idle_timeout: Option<Duration>,
     pub drain_limit: Duration,
-    /// Results that the spool kept; `None` without a spool.
+    /// Results loaded from the spool; `None` without a spool.
     pub unacknowledged: Option<Vec<Partial>>,
 }
 
@@ -76,7 +75,7 @@ pub enum PoolCommand {
     Count(Work),
     /// Stop counting this, or do not start it. Started work still reports its end.
     Stop(LeaseKey),
-    /// Make this plan and report it to [`WorkerEngine::handle_plan`].
+    /// Create this plan and report it to [`WorkerEngine::handle_plan`].
     MakePlan(PlanSpec),
 }
 
@@ -106,14 +105,14 @@ pub struct WorkerEngine {
     idle_since: Option<Instant>,
     /// Whether the coordinator's last reply said that all runs are finished.
     all_runs_finished: bool,
-    /// Leases were released since the last call started.
+    /// Whether leases were released since the last call started.
     released: bool,
     /// The seconds of work that the current call requests.
     calling: Option<f64>,
     panics: u32,
     logged_idle: Option<Instant>,
     drain: Option<Drain>,
-    /// The reason of a pause.
+    /// Reason for the current pause.
     paused: Option<String>,
     /// The grace period of the current drain or pause.
     grace_period: Option<GracePeriod>,
@@ -181,7 +180,7 @@ impl WorkerEngine {
         Summary { unacknowledged: self.outbox.len() as u64, ..self.summary }
     }
 
-    /// Returns the reason of the current pause.
+    /// Returns the reason for the current pause.
     pub fn paused(&self) -> Option<&str> {
         self.paused.as_deref()
     }
@@ -226,12 +225,12 @@ impl WorkerEngine {
             Outcome::Failed(failure) => {
                 tracing::error!("{lease} has no count: {failure}; the lease is released");
                 self.release(lease);
-                self.failed(&work.plan, &failure, now);
+                self.handle_failure(&work.plan, &failure, now);
             }
         }
     }
 
-    fn failed(&mut self, plan: &Plan, failure: &Failure, now: Instant) {
+    fn handle_failure(&mut self, plan: &Plan, failure: &Failure, now: Instant) {
         match failure {
             Failure::Overflow => {}
             Failure::Panic(_) => {
@@ -248,8 +247,8 @@ impl WorkerEngine {
                 let size = |bytes: &u64| MemorySize::at_least(bytes.saturating_mul(threads));
                 let (board, least) = (plan.spec().board, size(least).as_option());
                 let reason = format!(
-                    "this worker cannot count N = {board}: that needs at least --memory {least} with \
-                     --threads {threads}, and it has {}",
+                    "this worker cannot count N = {board}: it needs at least --memory {least} with \
+                     --threads {threads}, but has {}",
                     size(given)
                 );
                 self.refuse_work(&reason, now);
@@ -264,23 +263,23 @@ impl WorkerEngine {
     /// Notes that a thread ended after a failed self-test, and when it last passed one.
     pub fn handle_self_test_failed(&mut self, last_passed: Option<Instant>, now: Instant) {
         self.self_tests.note_failed(last_passed);
-        let left = self.settings.info.threads.saturating_sub(self.self_tests.failed);
-        self.demand.set_threads(left);
-        if left == 0 {
+        let remaining = self.settings.info.threads.saturating_sub(self.self_tests.failed);
+        self.demand.set_threads(remaining);
+        if remaining == 0 {
             self.stop(ExitReason::SelfTest, now);
         }
     }
 
-    /// Takes a plan, or the reason why it cannot be made.
-    pub fn handle_plan(&mut self, spec: PlanSpec, made: Result<Plan, String>, now: Instant) {
-        for grant in self.grants.add_plan(spec, made) {
+    /// Takes a plan, or the reason why it cannot be created.
+    pub fn handle_plan(&mut self, spec: PlanSpec, plan: Result<Plan, String>, now: Instant) {
+        for grant in self.grants.add_plan(spec, plan) {
             if let Some(work) = self.grants.work(&grant) {
                 self.admit(&grant, work, now);
             }
         }
     }
 
-    /// Notes the end of a write of the spool.
+    /// Notes the end of a write to the spool.
     pub fn handle_spooled(&mut self, succeeded: bool, now: Instant) {
         self.outbox.written(succeeded, now);
     }
@@ -315,7 +314,7 @@ impl WorkerEngine {
         }
         match &mut self.drain {
             Some(drain) => drain.answered(now, is_open, progress),
-            // Grants from before the pause are absent from the next inventory, and so released.
+            // The next inventory lacks grants from before the pause, which releases them.
             None if self.paused.is_some() => self.released |= !reply.grants.is_empty(),
             None => reply.grants.iter().for_each(|grant| self.take(grant, now)),
         }
@@ -377,7 +376,7 @@ impl WorkerEngine {
         self.commands.pop_front()
     }
 
-    /// Returns the due write of the spool; [`Self::handle_spooled`] takes its outcome.
+    /// Returns the due write to the spool; [`Self::handle_spooled`] takes its outcome.
     pub fn poll_spool(&mut self, now: Instant) -> Option<SpoolWrite> {
         self.outbox.poll_write(now)
     }
@@ -450,11 +449,11 @@ impl WorkerEngine {
         }
         let backlog = self.leases.backlog();
         let due = || {
-            let lasts = self.demand.seconds_for(backlog.cost).min(1e6);
+            let backlog_seconds = self.demand.seconds_for(backlog.cost).min(1e6);
             self.pace.due(SyncDemand {
                 news: self.has_news(),
                 low: self.takes_work(now) && self.demand.is_low(backlog),
-                lasts: Duration::from_secs_f64(lasts),
+                backlog_time: Duration::from_secs_f64(backlog_seconds),
             })
         };
         match &self.drain {
@@ -537,7 +536,7 @@ impl WorkerEngine {
     fn refuse_work(&mut self, reason: &str, now: Instant) {
         if self.grants.refuse(now) {
             tracing::error!(
-                "{reason}; its tasks are released and no work is taken for {} s",
+                "{reason}; its tasks are released and no work is requested for {} s",
                 REFUSAL.as_secs()
             );
         }
@@ -555,7 +554,7 @@ impl WorkerEngine {
             Verdict::Duplicate => self.summary.duplicates += 1,
             Verdict::Conflict => {
                 self.summary.conflicts += 1;
-                tracing::warn!("the count of {lease} is in conflict with another one: {reason}");
+                tracing::warn!("the count of {lease} conflicts with another count: {reason}");
             }
             Verdict::Refused => {
                 self.summary.refused += 1;

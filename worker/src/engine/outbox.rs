@@ -1,5 +1,4 @@
-//! Results on their way to the coordinator: in memory until acknowledged, and in the spool if that
-//! takes a while.
+//! Unacknowledged results: in memory, and in the spool if they wait for long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +9,7 @@ use common::run::Partial;
 
 use super::LeaseKey;
 
-/// Delay of writes, which makes most of them needless; a crash loses little work.
+/// Delay of writes; most results are acknowledged earlier and need none.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Delay after a failed write.
@@ -44,7 +43,7 @@ struct Spooling {
     /// Written results that were acknowledged.
     forget: BTreeSet<LeaseKey>,
     writing: Option<SpoolWrite>,
-    /// The last write failed.
+    /// Whether the last write failed.
     failing: bool,
     /// Time of the next write, if there is something to write.
     due: Option<Instant>,
@@ -67,7 +66,7 @@ impl Outbox {
         self.waiting.contains_key(lease)
     }
 
-    /// Keeps a result until it is acknowledged.
+    /// Stores a result until it is acknowledged.
     pub(super) fn put(&mut self, partial: Partial, now: Instant) {
         let lease = LeaseKey::of(&partial);
         self.waiting.insert(lease, partial);
@@ -79,13 +78,13 @@ impl Outbox {
         }
     }
 
-    /// Returns the first `most` results for a call, and the leases of the others.
-    pub(super) fn send(&mut self, most: usize) -> (Vec<Partial>, Vec<LeaseKey>) {
+    /// Returns the first `limit` results for a call, and the leases of the others.
+    pub(super) fn send(&mut self, limit: usize) -> (Vec<Partial>, Vec<LeaseKey>) {
         let mut waiting = self.waiting.values();
-        let now: Vec<Partial> = waiting.by_ref().take(most).copied().collect();
+        let partials: Vec<Partial> = waiting.by_ref().take(limit).copied().collect();
         let later = waiting.map(LeaseKey::of).collect();
-        self.sending = now.iter().map(LeaseKey::of).collect();
-        (now, later)
+        self.sending = partials.iter().map(LeaseKey::of).collect();
+        (partials, later)
     }
 
     /// Notes that the current call failed.
@@ -159,8 +158,8 @@ impl Outbox {
         let waits = |lease: &LeaseKey| waiting.contains_key(lease);
         let unwritten = write.keep.iter().map(LeaseKey::of).filter(waits);
         spool.failed.extend(unwritten);
-        let gone = write.forget.into_iter().filter(|lease| !waits(lease));
-        spool.forget.extend(gone);
+        let acknowledged = write.forget.into_iter().filter(|lease| !waits(lease));
+        spool.forget.extend(acknowledged);
         spool.due = Some(now + RETRY);
     }
 

@@ -27,10 +27,10 @@ impl Bench {
         Self { engine: WorkerEngine::new(settings, now), now, plans: [10, 9].map(plan) }
     }
 
-    fn task(&self, word: &str) -> (&Plan, u64) {
-        match word.strip_prefix('b') {
+    fn task(&self, name: &str) -> (&Plan, u64) {
+        match name.strip_prefix('b') {
             Some(number) => (&self.plans[1], number.parse().unwrap()),
-            None => (&self.plans[0], word.parse().unwrap()),
+            None => (&self.plans[0], name.parse().unwrap()),
         }
     }
 
@@ -55,8 +55,8 @@ impl Bench {
         let mut reply = quiet();
         let mut field = "";
         for word in words {
-            let key = |word: &str| {
-                let (plan, task) = self.task(word);
+            let key = |name: &str| {
+                let (plan, task) = self.task(name);
                 lease(plan, task)
             };
             match (field, word) {
@@ -104,12 +104,12 @@ impl Bench {
             }
             "call" => {
                 let request = self.call();
-                outcome.push(self.described(&request));
+                outcome.push(self.describe(&request));
             }
             "sync" => {
                 let reply = self.reply(words);
                 let request = self.call();
-                outcome.push(self.described(&request));
+                outcome.push(self.describe(&request));
                 self.engine.handle_reply(reply, self.now);
             }
             "reply" => self.engine.handle_reply(self.reply(words), now),
@@ -186,7 +186,7 @@ impl Bench {
     /// Describes a request: leases, results, and the rest.
     ///
     /// Leases have a `*` if started, and `!` if finished or `?` if in progress.
-    fn described(&self, request: &SyncRequest) -> String {
+    fn describe(&self, request: &SyncRequest) -> String {
         let mut text = "call".to_owned();
         for held in &request.held {
             let started = if held.started { "*" } else { "" };
@@ -223,7 +223,7 @@ impl Bench {
     /// Describes the nonzero numbers of the state.
     fn state(&self) -> String {
         let summary = self.engine.summary();
-        let all = [
+        let numbers = [
             (self.engine.held() as u64, "held"),
             (self.engine.unsaved() as u64, "unsaved"),
             (summary.counted, "counted"),
@@ -235,8 +235,8 @@ impl Bench {
             (summary.released, "released"),
             (summary.unacknowledged, "unacknowledged"),
         ];
-        let all = all.iter().filter(|(number, _)| *number > 0);
-        all.map(|(number, what)| format!("{number} {what}")).collect::<Vec<_>>().join(", ")
+        let nonzero = numbers.iter().filter(|(number, _)| *number > 0);
+        nonzero.map(|(number, what)| format!("{number} {what}")).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -255,24 +255,24 @@ fn difference(script: &str) -> Option<String> {
     let subscriber = tracing_subscriber::fmt().with_writer(writer).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let mut logged = |text: &str| {
-        let mut all = String::new();
+        let mut content = String::new();
         log.rewind().unwrap();
-        log.read_to_string(&mut all).unwrap();
-        all.matches(text).count().to_string()
+        log.read_to_string(&mut content).unwrap();
+        content.matches(text).count().to_string()
     };
     let (title, steps) = script.split_once('\n').unwrap();
     // Shown if a step panics.
     println!("# {title}");
-    let (with, steps): (Vec<_>, Vec<_>) = steps
+    let (options, steps): (Vec<_>, Vec<_>) = steps
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with("//"))
         .partition(|line| line.starts_with("with "));
     let mut settings = settings(None);
-    for line in with {
+    for line in options {
         match line.split_whitespace().skip(1).collect::<Vec<_>>()[..] {
             ["spool", ref tasks @ ..] => {
-                let kept = tasks.iter().map(|task| sample_partial(task.parse().unwrap(), 1));
-                settings.unacknowledged = Some(kept.collect());
+                let spooled = tasks.iter().map(|task| sample_partial(task.parse().unwrap(), 1));
+                settings.unacknowledged = Some(spooled.collect());
             }
             ["drain-limit", seconds] => {
                 settings.drain_limit = Duration::from_secs(seconds.parse().unwrap());
@@ -287,11 +287,11 @@ fn difference(script: &str) -> Option<String> {
         let (step, outcome) = line.split_once(" => ").unwrap_or((line, ""));
         let (times, step) = step.split_once(" x ").unwrap_or(("1", step));
         for _ in 0..times.parse().unwrap() {
-            let found = match step.strip_prefix("logged ") {
+            let response = match step.strip_prefix("logged ") {
                 Some(text) => logged(text),
                 None => bench.step(step),
             };
-            actual += &format!("{step} => {found}\n");
+            actual += &format!("{step} => {response}\n");
             expected += &format!("{step} => {outcome}\n");
         }
     }
@@ -322,8 +322,8 @@ fn an_acknowledgement_of_another_lease_drops_nothing() {
 
 #[test]
 fn many_results_travel_in_several_calls_and_their_leases_stay_held() {
-    let all = limits::PARTIALS as u64 + 100;
-    let spooled = (0..all).map(|task| sample_partial(task, 1)).collect();
+    let results = limits::PARTIALS as u64 + 100;
+    let spooled = (0..results).map(|task| sample_partial(task, 1)).collect();
     let mut bench = Bench::new(settings(Some(spooled)));
     let mut sizes = Vec::new();
     while bench.engine.unacknowledged() > 0 {
@@ -343,12 +343,12 @@ fn many_results_travel_in_several_calls_and_their_leases_stay_held() {
 }
 
 #[test]
-fn a_worker_with_as_many_leases_as_a_message_lists_requests_no_more() {
+fn a_worker_whose_leases_fill_a_message_requests_no_more() {
     let full = limits::HELD - limits::GRANTS;
-    for (kept, wants) in [(full, true), (full + 1, false)] {
-        let spooled = (0..kept as u64).map(|task| sample_partial(task, 1)).collect();
+    for (held, wants) in [(full, true), (full + 1, false)] {
+        let spooled = (0..held as u64).map(|task| sample_partial(task, 1)).collect();
         let request = Bench::new(settings(Some(spooled))).call();
-        assert_eq!(request.seconds_wanted > 0.0, wants, "{kept}");
+        assert_eq!(request.seconds_wanted > 0.0, wants, "{held}");
     }
 }
 
@@ -372,7 +372,7 @@ fn a_failed_thread_reduces_the_requested_work() {
 }
 
 #[test]
-fn a_partial_has_all_facts_of_its_count() {
+fn a_partial_describes_its_count() {
     let mut bench = Bench::new(settings(None));
     for step in ["sync grant 0", "plan", "start 0", "count 0"] {
         bench.step(step);

@@ -1,5 +1,4 @@
-//! The driver of the [`WorkerEngine`]: one async task between pool, spool and coordinator. It decides
-//! nothing.
+//! Driver of the [`WorkerEngine`]: one task between pool, spool and coordinator.
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +50,7 @@ pub(crate) struct Link {
     jobs: BTreeMap<LeaseKey, Arc<Job>>,
     /// Jobs that threads have started.
     started: BTreeSet<LeaseKey>,
-    /// Plans being made; a large one takes a while and must not block the runtime.
+    /// Plans being created; a large one takes a while and must not block the runtime.
     plans: JoinSet<(PlanSpec, Result<Plan, String>)>,
     spool: Option<Writer>,
     logged: Instant,
@@ -141,8 +140,8 @@ impl Link {
                     call = None;
                     self.handle_answer(id, result);
                 }
-                Some(Ok((spec, made))) = self.plans.join_next() => {
-                    self.engine.handle_plan(spec, made, Instant::now());
+                Some(Ok((spec, plan))) = self.plans.join_next() => {
+                    self.engine.handle_plan(spec, plan, Instant::now());
                 }
                 written = end_of(write) => self.handle_written(written),
                 Ok(()) = end_of(self.pause.as_mut().map(|pause| pause.changed())) => {
@@ -163,7 +162,7 @@ impl Link {
         }
     }
 
-    /// Carries out the engine's commands and its write of the spool.
+    /// Carries out the engine's commands and its write to the spool.
     fn carry_out(&mut self, now: Instant) {
         let mut push = Vec::new();
         let mut stop = BTreeSet::new();
@@ -263,14 +262,14 @@ impl Link {
     }
 
     fn log_lost_call(&self, id: CallId, error: &CallError, wait: Duration) {
-        let is_doubtful = error.may_be_another_server() && self.answered.is_none();
+        let may_be_another_server = error.may_be_another_server() && self.answered.is_none();
         tracing::warn!(
             call = %id,
             "coordinator {} {error}{}; retry {} in {:.1} s; {} leased, {} buffered",
             self.transport.coordinator,
-            if is_doubtful {
+            if may_be_another_server {
                 ": is it a coordinator? give the address that the coordinator prints when it starts \
-                 (port 7171, unless --listen says otherwise)"
+                 (port 7171 by default)"
             } else {
                 ""
             },
@@ -286,14 +285,14 @@ impl Link {
         match succeeded {
             Some(succeeded) => self.engine.handle_spooled(succeeded, Instant::now()),
             None => {
-                tracing::error!("a write of the spool panicked; results may be lost");
+                tracing::error!("a write to the spool panicked; results may be lost");
                 self.spool = None;
                 self.engine.handle_spool_lost();
             }
         }
     }
 
-    /// Writes the results that were not submitted: after the current write, one more.
+    /// Writes the unsubmitted results: ends the current write, then makes one more.
     async fn write_last(&mut self) {
         for _ in 0..2 {
             let Some(spool) = &mut self.spool else {
@@ -353,8 +352,8 @@ impl Link {
 
 /// Formats the status line, most important first, since a terminal may truncate it.
 ///
-/// `tasks` are the running ones, one per crew: board, task, and the finished part, 0 to 1. `waiting` others
-/// wait for a crew. The coordinator's last reply came at `answered`.
+/// `tasks` are the running ones, one per crew: board, task, and the finished part, 0 to 1. `waiting` more
+/// tasks wait for a crew. The coordinator's last reply came at `answered`.
 fn status_line(
     engine: &WorkerEngine,
     (threads, waiting): (u32, usize),
@@ -391,12 +390,12 @@ fn status_line(
 
 fn make_plan(spec: PlanSpec) -> Result<Plan, String> {
     match catch_unwind(|| Plan::new(spec)) {
-        Ok(made) => made.map_err(|bad| bad.to_string()),
-        Err(_) => Err("making the plan panicked: this is a bug of the program".to_owned()),
+        Ok(plan) => plan.map_err(|bad| bad.to_string()),
+        Err(_) => Err("creating the plan panicked: this is a bug in the program".to_owned()),
     }
 }
 
-/// Waits for a future, forever without one.
+/// Waits for a future; forever if there is none.
 async fn end_of<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

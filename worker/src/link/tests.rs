@@ -28,7 +28,7 @@ use crate::{
 /// A coordinator that is a closure; without a reply the call is lost.
 struct Fake {
     coordinator: Coordinator,
-    /// Every request, after its reply was made.
+    /// Every request, sent after its reply was created.
     calls: UnboundedReceiver<SyncRequest>,
 }
 
@@ -40,7 +40,7 @@ fn serve(answer: impl FnMut(&SyncRequest) -> Option<SyncReply> + Send + 'static)
         // Not every test receives all requests.
         let _ = sender.send(request);
         async {
-            // As over a connection, other tasks run before the reply comes.
+            // As over a connection, other tasks run before the reply arrives.
             tokio::task::yield_now().await;
             reply
         }
@@ -184,12 +184,12 @@ async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
         move |request| {
             call += 1;
             let reply = board.answer(request);
-            // The first one is awaited.
+            // The test receives the first total only.
             let _ = board.total().map(|total| done.send(total));
             match call % 4 {
-                // Carried out, and the answer is lost.
+                // The call is carried out, but the reply is lost.
                 1 => None,
-                // An old answer comes instead of this one.
+                // An old reply arrives instead of this one.
                 2 if call > 4 => Some(last.replace(reply).unwrap_or_else(quiet)),
                 _ => {
                     last = Some(reply.clone());
@@ -227,7 +227,7 @@ async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
         if calls == 1 {
             reply.grants.clone_from(&grants);
         }
-        // One task that a thread has started, and one that waits.
+        // Revokes one task that a thread has started, and one that waits.
         if request.held.iter().filter(|held| held.started).count() == 2 {
             let revoke = |task: usize| Revocation {
                 task: grants[task].task,
@@ -245,8 +245,8 @@ async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
     assert_eq!(held(&second), [1, 2]);
     // The third task could start only because the first was stopped.
     wait_for_starts(started, 3).await;
-    let both = |request: &SyncRequest| request.held.iter().all(|held| held.started);
-    let third = fake.call_where(both).await;
+    let all_started = |request: &SyncRequest| request.held.iter().all(|held| held.started);
+    let third = fake.call_where(all_started).await;
     assert_eq!(held(&third), [1, 2]);
     running.link.abort();
 }
@@ -254,14 +254,14 @@ async fn revoked_tasks_stop_immediately_and_are_no_longer_held() {
 #[tokio::test]
 async fn a_task_of_another_plan_is_declined() {
     let plan = plan(10);
-    let mut strange = grant(&plan, 0);
-    strange.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
-    let mut fake = serve_once(vec![strange, grant(&plan, plan.tasks())]);
+    let mut of_another_plan = grant(&plan, 0);
+    of_another_plan.task.plan = PlanHash::try_from([7; 32].as_slice()).unwrap();
+    let mut fake = serve_once(vec![of_another_plan, grant(&plan, plan.tasks())]);
     let running = Running::counting(&fake);
     assert!(fake.calls.recv().await.unwrap().seconds_wanted > 0.0);
     let second = fake.calls.recv().await.unwrap();
     assert_eq!(held(&second), [0; 0]);
-    assert_eq!(second.seconds_wanted, 0.0, "it would be the same again");
+    assert_eq!(second.seconds_wanted, 0.0, "a repeated request would get the same grants");
     assert_eq!(running.stop().await.summary.counted, 0);
 }
 
@@ -311,8 +311,8 @@ async fn results_are_on_disk_at_the_end_if_the_coordinator_is_away() {
     let End { summary, lost, .. } = running.stop().await;
     assert!(summary.unacknowledged > 0);
     assert_eq!(lost, 0);
-    let kept = open(home.path()).unacknowledged().count();
-    assert_eq!(kept as u64, summary.unacknowledged);
+    let spooled = open(home.path()).unacknowledged().count();
+    assert_eq!(spooled as u64, summary.unacknowledged);
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn results_are_lost_if_the_coordinator_is_away_and_the_disk_full() {
 }
 
 #[test]
-fn the_status_line_begins_with_the_most_important() {
+fn the_status_line_begins_with_the_most_important_facts() {
     let now = Instant::now();
     let mut engine = WorkerEngine::new(settings(None), now);
     let tasks = vec![(board::Board::new(20).unwrap(), 1234, 0.561); 4];

@@ -1,4 +1,4 @@
-//! Calls to the coordinator: over HTTP/2 connections that are restored as needed, or in the process.
+//! Calls to the coordinator, over HTTP/2 with reconnection or in the process.
 
 use std::{
     error::Error,
@@ -35,7 +35,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A call in progress.
 pub(crate) type Call = Pin<Box<dyn Future<Output = Result<SyncReply, CallError>> + Send>>;
 
-/// The reason why a call has no reply. The request may have been carried out.
+/// Reason why a call has no reply; the request may have been carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The coordinator was not reached, or the reply was lost.
@@ -56,7 +56,7 @@ const CLOSED: &str = "connection closed";
 impl CallError {
     /// Returns whether the server may not be a coordinator.
     ///
-    /// If a server sends first, the connection closes, and its bytes are known only if the call was
+    /// If a server sends first, the connection closes, and the bytes are known only if the call was
     /// already sent.
     pub(super) fn may_be_another_server(&self) -> bool {
         match self {
@@ -200,7 +200,7 @@ fn hint(error: &io::Error) -> String {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
             ": check the address, and whether a firewall is in between"
         }
-        // A failed name lookup has no kind of its own.
+        // A failed name lookup has no specific kind.
         _ if error.to_string().contains("lookup address") => {
             ": unknown host; check the name, or give the address"
         }

@@ -1,8 +1,8 @@
 //! Measurement of this machine's speed on a few tasks of a plan.
 //!
 //! Tasks are sampled in proportion to cost (`common::forecast`) until the time is over. A task that
-//! exceeds its share of the time is stopped and extrapolated: its time up to the first progress is
-//! kept, and the rest of its cost takes as long as the speed since then predicts.
+//! exceeds its share of the time is stopped and extrapolated: to its time up to the first progress, the
+//! speed since then adds the time of the remaining cost.
 
 use std::{
     cell::Cell,
@@ -37,51 +37,51 @@ pub struct Measured {
     pub duration: Duration,
 }
 
-/// The reason why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureFailure {
     #[error(transparent)]
     Count(#[from] CountFailure),
     /// No time for two tasks.
     #[error(
-        "{} s are too short to measure two tasks of this board here: give more, such as --budget {}s",
+        "{} s is too short to measure two tasks of this board here: allow more, such as --budget {}s",
         .limit.as_secs_f64(),
         (.limit.as_secs() * 4).max(10)
     )]
     TooShort { limit: Duration },
-    #[error("stopped before its end")]
+    #[error("the measurement was interrupted")]
     Stopped,
 }
 
 /// Target number of measured tasks.
 ///
 /// Fewer tasks would show too little of the spread, and shorter ones too little of long tasks.
-const WANTED: u32 = 200;
+const TARGET_TASKS: u32 = 200;
 
 /// Minimum cost of a task in microseconds; shorter ones are measured inaccurately.
 const MIN_COST: u64 = 20_000;
 
-/// Maximum number of tasks; more gain nothing.
+/// Maximum number of tasks; more would gain nothing.
 const MAX_TASKS: usize = 1_000;
 
-/// Minimum number of tasks, even if their cost exceeds that of the whole plan.
+/// Minimum number of tasks, even if they cost more than the whole plan.
 const MIN_TASKS: usize = 30;
 
 /// The share of the time that one task may take.
 const TASK_SHARE: u32 = 8;
 
-/// Minimum progress from which a stopped task can be extrapolated, 0 to 1.
+/// Minimum progress, 0 to 1, for extrapolating a stopped task.
 const MIN_PROGRESS: f64 = 0.02;
 
 /// Divides a plan into tasks of which `threads` count enough within `limit`.
 pub fn plan_to_sample(plan: Plan, threads: Threads, limit: Duration) -> Result<Plan, BadSpec> {
-    let cost = limit.as_micros() * u128::from(threads.get()) / u128::from(WANTED);
+    let cost = limit.as_micros() * u128::from(threads.get()) / u128::from(TARGET_TASKS);
     with_task_cost(plan, u64::try_from(cost).unwrap_or(u64::MAX).max(MIN_COST))
 }
 
 /// Counts random tasks until `limit` is over or `stop` resolves.
 ///
-/// Ends earlier when they cost more than the whole plan. Reports the part of the time that has passed,
+/// Ends earlier once the tasks cost more than the whole plan. Reports the elapsed part of the time,
 /// 0 to 1. `random_below(k)` returns a uniform random number in `0..k`.
 pub async fn measure(
     (plan, budget, limit): (&Plan, ComputeBudget, Duration),
@@ -107,7 +107,7 @@ pub async fn measure(
         }
     };
     let mut is_stopped = false;
-    let over = async {
+    let end = async {
         tokio::select! {
             () = stop => is_stopped = true,
             () = tokio::time::sleep(limit) => {}
@@ -116,7 +116,7 @@ pub async fn measure(
     let mut report =
         |_: u64| report((started.elapsed().as_secs_f64() / limit.as_secs_f64()).min(1.0));
     let tasks = sample(plan, random_below);
-    count_tasks((plan, budget), Arc::new(make), tasks, over, &mut report).await?;
+    count_tasks((plan, budget), Arc::new(make), tasks, end, &mut report).await?;
     if is_stopped {
         return Err(MeasureFailure::Stopped);
     }
@@ -151,7 +151,7 @@ struct Timed {
     is_cut: bool,
 }
 
-/// The sink that stops a job after its share of the time, once it can be extrapolated.
+/// Sink that stops a job after its share of the time, once it can be extrapolated.
 struct Slice<'a> {
     job: &'a Job,
     watch: Stopwatch,
@@ -184,8 +184,8 @@ impl<'a> Slice<'a> {
         if self.progress() < MIN_PROGRESS || now <= start {
             return None;
         }
-        let each = (now - start) / (last - first) as f64;
-        Some(start + each * (self.job.work.cost - first) as f64)
+        let per_cost = (now - start) / (last - first) as f64;
+        Some(start + per_cost * (self.job.work.cost - first) as f64)
     }
 
     fn timed(&self, counted: Result<u64, CountError>) -> Option<Timed> {
@@ -214,7 +214,7 @@ impl ProgressSink for Slice<'_> {
     }
 }
 
-/// A clock of a crew's core time; wall time of its threads if the system keeps no account.
+/// Clock of a crew's core time, or its threads' wall time if no other is recorded.
 #[derive(Clone, Copy, Debug)]
 struct Stopwatch {
     threads: u16,
@@ -224,23 +224,23 @@ struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts for one of `crews` crews, on the thread that leads it.
+    /// Starts the clock for one of `crews` crews, on the thread that leads the crew.
     fn start(threads: u16, crews: u16) -> Self {
-        Self { threads, crews, started: Instant::now(), used: used(threads, crews) }
+        Self { threads, crews, started: Instant::now(), used: core_time(threads, crews) }
     }
 
     /// Returns the core seconds since the start.
     fn seconds(&self) -> f64 {
-        match (self.used, used(self.threads, self.crews)) {
+        match (self.used, core_time(self.threads, self.crews)) {
             (Some(before), Some(now)) => now.saturating_sub(before).as_secs_f64(),
             (None, _) | (_, None) => self.started.elapsed().as_secs_f64() * f64::from(self.threads),
         }
     }
 }
 
-/// Returns the core time of this thread's crew; `None` if the system keeps none.
+/// Returns the core time of this thread's crew; `None` if the system records none.
 #[cfg(unix)]
-fn used(threads: u16, crews: u16) -> Option<Duration> {
+fn core_time(threads: u16, crews: u16) -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
 
     let clock = match (threads, crews) {
@@ -251,9 +251,9 @@ fn used(threads: u16, crews: u16) -> Option<Duration> {
     clock_gettime(clock).try_into().ok()
 }
 
-/// Returns `None`: the accounts of other systems are too coarse for a task.
+/// Returns `None`: core times of other systems are too coarse for a task.
 #[cfg(not(unix))]
-fn used(_threads: u16, _crews: u16) -> Option<Duration> {
+fn core_time(_threads: u16, _crews: u16) -> Option<Duration> {
     None
 }
 
@@ -274,7 +274,7 @@ mod tests {
         plan_to_sample(test_fixture::plan(n, layout), big().threads, limit).unwrap()
     }
 
-    /// Returns two threads and enough memory for N = 24.
+    /// Returns a budget of two threads and enough memory for N = 24.
     fn big() -> ComputeBudget {
         ComputeBudget { memory: "1GiB".parse().unwrap(), ..budget(2) }
     }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(tasks(3600), test_fixture::plan(20, Layout::Frames).tasks());
     }
 
-    /// The task is stopped half way and progresses evenly after its start.
+    /// The task is stopped halfway and progresses evenly after its start.
     #[test]
     fn stopped_tasks_are_extrapolated_from_their_progress() {
         let job = Job::new(Work { cost: 1000, ..work(&crate::testing::plan(8), 0) });

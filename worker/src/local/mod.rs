@@ -1,4 +1,4 @@
-//! Counting in this process alone, without a coordinator, by the same plans, threads and kernels.
+//! Counting without a coordinator, with the same plans, threads and kernels.
 
 pub mod estimate;
 
@@ -25,10 +25,10 @@ use crate::{
     pool::{Event, Job, MakeCounter, Pool, real_counter},
 };
 
-/// The reason why there is no count.
+/// Reason why there is no count.
 #[derive(Debug, thiserror::Error)]
 pub enum CountFailure {
-    #[error("cannot start the counting threads: {0}; give fewer with --threads")]
+    #[error("cannot start the counting threads: {0}; lower --threads")]
     Threads(#[from] io::Error),
     #[error("task {task}: {failure}")]
     Task { task: TaskId, failure: Failure },
@@ -38,7 +38,7 @@ pub enum CountFailure {
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counts tasks of `plan` in this order until one fails or `stop` resolves.
+/// Counts `tasks` of `plan` in order until one fails or `stop` resolves.
 ///
 /// Calls `report` ten times per second with the finished cost.
 async fn count_tasks(
@@ -48,16 +48,16 @@ async fn count_tasks(
     stop: impl Future<Output = ()>,
     report: &mut dyn FnMut(u64),
 ) -> Result<HashMap<TaskId, u64>, CountFailure> {
-    // Self-tests are for workers, whose counts are not checked immediately.
+    // Only workers run self-tests, because their counts are not checked immediately.
     let (pool, mut events) = Pool::start(budget, |_| Ok(()), make)?;
     let job = |(task, position)| {
         let task = TaskRef { run: RunId(0), plan: plan.hash(), task };
-        // A sample may hold a task twice.
+        // A sample may contain a task twice.
         let lease = LeaseKey { task, epoch: Epoch(position) };
         Arc::new(Job::new(Work::new(lease, plan.clone(), Orientation::Upright)))
     };
     let mut tasks = tasks.into_iter().zip(0..).map(job);
-    // A second task per thread waits; more would only need memory.
+    // A second task per thread waits; more would only take memory.
     let first: Vec<_> = tasks.by_ref().take(2 * budget.threads.get() as usize).collect();
     let mut jobs: HashMap<LeaseKey, Arc<Job>> =
         first.iter().map(|job| (job.work.lease, job.clone())).collect();
@@ -75,7 +75,7 @@ async fn count_tasks(
     let (mut is_stopping, mut cost_done) = (false, 0u64);
     while !jobs.is_empty() {
         tokio::select! {
-            // A stop before the first task must not count a whole one.
+            // Polled first: after a stop before the first task, nothing is counted.
             biased;
             () = &mut stop, if !is_stopping => {
                 is_stopping = true;
@@ -137,7 +137,7 @@ impl CountConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     pub units: u64,
-    /// Weighted number of solutions in them.
+    /// Weighted number of solutions in the counted units.
     pub solutions: u128,
     /// Estimate for the whole board, from a complete sample.
     pub estimate: Option<Estimate>,
@@ -225,9 +225,9 @@ mod tests {
     #[tokio::test]
     async fn a_stop_before_the_first_task_counts_nothing() {
         let config = config(14, Layout::FirstRows).unwrap();
-        let none = count(&config, std::future::ready(()), &mut |_| {}).await.unwrap();
-        assert!(!none.complete);
-        assert_eq!((none.units, none.solutions), (0, 0));
+        let counted = count(&config, std::future::ready(()), &mut |_| {}).await.unwrap();
+        assert!(!counted.complete);
+        assert_eq!((counted.units, counted.solutions), (0, 0));
     }
 
     #[tokio::test]

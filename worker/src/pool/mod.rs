@@ -54,7 +54,7 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadTimes {
     pub(crate) busy: Duration,
-    /// Time between two jobs; before the first and after the last does not count.
+    /// Time between two jobs, excluding the time before the first and after the last.
     pub(crate) idle: Duration,
 }
 
@@ -69,7 +69,7 @@ struct Shared {
     budget: ComputeBudget,
     self_test: SelfTest,
     queue: Mutex<Queue>,
-    /// Signalled when [`Self::queue`] gained jobs or threads, or was closed.
+    /// Signaled when [`Self::queue`] gained jobs or idle threads, or was closed.
     changed: Condvar,
     times: Mutex<Vec<ThreadTimes>>,
     /// Number of self-tests in progress, and a signal at the end of each.
@@ -88,7 +88,7 @@ struct Queue {
     failed: Vec<usize>,
 }
 
-/// Number of plans whose crews are kept without a waiting job.
+/// Maximum number of plans whose crews are cached without a waiting job.
 const MAX_PLANS: usize = 64;
 
 /// Divisor of the memory for concurrent self-tests; one self-test may always run.
@@ -118,10 +118,10 @@ impl Queue {
         };
         let crew = match self.crews.get(&job.work.plan.hash()) {
             Some(Ok(crews)) => {
-                // Threads that failed are replaced by the next ones.
-                let place = index - self.failed.iter().filter(|&&other| other < index).count();
-                match u16::try_from(place) {
-                    Ok(place) if place < crews.number() => crews.crew(place),
+                // The next threads replace those that failed.
+                let rank = index - self.failed.iter().filter(|&&other| other < index).count();
+                match u16::try_from(rank) {
+                    Ok(rank) if rank < crews.number() => crews.crew(rank),
                     _ => return Err(NotLeader),
                 }
             }
@@ -142,11 +142,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Runs the self-test of this thread when there is memory; `None` once closed.
+    /// Runs this thread's self-test once memory is free; `None` if the pool is closed.
     fn self_test(&self) -> Option<Result<(), String>> {
         let (running, finished) = &self.tests;
-        let most = self.budget.memory.bytes() / SELF_TEST_SHARE / PEAK_BYTES;
-        let is_full = |running: &mut u32| u64::from(*running) >= most.max(1);
+        let limit = self.budget.memory.bytes() / SELF_TEST_SHARE / PEAK_BYTES;
+        let is_full = |running: &mut u32| u64::from(*running) >= limit.max(1);
         let waited = finished.wait_while(lock(running), is_full);
         *waited.unwrap_or_else(PoisonError::into_inner) += 1;
         let test = || (self.self_test)(self.budget.kernel);
@@ -164,12 +164,12 @@ impl Shared {
     /// Removes a thread that failed its self-test.
     fn fail(&self, index: usize) {
         lock(&self.queue).failed.push(index);
-        // Another thread may lead in its place now.
+        // Another thread may lead a crew in place of this one.
         self.changed.notify_all();
     }
 
-    /// Waits for the next step of thread `index`; `keeps` says whether it keeps counters.
-    fn next(&self, index: usize, keeps: bool) -> Next {
+    /// Waits for the next step of thread `index`, which may hold memory in counters.
+    fn next(&self, index: usize, has_counters: bool) -> Next {
         let mut queue = lock(&self.queue);
         let mut since = None;
         loop {
@@ -180,7 +180,7 @@ impl Shared {
                     let waited = since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
                     return Next::Count(job, crew, waited);
                 }
-                Err(NotLeader) if keeps => return Next::StandBy,
+                Err(NotLeader) if has_counters => return Next::StandBy,
                 Ok(None) | Err(NotLeader) if queue.closed => return Next::Closed,
                 Ok(None) | Err(NotLeader) => {
                     since.get_or_insert_with(Instant::now);
@@ -199,9 +199,9 @@ impl Shared {
 }
 
 impl Pool {
-    /// Starts the threads; the channel of events closes when all have ended.
+    /// Starts the threads; the event channel closes when all have ended.
     ///
-    /// The number of jobs bounds its length.
+    /// The number of jobs bounds the length of the channel.
     pub(crate) fn start(
         budget: ComputeBudget,
         self_test: SelfTest,
@@ -254,15 +254,15 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// Removes the jobs of `leases` that still wait, and returns the leases of removed jobs.
+    /// Removes the waiting jobs of `leases`, and returns the leases of removed jobs.
     pub(crate) fn remove_waiting(&self, leases: &BTreeSet<LeaseKey>) -> Vec<LeaseKey> {
         let mut queue = lock(&self.shared.queue);
-        let (taken, stay) = queue
+        let (removed, remaining) = queue
             .waiting
             .drain(..)
             .partition::<VecDeque<_>, _>(|job| leases.contains(&job.work.lease));
-        queue.waiting = stay;
-        taken.iter().map(|job| job.work.lease).collect()
+        queue.waiting = remaining;
+        removed.iter().map(|job| job.work.lease).collect()
     }
 
     #[cfg(test)]
@@ -283,7 +283,7 @@ impl Pool {
 impl Drop for Pool {
     /// Drops the waiting jobs and ends every thread after its job.
     ///
-    /// Deliberately no join: the channel of events closes when all threads have ended.
+    /// Deliberately no join: the event channel closes when all threads have ended.
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
@@ -354,23 +354,23 @@ pub(crate) fn real_counter(plan: &Plan, setup: &CounterConfig) -> Result<CountTa
 struct Counters<'a> {
     make: &'a MakeCounter,
     kernel: Kernel,
-    kept: Vec<(PlanHash, Orientation, CountTask)>,
+    cached: Vec<(PlanHash, Orientation, CountTask)>,
 }
 
 impl Counters<'_> {
     /// Returns the counter of `crew` for `job`; creates it if necessary.
     fn get(&mut self, job: &Job, crew: CrewResources) -> Result<&mut CountTask, SetupError> {
         let (plan, orientation) = (job.work.plan.hash(), job.work.orientation);
-        let found = self.kept.iter().position(|kept| (kept.0, kept.1) == (plan, orientation));
-        let kept = match found {
-            Some(index) => self.kept.remove(index),
+        let index = self.cached.iter().position(|entry| (entry.0, entry.1) == (plan, orientation));
+        let entry = match index {
+            Some(index) => self.cached.remove(index),
             None => {
                 // A counter may use all memory of its crew, except with method rows.
                 let others = match job.work.plan.spec().layout.method() {
                     Method::Rows => 3,
                     Method::Frames => 0,
                 };
-                self.kept.drain(..self.kept.len().saturating_sub(others));
+                self.cached.drain(..self.cached.len().saturating_sub(others));
                 let setup = CounterConfig {
                     kernel: self.kernel,
                     threads: crew.threads,
@@ -380,7 +380,7 @@ impl Counters<'_> {
                 (plan, orientation, (self.make)(&job.work.plan, &setup)?)
             }
         };
-        Ok(&mut self.kept.push_mut(kept).2)
+        Ok(&mut self.cached.push_mut(entry).2)
     }
 
     fn count(&mut self, job: &Job, crew: CrewResources) -> Outcome {
@@ -403,13 +403,13 @@ impl Counters<'_> {
 ///
 /// Failed sends are ignored: the receiver may be closed, which ends the thread after its job.
 fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSender<Event>) {
-    let mut counters = Counters { make, kernel: shared.budget.kernel, kept: Vec::new() };
+    let mut counters = Counters { make, kernel: shared.budget.kernel, cached: Vec::new() };
     let mut is_first = true;
     let mut passed: Option<Instant> = None;
     loop {
         if passed.is_none_or(|passed| passed.elapsed() >= SELF_TEST_INTERVAL) {
-            // The memory of the counters is needed for the test.
-            counters.kept.clear();
+            // The test needs the memory of the counters.
+            counters.cached.clear();
             let started = Instant::now();
             match shared.self_test() {
                 None => return,
@@ -432,10 +432,10 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
                 }
             }
         }
-        let (job, crew, waited) = match shared.next(index, !counters.kept.is_empty()) {
+        let (job, crew, waited) = match shared.next(index, !counters.cached.is_empty()) {
             Next::Count(job, crew, waited) => (job, crew, waited),
             Next::StandBy => {
-                counters.kept.clear();
+                counters.cached.clear();
                 continue;
             }
             Next::Closed => return,
@@ -446,7 +446,7 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
         let counted = catch_unwind(AssertUnwindSafe(|| counters.count(&job, crew)));
         let outcome = counted.unwrap_or_else(|panic| {
             // The panic may have left a counter in an invalid state.
-            counters.kept.clear();
+            counters.cached.clear();
             Outcome::Failed(Failure::Panic(message(&*panic)))
         });
         shared.disband(crew);
@@ -472,16 +472,16 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").to_owned()
 }
 
-/// Free bytes at the end of an arena that are trimmed after a self-test.
+/// Threshold of free bytes for trimming an arena after a self-test.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_BYTES: libc::c_int = 1 << 20;
 
-/// The same while counting, which allocates and frees lists all the time.
+/// The threshold while counting, which allocates and frees lists all the time.
 ///
-/// This is glibc's own value after long lists were freed; half of it is then the minimum length of
+/// glibc itself sets this value after long lists are freed; half of it is then the minimum length of
 /// blocks that are mapped separately.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT_BYTES: libc::c_int = 64 << 20;
+const COUNTING_TRIM_BYTES: libc::c_int = 64 << 20;
 
 /// Returns freed memory to the system: glibc keeps some for every thread.
 fn release_to_os() {
@@ -493,7 +493,7 @@ fn release_to_os() {
         // end is longer than the threshold.
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
         libc::free(std::hint::black_box(libc::malloc(1 << 16)));
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT_BYTES / 2);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, COUNTING_TRIM_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, COUNTING_TRIM_BYTES / 2);
     }
 }

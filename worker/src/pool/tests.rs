@@ -31,7 +31,7 @@ impl Bench {
         jobs
     }
 
-    /// Waits for the next job that leaves its thread: its task and outcome.
+    /// Waits for the next job that leaves its thread; returns its task and outcome.
     fn finished(&mut self) -> (u64, Outcome) {
         loop {
             if let Event::Finished(result) = self.events.blocking_recv().unwrap() {
@@ -142,10 +142,10 @@ fn a_plan_that_cannot_be_set_up_fails_each_of_its_jobs() {
 }
 
 #[test]
-fn counters_are_kept_between_tasks_of_one_plan() {
-    let (made, makes) = mpsc::channel();
+fn counters_are_reused_for_tasks_of_one_plan() {
+    let (sender, calls) = mpsc::channel();
     let make = move |plan: &Plan, setup: &CounterConfig| -> Result<CountTask, SetupError> {
-        made.send((plan.hash(), setup.orientation)).unwrap();
+        sender.send((plan.hash(), setup.orientation)).unwrap();
         real_counter(plan, setup)
     };
     let mut bench = Bench::new(1, Arc::new(make));
@@ -156,8 +156,8 @@ fn counters_are_kept_between_tasks_of_one_plan() {
     }
     (0..4).for_each(|_| drop(bench.finished()));
     assert!(bench.close().is_empty());
-    let makes: Vec<_> = makes.iter().collect();
-    assert_eq!(makes, [(eight.hash(), Orientation::Upright), (nine.hash(), Orientation::Upright)]);
+    let calls: Vec<_> = calls.iter().collect();
+    assert_eq!(calls, [(eight.hash(), Orientation::Upright), (nine.hash(), Orientation::Upright)]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
     let jobs = bench.push(&plan(10), 0..3);
     let mut setups =
         [(); 2].map(|()| started.recv().unwrap()).map(|s| (s.threads.get(), s.memory_bytes));
-    // Three threads are left that lead no crew: the third job waits.
+    // The remaining three threads lead no crew, so the third job waits.
     assert_eq!(bench.pool.waiting(), 1);
     setups.sort_unstable();
     assert_eq!(setups, [(2, 4 << 20), (3, 4 << 20)]);
@@ -214,22 +214,22 @@ fn a_thread_that_fails_its_self_test_takes_no_job_and_another_leads_in_its_place
             }
         }
         assert_eq!((sum, started), (352, plan.tasks()), "the others count");
-        assert_eq!(failed, [None], "it never passed one");
+        assert_eq!(failed, [None], "the thread never passed a self-test");
     }
 }
 
 #[test]
 fn the_memory_limits_concurrent_self_tests() {
-    static NOW: AtomicU32 = AtomicU32::new(0);
+    static RUNNING: AtomicU32 = AtomicU32::new(0);
     static MOST: AtomicU32 = AtomicU32::new(0);
     fn self_test(_kernel: Kernel) -> Result<(), SelfTestError> {
-        MOST.fetch_max(NOW.fetch_add(1, Relaxed) + 1, Relaxed);
+        MOST.fetch_max(RUNNING.fetch_add(1, Relaxed) + 1, Relaxed);
         // Long enough for other tests to start, unless the limit stops them.
         (0..1000).for_each(|_| std::thread::yield_now());
-        NOW.fetch_sub(1, Relaxed);
+        RUNNING.fetch_sub(1, Relaxed);
         Ok(())
     }
-    for (bytes, most) in [(1 << 20, 1), (3 * 16 * PEAK_BYTES, 3)] {
+    for (bytes, limit) in [(1 << 20, 1), (3 * 16 * PEAK_BYTES, 3)] {
         MOST.store(0, Relaxed);
         let budget = ComputeBudget { memory: MemorySize::new(bytes).unwrap(), ..budget(8) };
         let mut bench = Bench::with(budget, self_test, Arc::new(real_counter));
@@ -238,7 +238,7 @@ fn the_memory_limits_concurrent_self_tests() {
             assert!(matches!(event, Event::SelfTestPassed), "{event:?}");
         }
         assert!(bench.close().is_empty());
-        assert!(MOST.load(Relaxed) <= most, "{MOST:?} at a time");
+        assert!(MOST.load(Relaxed) <= limit, "{MOST:?} at a time");
     }
 }
 

@@ -42,15 +42,15 @@ impl Identity {
         match before {
             None => tracing::info!("the coordinator knows this worker as {worker}"),
             Some(before) => tracing::warn!(
-                "the coordinator does not know this worker as {}: it is another coordinator or another \
-                 token; the worker is {worker} from now on",
+                "the coordinator does not know this worker as {}: the coordinator or the token has changed; \
+                 this worker is now {worker}",
                 before.worker()
             ),
         }
         let Some(directory) = self.directory.clone() else { return };
         let path = directory.join(FILE);
-        let kept = spawn_blocking(move || keep(&directory, &issued)).await;
-        if let Err(error) = kept.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        let written = spawn_blocking(move || write(&directory, &issued)).await;
+        if let Err(error) = written.unwrap_or_else(|error| Err(io::Error::other(error))) {
             tracing::warn!(
                 "{}: {error}; after a restart this worker will have a new identity",
                 path.display()
@@ -79,7 +79,7 @@ fn read(directory: &Path) -> io::Result<Option<WorkerSecret>> {
 }
 
 /// Replaces the file atomically, readable by its owner only.
-fn keep(directory: &Path, secret: &WorkerSecret) -> io::Result<()> {
+fn write(directory: &Path, secret: &WorkerSecret) -> io::Result<()> {
     let new = directory.join("secret.new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_secret_is_kept_in_its_directory_for_its_owner_alone() {
+    async fn a_secret_is_stored_readable_by_its_owner_alone() {
         let home = tempfile::tempdir().unwrap();
         let open = || Identity::open(home.path()).unwrap();
         let identity = open();

@@ -7,7 +7,7 @@
 //!              "orientation":"upright","duration_us":12},"crc":"0a1b2c3d"}
 //! {"acknowledged":{"run":"…","plan":"…","task":7,"epoch":3},"crc":"…"}
 //! ```
-//! Each object is on one line. A test freezes the bytes.
+//! Lines are not wrapped as shown here, and a rotated orientation is `turned`. A test freezes the bytes.
 
 use common::{
     count::Orientation,

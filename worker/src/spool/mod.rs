@@ -31,7 +31,7 @@ use crate::{
     engine::{LeaseKey, SpoolWrite},
 };
 
-/// The reason why a spool cannot be used.
+/// Reason why a spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error(
@@ -57,7 +57,7 @@ impl SpoolError {
 #[derive(Debug)]
 pub(crate) struct Spool {
     pub(crate) directory: PathBuf,
-    /// Number of the default directory that was free, from 1.
+    /// Number of the first free default directory, from 1.
     pub(crate) number: u32,
     pub(crate) identity: Identity,
     /// Positioned at the end of the last whole line.
@@ -80,7 +80,7 @@ const COMPACT_AFTER: usize = 4096;
 const LOCK: &str = "lock";
 
 /// Returns the parent of the default spool directories.
-fn usual_base() -> PathBuf {
+fn default_base() -> PathBuf {
     std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
@@ -97,7 +97,7 @@ pub(crate) fn open(choice: &SpoolChoice, name: &str) -> Result<Option<Spool>, Sp
     match choice {
         SpoolChoice::Memory => Ok(None),
         SpoolChoice::Directory(directory) => Spool::open(directory).map(Some),
-        SpoolChoice::Usual => open_free(&usual_base(), name).map(Some),
+        SpoolChoice::Default => open_free(&default_base(), name).map(Some),
     }
 }
 
@@ -163,9 +163,9 @@ impl Spool {
         self.live.values()
     }
 
-    /// Keeps `finished` durably and removes `acknowledged`.
+    /// Stores `finished` durably and removes `acknowledged`.
     ///
-    /// On error everything that was kept before remains, and the next call rewrites the file.
+    /// On error everything stored earlier remains, and the next call rewrites the file.
     pub(crate) fn keep(
         &mut self,
         finished: &[Partial],
@@ -218,7 +218,7 @@ impl Spool {
             }
             Err(error) if !self.is_failing => tracing::error!(
                 "spool {directory}: {error}; results are kept in memory until they are acknowledged or \
-                 the disk has space: do not kill this worker, stop it"
+                 the disk has space: stop this worker gracefully, do not kill it"
             ),
             Ok(()) | Err(_) => {}
         }
@@ -259,7 +259,7 @@ impl Spool {
         Ok(damaged)
     }
 
-    /// Replaces the file by one with the live results only.
+    /// Replaces the file with one that contains only the live results.
     fn rewrite(&mut self) -> io::Result<()> {
         self.file = None;
         let mut bytes = Vec::new();
@@ -278,7 +278,7 @@ impl Spool {
     }
 }
 
-/// A spool that is written on another thread, so that the disk never delays the link.
+/// Writer of a spool on another thread, so that the disk never delays the link.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` during a write, and after one that panicked.

@@ -1,6 +1,6 @@
-//! Stopping a worker from another process, on any system: through a file in its spool.
+//! Stopping a worker from another process on any system, by a file in its spool.
 //!
-//! It sends no signal to a stored process ID, which the system may have given to another program.
+//! A signal to a stored process ID could reach another program that the system gave the same ID.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -25,14 +25,14 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which [`stop`] checks whether the worker has exited.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The reason why workers were not stopped.
+/// Reason why workers were not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    #[error("no worker runs with a spool in {}: give the --spool that it was started with", .0.display())]
+    #[error("no worker runs with a spool in {}: give the --spool of a running worker", .0.display())]
     None(PathBuf),
     #[error(
-        "no worker runs with a spool below {}: run this where it was started, or give its --spool, which \
-         the first line of its log names",
+        "no worker runs with a spool below {}: run this where the worker was started, or give its \
+         --spool, which the first line of its log shows",
         .0.display()
     )]
     NoneBelow(PathBuf),
@@ -52,28 +52,28 @@ pub enum StopError {
 /// Stops the worker with directory `spool`. Without it, stops the worker called `name` or, without a
 /// name, all workers, among those with a default directory.
 pub async fn stop(spool: Option<PathBuf>, name: Option<&str>) -> Result<Vec<PathBuf>, StopError> {
-    let base = super::usual_base();
-    let none = match &spool {
+    let base = super::default_base();
+    let not_running = match &spool {
         Some(directory) => StopError::None(directory.clone()),
         None => StopError::NoneBelow(super::absolute(&base)),
     };
     let named = spool.or_else(|| Some(base.join(super::directory_name(name?))));
     let directories = named.map_or_else(|| directories(&base), |directory| vec![directory]);
-    let mut asked = Vec::new();
+    let mut stopping = Vec::new();
     for directory in directories {
         let unusable = SpoolError::unusable(&directory);
         if is_in_use(&directory).map_err(unusable)? {
             File::create(directory.join(STOP)).map_err(unusable)?;
-            asked.push(directory);
+            stopping.push(directory);
         }
     }
-    if asked.is_empty() {
-        return Err(none);
+    if stopping.is_empty() {
+        return Err(not_running);
     }
-    for directory in &asked {
+    for directory in &stopping {
         wait(directory).await?;
     }
-    Ok(asked)
+    Ok(stopping)
 }
 
 async fn wait(directory: &Path) -> Result<(), StopError> {
@@ -88,7 +88,7 @@ async fn wait(directory: &Path) -> Result<(), StopError> {
 }
 
 /// Resolves when the worker with this spool is asked to stop; never without one.
-pub(crate) async fn asked(directory: Option<PathBuf>) {
+pub(crate) async fn requested(directory: Option<PathBuf>) {
     let Some(file) = directory.map(|directory| directory.join(STOP)) else {
         return std::future::pending().await;
     };
@@ -126,9 +126,9 @@ fn is_in_use(directory: &Path) -> io::Result<bool> {
 
 fn directories(base: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries.map(|entry| entry.path()).collect();
-    found.sort();
-    found
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
         let worker = tokio::spawn({
             let directory = directory.clone();
             async move {
-                asked(Some(directory)).await;
+                requested(Some(directory)).await;
                 drop(spool);
             }
         });

@@ -51,8 +51,8 @@ fn an_impossible_directory_is_an_error_that_names_it() {
 fn the_file_does_not_grow_forever() {
     let home = tempfile::tempdir().unwrap();
     let mut spool = open_in(home.path());
-    let stays = sample_partial(0, 1);
-    spool.keep(&[stays], &[]).unwrap();
+    let live = sample_partial(0, 1);
+    spool.keep(&[live], &[]).unwrap();
     let one_line = fs::metadata(spool.path()).unwrap().len();
     for task in 1..=3 * COMPACT_AFTER as u64 {
         let partial = sample_partial(task, 1);
@@ -63,16 +63,16 @@ fn the_file_does_not_grow_forever() {
     }
     assert!(spool.dead_lines <= COMPACT_AFTER + 2);
     assert_eq!(tasks(&spool), [0].into());
-    spool.keep(&[], &[LeaseKey::of(&stays)]).unwrap();
+    spool.keep(&[], &[LeaseKey::of(&live)]).unwrap();
     assert_eq!(fs::metadata(spool.path()).unwrap().len(), 0);
-    spool.keep(&[stays], &[]).unwrap();
+    spool.keep(&[live], &[]).unwrap();
     assert_eq!(fs::metadata(spool.path()).unwrap().len(), one_line);
     drop(spool);
     assert_eq!(tasks(&open_in(home.path())), [0].into());
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_kept() {
+fn a_full_disk_loses_no_stored_result() {
     // The kernel's always-full device stands for the disk.
     if !Path::new("/dev/full").exists() {
         return;
@@ -151,7 +151,7 @@ proptest! {
         drop(spool);
         let mut bytes = fs::read(&path).unwrap();
         bytes.truncate(cut.index(bytes.len() + 1));
-        // Only the line end may be missing from a line that is counted as whole.
+        // A whole line may lack only its line end.
         let whole = (0..=count)
             .rev()
             .find(|&lines| {
@@ -169,7 +169,7 @@ proptest! {
         fs::write(&path, &bytes).unwrap();
         let expected: BTreeSet<u64> = (0..u64::from(whole)).collect();
         prop_assert_eq!(tasks(&open_in(home.path())), expected.clone());
-        // The repair is complete: a second start finds the same and can go on.
+        // The repair is complete: a second start reads the same results and can continue.
         let mut spool = open_in(home.path());
         spool.keep(&[sample_partial(99, 1)], &[]).unwrap();
         drop(spool);

@@ -1,25 +1,25 @@
-//! Bands: the lists of a leaf sorted by X3, the bits that rule out most of its pairs.
+//! Bands: the lists of a leaf sorted by X3, the bits that rule out most pairs.
 //!
-//! Keys whose X3 patterns conflict are adjacent, so whole blocks are skipped, and X3 needs no
-//! tables.
+//! Keys that conflict with a probe in X3 are mostly adjacent, so whole blocks are skipped, and X3
+//! needs no tables.
 //!
 //! The rows of a tile are sorted when they are filtered, once for all leaves of the tile. In small
-//! leaves this costs more than it saves, so tiles with larger leaves use more bits of X3.
+//! leaves this costs more than it saves, so only tiles with large leaves use X3.
 
 use super::{
     gather::{Buffer, GridRow, List, Spans, TILE},
     sort::offset,
 };
 use crate::{
-    join::layout::{MAX_BITS, X3Places},
+    join::layout::{MAX_X3_BITS, X3Places},
     simd::{Lanes, Residual, Sixteen},
 };
 
 /// Maximum number of bands of a list: one per pattern of X3.
-pub(crate) const MAX_BANDS: usize = 1 << MAX_BITS;
+pub(crate) const MAX_BANDS: usize = 1 << MAX_X3_BITS;
 
 /// Band order per number of X3 bits; compatible patterns are mostly adjacent.
-const ORDERS: [[u8; MAX_BANDS]; MAX_BITS + 1] =
+const ORDERS: [[u8; MAX_BANDS]; MAX_X3_BITS + 1] =
     [[0; MAX_BANDS], [0, 1, 0, 0, 0, 0, 0, 0], [1, 0, 2, 3, 0, 0, 0, 0], [5, 1, 3, 2, 0, 4, 6, 7]];
 
 /// A row of a grid filtered for a tile, band by band.
@@ -49,7 +49,7 @@ struct Bands {
 /// Buffers for dividing a row.
 #[derive(Debug, Default)]
 pub(crate) struct Dividing<W> {
-    /// Per 16 keys: number of earlier keys with the bit, and a mask of these 16.
+    /// Per 16 keys: number of earlier keys with the bit, and which of the 16 have it.
     marks: Vec<(u32, u16)>,
     /// Keys that have the bit.
     with: Buffer<W>,
@@ -147,7 +147,7 @@ impl Bands {
     ) {
         let (start, length) = (self.starts[without], self.offsets[without][cells] as usize);
         let residuals = keys.residuals_from_mut(start);
-        // Saves the keys past the end, maybe of another band: the last group is processed whole.
+        // Saves the keys past the end, perhaps of another band: the last group is processed whole.
         let past_end: [W; AT_A_TIME] = *residuals[length..].first_chunk().expect("slack");
         let (from, to_with) = (residuals.as_mut_ptr(), dividing.with.room(length));
         let groups = length / AT_A_TIME + 1;

@@ -21,7 +21,7 @@ pub(crate) struct GridRow<'a, W> {
     offsets: *const u32,
     /// Number of cells.
     pub(crate) cells: usize,
-    lives: PhantomData<&'a [W]>,
+    lifetime: PhantomData<&'a [W]>,
 }
 
 /// A list of residual keys with [`SLACK`] readable ones after it.
@@ -46,7 +46,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
         let cells = offsets.len() - 1;
         debug_assert!(offsets[cells] as usize + SLACK <= residuals.len());
         let (residuals, offsets) = (residuals.as_ptr(), offsets.as_ptr());
-        Self { residuals, offsets, cells, lives: PhantomData }
+        Self { residuals, offsets, cells, lifetime: PhantomData }
     }
 
     /// Returns a row without keys, whose list must not be read past its end.
@@ -56,7 +56,7 @@ impl<'a, W: Residual> GridRow<'a, W> {
             residuals: residuals.as_ptr(),
             offsets: offsets.as_ptr(),
             cells: 1,
-            lives: PhantomData,
+            lifetime: PhantomData,
         }
     }
 
@@ -92,14 +92,14 @@ impl<'a, W: Residual> GridRow<'a, W> {
     #[inline(always)]
     pub(crate) fn gather(self, exclude: usize, buffer: &mut Buffer<W>) -> List<W> {
         let spans = self.disjoint(exclude);
-        // SAFETY: these are spans of this row, which has no more keys.
+        // SAFETY: the spans belong to this row, which has this many keys.
         unsafe { self.gather_spans(spans, self.len(), buffer) }
     }
 
     /// Gathers spans with at most `keys` keys.
     ///
     /// # Safety
-    /// The spans belong to this row, and have no more keys.
+    /// The spans belong to this row, and have at most `keys` keys.
     #[inline(always)]
     pub(crate) unsafe fn gather_spans(
         self,
@@ -249,24 +249,24 @@ impl<'a, W: Residual> GridRow<'a, W> {
 pub(crate) struct Spans {
     /// Cells per span.
     cells: usize,
-    of: usize,
+    mask: usize,
     /// Start of the first and the last span.
     first: usize,
     last: usize,
 }
 
 impl Spans {
-    /// Returns the spans at all submasks of `of`.
+    /// Returns the spans at all submasks of `mask`.
     #[inline(always)]
-    fn all(cells: usize, of: usize) -> Self {
-        let (first, last) = (0, of);
-        Self { cells, of, first, last }
+    fn all(cells: usize, mask: usize) -> Self {
+        let (first, last) = (0, mask);
+        Self { cells, mask, first, last }
     }
 
     /// Returns the start of the next span.
     #[inline(always)]
     fn after(self, span: usize) -> usize {
-        span.wrapping_sub(self.of) & self.of
+        span.wrapping_sub(self.mask) & self.mask
     }
 
     #[inline(always)]
@@ -288,7 +288,7 @@ pub(crate) struct Cut {
 pub(crate) const TILE: usize = 1 << TILE_BITS;
 pub(crate) const TILE_BITS: u32 = 4;
 
-/// Buffers grow by at least this many residual keys.
+/// Divisor of the number of residual keys of a buffer.
 const STEP: usize = 4 * SLACK;
 
 /// Keys gathered from a row.

@@ -23,7 +23,7 @@ use crate::{
     simd::{Residual, dispatch},
 };
 
-/// Maximum number of keys of a list that stays in a second-level cache while it is sorted.
+/// Maximum keys of a list that stays in a second-level cache while it is sorted.
 const MAX_CACHED: usize = 1 << 16;
 
 /// A list sorted by cell.
@@ -65,10 +65,10 @@ impl<W: Residual> Grid<W> {
         (&mut self.offsets, &mut self.residuals)
     }
 
-    /// Sorts up to `u32::MAX` keys from `maker` into cells, in `rounds` rounds.
+    /// Sorts up to `u32::MAX` keys from `maker` into cells in at most `rounds` rounds.
     ///
-    /// Each round makes all keys, and holds and sorts those of some rows. Returns `Break` when
-    /// `on_done` does; the grid is empty then.
+    /// Each round makes all keys, and holds and sorts those of some rows. Returns `Break` if
+    /// `on_done` does; the grid is then empty.
     pub(crate) fn fill_made(
         &mut self,
         key_split: KeySplit<'_>,
@@ -98,14 +98,14 @@ impl<W: Residual> Grid<W> {
             is_wanted.fill(false);
             rows.iter().for_each(|&row| is_wanted[row] = true);
             let is_wanted = (!all).then_some(&is_wanted[..]);
-            let rows_of_all = numbers.len();
-            filled = sorting.scatter(key_split, rows_of_all, is_wanted, maker, on_done);
+            let row_count = numbers.len();
+            filled = sorting.scatter(key_split, row_count, is_wanted, maker, on_done);
             if filled.is_continue() {
                 let offsets = offsets.split_off_mut(..rows.len() * columns.len());
                 let part = RowsToFill {
                     rows,
                     columns,
-                    offsets: offsets.expect("some for every row"),
+                    offsets: offsets.expect("offsets for every row"),
                     start: &mut start,
                     residuals: &mut residuals,
                 };

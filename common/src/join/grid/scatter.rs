@@ -1,4 +1,4 @@
-//! First step of sorting a long list: collecting keys by row of cells, as they are made.
+//! First step of sorting a long list: collecting keys by row as they are made.
 //!
 //! The number of keys per row is not known in advance, so each row is a chain of blocks. Keys are
 //! written a cache line at a time; lines of long lists bypass the caches, because lines that are
@@ -15,7 +15,7 @@ use crate::{
 /// Lines per chunk: 128 KiB; each thread may have an unused chunk.
 const LINES_PER_CHUNK: usize = 1 << 11;
 
-/// Minimum block length; a thread uses 4 MiB for the last blocks at N = 28.
+/// Minimum block length; a thread uses 2 MiB for the last blocks at N = 28.
 const MIN_LINES: u32 = 8;
 /// Maximum block length.
 const MAX_LINES: u32 = 64;
@@ -50,7 +50,7 @@ impl BlockLength {
         1 << self.log_lines
     }
 
-    /// Returns the chunk of a block, and its first line in it.
+    /// Returns the chunk of a block, and the first line of the block in the chunk.
     fn place(self, block: u32) -> (usize, usize) {
         let line = (block as usize) << self.log_lines;
         (line / LINES_PER_CHUNK, line % LINES_PER_CHUNK)
@@ -96,7 +96,7 @@ impl ByRow {
         self.before.clear();
     }
 
-    /// Removes all keys and keeps the memory of their blocks in `spare`.
+    /// Removes all keys and moves the memory of their blocks to `spare`.
     pub(crate) fn recycle(&mut self, spare: &mut Spare) {
         let all = spare.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         all.append(&mut self.chunks);

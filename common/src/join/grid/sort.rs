@@ -1,6 +1,6 @@
 //! Counting sort of a list by cell.
 //!
-//! Neighbours in a list are similar and often fall in the same cell, where the second increment of
+//! Neighbors in a list are similar and often fall in the same cell, where the second increment of
 //! a counter must wait until the first is stored. So the two halves of a list are processed side by
 //! side, each with its own counters.
 
@@ -242,7 +242,7 @@ pub(super) fn add_up(
 
 /// Keys of either half whose destinations are prefetched at a time.
 ///
-/// A CPU fetches about as many lines in parallel; a key's line is rarely in a small cache.
+/// A CPU fetches about this many lines in parallel; a key's line is rarely in a small cache.
 const FETCHED: usize = 32;
 
 /// Writes the residual keys to their positions, prefetched if `FETCHES`.

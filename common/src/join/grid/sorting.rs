@@ -1,4 +1,4 @@
-//! Sorting a long list into a grid by all threads of a crew.
+//! Sorting a long list into a grid with all threads of a crew.
 //!
 //! If there are few cells, keys are sorted directly: made once to be counted and again to be
 //! written. If there are many, keys are sorted by rows first, then row by row.
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct Sorting {
     crew: Arc<Crew>,
     spare: Spare,
-    /// [`FEW_CELLS`], or 0 in tests.
+    /// [`FEW_CELLS`], or 0 to always sort by rows first.
     few_cells: usize,
     /// One per thread.
     members: Vec<Sorter>,
@@ -70,16 +70,16 @@ impl Sorting {
 pub(super) struct RowsToFill<'a, 'b, W> {
     pub(super) rows: &'a [usize],
     pub(super) columns: Places,
-    /// Offsets of all their cells.
+    /// Offsets of all cells of these rows.
     pub(super) offsets: &'a mut [u32],
     /// Number of keys in earlier rows; updated.
     pub(super) start: &'a mut usize,
-    /// Room for their keys and those of later rows.
+    /// Room for the keys of these and later rows.
     pub(super) residuals: &'a mut &'b mut [W],
 }
 
 impl Sorting {
-    /// Divides the rows into parts with about equally many keys; returns their ends.
+    /// Divides rows into parts with about equal numbers of keys; returns their ends.
     ///
     /// Rows for patterns with few bits have many more keys than others.
     pub(super) fn divide(
@@ -104,11 +104,11 @@ impl Sorting {
             spare: &self.spare,
         };
         dispatch(key_split.kernel, scatter);
-        let all = typical.keys.len();
+        let total = typical.keys.len();
         let (mut ends, mut before) = (Vec::new(), 0);
         for (at, &row) in rows.iter().enumerate() {
             before += by_row.length(row);
-            if before * parts > all * (ends.len() + 1) {
+            if before * parts > total * (ends.len() + 1) {
                 ends.push(at + 1);
             }
         }
@@ -214,7 +214,7 @@ impl Sorting {
         let jobs = part.rows.iter().zip(part.offsets.chunks_exact_mut(part.columns.len()));
         let jobs = jobs.map(|(&row, offsets)| {
             let own = part.residuals.split_off_mut(..length(row));
-            let own = own.expect("there are as many keys as the maker reports");
+            let own = own.expect("the maker reports the number of keys");
             *part.start += own.len();
             (row, *part.start - own.len(), offsets, own)
         });

@@ -1,8 +1,8 @@
-//! Rows filtered for tiles: in portions for one tile, and prefiltered for several tiles.
+//! Rows filtered in portions for one tile, and prefiltered for several tiles.
 //!
 //! Long rows have thousands of cells with few keys each, and filtering spends most of its time
-//! going from cell to cell. So such rows are filtered by the high bits of the patterns once for a
-//! stretch of tiles. Portions stay in the second-level cache and bound the memory per thread,
+//! going from cell to cell. Such rows are therefore prefiltered by the high bits of the patterns, once
+//! per stretch of tiles. Portions stay in the second-level cache and bound the memory per thread,
 //! however long the rows are.
 
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub(crate) struct PrefilteredRows<W> {
 impl<W: Residual> PrefilteredRows<W> {
     /// Takes the keys of up to [`TILE`] rows that a stretch of tiles needs.
     ///
-    /// Their pattern above `low_bits` bits is disjoint from `exclude`. Returns false, and takes
-    /// nothing, if there are more than `most`.
+    /// Their pattern above `low_bits` bits is disjoint from `exclude`. Takes nothing and returns
+    /// false if there are more than `most` keys.
     #[inline(always)]
     pub(crate) fn fill(
         &mut self,
@@ -52,7 +52,7 @@ impl<W: Residual> PrefilteredRows<W> {
         let offsets = self.offsets.chunks_exact_mut(self.cells + 1);
         for ((row, start), offsets) in rows.iter().zip(&mut self.starts).zip(offsets) {
             *start = self.keys.len();
-            // SAFETY: all rows have as many cells, so these are spans of each; there is room for all keys.
+            // SAFETY: rows have equally many cells, so each has these spans; there is room for all keys.
             unsafe { row.filter_spans(spans, offsets, &mut self.keys) };
         }
         true
@@ -84,14 +84,14 @@ pub(crate) struct MaxKeys {
     pub(crate) all: usize,
 }
 
-/// Iterates over rows of a grid in portions.
+/// Iterator over rows of a grid in portions.
 pub(crate) struct Portions<'a, W> {
     all: &'a [GridRow<'a, W>],
     /// High pattern to exclude.
     exclude: usize,
     most: MaxKeys,
     rows: Range<usize>,
-    /// Remaining spans of the first of them, if a part was taken.
+    /// Remaining spans of the first row, if part of the row was taken.
     spans: Option<Spans>,
 }
 
@@ -107,9 +107,9 @@ impl<'a, W: Residual> Portions<'a, W> {
         Self { all, exclude, most, rows, spans: None }
     }
 
-    /// Returns the next portion of many keys: whole rows, or part of one.
+    /// Returns the next portion if limits are exceeded: whole rows, or part of one.
     #[cold]
-    fn first_of_many(&mut self, all: Spans) -> Portion {
+    fn next_within_limits(&mut self, all: Spans) -> Portion {
         let Range { start, end } = self.rows;
         if self.spans.is_none() {
             let (mut keys, mut to) = (0, start);
@@ -126,8 +126,8 @@ impl<'a, W: Residual> Portions<'a, W> {
                 return Portion { rows: start..to, spans: all, keys };
             }
         }
-        let left = self.spans.take().unwrap_or(all);
-        let Cut { first, keys, others } = self.all[start].cut(left, self.most.row);
+        let remaining = self.spans.take().unwrap_or(all);
+        let Cut { first, keys, others } = self.all[start].cut(remaining, self.most.row);
         if others.is_none() {
             self.rows.start += 1;
         }
@@ -158,6 +158,6 @@ impl<W: Residual> Iterator for Portions<'_, W> {
                 return Some(Portion { rows, spans: all, keys });
             }
         }
-        Some(self.first_of_many(all))
+        Some(self.next_within_limits(all))
     }
 }

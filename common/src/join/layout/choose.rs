@@ -1,8 +1,8 @@
 //! Choice of the bits for cells and X3, for two lists of keys.
 //!
-//! The value of a bit is the number of pairs it rules out among those that earlier bits leave. This
-//! differs from its pairs in total: keys have similar numbers of ones, so pairs that pass some bits
-//! have their ones in others. So the choice uses a sample of pairs, not how often each bit is set.
+//! The value of a bit is the number of pairs it rules out among those that earlier bits leave. How
+//! often the bit is set does not determine this: keys have similar numbers of ones, so pairs that
+//! pass some bits have their ones elsewhere. The choice therefore uses a sample of pairs.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -46,7 +46,7 @@ impl Chooser {
     }
 
     /// Uses residual keys of four bytes for short lists too, if there are enough bits.
-    pub(crate) fn leave_no_long_residuals(&mut self) {
+    pub(crate) fn avoid_long_residuals(&mut self) {
         self.long_lists = 0;
     }
 
@@ -80,7 +80,7 @@ impl Chooser {
 
     /// Returns the layout with the least predicted time for lists like these samples.
     ///
-    /// Bits join the grid in the order of the pairs they rule out. The cost model decides between
+    /// Bits are added to the grid in the order of the pairs they rule out. The cost model decides between
     /// X1 and X2, so that lists of different lengths get leaves of similar lengths.
     fn choose(
         &mut self,
@@ -139,7 +139,7 @@ impl Chooser {
 
 /// Total keys that the layout of short lists serves.
 ///
-/// Choosing one takes about as long as sorting some thousand keys, and neighbouring frames are
+/// Choosing one takes about as long as sorting a few thousand keys, and neighboring frames are
 /// similar.
 const KEYS_PER_CHOICE: usize = 1 << 17;
 
@@ -172,7 +172,7 @@ struct PairSample {
     common: Vec<u64>,
     /// Temporary buffer.
     spare: Vec<u64>,
-    /// Number of pairs that is enough to choose a bit.
+    /// Number of pairs that suffices to choose a bit.
     enough: usize,
     /// Number of times the top sample was paired, with a new shift each time.
     paired: usize,
@@ -285,16 +285,16 @@ impl Copies {
         self.copies.resize(self.keys.len(), 1);
     }
 
-    /// Returns the factor of gathered keys if `bit` of the other side selects leaves.
+    /// Returns the growth of gathered keys if `bit` of the other side selects leaves.
     ///
     /// Keys without the bit are gathered for both of its patterns.
     fn growth(&self, bit: u64) -> f64 {
-        let (mut all, mut without) = (0, 0);
+        let (mut total, mut without) = (0, 0);
         for (&key, &copies) in self.keys.iter().zip(&self.copies) {
-            all += copies;
+            total += copies;
             without += if key & bit == 0 { copies } else { 0 };
         }
-        1.0 + without as f64 / all.max(1) as f64
+        1.0 + without as f64 / total.max(1) as f64
     }
 
     fn grow(&mut self, bit: u64) {
@@ -304,7 +304,7 @@ impl Copies {
     }
 }
 
-/// Replaces `to` by about `most` keys from all parts of a list.
+/// Replaces `to` with about `most` keys from all parts of a list.
 fn sample(list: KeySample<'_>, most: usize, to: &mut Vec<u64>) {
     let samples = (list.total / 32).clamp(64, most);
     let step = (list.keys.len() / samples).max(1);
@@ -312,7 +312,7 @@ fn sample(list: KeySample<'_>, most: usize, to: &mut Vec<u64>) {
     to.extend(list.keys.iter().copied().step_by(step));
 }
 
-/// Counts the words that have each bit.
+/// Counts, for each bit, the words that have it.
 fn ones(words: &[u64]) -> [u32; 64] {
     let mut ones = [0_u32; 64];
     for words in words.chunks(usize::from(u8::MAX)) {

@@ -1,4 +1,4 @@
-//! Roles of the bits of a key (cell, residual key, X3, table group), and splitting keys by them.
+//! Roles of the bits of a key: cell, residual key, X3 and table group.
 
 pub(crate) mod choose;
 
@@ -8,10 +8,10 @@ use crate::{
     simd::{Lanes, Residual},
 };
 
-/// Roles of the bits of a key:
-/// `x1` and `x2` choose its cell; the other shared bits are its residual key, and some of those its X3.
+/// Roles of the bits of a key.
 ///
-/// Bits that are not shared decide nothing.
+/// `x1` and `x2` choose its cell; the other shared bits are its residual key, and some of those its X3.
+/// Bits that are not shared are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyLayout {
     shared_bits: u64,
@@ -85,7 +85,7 @@ pub(crate) fn max_cell_bits(top: usize, bottom: usize) -> usize {
 }
 
 /// Maximum bits of X3.
-pub(crate) const MAX_BITS: usize = 3;
+pub(crate) const MAX_X3_BITS: usize = 3;
 
 /// Minimum numbers of pairs for banded leaves.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ pub(crate) struct BandLimits {
     /// Pairs of average rows of a tile, for one, two and three bits of X3.
     ///
     /// A leaf has about a fifth of these pairs.
-    pub(crate) tile: [usize; MAX_BITS],
+    pub(crate) tile: [usize; MAX_X3_BITS],
 }
 
 impl BandLimits {
@@ -119,7 +119,7 @@ pub(crate) struct JoinLimits {
     pub(crate) bands: BandLimits,
     /// Maximum pairs that one thread joins alone.
     pub(crate) max_pairs_alone: usize,
-    /// Bytes of a row that a thread gathers at a time, unless a few cells have more.
+    /// Maximum bytes of a row gathered at a time, unless a few cells have more.
     pub(crate) row_bytes: usize,
     /// Bytes for a tile's prefiltered rows of one grid; 0 for none.
     pub(crate) prefilter_bytes: usize,
@@ -135,7 +135,7 @@ pub(crate) struct JoinLimits {
 
 /// Bits of X3, those that rule out most pairs first; zeros at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct X3([u64; MAX_BITS]);
+pub(crate) struct X3([u64; MAX_X3_BITS]);
 
 impl X3 {
     /// Takes the first of these bits.
@@ -150,13 +150,13 @@ impl X3 {
     /// Returns the places of the first `number` bits within the bits `residual`.
     pub(crate) fn within(self, residual: u64, number: usize) -> X3Places {
         let first = self.0[..number].iter().fold(0, |first, bit| first | bit);
-        let mut left = extract(first, residual);
+        let mut remaining = extract(first, residual);
         let mut places = X3Places::default();
-        while left != 0 {
+        while remaining != 0 {
             // Earlier bits, which moved to the top, were below this one.
-            places.bits[places.number] = (left >> places.number).trailing_zeros();
+            places.bits[places.number] = (remaining >> places.number).trailing_zeros();
             places.number += 1;
-            left &= left - 1;
+            remaining &= remaining - 1;
         }
         places
     }
@@ -165,7 +165,7 @@ impl X3 {
 /// Places of X3 bits in a residual key, each after earlier ones moved to the top.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct X3Places {
-    pub(crate) bits: [u32; MAX_BITS],
+    pub(crate) bits: [u32; MAX_X3_BITS],
     pub(crate) number: usize,
 }
 
@@ -309,8 +309,9 @@ pub(crate) fn extract(word: u64, mut mask: u64) -> u64 {
     bits
 }
 
-/// Table groups of a residual key, from bit 0 on:
-/// `wide` groups of `base` + 1 bits, then groups of `base` bits.
+/// Table groups of a residual key, from bit 0 on.
+///
+/// The first `wide` groups have `base` + 1 bits, the others `base` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) number: usize,
@@ -368,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_those_left_when_the_bits_below_are_gone() {
+    fn places_account_for_the_bits_that_moved_to_the_top() {
         let x3 = X3([1 << 9, 1 << 2, 1 << 4]);
         for (number, expected) in [(0, &[][..]), (1, &[7]), (2, &[1, 6]), (3, &[1, 1, 5])] {
             let places = x3.within(0b11_1111_0110, number);

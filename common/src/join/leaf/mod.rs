@@ -81,14 +81,14 @@ impl Tables {
         }
         let mut at = 0;
         while at < sliced.length {
-            let left = sliced.skip(at);
-            // SAFETY: at most the blocks past the end are read; the bits of X3 are on top.
+            let remaining = sliced.skip(at);
+            // SAFETY: only the blocks and the slack after them are read; the bits of X3 are on top.
             at += unsafe {
                 let bits = (residual_bits, x3_bits);
-                if left.length > keys_per_block::<S::Bits>() {
-                    self.blocks::<S, W, ABREAST, BANDED>(set, bits, left, &probes, tally)
+                if remaining.length > keys_per_block::<S::Bits>() {
+                    self.blocks::<S, W, ABREAST, BANDED>(set, bits, remaining, &probes, tally)
                 } else {
-                    self.blocks::<S, W, 1, BANDED>(set, bits, left, &probes, tally)
+                    self.blocks::<S, W, 1, BANDED>(set, bits, remaining, &probes, tally)
                 }
             };
         }
@@ -126,14 +126,14 @@ impl Tables {
             }
         }
         #[cfg(test)]
-        // SAFETY: there are more rows than a fault may name.
+        // SAFETY: the tables have more than `fault::WORDS` words.
         unsafe {
             fault::inject(tables.cast());
         }
         let (tables, all) = (tables.cast_const(), BLOCKS * keys_per_block::<S::Bits>());
         if !BANDED {
             let masks = [S::Bits::zero(); BLOCKS];
-            // SAFETY: the tables were written just now.
+            // SAFETY: the tables were written above.
             let added = unsafe {
                 zeros_by_groups::<S, S::Bits, W, BLOCKS, BLOCKS, false>(
                     set,
@@ -150,8 +150,8 @@ impl Tables {
         }
         let mut start = 0;
         for (pattern, end) in probes.bands() {
-            // SAFETY: the caller vouches for the probes, and bands end one after the other; the masks
-            // and the tables were written just now.
+            // SAFETY: the caller vouches for the probes, and bands are consecutive; the masks and the
+            // tables were written above.
             unsafe {
                 let band = List { start: probes.list.start.add(start), length: end - start };
                 let masks = *masks.add(pattern.into());
@@ -201,10 +201,10 @@ unsafe fn add_band<S: Set, L: Lanes, W: Residual, const BLOCKS: usize>(
     }
 }
 
-/// Returns how many bits to look up of a residual key with X3 on top.
+/// Returns the number of bits to look up in a residual key with X3 on top.
 ///
-/// Rounds up to a compiled case, because few cases compile fast. The additional bits are zeros or
-/// belong to X3, and change nothing.
+/// Rounds up to a compiled case, because every case takes time to compile. The additional bits are
+/// zeros or belong to X3, and change nothing.
 fn banded_bits(residual_bits: u32, x3_bits: usize) -> u32 {
     let bits = residual_bits - u32::try_from(x3_bits).expect("a few");
     let cases = [16, 20, 22, 24, 25, 27, 30];
@@ -223,25 +223,25 @@ pub(super) unsafe fn count_all_pairs<L: Lanes, W: Residual>(probes: &[W], keys: 
     let mut counts = [L::zero(); 4];
     let mut at = 0;
     while at < keys.length {
-        let left = keys.skip(at);
+        let remaining = keys.skip(at);
         // SAFETY: the caller vouches for the list, and for some vectors after it.
         at += unsafe {
-            if left.length > 2 * L::LANES {
-                add_disjoint::<L, W, 4>(probes, left, &mut counts)
-            } else if left.length > L::LANES {
-                add_disjoint::<L, W, 2>(probes, left, &mut counts)
+            if remaining.length > 2 * L::LANES {
+                add_disjoint::<L, W, 4>(probes, remaining, &mut counts)
+            } else if remaining.length > L::LANES {
+                add_disjoint::<L, W, 2>(probes, remaining, &mut counts)
             } else {
-                add_disjoint::<L, W, 1>(probes, left, &mut counts)
+                add_disjoint::<L, W, 1>(probes, remaining, &mut counts)
             }
         };
     }
     let mut lanes = [[0_u32; 16]; 4];
     for (lanes, counts) in lanes.iter_mut().zip(counts) {
-        // SAFETY: 16 lanes are the most there are.
+        // SAFETY: vectors have at most 16 lanes.
         unsafe { counts.store(lanes.as_mut_ptr()) };
     }
     let counted: u64 = lanes.as_flattened().iter().map(|&count| u64::from(count)).sum();
-    // Lanes past the end have no bits.
+    // Lanes past the end have no bits and are disjoint from every probe.
     counted - ((at - keys.length) * probes.len()) as u64
 }
 

@@ -1,4 +1,4 @@
-//! Adding up the zeros of the table rows that probes select: this takes most of the time.
+//! Adding up the zeros of the table rows that probes select: the hot loop.
 //!
 //! The mathematics: `docs/method.md`, “Adding up with few instructions”.
 
@@ -12,7 +12,7 @@ use crate::{
 /// Runs [`AddZeros`] for this number of bits.
 ///
 /// # Safety
-/// The tables were filled for these groups; the probes are readable, and some after them.
+/// The tables were filled for these groups; the probes are readable, and the slack after them.
 #[inline(always)]
 pub(super) unsafe fn zeros_by_groups<
     S: Set,
@@ -74,11 +74,11 @@ pub(super) unsafe fn zeros_by_groups<
     }
 }
 
-/// Adds the zeros in the ORs of the table rows that each probe selects.
+/// Work that adds the zeros in the ORs of the table rows that each probe selects.
 ///
 /// The mask is part of the OR if `MASKED`. `BLOCKS` of the `STRIDE` blocks of the tables are used;
-/// `BITS` bits, or fewer in as many groups, are looked up. Probes are added in fixed batches; the
-/// last is filled up with probes without bits, whose number is returned.
+/// `BITS` bits, or fewer in the same groups, are looked up. Probes are added in fixed batches; the
+/// last one is padded with probes without bits, whose number is returned.
 ///
 /// This is a separate function per case, shared by all kinds of leaves, because it dominates run
 /// time and compile time.
@@ -180,7 +180,7 @@ unsafe fn picked_by_all<
 
 /// Number of disjoint pairs, counted one by one or as zero bits of vectors.
 pub(crate) struct Tally<L> {
-    /// Pairs counted one by one, and all bits, minus the zero bits that do not count.
+    /// Pairs counted one by one plus all vector bits, without zeros that do not count.
     pub(super) bits: u64,
     ones: Ones<L>,
 }

@@ -7,12 +7,12 @@ use crate::{
     simd::{Lanes, Residual, Set, Work},
 };
 
-/// Fills the tables for one block: `length` keys, at most `32 * LANES`.
+/// Work that fills the tables for one block of up to `32 * LANES` keys.
 ///
 /// Row i of a group's table is the OR of the planes of the bits set in i; a plane has one bit per
-/// key. Rows are `BLOCKS` vectors apart. With `masks`, also fills these: a table of the X3 bits,
-/// which are on top of the residual keys. The bits of keys past the end are ones in every row of
-/// the masks or, without masks, of the first table.
+/// key. Rows are `BLOCKS` vectors apart. Also fills any `masks`: a table of the X3 bits, which are
+/// on top of the residual keys. The bits of keys past the end are ones in every row of the masks
+/// or, without masks, of the first table.
 ///
 /// The creator vouches for the keys, the slack after them, and the room for tables and masks.
 pub(crate) struct Build<L, W, const BLOCKS: usize> {
@@ -134,19 +134,19 @@ fn past_end<L: Lanes>(length: usize) -> L {
     let (full, part) = (length / L::LANES, length % L::LANES);
     let lanes: [u32; 16] =
         std::array::from_fn(|lane| u32::MAX.checked_shl(shift(full, lane < part)).unwrap_or(0));
-    // SAFETY: 16 lanes are the most there are.
+    // SAFETY: vectors have at most 16 lanes.
     unsafe { L::load(lanes.as_ptr()) }
 }
 
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "at most 32 keys a lane")]
+#[expect(clippy::cast_possible_truncation, reason = "at most 32 keys per lane")]
 fn shift(full: usize, one_more: bool) -> u32 {
     full as u32 + u32::from(one_more)
 }
 
 /// Transposes the 32 × 32 bits of every lane: bit i of plane b is bit b of row i.
 ///
-/// Works in two rounds, each of as many rows as there are registers for.
+/// Works in two rounds, each on as many rows as fit in registers.
 #[inline(always)]
 fn transpose<L: Lanes>(row: impl Fn(usize) -> L, planes: &mut [MaybeUninit<L>; 32]) {
     for at in 0..8 {
@@ -160,7 +160,7 @@ fn transpose<L: Lanes>(row: impl Fn(usize) -> L, planes: &mut [MaybeUninit<L>; 3
         }
     }
     for eight in planes.as_chunks_mut::<8>().0 {
-        // SAFETY: all were written just now.
+        // SAFETY: all were written above.
         let mut rows = eight.map(|row| unsafe { row.assume_init() });
         exchange_pairs::<L, 4>(&mut rows);
         exchange_pairs::<L, 2>(&mut rows);
@@ -194,7 +194,7 @@ pub(super) unsafe fn load_words<L: Lanes, W: Residual>(keys: *const W, word: usi
         // SAFETY: as above.
         *lane = unsafe { *keys.add(at) }.word(word);
     }
-    // SAFETY: 16 lanes are the most there are.
+    // SAFETY: vectors have at most 16 lanes.
     unsafe { L::load(lanes.as_ptr()) }
 }
 
@@ -210,6 +210,6 @@ pub(super) fn lanes_below<L: Lanes>(lanes: usize) -> L {
         }
         edge
     };
-    // SAFETY: 16 lanes are the most there are.
+    // SAFETY: vectors have at most 16 lanes.
     unsafe { L::load(EDGE.as_ptr().add(16 - lanes.min(16))) }
 }

@@ -8,7 +8,7 @@ use common::{
     rows,
 };
 
-/// Iterates over all solutions in lexicographic order of their columns.
+/// Iterator over all solutions in lexicographic order of their columns.
 #[derive(Clone, Debug)]
 pub struct Solutions {
     board: Board,
@@ -25,7 +25,7 @@ impl Solutions {
         Self { board, columns: Vec::new(), free: vec![u64::from(board.full_row())], taken: [0; 3] }
     }
 
-    /// Places a queen in the next row, or removes it.
+    /// Places a queen on a square, or removes it.
     fn flip(&mut self, row: usize, column: u32) {
         let n = usize::from(self.board.n());
         let column = column as usize;
@@ -38,7 +38,7 @@ impl Solutions {
     fn free(&self, row: usize) -> u64 {
         let n = usize::from(self.board.n());
         let [columns, rising, falling] = self.taken;
-        // Falling diagonals are numbered from the right: the row's, reversed, are its columns.
+        // Falling diagonals are numbered from the right, so a row's bits are reversed.
         let falling = (falling >> row).reverse_bits() >> (64 - n);
         u64::from(self.board.full_row()) & !(columns | rising >> row | falling)
     }
@@ -76,7 +76,7 @@ impl Iterator for Solutions {
 /// Returns the solution with this number in lexicographic order, from 0.
 ///
 /// `None` if there are fewer. Earlier solutions are not listed: whole prefixes are counted and
-/// skipped, and a first queen in the right half has as many solutions as its mirror image.
+/// skipped, and a first queen in the right half reuses the count of its mirror image.
 ///
 /// # Errors
 /// [`CountError::Cancelled`] if `progress` breaks.
@@ -87,7 +87,7 @@ pub fn nth(
     progress: &dyn ProgressSink,
 ) -> Result<Option<Solution>, CountError> {
     let n = board.n();
-    let mut left = number;
+    let mut remaining = number;
     let mut prefix = Vec::new();
     let mut first_row = Vec::new();
     while prefix.len() < usize::from(n) {
@@ -106,12 +106,12 @@ pub fn nth(
             if prefix.is_empty() {
                 first_row.push(count);
             }
-            if left < count {
+            if remaining < count {
                 prefix.push(column);
                 found = true;
                 break;
             }
-            left -= count;
+            remaining -= count;
         }
         if !found {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Parsing of boards in many text formats.
 //!
 //! Every [`Style`](super::Style) is accepted, with or without its frame, numbers and letters, and with
-//! any of `Q q O o ♛ ♕` for a queen and `. _ · ` for a free square. Lines without squares are frames or
+//! any of `Q q O o ♛ ♕` for a queen and `. _ ·` for a free square. Lines without squares are frames or
 //! headings and are skipped. A board without line breaks is one line with N² squares. A text
 //! without a picture is a list: numbers are the columns of rows 1, 2, …, counted from 0 if there is
 //! a 0, otherwise from 1; names such as `a1 e2` are squares, with rows counted from the top.
@@ -27,7 +27,7 @@ pub enum Unreadable {
         "line {line}: invalid square '{found}': expected Q, q or O for a queen, . or _ for a free square"
     )]
     Mark { line: usize, found: String },
-    /// A row of another length.
+    /// A row whose length is not the number of rows.
     #[error("line {line}: {squares} squares, but there are {rows} rows; a board is square")]
     NotSquare {
         line: usize,
@@ -45,7 +45,7 @@ impl Diagram {
         self.n
     }
 
-    /// Returns the board as a solution, or a pair of queens that attack each other.
+    /// Returns the board as a solution, or the reason why it is not one.
     pub fn solution(&self) -> Result<Solution, Flaw> {
         check(self.n, self.queens.iter().copied())?;
         let mut queens = self.queens.clone();
@@ -107,7 +107,7 @@ pub fn read(text: &str) -> Result<Diagram, Unreadable> {
     }
     match rows.is_empty() {
         false => Diagram::of_rows(&rows),
-        true => read_numbers(text),
+        true => read_list(text),
     }
 }
 
@@ -174,7 +174,7 @@ fn mark(token: &str) -> Option<bool> {
     }
 }
 
-fn read_numbers(text: &str) -> Result<Diagram, Unreadable> {
+fn read_list(text: &str) -> Result<Diagram, Unreadable> {
     let tokens: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || ",;()[]".contains(c))
         .filter(|token| !token.is_empty())
@@ -216,7 +216,7 @@ fn square(row: usize, column: usize) -> Square {
 }
 
 fn number(number: usize) -> u32 {
-    u32::try_from(number).expect("texts have fewer squares than 32 bits count")
+    u32::try_from(number).expect("a text has fewer than 2^32 squares")
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_of_twenty_are_read_under_their_letters() {
+    fn boards_of_twenty_are_read_with_their_headings() {
         let solution = Solutions::new(Board::new(20).unwrap()).next().unwrap();
         for style in Style::ALL.into_iter().filter(|style| *style != Style::Record) {
             let text = style.draw(&solution, 1);

@@ -31,7 +31,7 @@ pub enum Line {
 pub enum Flaw {
     #[error("the queens in {first} and {second} attack each other along {line}")]
     Attack {
-        /// The upper one.
+        /// The earlier queen, by row or by position in a list.
         first: Square,
         second: Square,
         line: Line,
@@ -61,7 +61,7 @@ impl fmt::Display for Line {
 }
 
 impl Solution {
-    /// Checks in linear time that queens in these columns of row 0, 1, … do not attack.
+    /// Creates a solution from the columns of rows 0, 1, …; checks it in linear time.
     ///
     /// # Panics
     /// If a column is not below the number of rows.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placements_of_six_queens_are_judged_as_by_comparing_all_pairs() {
+    fn six_queens_are_checked_like_all_their_pairs() {
         let mut columns: Vec<u32> = vec![0; 6];
         let mut solutions = 0;
         for code in 0..6u32.pow(6) {

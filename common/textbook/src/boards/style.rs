@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::solution::Solution;
 
-/// A text format of boards; most are from texts on the puzzle.
+/// A text format of boards; most formats come from documents about the puzzle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// `. Q . .`
@@ -16,7 +16,7 @@ pub enum Style {
     Boxed,
     /// Number, columns and boxed picture of the programs of `001_86e98d93edfc3b6c.txt`.
     ///
-    /// As in those programs, the picture is transposed: it shows another solution than the columns.
+    /// As in those programs, the picture is transposed: it shows a different solution.
     Record,
     /// Number, files a to h and ranks: the program of `003_078d7ecdfdf3df70.txt`.
     Chess,
@@ -134,8 +134,8 @@ fn file(column: u32) -> String {
 
 /// Draws the numbers of the diagonals, as in `000_a1ee00c4f40ae057.txt`.
 ///
-/// These are the figure with the numbers at the edges, the tables of all squares, and an example
-/// of shifted masks; `x` is the row and `y` the column.
+/// Draws the figure with the numbers at the edges, the tables of all squares, and an example of
+/// shifted masks; `x` is the row and `y` the column.
 pub fn diagonals(n: u32) -> String {
     let n = i64::from(n);
     let mut text = String::new();
@@ -179,13 +179,13 @@ fn shifts(n: i64, line: &mut dyn FnMut(&str)) {
     line("");
     line(&format!("masks of the queen in row {queen} of column 0, shifted from column to column:"));
     for row in 0..n {
-        let far = (row - queen).abs();
+        let distance = (row - queen).abs();
         let mut squares = vec!["  .".to_owned(); usize::try_from(n).unwrap_or(0)];
-        if let Some(square) = usize::try_from(far).ok().and_then(|far| squares.get_mut(far)) {
+        if let Some(square) = usize::try_from(distance).ok().and_then(|at| squares.get_mut(at)) {
             *square = match row.cmp(&queen) {
-                std::cmp::Ordering::Less => format!("{:>3}", -far),
+                std::cmp::Ordering::Less => format!("{:>3}", -distance),
                 std::cmp::Ordering::Equal => "  Q".to_owned(),
-                std::cmp::Ordering::Greater => format!("{:>3}", format!("+{far}")),
+                std::cmp::Ordering::Greater => format!("{:>3}", format!("+{distance}")),
             };
         }
         let mut note = format!("0x{:02x}", 1u64 << row);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_and_cells_are_what_the_program_prints() {
+    fn chess_and_cells_match_the_documents() {
         let expected = "solution No.92\na b c d e f g h\n. . . . . . . q 1\n. . . q . . . . 2\nq . . . . . . . 3\n. . q . . . . . 4\n. . . . . q . . 5\n. q . . . . . . 6\n. . . . . . q . 7\n. . . . q . . . 8";
         assert_eq!(Style::Chess.draw(&kth(8, 91), 92), expected);
         let expected = "._.q._._\n._._._.q\n.q._._._\n._._.q._";

@@ -1,4 +1,4 @@
-//! Boards as drawings.
+//! Boards as SVG drawings.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::solution::Solution;
 
 /// Outline of a queen in a square of side 1: (right, down).
 ///
-/// Clockwise from the left of its foot.
+/// The points run clockwise from the left of the foot.
 pub const CROWN: [(f32, f32); 16] = [
     (0.24, 0.84),
     (0.27, 0.62),
@@ -37,7 +37,7 @@ const MARGIN: u32 = 8;
 /// If there are no boards, or none per row.
 pub fn svg(boards: &[Solution], across: u32) -> String {
     let n = boards[0].n();
-    let count = u32::try_from(boards.len()).expect("boards on a sheet are few");
+    let count = u32::try_from(boards.len()).expect("a sheet has few boards");
     let across = across.min(count);
     let pitch = n * SQUARE + 2 * MARGIN;
     let (width, height) = (across * pitch, count.div_ceil(across) * pitch);

@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::solution::Solution;
 
-/// Names of [`Solution::images`], in this order.
+/// Names of [`Solution::images`], in order.
 pub const IMAGES: [&str; 8] = [
-    "as it is",
+    "unchanged",
     "quarter turn",
     "half turn",
     "three-quarter turn",
@@ -84,7 +84,7 @@ impl Solution {
         }
     }
 
-    /// Returns whether no image precedes it: true for one of each class.
+    /// Returns whether no image precedes this one: true for one solution per class.
     pub fn is_representative(&self) -> bool {
         self.images().iter().all(|image| self <= image)
     }

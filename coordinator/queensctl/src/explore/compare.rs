@@ -1,5 +1,5 @@
-//! `queensctl compare`: times of textbook techniques and of this program's methods on one thread, and
-//! tables in the layout of the documents.
+//! `queensctl compare`: times of textbook techniques and of this program's methods
+//! on one thread, and tables in the layout of published documents.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use common::{
     plan::{Plan, PlanSpec},
     published::published_counts,
 };
-use textbook::{BOUNDS, Bound, TECHNIQUES, Textbook, Visits};
+use textbook::{BOUNDS, Bound, TECHNIQUES, TextbookTechnique, Visits};
 use view::text::thousands;
 
 use super::{
@@ -84,26 +84,26 @@ enum Table {
 
 pub(super) fn compare(options: &CompareOptions) -> anyhow::Result<Exit> {
     let mut benchmark = Benchmark::new(options.time_limit);
-    let most = options.max_n;
+    let max_n = options.max_n;
     match options.table {
-        Some(Table::Hiroi) => documents::hiroi(&mut benchmark, most)?,
+        Some(Table::Hiroi) => documents::hiroi(&mut benchmark, max_n)?,
         Some(Table::Suzuki) => documents::suzuki(&mut benchmark)?,
         Some(Table::Haginoya) => documents::haginoya(options)?,
         Some(Table::NextPermutation) => documents::next_permutation(&mut benchmark)?,
-        Some(Table::ListComprehension) => documents::list_comprehension(&mut benchmark, most)?,
-        None if options.bounds => bounds(&mut benchmark, most)?,
-        None => techniques(&mut benchmark, most)?,
+        Some(Table::ListComprehension) => documents::list_comprehension(&mut benchmark, max_n)?,
+        None if options.bounds => bounds(&mut benchmark, max_n)?,
+        None => techniques(&mut benchmark, max_n)?,
     }
     Ok(Exit::Success)
 }
 
-/// Prints for each board the count and the CPU seconds of each technique within the time limit.
-fn techniques(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
+/// Prints each board's count and each technique's CPU seconds.
+fn techniques(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     let techniques = Technique::all();
     let keys = [("N", Width::Right(2)), ("SOLUTIONS", Width::Right(21))];
     let names = techniques.iter().map(|technique| (technique.name(), Width::Right(18)));
     let mut table = WrappedTable::begin(keys.into_iter().chain(names), 2)?;
-    for n in FIRST..=most.n() {
+    for n in FIRST..=max_n.n() {
         let board = Board::new(n)?;
         let mut times = Vec::new();
         for technique in &techniques {
@@ -117,7 +117,7 @@ fn techniques(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
 }
 
 /// Prints the bounds of the documents, and the numbers of visited boards or pairs.
-fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
+fn bounds(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     print("Sizes of the search spaces")?;
     let columns = |heads: Vec<&'static str>| {
         let others = heads.into_iter().map(|head| (head, Width::Right(22)));
@@ -125,7 +125,7 @@ fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
     };
     let formulas = BOUNDS.iter().map(|bound| bound.formula).collect();
     let mut table = WrappedTable::begin(columns(formulas), 1)?;
-    for n in FIRST..=most.n() {
+    for n in FIRST..=max_n.n() {
         let board = Board::new(n)?;
         let values = BOUNDS.iter().map(|bound| value(bound, board));
         table.row(std::iter::once(n.to_string()).chain(values))?;
@@ -144,7 +144,7 @@ fn bounds(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
         print(&format!("\n{what}"))?;
         let names = techniques.iter().map(Technique::name).collect();
         let mut table = WrappedTable::begin(columns(names), 1)?;
-        for n in FIRST..=most.n() {
+        for n in FIRST..=max_n.n() {
             let mut visited = Vec::new();
             for technique in &techniques {
                 let measured = benchmark.measure(technique, Board::new(n)?)?;
@@ -169,12 +169,12 @@ pub(super) fn value(bound: &Bound, board: Board) -> String {
     }
 }
 
-/// Memory of a counter.
+/// Memory limit of a counter.
 const MEMORY_BYTES: u64 = 2 << 30;
 
 #[derive(Clone, Debug)]
 pub(super) enum Technique {
-    Textbook(Textbook),
+    Textbook(TextbookTechnique),
     Method(Method),
 }
 
@@ -188,7 +188,7 @@ pub(super) struct Measurement {
     pub(super) seconds: f64,
 }
 
-/// A benchmark of techniques on one thread, which counts each board once.
+/// A benchmark on one thread, which counts each board once per technique.
 pub(super) struct Benchmark {
     limit: Duration,
     /// `None` after a timeout.
@@ -239,8 +239,8 @@ impl Benchmark {
         Self { limit: Duration::from_secs(seconds), done: HashMap::new(), counts: HashMap::new() }
     }
 
-    /// Counts a board; `None` after a timeout on this or a smaller board. All techniques must agree with
-    /// each other and with the published count.
+    /// Counts a board; `None` after a timeout on this or a smaller board.
+    /// All techniques must agree with each other and with the published count.
     pub(super) fn measure(
         &mut self,
         technique: &Technique,
@@ -260,12 +260,12 @@ impl Benchmark {
         self.done.insert((name, board), measured);
         if let Some(Measurement { solutions, .. }) = measured {
             let expected = *self.counts.entry(board).or_insert(solutions);
-            let known = published_counts(board).map(|counts| counts.all());
-            if solutions != expected || known.is_some_and(|all| all != u128::from(solutions)) {
+            let published = published_counts(board).map(|counts| counts.all());
+            if solutions != expected || published.is_some_and(|all| all != u128::from(solutions)) {
                 bail!(
                     "{name} counts {solutions} solutions for N = {board}; others count {expected}; \
                      published: {}",
-                    known.map_or("none".to_owned(), |all| all.to_string()),
+                    published.map_or("none".to_owned(), |all| all.to_string()),
                 );
             }
         }
@@ -320,26 +320,26 @@ const MIN_CPU_SECONDS: f64 = 0.1;
 /// A clock of this thread's CPU time.
 pub(super) struct Stopwatch {
     start: Instant,
-    on_cpu: Option<f64>,
+    cpu_seconds: Option<f64>,
 }
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
-        Self { start: Instant::now(), on_cpu: on_cpu() }
+        Self { start: Instant::now(), cpu_seconds: cpu_seconds() }
     }
 
-    /// Returns the CPU seconds since the start (Linux); elapsed seconds for short work and on other
-    /// systems.
+    /// Returns the CPU seconds since the start on Linux.
+    /// For short work and on other systems, returns the elapsed seconds.
     pub(super) fn seconds(&self) -> f64 {
         let on_clock = self.start.elapsed().as_secs_f64();
-        match (self.on_cpu, on_cpu()) {
+        match (self.cpu_seconds, cpu_seconds()) {
             (Some(before), Some(now)) if on_clock >= MIN_CPU_SECONDS => now - before,
             _ => on_clock,
         }
     }
 }
 
-fn on_cpu() -> Option<f64> {
+fn cpu_seconds() -> Option<f64> {
     let account = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = account.split(' ').next()?.parse().ok()?;
     Some(nanoseconds / 1e9)

@@ -1,5 +1,5 @@
-//! Tables of the documents that this project is based on, in their layout, with measured seconds next to
-//! the printed ones.
+//! Tables of the documents that this project is based on, in their layout,
+//! with measured seconds next to the printed ones.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,8 +25,8 @@ use super::{
     compare::{Benchmark, CompareOptions, Stopwatch, Technique, counter, value},
 };
 
-/// The techniques of `000_a1ee00c4f40ae057.txt`, with the printed seconds from their first board on: clang 14
-/// -O2, Intel Core i5-6200U at 2.30 GHz.
+/// Techniques of `000_a1ee00c4f40ae057.txt`: mark, name, first board, and printed
+/// seconds from that board on (clang 14 -O2, Intel Core i5-6200U at 2.30 GHz).
 const HIROI: [(&str, &str, u8, &[f64]); 4] = [
     ("(0)", "permutations", 8, &[0.003, 0.023, 0.196, 2.120, 25.813]),
     ("(1)", "attack-scan", 10, &[0.004, 0.018, 0.098, 0.557, 3.464, 22.911]),
@@ -39,9 +39,9 @@ const HIROI_TABLES: [(u8, u8, std::ops::Range<usize>); 4] =
     [(8, 12, 0..1), (10, 15, 0..2), (12, 16, 1..3), (12, 16, 1..4)];
 
 /// Prints the tables of `000_a1ee00c4f40ae057.txt` (M. Hiroi).
-pub(super) fn hiroi(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
+pub(super) fn hiroi(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     let [(first, ..), ..] = HIROI_TABLES;
-    if most.n() < first {
+    if max_n.n() < first {
         let what = format!("these tables begin with N = {first}: give --max-n {first} or more");
         return Err(BadUsage(what).into());
     }
@@ -51,8 +51,8 @@ pub(super) fn hiroi(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()
     for (mark, technique, ..) in HIROI {
         print(&format!("{mark} {technique}"))?;
     }
-    for (first, last, rungs) in HIROI_TABLES {
-        let last = last.min(most.n());
+    for (first, last, techniques) in HIROI_TABLES {
+        let last = last.min(max_n.n());
         if first > last {
             continue;
         }
@@ -67,7 +67,7 @@ pub(super) fn hiroi(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()
         let rule = std::iter::once("-".repeat(10)).chain(std::iter::repeat("+-----------".into()));
         table.row(rule.take(usize::from(last - first) + 2))?;
         let (mut counts, mut lines) = (Vec::new(), Vec::new());
-        for (mark, technique, its_first, seconds) in &HIROI[rungs.clone()] {
+        for (mark, technique, its_first, seconds) in &HIROI[techniques.clone()] {
             let technique = Technique::textbook(technique);
             let (mut printed, mut ours) = (Vec::new(), Vec::new());
             for n in first..=last {
@@ -94,8 +94,8 @@ pub(super) fn hiroi(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()
     Ok(())
 }
 
-/// Prints the output of `001_86e98d93edfc3b6c.txt` (I. Suzuki), the records of N = 5, and the measured
-/// seconds of its programs on larger boards, which the document lacks.
+/// Prints the output of `001_86e98d93edfc3b6c.txt` (I. Suzuki): records of N = 5,
+/// and seconds of its programs on larger boards, which the document lacks.
 pub(super) fn suzuki(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     let board = Board::new(5)?;
     for (number, solution) in (1..).zip(Solutions::new(board)) {
@@ -123,8 +123,8 @@ pub(super) fn suzuki(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the output of `003_078d7ecdfdf3df70.txt`: all boards of N = 8, and the sizes of the search
-/// spaces in the text.
+/// Prints the output of `003_078d7ecdfdf3df70.txt`: all boards of N = 8,
+/// and the sizes of the search spaces in the text.
 pub(super) fn next_permutation(benchmark: &mut Benchmark) -> anyhow::Result<()> {
     let board = Board::new(8)?;
     for (number, solution) in (1..).zip(Solutions::new(board)) {
@@ -143,13 +143,13 @@ pub(super) fn next_permutation(benchmark: &mut Benchmark) -> anyhow::Result<()> 
     ))
 }
 
-/// Prints the output of `004_df925f861df725bd.txt`: (N, solutions), with its bound n^n (n-1)! and the
-/// measured number of comparisons.
-pub(super) fn list_comprehension(benchmark: &mut Benchmark, most: Board) -> anyhow::Result<()> {
+/// Prints the output of `004_df925f861df725bd.txt`: (N, solutions),
+/// with its bound n^n (n-1)! and the measured number of comparisons.
+pub(super) fn list_comprehension(benchmark: &mut Benchmark, max_n: Board) -> anyhow::Result<()> {
     let technique = Technique::textbook("list");
     let [.., bound] = BOUNDS;
     print(&format!("{:<14}{:>12}{:>20}{:>22}", "", "seconds", "compared", bound.formula))?;
-    for n in 4..=most.n().min(13) {
+    for n in 4..=max_n.n().min(13) {
         let board = Board::new(n)?;
         let Some(measured) = benchmark.measure(&technique, board)? else {
             break;
@@ -183,9 +183,9 @@ const RECORDS: [(u8, &str, &str, &str, u32); 3] = [
 const TABLE_4: &str = "table 4, Core2 Duo T8100 2.1 GHz";
 const PEERS: &str = "measured, Xeon 2.3 GHz";
 
-/// Programs of the speed table, with the known seconds for N = 18 to 22, 0 if unknown: table 4, and public
-/// programs measured on one core of a Xeon with AVX-512 at 2.3 GHz (gcc 12 -O3 -march=native, user CPU
-/// seconds, checked counts).
+/// Programs of the speed table, with seconds for N = 18 to 22, 0 if unknown.
+/// From table 4, or measured on one core of a Xeon with AVX-512 at 2.3 GHz (gcc 12 -O3 -march=native,
+/// user CPU seconds, checked counts).
 const ROWS: [(&str, &str, &[f64]); 8] = [
     ("takaken", TABLE_4, &[228.23, 1762.0, 14_050.34, 119_659.48]),
     ("qn24b", TABLE_4, &[420.717, 3436.602, 26_364.765]),
@@ -197,8 +197,8 @@ const ROWS: [(&str, &str, &[f64]); 8] = [
     ("N-Queens-Count-Sol", "measured; 22 from 3 of 1000 parts", &[6.2, 82.0, 334.0, 0.0, 29_000.0]),
 ];
 
-/// Prints the tables of `002_398080fdc5db2280.txt` (K. Haginoya): counts, records, and its speed table
-/// with other programs and this one.
+/// Prints the tables of `002_398080fdc5db2280.txt` (K. Haginoya): counts, records,
+/// and its speed table with other programs and this one.
 pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
     print("Table 1: counts, as printed and as published now")?;
     let columns = [
@@ -211,9 +211,9 @@ pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
     ];
     let mut table = WrappedTable::begin(columns, 1)?;
     for (n, date, all, unique) in PRINTED_COUNTS {
-        let known = published_counts(Board::new(n)?).context("the count is known")?;
-        let rounded = (all, unique) != (known.all(), known.unique());
-        let numbers = [all, unique, known.all(), known.unique()].map(thousands);
+        let published = published_counts(Board::new(n)?).context("no published count")?;
+        let rounded = (all, unique) != (published.all(), published.unique());
+        let numbers = [all, unique, published.all(), published.unique()].map(thousands);
         let note = if rounded { "  printed rounded" } else { "" };
         let row = std::iter::once(format!("{n:>2}  {date}")).chain(numbers);
         table.row(row.chain([note.to_owned()]))?;
@@ -264,8 +264,8 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// Returns the seconds of method frames for a board on one thread, estimated from a random sample of
-/// tasks if the whole board would exceed the limit.
+/// Returns the seconds of method frames for a board on one thread.
+/// If the whole board would exceed the limit, estimates them from a random sample of tasks.
 fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;
     let cost: u64 = (0..plan.tasks()).map(|task| plan.task_cost(TaskId(task))).sum();
@@ -275,8 +275,8 @@ fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     if fraction >= 1.0 {
         let count = counter.count(0..plan.units(), &NoProgress)?;
         let took = watch.seconds();
-        let known = published_counts(board).map(|counts| counts.all());
-        anyhow::ensure!(known == Some(count.into()), "{count} solutions for N = {board}");
+        let published = published_counts(board).map(|counts| counts.all());
+        anyhow::ensure!(published == Some(count.into()), "{count} solutions for N = {board}");
         let rate = count as f64 / took;
         return Ok(format!("{} ({rate:.2e} solutions per second)", clock(took)));
     }
@@ -322,18 +322,18 @@ mod tests {
     #[test]
     fn only_rounded_counts_differ_from_the_published_ones() {
         for (n, _, all, unique) in PRINTED_COUNTS {
-            let known = published_counts(Board::new(n).unwrap()).unwrap();
+            let published = published_counts(Board::new(n).unwrap()).unwrap();
             let rounded = |number: u128, digits| {
                 let unit = 10u128.pow(digits);
                 number / unit * unit
             };
             assert!(
-                all == known.all()
-                    || all == rounded(known.all(), 1)
-                    || all == rounded(known.all(), 3)
+                all == published.all()
+                    || all == rounded(published.all(), 1)
+                    || all == rounded(published.all(), 3)
             );
-            assert!(unique == known.unique() || unique == rounded(known.unique(), 1));
-            assert_eq!(n == 24, (all, unique) == (known.all(), known.unique()));
+            assert!(unique == published.unique() || unique == rounded(published.unique(), 1));
+            assert_eq!(n == 24, (all, unique) == (published.all(), published.unique()));
         }
     }
 }

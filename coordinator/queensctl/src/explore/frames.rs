@@ -1,4 +1,4 @@
-//! `queensctl frames`: lengths of the lists of method `frames`, and details of a frame.
+//! `queensctl frames`: list lengths of method `frames`, and details of a frame.
 
 use anyhow::bail;
 use clap::Args;
@@ -74,7 +74,7 @@ pub(super) fn frames(options: &FramesOptions) -> anyhow::Result<Exit> {
     let mut random = ChaCha8Rng::seed_from_u64(options.seed);
     let mut random_below = |below| random.random_range(0..below);
     match (options.a, options.c) {
-        (Some(a), Some(c)) => open(options, &mut survey, (a, c), &mut random_below)?,
+        (Some(a), Some(c)) => show_frame(options, &mut survey, (a, c), &mut random_below)?,
         _ => table(options, &mut survey, &mut random_below)?,
     }
     Ok(Exit::Success)
@@ -103,7 +103,7 @@ fn table(
     let board = options.n;
     let side = u32::from(board.n()) / 2;
     print_prose(&format!(
-        "N = {board}: quadrants of {side} × {side}; m queens in R, as many in P (type II: one fewer)\n\
+        "N = {board}: quadrants of {side} × {side}; m queens in R and in P (type II: one fewer in P)\n\
          ~ marks estimates: from {} random frames per group, and in large ones from some of their pairs; seed {}\n",
         options.sample, options.seed
     ))?;
@@ -181,7 +181,7 @@ fn table(
     Ok(())
 }
 
-/// Table 3 of the document: the conditions of the middle queens on the quarter boards of A, B, C and D.
+/// Table 3 of the document: conditions of the middle queens on the quarter boards.
 const TABLE_3: [(&str, &str, &str); 4] = [
     ("A", "U(n)=0", "X(I)=0 Y(J)=0 U(I-1)=0 U(2n-J-1)=0 V(I)=0 V(J)=0"),
     ("B", "U(n)=0", "X(J)=0 U(I-1)=0 U(J-1)=0 V(J)=0"),
@@ -217,7 +217,7 @@ fn extraction(board: Board) -> anyhow::Result<()> {
     table.end()
 }
 
-/// Returns the mean lists of the frames of a group, and the number of surveyed frames.
+/// Returns the mean list lengths in a group, and the number of surveyed frames.
 fn mean_lists(
     options: &FramesOptions,
     survey: &mut Survey,
@@ -249,7 +249,7 @@ fn mean_lists(
     (mean, surveyed)
 }
 
-fn open(
+fn show_frame(
     options: &FramesOptions,
     survey: &mut Survey,
     (a, c): (u32, u32),
@@ -280,24 +280,24 @@ fn open(
     for (name, value) in [
         ("half boards above", lists.halves[0]),
         ("half boards below", lists.halves[1]),
-        ("pairs of them", lists.pairs),
+        ("pairs of half boards", lists.pairs),
         ("solutions", lists.solutions),
     ] {
         print(&format!("{name:<23} {:>16}", number(value, lists.sampled)))?;
     }
     match board.n() <= MAX_LISTED {
-        true => list(board, (a, c)),
+        true => list_solutions(board, (a, c)),
         false => Ok(()),
     }
 }
 
-/// Prints the solutions of a frame with their classes and the conditions for representatives.
-fn list(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
+/// Prints a frame's solutions, their classes and conditions for representatives.
+fn list_solutions(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
     let quarters = Quarters::new(board);
-    let opened = quarters.assemble(a, c);
+    let frame = quarters.assemble(a, c);
     print(&format!(
         "\npairs of quarter boards: {} above, {} below\n\nconditions for one of the eight images of a solution:",
-        opened.quarter_pairs[0], opened.quarter_pairs[1]
+        frame.quarter_pairs[0], frame.quarter_pairs[1]
     ))?;
     for (number, condition) in CONDITIONS.iter().enumerate() {
         print(&format!("{number}  {condition}"))?;
@@ -308,33 +308,33 @@ fn list(board: Board, (a, c): (u32, u32)) -> anyhow::Result<()> {
         "columns", "B", "D", "p q r s", "012345678"
     ))?;
     let mut classes = [0u32; 3];
-    for solution in &opened.solutions {
-        let Some(apart) = quarters.take_apart(solution) else {
+    for solution in &frame.solutions {
+        let Some(parts) = quarters.split(solution) else {
             bail!("a solution is outside its frame: this is a bug");
         };
         let symmetry = solution.symmetry();
-        if apart.is_representative() {
+        if parts.is_representative() {
             classes[symmetry as usize] += 1;
         }
         let line = Style::Line.draw(solution, 1);
-        print(&format!("{line:<width$} {}", conditions(&apart, symmetry)))?;
+        print(&format!("{line:<width$} {}", conditions(&parts, symmetry)))?;
     }
     let [a, b, c] = classes;
     print_prose(&format!(
         "\n{} solutions; + holds, - fails, . not evaluated. Representatives: {a} of class a, {b} of b, {c} of c",
-        opened.solutions.len()
+        frame.solutions.len()
     ))
 }
 
-fn conditions(apart: &SolutionParts, symmetry: Symmetry) -> String {
-    let [_, b, _, d] = apart.frame;
-    let pids: Vec<_> = apart.pids.iter().map(usize::to_string).collect();
-    let marks = apart.verdicts().map(|verdict| match verdict {
+fn conditions(parts: &SolutionParts, symmetry: Symmetry) -> String {
+    let [_, b, _, d] = parts.frame;
+    let pids: Vec<_> = parts.pids.iter().map(usize::to_string).collect();
+    let marks = parts.verdicts().map(|verdict| match verdict {
         Some(true) => '+',
         Some(false) => '-',
         None => '.',
     });
-    let chosen = if apart.is_representative() { "  representative" } else { "" };
+    let chosen = if parts.is_representative() { "  representative" } else { "" };
     format!(
         "{b:>4} {d:>4}  {:<16} {:<9} {}{chosen}",
         pids.join(" "),

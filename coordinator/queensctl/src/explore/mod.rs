@@ -1,4 +1,4 @@
-//! Commands about boards, textbook techniques and published tables; none needs a coordinator.
+//! Offline commands about boards, textbook techniques and published tables.
 
 mod compare;
 mod documents;
@@ -68,7 +68,7 @@ impl Drawings {
     }
 }
 
-/// Returns the text of an option: itself, the contents of a file (`@FILE`), or stdin (`-`).
+/// Returns an option's text: the value, the contents of `@FILE`, or stdin (`-`).
 fn text_of(given: &str) -> anyhow::Result<String> {
     if let Some(path) = given.strip_prefix('@') {
         return std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
@@ -90,7 +90,7 @@ fn text_of(given: &str) -> anyhow::Result<String> {
 const PALETTE: [u8; 12] = [0xf2, 0xe3, 0xc6, 0xb5, 0x87, 0x5a, 0x22, 0x22, 0x22, 0xff, 0xff, 0xff];
 const LIGHT: u8 = 0;
 const QUEEN: u8 = 2;
-const AROUND: u8 = 3;
+const BACKGROUND: u8 = 3;
 
 /// Maximum and minimum pixels of a square's side.
 const SQUARE: u32 = 48;
@@ -113,7 +113,7 @@ fn png(boards: &[Solution]) -> Result<Vec<u8>, png::EncodingError> {
     let count = u32::try_from(boards.len()).unwrap_or(u32::MAX);
     let pitch = n * square + 2 * MARGIN;
     let (width, height) = (columns * pitch, count.div_ceil(columns) * pitch);
-    let mut pixels = vec![AROUND; width as usize * height as usize];
+    let mut pixels = vec![BACKGROUND; width as usize * height as usize];
     for (at, board) in (0..).zip(boards) {
         let left = at % columns * pitch + MARGIN;
         let top = at / columns * pitch + MARGIN;
@@ -138,8 +138,8 @@ fn png(boards: &[Solution]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(bytes)
 }
 
-/// Returns whether a pixel's center lies inside the queen's outline: a ray from it crosses an odd number of
-/// edges.
+/// Returns whether a pixel's center lies inside the queen's outline.
+/// A ray from such a point crosses an odd number of edges.
 fn is_crown(x: u32, y: u32, square: u32) -> bool {
     let center = |at: u32| (at as f32 + 0.5) / square as f32;
     let (x, y) = (center(x), center(y));

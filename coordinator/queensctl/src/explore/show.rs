@@ -59,7 +59,7 @@ pub(crate) struct ShowOptions {
 enum Order {
     /// By the columns of row 1, 2, …
     Lexicographic,
-    /// As a list comprehension produces them, with the queen placed last in front
+    /// As a list comprehension produces them: the queen placed last comes first
     List,
 }
 
@@ -131,8 +131,8 @@ impl Sheet<'_> {
             self.boards.push(solution);
             return Ok(());
         }
-        let apart = if self.style.is_picture() { "\n" } else { "" };
-        print(&format!("{}{apart}", self.style.draw(&solution, self.shown)))
+        let separator = if self.style.is_picture() { "\n" } else { "" };
+        print(&format!("{}{separator}", self.style.draw(&solution, self.shown)))
     }
 
     fn end(&self) -> anyhow::Result<()> {

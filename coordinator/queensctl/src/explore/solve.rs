@@ -24,7 +24,7 @@ const MAX_ROWS: i64 = 1_000_000_000;
 /// The largest solution that is printed on a terminal.
 const MAX_SHOWN: u32 = 2_000;
 
-/// Maximum number of random permutations for the figures of the paper.
+/// Maximum number of random permutations for the paper's figures 1 and 2.
 const MAX_PERMUTATIONS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Args)]
@@ -139,12 +139,12 @@ fn show(solution: &Solution, style: Option<Style>) -> anyhow::Result<()> {
     print(&style.draw(solution, 1))
 }
 
-/// Sweeps that the runs of `004_df925f861df725bd.txt` took: figure 1 for N = 10, figure 2 for N = 12.
+/// Sweeps in `004_df925f861df725bd.txt`: figure 1 for N = 10, figure 2 for N = 12.
 const PRINTED_ONE: u64 = 257;
 const PRINTED_TWO: [u64; 10] = [3955, 1754, 51, 1140, 1155, 88, 2479, 307, 370, 1471];
 
-/// Prints the sweeps of the document's ten runs and of ten new ones, then the means of ten runs by N. Runs
-/// have the seeds `seed`, `seed` + 1, …
+/// Prints the sweeps of the document's ten runs and of new ones, then means by N.
+/// The new runs have the seeds `seed`, `seed` + 1, …
 fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
     let run = |n, figure, as_written, run| {
         let mut random = random_from(seed.wrapping_add(run));
@@ -176,8 +176,8 @@ fn iterations(most: u32, seed: u64) -> anyhow::Result<Exit> {
                 (Figure::Two, 12) => mean(PRINTED_TWO),
                 _ => String::new(),
             };
-            let apart = if figure == Figure::Two { " |" } else { "" };
-            write!(line, "{apart} {printed:>9}")?;
+            let separator = if figure == Figure::Two { " |" } else { "" };
+            write!(line, "{separator} {printed:>9}")?;
             for (as_written, width) in [(true, 12), (false, 9)] {
                 let runs = (0..10).map(|at| run(n, figure, as_written, at).0);
                 write!(line, " {:>width$}", mean(runs))?;

@@ -1,4 +1,4 @@
-//! The layout of the screen. Figures are in the order of importance, since small terminals cut them off.
+//! Layout of the screen: important figures first; small terminals omit the others.
 
 use super::{Pane, WatchState};
 use ratatui::{
@@ -106,7 +106,7 @@ fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static
         "failed" => Color::Red,
         _ => Color::Yellow,
     };
-    let is_calm = view.alerts.is_empty();
+    let has_alerts = !view.alerts.is_empty();
     let room = width.saturating_sub(LABEL_WIDTH).max(1);
     let mut lines = Vec::new();
     for (label, text) in view.rows() {
@@ -118,7 +118,7 @@ fn figures(state: &WatchState, view: &RunView, width: usize) -> Vec<Line<'static
         }
         let style = match label {
             "Verification" => paint(state, verification),
-            "Alerts" if !is_calm => paint(state, Color::Red).patch(BOLD),
+            "Alerts" if has_alerts => paint(state, Color::Red).patch(BOLD),
             "Solutions" | "Solutions so far" => BOLD,
             _ => Style::new(),
         };
@@ -146,9 +146,9 @@ const TASKS: [Column; 4] = [
     Column::name("Details"),
 ];
 
-/// Draws the rows of the table that fit, and returns their numbers if others do not.
+/// Draws the rows that fit; returns their range as text if some do not.
 fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> String {
-    let (panes, all) = (&state.panes, &state.rows);
+    let panes = &state.panes;
     let (name, head, columns) = match panes.pane {
         Pane::Runs => ("runs", "Runs".to_owned(), &RUN_COLUMNS[..]),
         Pane::Machines => ("workers", view.full("machines").to_owned(), &WORKER_COLUMNS[..]),
@@ -159,7 +159,7 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
     let room = usize::from(rows.height).saturating_sub(1);
     // The selected row is visible, and the last page is full.
     let first = (panes.row + 1).saturating_sub(room.max(1));
-    let mut shown: Vec<_> = all.iter().skip(first).take(room).cloned().collect();
+    let mut shown: Vec<_> = state.rows.iter().skip(first).take(room).cloned().collect();
     if shown.is_empty() {
         return String::new();
     }
@@ -186,10 +186,10 @@ fn pane(frame: &mut Frame, area: Rect, state: &WatchState, view: &RunView) -> St
     let styled = text.lines().zip(styles);
     let styled = styled.map(|(line, style)| Line::styled(line.to_owned(), style));
     lines(frame, rows, styled.collect());
-    match shown.len() as u64 == state.all {
+    match shown.len() as u64 == state.total {
         true => String::new(),
         false => {
-            format!(" · {name} {} to {} of {}", first + 1, first + shown.len(), state.all)
+            format!(" · {name} {} to {} of {}", first + 1, first + shown.len(), state.total)
         }
     }
 }
@@ -249,18 +249,18 @@ fn number(value: f64) -> String {
 }
 
 /// Points with their color and marker.
-type Drawn<'a> = (&'a Vec<(f64, f64)>, Color, Marker);
+type Series<'a> = (&'a Vec<(f64, f64)>, Color, Marker);
 
-fn chart(frame: &mut Frame, area: Rect, state: &WatchState, (title, drawn): (&str, &[Drawn])) {
-    let points = || drawn.iter().flat_map(|(points, ..)| points.iter());
+fn chart(frame: &mut Frame, area: Rect, state: &WatchState, (title, series): (&str, &[Series])) {
+    let points = || series.iter().flat_map(|(points, ..)| points.iter());
     let Some(first) = points().map(|point| point.0).reduce(f64::min) else {
         return;
     };
     let (low, high) = points()
         .fold((f64::MAX, f64::MIN), |(low, high), point| (low.min(point.1), high.max(point.1)));
-    // A constant line needs a range.
+    // The axis of constant values needs a range.
     let high = if high > low { high } else { low + low.abs().max(1.0) * 0.01 };
-    let sets = drawn.iter().map(|(points, color, marker)| {
+    let sets = series.iter().map(|(points, color, marker)| {
         Dataset::default()
             .data(points)
             .marker(*marker)
@@ -377,7 +377,7 @@ mod tests {
         change(&mut state);
         let view = state.view(NOW).expect("a status");
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-        terminal.draw(|frame| draw(frame, &state, &view)).expect("it cannot fail");
+        terminal.draw(|frame| draw(frame, &state, &view)).expect("a drawn screen");
         terminal.backend().to_string()
     }
 

@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Poll interval of the list of runs.
 const LIST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Follows a run on a full screen until it is finished or the user quits, and prints its last status.
+/// Follows a run on a full screen until its end or a quit; prints the last status.
 pub(super) async fn watch(
     connection: &Connection,
     run: (Client, Option<u64>),
@@ -143,10 +143,10 @@ struct WatchState {
     lost: Option<String>,
     runs: Vec<v1::Run>,
     panes: Panes,
-    /// The rows of the table that pass the filter. Workers that need attention come first.
+    /// The rows that pass the filter. Workers that need attention come first.
     rows: Vec<Vec<String>>,
-    /// Number of all rows, shown or not.
-    all: u64,
+    /// Number of rows, including those that the coordinator or the terminal omits.
+    total: u64,
     colors: bool,
 }
 
@@ -160,7 +160,7 @@ impl WatchState {
             runs: Vec::new(),
             panes: Panes::default(),
             rows: Vec::new(),
-            all: 0,
+            total: 0,
             colors,
         }
     }
@@ -203,7 +203,7 @@ impl WatchState {
             Pane::Tasks => task_rows(&status),
         };
         self.rows = self.panes.filtered(rows);
-        self.all = match self.panes.pane {
+        self.total = match self.panes.pane {
             Pane::Machines => status.worker_totals.map_or(0, |totals| totals.workers),
             Pane::Runs | Pane::Tasks => self.rows.len() as u64,
         };
@@ -211,13 +211,13 @@ impl WatchState {
         Some(RunView::new(&status, &self.history, now_ms))
     }
 
-    /// Returns the text that replaces the keys in the last line: the reason for missing updates, a question,
-    /// the filter while it is typed, or the result of a command.
+    /// Returns the text that replaces the keys in the last line: the reason for missing
+    /// updates, a question, the filter while it is typed, or a command's result.
     fn prompt(&self) -> Option<String> {
-        let Panes { asks, is_typing, filter, message, .. } = &self.panes;
+        let Panes { cancelling, is_typing, filter, message, .. } = &self.panes;
         let typing = || format!("filter: {filter}_  (Enter keeps it, Esc clears it)");
-        let lost_or_asks = self.lost.clone().or_else(|| asks.map(question));
-        lost_or_asks
+        let lost_or_question = self.lost.clone().or_else(|| cancelling.map(question));
+        lost_or_question
             .or_else(|| is_typing.then(typing))
             .or_else(|| (!message.is_empty()).then(|| message.clone()))
     }
@@ -249,11 +249,11 @@ struct Panes {
     /// The column that rows are sorted by.
     sort: Option<usize>,
     filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     is_typing: bool,
     shows_help: bool,
     /// The run whose cancellation needs confirmation.
-    asks: Option<u64>,
+    cancelling: Option<u64>,
     /// The result of the last command.
     message: String,
 }
@@ -263,7 +263,7 @@ const PAGE: usize = 10;
 impl Panes {
     /// Handles a key; commands apply to `run`, and the table has `rows` and `columns`.
     fn key(&mut self, code: KeyCode, run: u64, (rows, columns): (usize, usize)) -> KeyEffect {
-        if let Some(run) = self.asks.take() {
+        if let Some(run) = self.cancelling.take() {
             return match code {
                 KeyCode::Char('y' | 'Y') => KeyEffect::Command(run, Control::Cancel),
                 _ => KeyEffect::None,
@@ -289,7 +289,7 @@ impl Panes {
             KeyCode::Char('q' | 'Q') | KeyCode::Esc => return KeyEffect::Quit,
             KeyCode::Char('p') => return KeyEffect::Command(run, Control::Pause),
             KeyCode::Char('r') => return KeyEffect::Command(run, Control::Resume),
-            KeyCode::Char('x') => self.asks = Some(run),
+            KeyCode::Char('x') => self.cancelling = Some(run),
             KeyCode::Char('1') => self.show_pane(Pane::Runs),
             KeyCode::Char('2') => self.show_pane(Pane::Machines),
             KeyCode::Char('3') => self.show_pane(Pane::Tasks),

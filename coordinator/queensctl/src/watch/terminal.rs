@@ -27,7 +27,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Opens the terminal on stdout; `None` if stdout is not a terminal or cannot be drawn on.
+    /// Opens the terminal on stdout; `None` if stdout is not a suitable terminal.
     pub(crate) fn open() -> Option<Self> {
         let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
         if dumb || !io::stdout().is_terminal() {
@@ -66,7 +66,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The panic hook has restored it; a second time would move the cursor above the panic's message.
+        // The panic hook has restored it; restoring it again would move the cursor above the panic's message.
         if !thread::panicking() {
             // The terminal may be closed.
             let _ = ratatui::try_restore();
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Set for the process that opens the terminal and panics.
+    /// Environment variable of the process that opens the terminal and panics.
     const CHILD: &str = "QUEENS_TEST_PANICS_ON_A_SCREEN";
 
     #[tokio::test]
@@ -137,8 +137,8 @@ mod tests {
         command.env(CHILD, "1");
         command.env("RUST_BACKTRACE", "0");
         command.env("TERM", "xterm-256color");
-        let mut reader = pair.master.try_clone_reader().expect("it can be read");
-        let mut child = pair.slave.spawn_command(command).expect("it starts");
+        let mut reader = pair.master.try_clone_reader().expect("a readable terminal");
+        let mut child = pair.slave.spawn_command(command).expect("the child starts");
         drop(pair.slave);
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
         // On Linux, reading fails with EIO after the child has closed its side.

@@ -15,7 +15,7 @@ pub struct Evidence {
     pub levels: [u64; Confirmation::ALL.len()],
     /// Number of random recounts: recounted tasks before the first gap in rank order.
     pub recounts: u64,
-    /// Those of them whose standing count was wrong.
+    /// Number of random recounts that found the standing count wrong.
     pub wrong: u64,
     /// Counts that were voided because their machine or token was barred.
     pub voided: u64,
@@ -94,27 +94,27 @@ impl Evidence {
 /// Confidence of a bound: it fails in at most one of twenty cases.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Returns the upper confidence bound on the wrong counts that are left.
+/// Returns the upper confidence bound on the wrong counts that remain.
 ///
 /// Of `tasks` counts the referee recounted `recounts` at random and corrected `found` wrong ones. The bound
 /// follows from the hypergeometric distribution. It is the largest number K of wrong counts of which at most
-/// `found` are among the recounted ones with probability above 1 − [`CONFIDENCE`], less those found. Nothing
-/// is assumed about wrong counts and their authors, except that the selection was unpredictable.
+/// `found` are among the recounted ones with probability above 1 − [`CONFIDENCE`], less `found`. The only
+/// assumption about the authors of wrong counts is that they could not predict the selection.
 pub fn max_wrong_counts(tasks: u64, recounts: u64, found: u64) -> u64 {
-    let (all, drawn, known) = (tasks as f64, recounts as f64, found as f64);
-    // `exactly` is the logarithm, since it may be tiny, of the probability that `found` wrong counts were
-    // recounted; `at_most` is that of at most `found`. Both begin with `found` wrong counts in all.
-    let first = (0..found).map(|before| ((drawn - before as f64) / (all - before as f64)).ln());
-    let mut exactly = first.sum::<f64>();
+    let (all, sampled, hits) = (tasks as f64, recounts as f64, found as f64);
+    // `ln_exactly` is the logarithm, since it may be tiny, of P(exactly `found` wrong counts were recounted);
+    // `at_most` is P(at most `found`). Both start at `found` wrong counts in total.
+    let first = (0..found).map(|before| ((sampled - before as f64) / (all - before as f64)).ln());
+    let mut ln_exactly = first.sum::<f64>();
     let mut at_most = 1.0;
     for wrong in found..tasks {
         let others = all - wrong as f64;
-        at_most -= exactly.exp() * (drawn - known) / others;
+        at_most -= ln_exactly.exp() * (sampled - hits) / others;
         if at_most <= 1.0 - CONFIDENCE {
             return wrong - found;
         }
         let next = wrong as f64 + 1.0;
-        exactly += (next / (next - known) * (others - drawn + known) / others).ln();
+        ln_exactly += (next / (next - hits) * (others - sampled + hits) / others).ln();
     }
     tasks - recounts
 }
@@ -272,26 +272,26 @@ mod tests {
     }
 
     /// P(at most `found` of `wrong` are selected), as a sum of products.
-    fn at_most(found: u64, wrong: u64, (all, drawn): (u64, u64)) -> f64 {
+    fn at_most(found: u64, wrong: u64, (all, sampled): (u64, u64)) -> f64 {
         let choose = |of: u64, some: u64| -> f64 {
             (0..some).map(|at| of.saturating_sub(at) as f64 / (some - at) as f64).product()
         };
         let exactly =
-            |hit| choose(wrong, hit) * choose(all - wrong, drawn - hit) / choose(all, drawn);
+            |hit| choose(wrong, hit) * choose(all - wrong, sampled - hit) / choose(all, sampled);
         (0..=found.min(wrong)).map(exactly).sum()
     }
 
     #[test]
     fn the_bound_is_the_largest_plausible_number() {
-        for (all, drawn) in [(60, 10), (200, 40), (97, 31), (730, 15)] {
+        for (all, sampled) in [(60, 10), (200, 40), (97, 31), (730, 15)] {
             for found in [0, 1, 2, 5, 9] {
-                let bound = found + max_wrong_counts(all, drawn, found);
+                let bound = found + max_wrong_counts(all, sampled, found);
                 assert!(
-                    at_most(found, bound, (all, drawn)) > 0.05,
-                    "{all} {drawn} {found}: {bound}"
+                    at_most(found, bound, (all, sampled)) > 0.05,
+                    "{all} {sampled} {found}: {bound}"
                 );
-                let more = at_most(found, bound + 1, (all, drawn));
-                assert!(more <= 0.05, "{all} {drawn} {found}: {bound}, {more}");
+                let more = at_most(found, bound + 1, (all, sampled));
+                assert!(more <= 0.05, "{all} {sampled} {found}: {bound}, {more}");
             }
         }
     }
@@ -301,8 +301,8 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(21);
         let (all, wrong, recounts) = (5_000usize, 823u64, 300usize);
         let holds = (0..1_000).filter(|_| {
-            let drawn = sample(&mut rng, all, recounts);
-            let found = drawn.iter().filter(|&task| (task as u64) < wrong).count() as u64;
+            let sampled = sample(&mut rng, all, recounts);
+            let found = sampled.iter().filter(|&task| (task as u64) < wrong).count() as u64;
             wrong - found <= max_wrong_counts(all as u64, recounts as u64, found)
         });
         assert!(holds.count() >= 930);

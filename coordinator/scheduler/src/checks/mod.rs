@@ -17,13 +17,13 @@ pub use self::{
 
 use crate::ledger::Confirmation;
 
-/// Outcome of a check; the worst is the greatest.
+/// Outcome of a check, ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckOutcome {
     Passed,
     /// There was nothing to examine.
     NotApplicable,
-    /// It could not be made.
+    /// The check could not be carried out.
     NotPossible,
     /// The result is wrong.
     Failed,
@@ -34,7 +34,7 @@ pub struct Check {
     /// A stable name, stored and signed.
     pub name: &'static str,
     pub outcome: CheckOutcome,
-    /// The comparison made, for display.
+    /// The finding, for display.
     pub reason: String,
 }
 
@@ -135,7 +135,7 @@ fn disputes(evidence: &Evidence) -> Check {
     check("disputes", outcome, reason)
 }
 
-/// Returns the checks of a journal whose lines were read whole and chained.
+/// Returns the checks that a fully read and verified journal has passed.
 pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
     let journal = format!(
         "{} read back from disk; checksums and hash chain intact",
@@ -146,7 +146,7 @@ pub fn of_journal(lines: u64, tasks: u64) -> Vec<Check> {
 }
 
 /// Returns the checks of a total.
-/// `symmetric` is `None` if symmetric solutions were not counted, `published` if no counts are published.
+/// `symmetric` is `None` if symmetric solutions were not counted, and `published` if no counts are published.
 pub fn of_total(
     board: Board,
     symmetric: Option<&Result<Counts, BadTally>>,
@@ -181,7 +181,7 @@ pub fn of_total(
     vec![symmetry, check("published", outcome, reason)]
 }
 
-/// Returns a check that is not possible: for errors that counts and rechecks share.
+/// Returns the check for errors that counts and rechecks share: it is not possible.
 pub fn of_independence() -> Check {
     check(
         "independence",
@@ -212,10 +212,10 @@ mod tests {
         };
         let (outcome, text) = reason(&of_counts(&evidence), "referee");
         let most = max_wrong_counts(20_000, 400, 0);
-        let said =
+        let expected =
             format!("400 random recounts, 0 wrong; with 95 % confidence at most {most} of 20,000");
         assert_eq!(outcome, CheckOutcome::Passed);
-        assert!(text.starts_with(&said), "{text}");
+        assert!(text.starts_with(&expected), "{text}");
         let found = Evidence { wrong: 2, voided: 31, ..evidence.clone() };
         let (_, text) = reason(&of_counts(&found), "referee");
         assert!(
@@ -234,8 +234,8 @@ mod tests {
         let evidence = Evidence { levels: [5, 4, 3, 2, 1], ..Evidence::default() };
         let (outcome, text) = reason(&of_counts(&evidence), "rechecks");
         assert_eq!(outcome, CheckOutcome::Passed);
-        let said = "1 confirmed by the referee, 2 by another token, 3 by the same token only";
-        assert!(text.starts_with(said), "{text}");
+        let expected = "1 confirmed by the referee, 2 by another token, 3 by the same token only";
+        assert!(text.starts_with(expected), "{text}");
         let no_dispute = (CheckOutcome::Passed, "no two counts of a task differed".to_owned());
         assert_eq!(reason(&of_counts(&evidence), "disputes"), no_dispute);
         let nothing = Evidence { levels: [5, 0, 0, 0, 0], ..evidence };

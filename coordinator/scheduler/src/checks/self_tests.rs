@@ -7,9 +7,9 @@ use common::{run::WorkerId, text::plural};
 use super::{Check, CheckOutcome, check};
 use crate::ledger::{Fold, TaskState, Trust, TrustRecord};
 
-/// Self-tests of one worker on record.
+/// Recorded self-tests of one worker.
 #[derive(Debug, Default)]
-struct OnRecord {
+struct SelfTests {
     passed: u64,
     /// Times before failed self-tests, in Unix milliseconds.
     suspect: Vec<RangeInclusive<u64>>,
@@ -17,15 +17,15 @@ struct OnRecord {
 
 /// Checks that the authors of a run's standing counts passed their self-tests.
 pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
-    let mut on_record: BTreeMap<WorkerId, OnRecord> = BTreeMap::new();
+    let mut self_tests: BTreeMap<WorkerId, SelfTests> = BTreeMap::new();
     for record in trust {
-        let of = on_record.entry(record.worker).or_default();
+        let tests = self_tests.entry(record.worker).or_default();
         match record.trust {
             Trust::Suspect | Trust::Barred | Trust::Trusted | Trust::TokenBarred => {}
             Trust::SelfTestFailed { from_unix_ms } => {
-                of.suspect.push(from_unix_ms..=record.since_unix_ms);
+                tests.suspect.push(from_unix_ms..=record.since_unix_ms);
             }
-            Trust::SelfTestPassed { passed } => of.passed = passed.max(of.passed),
+            Trust::SelfTestPassed { passed } => tests.passed = passed.max(tests.passed),
         }
     }
     // By author, the number of suspect counts that no other machine has confirmed.
@@ -37,17 +37,17 @@ pub fn of_self_tests(fold: &Fold, trust: &[TrustRecord]) -> Check {
         if first.principal.is_referee() {
             continue;
         }
-        let is_suspect = on_record.get(&first.worker).is_some_and(|of| {
-            of.suspect.iter().any(|window| window.contains(&first.accepted_unix_ms))
+        let is_suspect = self_tests.get(&first.worker).is_some_and(|tests| {
+            tests.suspect.iter().any(|window| window.contains(&first.accepted_unix_ms))
         });
         *authors.entry(first.worker).or_default() +=
             u64::from(is_suspect && !confirmed.elsewhere());
     }
     let open: u64 = authors.values().sum();
-    let of = |worker: &WorkerId| on_record.get(worker);
-    let passed = authors.keys().filter_map(of).map(|of| of.passed).fold(0, u64::saturating_add);
-    let silent = authors.keys().filter(|worker| of(worker).is_none_or(|of| of.passed == 0)).count();
-    let failed = authors.keys().filter_map(of).filter(|of| !of.suspect.is_empty()).count() as u64;
+    let of = |worker: &WorkerId| self_tests.get(worker);
+    let passed = authors.keys().filter_map(of).map(|own| own.passed).fold(0, u64::saturating_add);
+    let silent = authors.keys().filter(|id| of(id).is_none_or(|own| own.passed == 0)).count();
+    let failed = authors.keys().filter_map(of).filter(|own| !own.suspect.is_empty()).count() as u64;
     let workers = plural(authors.len() as u64, "worker");
     let (outcome, reason) = if open > 0 {
         let open = plural(open, "count");

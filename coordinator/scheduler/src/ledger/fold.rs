@@ -11,7 +11,7 @@ use common::{
 pub use super::task::KeptTask;
 use super::{EntryKind, JournalEntry, Record, RunManifest, TaskState};
 
-/// Maximum length of a worker's version: it comes from outside.
+/// Maximum length of a worker's version, which is untrusted input.
 pub const MAX_VERSION_BYTES: usize = common::limits::VERSION_BYTES;
 
 /// A change that the rules of the journal forbid.
@@ -19,26 +19,26 @@ pub const MAX_VERSION_BYTES: usize = common::limits::VERSION_BYTES;
 pub enum Refusal {
     #[error("run {run} has tasks 0 to {last}, not {task}", last = tasks.saturating_sub(1))]
     NoSuchTask { run: RunId, task: TaskId, tasks: u64 },
-    #[error("task {task} of run {run}: {count} solutions are more than its limit of {limit}")]
+    #[error("task {task} of run {run}: {count} solutions exceed its limit of {limit}")]
     ImpossibleCount { run: RunId, task: TaskId, count: u64, limit: u64 },
     #[error(
-        "task {task} of run {run}: a count of {count} cannot be {kind:?} where {}",
+        "task {task} of run {run}: a count of {count} cannot be {kind:?} while {}",
         stands.map_or("no count stands".to_owned(), |stands| format!("{stands} stands"))
     )]
     DoesNotFollow { run: RunId, task: TaskId, kind: EntryKind, count: u64, stands: Option<u64> },
 }
 
-/// A run whose plan differs from the plan that this program makes of its spec.
+/// A run whose plan differs from the plan that this program builds from its spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanMismatch {
     #[error(
-        "run {run} was made with plan version {theirs} (hash {their_hash}), this program makes \
+        "run {run} was created with plan version {theirs} (hash {their_hash}), but this program uses \
          version {ours} (hash {our_hash}): finish it with the program it was started with, or use \
          another data directory"
     )]
     Version { run: RunId, theirs: u16, ours: u16, their_hash: PlanHash, our_hash: PlanHash },
     #[error(
-        "run {run} names plan {theirs}, but its spec makes plan {ours}: the manifest was altered \
+        "run {run} names plan {theirs}, but its spec yields plan {ours}: the manifest was altered \
          or the program differs; use the program it was started with, or another data directory"
     )]
     Hash { run: RunId, theirs: PlanHash, ours: PlanHash },
@@ -50,7 +50,7 @@ pub enum PlanMismatch {
 #[derive(Clone, Debug)]
 pub struct Fold {
     run: RunId,
-    /// By task; boxed, since most tasks of a long run have no record yet.
+    /// Indexed by task; boxed, since most tasks of a long run have no record yet.
     rows: Vec<Option<Box<KeptTask>>>,
     pub lines: u64,
     /// Number of counts that differed from a standing one.
@@ -91,7 +91,7 @@ impl Fold {
         let index = usize::try_from(record.task.0).expect("checked against the plan");
         let row = self.rows[index].get_or_insert_with(|| Box::new(KeptTask::default()));
         let was_counted = row.state.standing().is_some();
-        row.settle(entry, sequence)?;
+        row.apply(entry, sequence)?;
         let is_open = row.state.is_open();
         self.lines = sequence;
         match entry.kind {
@@ -149,7 +149,7 @@ impl Fold {
 }
 
 /// Time during which the tasks of a run were being counted.
-/// It ends with the last record. The wall clock is used only for records without that time.
+/// It ends with the last record. The wall clock is used only for records without [`Record::elapsed_ms`].
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
     created_unix_ms: u64,
@@ -178,7 +178,7 @@ impl Elapsed {
         self.ms
     }
 
-    /// Returns the rest of the time between the run's creation and its last record.
+    /// Returns the time from the run's creation to its last record, less [`Self::ms`].
     pub const fn waiting_ms(&self) -> u64 {
         self.last_unix_ms.saturating_sub(self.created_unix_ms).saturating_sub(self.ms)
     }
@@ -190,7 +190,7 @@ pub fn check_task(plan: &Plan, run: RunId, task: TaskId) -> Result<(), Refusal> 
     if plan.contains(task) { Ok(()) } else { Err(refusal) }
 }
 
-/// Checks that the record's task, which the plan has, can have its count.
+/// Checks a count against the limit of its task, which must be in the plan.
 pub fn check_count(plan: &Plan, record: &Record) -> Result<(), Refusal> {
     let Record { run, task, count, .. } = *record;
     let limit = plan.task_limit(task);
@@ -198,7 +198,7 @@ pub fn check_count(plan: &Plan, record: &Record) -> Result<(), Refusal> {
     if count <= limit { Ok(()) } else { Err(refusal) }
 }
 
-/// Returns a run's plan, if this program makes the same plan of the run's spec.
+/// Returns a run's plan if this program builds the same plan from its spec.
 pub fn plan_of(manifest: &RunManifest) -> Result<Plan, PlanMismatch> {
     let RunManifest { run, spec, plan: their_hash, plan_version: theirs, .. } = *manifest;
     let plan = Plan::new(spec).map_err(|reason| PlanMismatch::NoPlan { run, reason })?;
@@ -212,7 +212,7 @@ pub fn plan_of(manifest: &RunManifest) -> Result<Plan, PlanMismatch> {
     Ok(plan)
 }
 
-/// Cuts a text that comes from outside to at most `bytes`.
+/// Cuts untrusted text to at most `bytes`, between two characters.
 pub fn cut(text: &mut String, bytes: usize) {
     text.truncate(text.floor_char_boundary(bytes));
 }

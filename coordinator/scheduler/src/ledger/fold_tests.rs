@@ -1,4 +1,4 @@
-//! Tests of the rules of a task's life, and of the fold of a run.
+//! Tests of the states of a task, and of the fold of a run.
 
 use common::{
     plan::{Plan, PlanSpec, TaskId},
@@ -17,7 +17,7 @@ fn record(task: TaskId, worker: u64, count: u64) -> Record {
     test_records::record(task.0, worker, count)
 }
 
-/// Returns the task after these steps; one with `!` is refused and changes nothing.
+/// Returns the task after these steps; a step with `!` is refused without effect.
 /// `L1.2` leases it to worker 1 in epoch 2, `X1.2` lets that lease expire and `R2` releases it; `P` parks the
 /// task and `U` unparks it. `A2=7` is the journal line of an accepted 7 of worker 2; `C` confirms, `D` disputes
 /// and `V` voids; `N` and `S` are the referee's recount and its settlement.
@@ -62,8 +62,8 @@ fn after(steps: &str) -> KeptTask {
             record.principal = Principal::referee();
         }
         let before = row.clone();
-        let settled = row.settle(&kind.of(record), sequence);
-        assert_eq!(settled.is_err(), is_refused, "{step} of {steps}: {settled:?}");
+        let applied = row.apply(&kind.of(record), sequence);
+        assert_eq!(applied.is_err(), is_refused, "{step} of {steps}: {applied:?}");
         assert!(!is_refused || row == before, "{step} of {steps}");
     }
     row
@@ -85,7 +85,7 @@ fn described(row: &KeptTask) -> String {
 #[test]
 fn the_state_of_a_task_follows_from_its_leases_and_counts() {
     for (steps, end) in [
-        // The end of the newest lease alone makes it pending.
+        // Only the end of the newest lease makes the task pending.
         ("L1.1 L2.2", "leased to 2"),
         ("L1.1 L2.2 R1", "leased to 2"),
         ("L1.1 L2.2 X1.1", "leased to 2, failed 1"),
@@ -94,7 +94,7 @@ fn the_state_of_a_task_follows_from_its_leases_and_counts() {
         // The lease of a recheck: its end does not change the count.
         ("A1=7 L2.5 R5", "7 by 1, none"),
         ("A1=7 L2.5 R5 L2.6 X2.6", "7 by 1, none"),
-        // Failures are recorded once per worker and only of open tasks; a count clears them.
+        // Failures are recorded once per worker and only for open tasks; a count clears them.
         ("X1.1 X2.2 X1.3", "pending, failed 1, failed 2"),
         ("L1.1 P X1.1", "parked, failed 1"),
         ("L1.1 P X1.1 A2=7", "7 by 2, none"),
@@ -110,18 +110,18 @@ fn the_state_of_a_task_follows_from_its_leases_and_counts() {
         ("A1=7 U", "7 by 1, none"),
         // Only an equal count confirms, and only a different one disputes.
         ("A1=7 !C2=8 !D2=7 C2=7", "7 by 1, same_token"),
-        // In earlier journals a count decides a dispute, and equal ones of other machines confirm it.
+        // In journals of format 2 an accepted count decides a dispute, and equal ones confirm it.
         ("A1=7 D2=8 A3=8", "8 by 3, same_token"),
         ("A1=7 D2=8 A3=7", "7 by 3, same_token"),
         ("A1=7 D2=8 A3=9", "9 by 3, none"),
         ("A1=7 D2=8 A2=8", "8 by 2, none"),
-        // The counts left after void ones stand if they agree.
+        // The counts that remain after others are voided stand if they agree.
         ("A1=7 C2=7 V1=7", "7 by 2, none"),
         ("A1=7 C2=7 V2=7", "7 by 1, none"),
         ("A1=7 V1=7", "pending"),
         ("A1=7 D2=8 D3=7", "disputed"),
         ("A1=7 D2=8 D3=7 V2=8", "7 by 1, same_token"),
-        // A worker without a count cannot be voided.
+        // A worker without a count has nothing to void.
         ("A1=7 !V2=7", "7 by 1, none"),
     ] {
         assert_eq!(described(&after(steps)), end, "{steps}");
@@ -132,7 +132,7 @@ fn the_state_of_a_task_follows_from_its_leases_and_counts() {
 
 #[test]
 fn the_referees_count_is_final() {
-    // It agrees with the first count, decides between two, or agrees with none.
+    // The referee agrees with the first count, decides between two, or agrees with none.
     for (steps, end) in [
         ("A1=7 S9=7", "7 by 1, referee"),
         ("A1=7 D2=8 S9=8", "8 by 2, referee"),
@@ -148,7 +148,7 @@ fn the_referees_count_is_final() {
 
 #[test]
 fn a_refusal_names_the_count_that_stands() {
-    let refused = after("A1=7").settle(&EntryKind::Confirmed.of(record(TASK, 2, 8)), 2);
+    let refused = after("A1=7").apply(&EntryKind::Confirmed.of(record(TASK, 2, 8)), 2);
     let kind = EntryKind::Confirmed;
     let refusal = Refusal::DoesNotFollow { run: RUN, task: TASK, kind, count: 8, stands: Some(7) };
     assert_eq!(refused, Err(refusal));

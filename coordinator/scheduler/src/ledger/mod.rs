@@ -1,8 +1,8 @@
 //! Facts of a run, and the state of each task that follows from them.
 //!
 //! A [`Change`] is a decision to be stored, a [`Record`] an accepted count, and a [`JournalEntry`] a record
-//! with its effect on the task. [`TaskState`] has the rules of a task's life, which the scheduler that
-//! decides and the store that replays the journal share.
+//! with its effect on the task. [`TaskState`] defines how counts change a task: the scheduler decides and the
+//! store replays the journal by the same rules.
 
 pub mod fold;
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub use trust::{Trust, TrustRecord};
 pub struct RunManifest {
     pub run: RunId,
     pub spec: PlanSpec,
-    /// The plan's hash and the version of its rules when the run was created.
+    /// Hash of the plan and version of the planning rules when the run was created.
     pub plan: PlanHash,
     pub plan_version: u16,
     /// Runs of higher priority are served first.
@@ -48,7 +48,7 @@ pub struct RunManifest {
 pub struct SymmetricCounts {
     /// Solutions that a rotation by 180° maps to themselves.
     pub half_turn: u64,
-    /// Those of them that a rotation by 90° also maps to themselves.
+    /// Half-turn solutions that a rotation by 90° also maps to themselves.
     pub quarter_turn: u64,
 }
 
@@ -59,7 +59,7 @@ pub enum RunState {
     Running,
     /// Grants nothing and accepts results.
     Paused,
-    /// Cancelled by an operator; its records are kept.
+    /// Cancelled by an operator; the records are kept.
     Cancelled,
     /// All tasks are done and all checks passed.
     Complete,
@@ -69,7 +69,7 @@ pub enum RunState {
     Disputed,
 }
 
-/// An accepted partial, as it is journalled.
+/// An accepted partial, as it is journaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub run: RunId,
@@ -88,12 +88,12 @@ pub struct Record {
     pub duration_us: u64,
     /// Wall-clock time, for display only: clocks are adjusted.
     pub accepted_unix_ms: u64,
-    /// Time during which tasks of the run had been counted, by a monotonic clock.
+    /// Time for which tasks of the run had been counted so far, by a monotonic clock.
     /// 0 if not recorded; early releases wrote how long the run had been served.
     pub elapsed_ms: u64,
 }
 
-/// A decision that has to be stored.
+/// A decision to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A task was leased, until `until_unix_ms` unless renewed.
@@ -123,7 +123,7 @@ pub struct StoredRun {
     pub state: RunState,
     /// `None` if no operator has set it.
     pub recheck: Option<Recheck>,
-    /// Time during which its tasks were being counted, until its last record.
+    /// Time during which tasks of the run were being counted, until the last record.
     pub elapsed_ms: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct TaskRow {
     /// The highest epoch ever leased.
     pub epoch: Epoch,
     pub state: TaskState,
-    /// Workers whose lease on it ended without a result.
+    /// Workers whose lease of the task ended without a result.
     pub failed: Vec<WorkerId>,
 }
 
@@ -145,12 +145,12 @@ pub struct JournalEntry {
     pub record: Record,
 }
 
-/// Effect of a journalled count on its task.
+/// Effect of a journaled count on its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// The first count of a task.
-    /// In journals of format 2 also the count with which machines outvoted others.
+    /// In journals of format 2, also the count that won a vote of machines.
     Accepted,
     /// A count equal to the task's.
     Confirmed,
@@ -177,7 +177,7 @@ impl EntryKind {
 }
 
 impl Change {
-    /// Returns the run and the task that change; `None` if no single task does.
+    /// Returns the changed run and task; `None` if no single task changes.
     pub fn task(&self) -> Option<(RunId, TaskId)> {
         match self {
             Self::Leased { run, task, .. }
@@ -190,7 +190,7 @@ impl Change {
         }
     }
 
-    /// Returns its journal line, with texts from outside cut to their limits.
+    /// Returns the entry of a recorded count, with the version cut to its limit.
     pub fn journal_entry(&self) -> Option<JournalEntry> {
         let Self::Recorded(entry) = self else { return None };
         let mut entry = entry.clone();

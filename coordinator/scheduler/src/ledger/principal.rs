@@ -7,17 +7,17 @@ use common::run::WorkerId;
 /// Separator of a principal's machine and its token.
 const TOKEN: &str = " token ";
 
-/// The coordinator's own counting threads.
+/// The principal of the coordinator's own counting threads.
 const REFEREE: &str = "referee";
 
 /// Maximum length of a principal: a machine's name and the longest token name.
 const MAX_BYTES: usize = 128;
 
-/// Author of a count, as every record stores it.
+/// Author of a count, as stored in records.
 ///
 /// It is a machine and its worker's token, such as `machine 0123456789abcdef token lab-7`, a machine without a
 /// token, or the coordinator itself: `referee`, which no token can name. Records of format 1 have the worker's
-/// identity instead.
+/// ID instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal(Arc<str>);
 
@@ -31,7 +31,7 @@ impl Default for Principal {
 impl Principal {
     /// Creates a principal from a machine's number (0 if unknown) and a token name.
     pub fn new(machine: u64, token: Option<&str>) -> Self {
-        Self::kept(&match token {
+        Self::from_stored(&match token {
             Some(token) => format!("machine {machine:016x}{TOKEN}{token}"),
             None => format!("machine {machine:016x}"),
         })
@@ -46,7 +46,7 @@ impl Principal {
     }
 
     /// Restores a principal from its stored text, cut to the maximum length.
-    pub fn kept(text: &str) -> Self {
+    pub fn from_stored(text: &str) -> Self {
         Self(text[..text.floor_char_boundary(MAX_BYTES)].into())
     }
 
@@ -58,7 +58,7 @@ impl Principal {
         self.0.split_once(TOKEN).map(|(_, token)| token)
     }
 
-    /// Returns whether both are of one machine. Unknown machines are treated as one.
+    /// Returns whether both name the same machine; unknown machines count as the same.
     pub fn same_machine(&self, other: &Self) -> bool {
         self.machine_name() == other.machine_name()
     }
@@ -103,13 +103,13 @@ pub enum Confirmation {
     /// Not counted again.
     #[default]
     None,
-    /// By the machine that counted it first, in the other orientation.
+    /// Recheck by the same machine, in the other orientation.
     SameMachine,
-    /// By another machine with the same token, or both without a token.
+    /// Recheck by another machine with the same token, or both without a token.
     SameToken,
-    /// By another machine with another token.
+    /// Recheck by another machine with another token.
     OtherToken,
-    /// By the referee: it is final.
+    /// Recount by the referee, which is final.
     Referee,
 }
 
@@ -138,27 +138,27 @@ impl Confirmation {
 /// Caller of a sync: an authenticated worker and the properties of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Its token, as the permanent name `name/id`; `None` if tokens are not required.
+    /// The token's permanent name, `name/id`; `None` if tokens are not required.
     pub token: Option<Arc<str>>,
-    /// The operator trusts the token: its machines act as referees.
+    /// Whether the operator trusts the token: machines with it act as referees.
     pub trusted: bool,
     /// Maximum number of machines of the token; `None` for any number.
     pub max_machines: Option<NonZeroU32>,
-    /// The hash of its secret, which identifies it in counts, bars and readmissions.
+    /// The hash of the caller's secret; identifies it in counts, bars and readmissions.
     pub machine: u64,
 }
 
 impl Caller {
-    /// The token of [`Caller::local`]: token and certificate names have no brackets.
+    /// The token of [`Caller::local`]: token and certificate names have no parentheses.
     pub const LOCAL: &str = "(local)";
 
-    /// Creates a caller that the hash of its secret identifies, without privileges.
+    /// Creates a caller without privileges; the upper half of its ID is its machine.
     pub fn new(worker: WorkerId, token: Option<Arc<str>>) -> Self {
-        let machine = u64::try_from(worker.0 >> 64).expect("half of it");
+        let machine = u64::try_from(worker.0 >> 64).expect("64 bits");
         Self { token, trusted: false, max_machines: None, machine }
     }
 
-    /// Creates the worker in the coordinator's process; no other caller has its token.
+    /// Creates the caller of the coordinator's own worker; no other has its token.
     pub fn local(worker: WorkerId) -> Self {
         Self { trusted: true, ..Self::new(worker, Some(Self::LOCAL.into())) }
     }
@@ -184,7 +184,7 @@ mod tests {
         let longest = "x".repeat(64);
         let longest = Principal::new(u64::MAX, Some(&longest));
         assert_eq!(longest.token().map(str::len), Some(64));
-        assert_eq!(Principal::kept(&"ü".repeat(100)).as_str().len(), 128);
+        assert_eq!(Principal::from_stored(&"ü".repeat(100)).as_str().len(), 128);
     }
 
     #[test]
@@ -208,8 +208,8 @@ mod tests {
             assert_eq!(one.confirmed_by(&other), confirmed, "{one}, {other}");
             assert_eq!(other.confirmed_by(&one), confirmed, "{other}, {one}");
         }
-        // Format 1 names workers.
-        let (one, other) = (Principal::kept("00cd"), Principal::kept("00ce"));
+        // Records of format 1 name workers.
+        let (one, other) = (Principal::from_stored("00cd"), Principal::from_stored("00ce"));
         assert_eq!(one.token(), None);
         assert_eq!(one.confirmed_by(&other), Confirmation::SameToken);
         assert_eq!(one.confirmed_by(&one), Confirmation::SameMachine);

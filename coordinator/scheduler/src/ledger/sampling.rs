@@ -1,7 +1,7 @@
 //! Random selection of rechecks, recounts and orientations.
 //!
-//! A keyed hash makes the selection, so workers cannot predict it, and it is the same after every
-//! restart of the coordinator. The key stays with the data.
+//! Selections use a keyed hash, so workers cannot predict them, and they are the same after every restart of
+//! the coordinator. The key is stored with the data.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 const ALL_PARTS: u32 = 1_000_000;
 
 /// One first count in this many is made in the rotated orientation.
-/// More of them would hide rechecks better, but each change costs a worker its setup (frames: 0.1 s).
+/// More would hide rechecks better, but each change of orientation costs a worker its setup (frames: 0.1 s).
 const ROTATED_ONE_IN: u64 = 8;
 
 /// Part of a run that is rechecked.
@@ -64,7 +64,7 @@ impl FromStr for Recheck {
         };
         let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
         let fraction = fraction.ok_or_else(|| BadRecheck(text.to_owned()))?;
-        // Within 0 and 1,000,000.
+        // Between 0 and 1,000,000.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let parts = (fraction * f64::from(ALL_PARTS)).round() as u32;
         Ok(match parts {
@@ -94,21 +94,21 @@ impl RecheckSampler {
 
     /// Returns whether a task is selected; a larger fraction includes the smaller ones.
     pub fn selects(&self, run: RunId, task: TaskId, recheck: Recheck) -> bool {
-        let number = u128::from(self.word(b"recheck", run, task, 0));
+        let number = u128::from(self.hash(b"recheck", run, task, 0));
         (number * u128::from(ALL_PARTS)) >> 64 < u128::from(recheck.parts())
     }
 
     /// Returns a task's secret 64-bit rank; the referee recounts the lowest ranks.
     pub fn rank(&self, run: RunId, task: TaskId) -> u64 {
-        self.word(b"recount", run, task, 0)
+        self.hash(b"recount", run, task, 0)
     }
 
     /// Returns whether the lease after `epoch` is counted in the rotated orientation.
     pub fn rotates(&self, run: RunId, task: TaskId, epoch: u64) -> bool {
-        self.word(b"turned", run, task, epoch).is_multiple_of(ROTATED_ONE_IN)
+        self.hash(b"turned", run, task, epoch).is_multiple_of(ROTATED_ONE_IN)
     }
 
-    fn word(&self, purpose: &[u8], run: RunId, task: TaskId, epoch: u64) -> u64 {
+    fn hash(&self, purpose: &[u8], run: RunId, task: TaskId, epoch: u64) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(purpose);
@@ -152,8 +152,8 @@ mod tests {
     fn a_fraction_selects_the_numbers_below_it() {
         let sampler = RecheckSampler::new([1; 32]);
         for task in (0..100).map(TaskId) {
-            let word = u128::from(sampler.word(b"recheck", RunId(9), task, 0));
-            let number = u32::try_from((word * u128::from(ALL_PARTS)) >> 64).unwrap();
+            let hash = u128::from(sampler.hash(b"recheck", RunId(9), task, 0));
+            let number = u32::try_from((hash * u128::from(ALL_PARTS)) >> 64).unwrap();
             let selects = |parts| sampler.selects(RunId(9), task, Recheck::Millionths(parts));
             assert!(!selects(number) && selects(number + 1), "{task}: {number}");
         }

@@ -1,7 +1,7 @@
-//! Rules of a task's life: the effect of each count and each lease on its state.
+//! States of a task, and the effect of each count and each lease on them.
 //!
-//! The counts of a task decide its state: without counts it is open, with equal ones done, with different
-//! ones disputed. The referee's final count ends a dispute; void counts are removed.
+//! The counts of a task decide its state: it is open without counts, done if they agree, and disputed if they
+//! differ. The referee's final count ends a dispute; void counts are removed.
 
 use common::{
     count::Orientation,
@@ -21,13 +21,13 @@ pub enum TaskState<C = TaskCount> {
     Leased { worker: WorkerId, until_unix_ms: u64 },
     /// Counted: `first` stands, and `second` is the equal count that confirms it best.
     Done { first: C, second: Option<Box<C>>, confirmed: Confirmation },
-    /// Its counts differ, and none stands. They are in the order of their arrival.
+    /// Its counts, in order of arrival, differ, and none of them stands.
     Disputed { counts: Vec<C> },
     /// In backoff after too many failed attempts.
     Parked,
 }
 
-/// One count of a task, without what is only displayed.
+/// A count of a task, without the fields that are only displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCount {
     /// The weighted number of solutions.
@@ -82,8 +82,8 @@ fn confirmed_by(first: &TaskCount, other: &TaskCount) -> Confirmation {
 }
 
 impl<C: AnyCount> TaskState<C> {
-    /// Returns the state that counts give a task; `by` judges how one confirms another.
-    pub fn of_counts(mut counts: Vec<C>, by: impl Fn(&C, &C) -> Confirmation) -> Self {
+    /// Returns the state of a task with these counts; `level` compares two.
+    pub fn of_counts(mut counts: Vec<C>, level: impl Fn(&C, &C) -> Confirmation) -> Self {
         if counts.is_empty() {
             return Self::Pending;
         }
@@ -91,12 +91,12 @@ impl<C: AnyCount> TaskState<C> {
             return Self::Disputed { counts };
         }
         let first = counts.remove(0);
-        let second = counts.into_iter().rev().max_by_key(|other| by(&first, other));
-        let confirmed = second.as_ref().map_or(Confirmation::None, |second| by(&first, second));
+        let second = counts.into_iter().rev().max_by_key(|other| level(&first, other));
+        let confirmed = second.as_ref().map_or(Confirmation::None, |second| level(&first, second));
         Self::Done { first, second: second.map(Box::new), confirmed }
     }
 
-    /// Returns its counts, in the order of their arrival.
+    /// Returns its counts, in order of arrival.
     pub fn counts(&self) -> Vec<C> {
         match self {
             Self::Pending | Self::Leased { .. } | Self::Parked => Vec::new(),
@@ -128,12 +128,12 @@ impl<C: AnyCount> TaskState<C> {
         matches!(self, Self::Done { confirmed: Confirmation::Referee, .. })
     }
 
-    /// Returns the state after a journalled count; `None` if the count cannot follow.
+    /// Returns the state after a journaled count; `None` if the count cannot follow.
     pub fn after(
         &self,
         kind: EntryKind,
         count: C,
-        by: impl Fn(&C, &C) -> Confirmation,
+        level: impl Fn(&C, &C) -> Confirmation,
     ) -> Option<Self> {
         let mut counts = self.counts();
         let stands = self.standing();
@@ -157,7 +157,7 @@ impl<C: AnyCount> TaskState<C> {
             // other machines confirm it.
             EntryKind::Accepted => {
                 counts.retain(|other| {
-                    other.count() == count.count() && by(&count, other).elsewhere()
+                    other.count() == count.count() && level(&count, other).elsewhere()
                 });
                 counts.insert(0, count);
             }
@@ -170,7 +170,7 @@ impl<C: AnyCount> TaskState<C> {
                 return Some(Self::Done { first, second, confirmed: Confirmation::Referee });
             }
         }
-        Some(Self::of_counts(counts, by))
+        Some(Self::of_counts(counts, level))
     }
 }
 
@@ -199,7 +199,7 @@ impl KeptTask {
     }
 
     /// Applies the journal line with this sequence number.
-    pub fn settle(&mut self, entry: &JournalEntry, sequence: u64) -> Result<(), Refusal> {
+    pub fn apply(&mut self, entry: &JournalEntry, sequence: u64) -> Result<(), Refusal> {
         let record = &entry.record;
         let after = self.state.after(entry.kind, record.into(), confirmed_by);
         self.state = after.ok_or_else(|| Refusal::DoesNotFollow {
@@ -215,13 +215,13 @@ impl KeptTask {
         Ok(())
     }
 
-    /// Applies a change that is not journalled.
+    /// Applies a change that is not journaled.
     pub fn change(&mut self, change: &Change) {
         let is_leased = matches!(self.state, TaskState::Leased { .. });
         let is_leasable = is_leased || self.state == TaskState::Pending;
         match *change {
             // The lease of a recheck or recount leaves the state alone, and a parked task is unparked
-            // first. The epoch may be lower than the highest: an old lease is adopted.
+            // first. The epoch may be lower than the highest: an old lease may be adopted.
             Change::Leased { worker, epoch, until_unix_ms, .. } => {
                 self.epoch = self.epoch.max(epoch);
                 if is_leasable {
@@ -236,7 +236,7 @@ impl KeptTask {
                 self.end_lease(epoch);
             }
             Change::Parked { .. } if is_leasable => self.state = TaskState::Parked,
-            // The failures that parked it are forgotten, or it would be parked again at once.
+            // Without its failures: they would park the task again immediately.
             Change::Unparked { .. } if self.state == TaskState::Parked => {
                 self.state = TaskState::Pending;
                 self.failed.clear();
@@ -250,7 +250,7 @@ impl KeptTask {
         }
     }
 
-    /// Makes the task pending if this is the newest lease: older ones were replaced.
+    /// Makes the task pending if this is its newest lease: older leases were replaced.
     fn end_lease(&mut self, epoch: Epoch) {
         if matches!(self.state, TaskState::Leased { .. }) && epoch >= self.epoch {
             self.state = TaskState::Pending;

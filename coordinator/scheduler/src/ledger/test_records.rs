@@ -13,7 +13,7 @@ use super::{Fold, JournalEntry, Principal, Record, RunManifest, Trust, TrustReco
 
 pub(crate) const RUN: RunId = RunId(3);
 
-/// Returns the plan of N = 8 in the smallest tasks.
+/// Returns the plan of N = 8 with the smallest tasks.
 pub(crate) fn plan() -> Plan {
     let spec = PlanSpec::new(Board::new(8).unwrap(), Layout::FirstRows);
     Plan::new(PlanSpec { task_cost: 1, ..spec }).unwrap()
@@ -23,7 +23,7 @@ pub(crate) fn manifest(plan: &Plan) -> RunManifest {
     RunManifest::new(RUN, plan, 0, 1_000)
 }
 
-/// Creates a count by a machine of the worker's own, without a token.
+/// Creates a count by a worker on a separate machine, without a token.
 pub(crate) fn record(task: u64, worker: u64, count: u64) -> Record {
     Record {
         run: RUN,
@@ -41,7 +41,7 @@ pub(crate) fn record(task: u64, worker: u64, count: u64) -> Record {
     }
 }
 
-/// Creates a change of the trust in a worker on a machine of its own.
+/// Creates a change of the trust in a worker on a separate machine.
 pub(crate) fn trust(worker: u64, trust: Trust, since_unix_ms: u64) -> TrustRecord {
     TrustRecord {
         worker: WorkerId(worker.into()),

@@ -1,4 +1,4 @@
-//! Trust in workers, as it is stored.
+//! Stored changes of the trust in workers.
 
 use common::run::WorkerId;
 
@@ -9,18 +9,18 @@ const MAX_TEXT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Earlier programs let machines outvote it: its unconfirmed counts are rechecked.
+    /// Outvoted under an earlier version: the unconfirmed counts are rechecked.
     Suspect,
-    /// One of its counts was wrong: it gets no work in any run of the data directory.
+    /// Returned a wrong count: gets no work in any run of the data directory.
     Barred,
-    /// An operator readmitted it after a repair.
+    /// Readmitted by an operator after a repair.
     Trusted,
-    /// Too many machines of its token were barred: no worker with this token gets work.
+    /// Too many machines of the token were barred: no worker with the token gets work.
     TokenBarred,
-    /// Some of its threads failed their self-test.
-    /// Its unconfirmed counts from `from_unix_ms` to this record are rechecked.
+    /// Some threads failed their self-test.
+    /// The worker's unconfirmed counts from `from_unix_ms` to this record are rechecked.
     SelfTestFailed { from_unix_ms: u64 },
-    /// Its threads have passed this many self-tests since its process started.
+    /// The worker has passed this many self-tests since its process started.
     SelfTestPassed { passed: u64 },
 }
 
@@ -32,7 +32,7 @@ pub struct TrustRecord {
     /// Display name.
     pub name: String,
     pub trust: Trust,
-    /// Number of its counts found wrong so far.
+    /// Number of counts found wrong so far.
     pub faults: u64,
     /// The reason, for display.
     pub reason: String,
@@ -40,7 +40,7 @@ pub struct TrustRecord {
 }
 
 impl Trust {
-    /// Returns the word in files and reports.
+    /// Returns its name in files and reports.
     pub const fn stored(self) -> &'static str {
         match self {
             Self::Suspect => "doubted",
@@ -54,7 +54,7 @@ impl Trust {
 }
 
 impl TrustRecord {
-    /// Returns the record with texts from outside cut to their limits.
+    /// Returns the record with its texts cut to their limits.
     pub fn bounded(&self) -> Self {
         let mut record = self.clone();
         cut(&mut record.name, MAX_TEXT_BYTES);

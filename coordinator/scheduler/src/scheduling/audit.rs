@@ -12,7 +12,7 @@ use super::{
 pub struct Mismatch(String);
 
 impl Scheduler {
-    /// Verifies everything that is stored in more than one place; an error names it.
+    /// Verifies all data that is stored more than once; an error names the mismatch.
     /// Takes time in proportion to the number of tasks.
     pub fn audit(&self) -> Result<(), Mismatch> {
         for (number, run) in self.runs.iter().enumerate() {
@@ -27,7 +27,7 @@ impl Scheduler {
             check(is_allowed, who, "holds too many leases")?;
         }
         let live_threads: u64 =
-            self.workers.live_ones().map(|worker| self.workers.get(worker).threads_at_work()).sum();
+            self.workers.connected().map(|worker| self.workers.get(worker).threads_at_work()).sum();
         equal("live threads", self.workers.live_threads(), live_threads.max(1))
     }
 
@@ -38,11 +38,12 @@ impl Scheduler {
             let leases = run.leases_of(task);
             let holders: BTreeSet<_> = leases.iter().map(|(worker, _)| worker).collect();
             let is_allowed = leases.len() <= MAX_HOLDERS && holders.len() == leases.len();
-            check_task(is_allowed, task, "is held by too many, or twice by one")?;
+            check_task(is_allowed, task, "is held by too many workers, or twice by one")?;
             for (worker, lease) in leases {
-                let known = self.workers.find(*worker);
-                let is_known = known.is_some_and(|known| known.leases.contains(&(number, task)));
-                check_task(is_known, task, "has a lease that its worker does not list")?;
+                let holder = self.workers.find(*worker);
+                let is_listed =
+                    holder.is_some_and(|holder| holder.leases.contains(&(number, task)));
+                check_task(is_listed, task, "has a lease that its worker does not list")?;
                 let stage = match lease.purpose {
                     Purpose::Count => Stage::Leased,
                     Purpose::Recheck => Stage::Done,
@@ -85,7 +86,7 @@ fn audit_stages(run: &Run) -> Result<(), Mismatch> {
     for &(author, task) in run.rechecks().keys() {
         let is_by_author = tasks.done(task).is_some_and(|done| done.first.worker == author);
         check_task(is_by_author, task, "has a recheck under another author")?;
-        check_task(!run.is_held(task), task, "waits for a recheck that a worker makes")?;
+        check_task(!run.is_held(task), task, "is queued for a recheck while a worker holds it")?;
     }
     let upcoming: BTreeSet<_> = run.upcoming().collect();
     for task in run.all_tasks() {
@@ -110,7 +111,6 @@ fn check(holds: bool, subject: fmt::Arguments, otherwise: &str) -> Result<(), Mi
     if holds { Ok(()) } else { Err(Mismatch(format!("{subject} {otherwise}"))) }
 }
 
-/// Checks that a number or a set matches its members.
 fn equal<T: PartialEq + fmt::Debug>(name: &str, found: T, expected: T) -> Result<(), Mismatch> {
     let is_equal = found == expected;
     let difference = || format!("{name}: {found:?}, expected {expected:?}");

@@ -6,7 +6,7 @@ use super::Millis;
 pub(super) type Ticks = u64;
 
 /// Maximum step of own time between two readings.
-/// A forward jump of the wall clock ends no lease with more time left. Readings are more frequent than this.
+/// A forward jump of the wall clock ends no lease with more than this left. The clock is read more often.
 pub(super) const MAX_STEP_MS: Ticks = 60_000;
 
 /// Follows the wall clock, forwards only, in bounded steps.
@@ -37,7 +37,7 @@ impl Clock {
         self.ticks + step.min(MAX_STEP_MS)
     }
 
-    /// Converts own time to a reading of the wall clock, if both run evenly from here.
+    /// Converts own time to wall-clock time, assuming that both advance equally.
     pub(super) fn wall(&self, ticks: Ticks) -> Millis {
         let last = self.last.unwrap_or_default();
         Millis(last.0.saturating_add(ticks.saturating_sub(self.ticks)))

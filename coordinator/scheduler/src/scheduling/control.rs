@@ -16,9 +16,9 @@ pub enum Command {
     Resume,
     /// Cancel the run; its records are kept.
     Cancel,
-    /// Retry all parked tasks at once; a run that ended disputed continues.
+    /// Retry all parked tasks now; a run that ended disputed continues.
     Unpark,
-    /// Set the part to recheck, done tasks included; a finished run continues for it.
+    /// Set the part to recheck, including done tasks; a finished run continues for it.
     Recheck(Recheck),
 }
 
@@ -28,7 +28,7 @@ pub enum ControlError {
     #[error("run {0} not found")]
     NoSuchRun(RunId),
     #[error("run {0} is finished")]
-    Over(RunId),
+    Finished(RunId),
     #[error("run {0} is cancelled: submit it again")]
     Cancelled(RunId),
     #[error("run {0} is not finished: cancel it first")]
@@ -70,7 +70,7 @@ impl Scheduler {
                 self.reopen(number);
                 return Ok(RunState::Running);
             }
-            _ if is_finished => return Err(ControlError::Over(run)),
+            _ if is_finished => return Err(ControlError::Finished(run)),
             Command::Unpark => {
                 self.unpark(number);
                 before
@@ -88,7 +88,7 @@ impl Scheduler {
 
     /// Undoes the last command, which could not be stored.
     /// Leases that it ended are adopted when their workers name them again.
-    pub fn take_back(&mut self) {
+    pub fn undo_command(&mut self) {
         if let Some(Undo { run, before, added }) = self.undo.take() {
             self.runs[run].roll_back(before, &added);
         }
@@ -108,7 +108,7 @@ impl Scheduler {
             true => Confirmation::OtherToken,
             false => Confirmation::SameToken,
         };
-        let added = self.count_again(run, |in_run, task, done| {
+        let added = self.queue_rechecks(run, |in_run, task, done| {
             done.confirmed < least && in_run.is_selected(task)
         });
         if let Some(undo) = &mut self.undo {
@@ -117,7 +117,7 @@ impl Scheduler {
     }
 
     /// Readmits a worker and its token after a repair.
-    pub fn trust(&mut self, worker: WorkerId) {
+    pub fn readmit(&mut self, worker: WorkerId) {
         let worker = self.workers.pinned(worker);
         self.workers.readmit(worker);
         self.note_trust(worker, Trust::Trusted, "an operator readmitted it");
@@ -143,7 +143,6 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a finished run.
     pub fn forget_run(&mut self, run: RunId) {
         let Some(number) = self.by_id.remove(&run) else {
             return;
@@ -151,7 +150,7 @@ impl Scheduler {
         self.drop_leases(number);
         self.order.retain(|other| *other != number);
         self.finished.retain(|other| *other != run);
-        // Its index stays in use: leases and workers refer to runs by index.
+        // The run's index stays in use: leases and workers refer to runs by index.
         self.runs[number] = Run::forgotten(self.runs[number].manifest.clone());
     }
 }

@@ -25,11 +25,11 @@ pub(super) const REFERENCE_SPEED: f64 = 1e6;
 /// This much is lost if the worker vanishes.
 const GRANT_SECONDS: f64 = 300.0;
 
-/// Maximum number of tasks per thread of a worker that is not known well yet.
+/// Maximum number of tasks per thread of a new worker.
 /// Its speed is unknown, or its first counts wait for a recheck that another machine could make.
 const FIRST_TASKS_PER_THREAD: usize = 2;
 
-/// Part of a run's cost at its end that is granted as one task per thread.
+/// Last part of a run's cost, which is granted as one task per thread.
 const SINGLES_FRACTION: f64 = 0.02;
 
 /// Age of a lease at which another worker may get a backup copy.
@@ -140,7 +140,7 @@ impl Scheduler {
         // A new machine gets few tasks until its first counts are rechecked.
         let now = self.clock.ticks();
         let mut served = self.order.iter();
-        let unseen = self.workers[worker].reputation.awaits_first_recheck()
+        let awaits_recheck = self.workers[worker].reputation.awaits_first_recheck()
             && served.any(|&run| {
                 self.serves(run, worker, now) && self.on_other_machine(run, worker).next().is_some()
             });
@@ -148,7 +148,7 @@ impl Scheduler {
             Some(speed) => Budget {
                 cost: seconds * speed - sent_again,
                 tasks_at_least: 0,
-                tasks_at_most: match unseen {
+                tasks_at_most: match awaits_recheck {
                     true => tasks_at_most.min(first),
                     false => tasks_at_most,
                 },
@@ -161,7 +161,7 @@ impl Scheduler {
         }
     }
 
-    /// Narrows a budget towards the end of a run, so that all workers finish together.
+    /// Narrows a budget toward the end of a run so that all workers finish together.
     /// It allows half of the worker's share of the pending cost, and single tasks in the last part.
     fn share(&self, run: RunIx, worker: WorkerIx, budget: Budget) -> Budget {
         if self.workers.live() <= 1 {
@@ -200,12 +200,12 @@ impl Scheduler {
             .choose_returned(run, worker, false)
             .or_else(|| self.runs[run].next_fresh())
             .or_else(|| self.choose_returned(run, worker, true))?;
-        Some(self.count(run, worker, task))
+        Some(self.first_count_of(run, worker, task))
     }
 
     /// Chooses a first count, rotated at random if another machine could recheck it.
     /// This way the orientation does not reveal rechecks.
-    fn count(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
+    fn first_count_of(&self, run: RunIx, worker: WorkerIx, task: TaskIx) -> Choice {
         let in_run = &self.runs[run];
         let epoch = in_run.tasks().epoch(task);
         let alone = self.on_other_machine(run, worker).next().is_none();
@@ -220,7 +220,7 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a returned task; with `again` also orphaned ones and its own failures.
+    /// Chooses a returned task; `again` includes orphans and the worker's own failures.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
         let orphaned =
@@ -229,7 +229,7 @@ impl Scheduler {
         returned.find(|task| again || !orphaned(task)).copied()
     }
 
-    /// Grants an idle worker backup copies of tasks that others have held for long.
+    /// Grants an idle worker backup copies of tasks that others have held for a while.
     fn grant_copies(&mut self, worker: WorkerIx, mut budget: Budget, reply: &mut SyncReply) {
         let known = self.workers.get(worker);
         let idle = (known.info.threads as usize).saturating_sub(known.leases.len());
@@ -244,7 +244,7 @@ impl Scheduler {
                 let choice = match self.runs[run].tasks().stage(task) {
                     Stage::Done => self.recheck_of(run, task),
                     Stage::Pending | Stage::Leased | Stage::Parked | Stage::Disputed => {
-                        self.count(run, worker, task)
+                        self.first_count_of(run, worker, task)
                     }
                 };
                 reply.grants.push(self.lease(run, worker, choice));

@@ -13,7 +13,7 @@ use super::{
     LeaseIx, RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
     grants::Choice,
-    parking::too_often,
+    parking::should_park,
     run,
     task_table::Stage,
     worker::{Lease, Purpose},
@@ -25,7 +25,7 @@ use crate::ledger::{Change, RunManifest, RunState};
 pub(super) enum LeaseEnd {
     /// Returned without a failure.
     Released,
-    /// The worker vanished before it had started: no failure, but other tasks go first.
+    /// The worker vanished before it started: no failure, but other tasks go first.
     Vanished,
     /// The worker's attempt failed.
     Failed,
@@ -103,7 +103,7 @@ impl Scheduler {
         self.runs[run].remove_lease(task, worker)
     }
 
-    /// Ends every lease of a task, because it was decided.
+    /// Ends all leases of a task and leaves its stage alone.
     pub(super) fn remove_all(&mut self, run: RunIx, task: TaskIx) {
         while let Some(&(holder, _)) = self.runs[run].leases_of(task).first() {
             self.remove(holder, (run, task));
@@ -142,7 +142,7 @@ impl Scheduler {
         if in_run.is_held(task) || in_run.tasks().stage(task) != Stage::Leased {
             return;
         }
-        if end == LeaseEnd::Failed && too_often(in_run.failed(task)) {
+        if end == LeaseEnd::Failed && should_park(in_run.failed(task)) {
             in_run.park(task, self.clock.ticks());
             self.changes.push_back(Change::Parked { run: run_id, task: task_id });
         } else {
@@ -181,10 +181,10 @@ impl Scheduler {
         for held in &request.held {
             if let Err(reason) = self.renew(worker, held) {
                 let size = limits::REVOCATION_FRAME_BYTES + reason.len();
-                let Some(left) = bytes.checked_sub(size) else {
+                let Some(remaining) = bytes.checked_sub(size) else {
                     continue;
                 };
-                bytes = left;
+                bytes = remaining;
                 reply.revoked.push(Revocation { task: held.task, epoch: held.epoch, reason });
             }
         }
@@ -209,8 +209,8 @@ impl Scheduler {
                 true => LeaseEnd::of_vanished(&lease),
                 false => LeaseEnd::Released,
             };
-            let uncounted = lease.seen || lease.grants >= MAX_UNSEEN_GRANTS;
-            if end == LeaseEnd::Released && uncounted && !request.draining {
+            let was_ignored = lease.seen || lease.grants >= MAX_UNSEEN_GRANTS;
+            if end == LeaseEnd::Released && was_ignored && !request.draining {
                 declined.insert(key.0);
             }
             self.end_lease(worker, key, end);
@@ -230,8 +230,8 @@ impl Scheduler {
         let (ours, tasks) = (self.runs[run].manifest.plan, self.runs[run].tasks().len());
         if theirs != ours {
             return Err(format!(
-                "run {name} has plan {ours}, the worker made plan {theirs}: run the coordinator's \
-                 version of the worker"
+                "run {name} has plan {ours}, but the worker has plan {theirs}: use a worker of the \
+                 coordinator's version"
             ));
         }
         if task.0 >= tasks {
@@ -294,7 +294,7 @@ impl Scheduler {
         match in_run.tasks().stage(task) {
             Stage::Pending => {}
             Stage::Leased if held.started && copies < MAX_HOLDERS => {}
-            Stage::Leased => return Err("the task is leased to another worker by now"),
+            Stage::Leased => return Err("the task is now leased to another worker"),
             Stage::Done => return Err("the task is done"),
             Stage::Parked if held.started => self.unpark_task(run, task),
             Stage::Parked => return Err("the task is parked"),
@@ -309,7 +309,7 @@ impl Scheduler {
         let lease = Lease::new(epoch, Purpose::Count, self.clock.ticks());
         let changes = self.changes.len();
         self.install(key, worker, lease);
-        // It is on disk already.
+        // The lease is already on disk.
         self.changes.truncate(changes);
     }
 

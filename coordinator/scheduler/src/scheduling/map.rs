@@ -1,4 +1,4 @@
-//! States and details of the tasks of a run, for pages.
+//! States and details of the tasks of a run, for display.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub enum MapState {
 pub struct TaskView {
     pub task: TaskId,
     pub state: &'static str,
-    /// Its units in the plan.
+    /// Units of the task in the plan.
     pub units: Range<u64>,
     /// Estimated microseconds of one reference core.
     pub cost: u64,

@@ -1,17 +1,17 @@
-//! The scheduler: it assigns tasks to workers and judges their counts.
+//! Scheduler: assigns tasks to workers and judges their counts.
 //!
 //! A state machine without I/O and without a clock: time arrives as an argument, decisions leave as
 //! values. Its owner
 //! 1. passes in the runs and task rows found on disk ([`Scheduler::add_run`],
 //!    [`Scheduler::restore_task`]), then calls [`Scheduler::restored`];
-//! 2. for each message calls [`Scheduler::sync_by`], stores every change that
+//! 2. for each call of a worker calls [`Scheduler::sync_by`], stores every change that
 //!    [`Scheduler::poll_change`] yields, and only then sends the reply;
-//! 3. calls [`Scheduler::advance`] when [`Scheduler::next_timeout`] comes;
+//! 3. calls [`Scheduler::advance`] at [`Scheduler::next_timeout`];
 //! 4. when [`Scheduler::poll_finished`] yields a run, checks its [`Scheduler::total`] and calls
 //!    [`Scheduler::conclude`].
 //!
 //! Deliberately absent: running totals (they are computed from the tasks' counts), wall-clock
-//! arithmetic (see `clock`), and work in proportion to the number of tasks in `sync`.
+//! arithmetic (see `clock`), and work in proportion to the number of tasks in ordinary syncs.
 
 mod audit;
 mod clock;
@@ -97,7 +97,7 @@ pub struct Scheduler {
     sampler: RecheckSampler,
     changes: VecDeque<Change>,
     finished: VecDeque<RunId>,
-    /// From disk: workers and the times of their suspect counts, in Unix milliseconds.
+    /// Stored workers and the times of their suspect counts, in Unix milliseconds.
     suspect_windows: Vec<(WorkerIx, RangeInclusive<u64>)>,
     referee: Referee,
     /// State before the last command, in case the command cannot be stored.
@@ -128,13 +128,13 @@ impl Scheduler {
         }
     }
 
-    /// Serves a run that is added later before all others of its priority.
+    /// Serves a run, once it is added, before all other runs of its priority.
     pub fn prefer(&mut self, run: RunId) {
         self.preferred = Some(run);
     }
 
     /// Sets the store's key, which makes random selections the same after restarts.
-    /// Must be called before anything else.
+    /// Must be called before any run is added.
     pub fn set_sampling_key(&mut self, key: [u8; 32]) {
         self.sampler = RecheckSampler::new(key);
     }
@@ -180,7 +180,7 @@ impl Scheduler {
         self.changes.push_back(Change::Unparked { run: in_run.manifest.run, task: run::id(task) });
     }
 
-    /// Retries parked tasks, one per run at a time; one more failure parks one again.
+    /// Retries one parked task per run at a time; another failure parks it again.
     fn try_parked(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             let in_run = &mut self.runs[run];
@@ -192,7 +192,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the worker of a caller, or why it gets no work.
+    /// Returns the worker of a caller, or why the caller is not admitted.
     fn admit(&mut self, caller: &Caller, info: &WorkerInfo) -> Result<WorkerIx, String> {
         let token = caller.token.as_deref();
         let is_full = |most| !self.workers.has_room(info.id, token, most);
@@ -201,27 +201,28 @@ impl Scheduler {
             && is_full(most)
         {
             return Err(format!(
-                "'{token}' has {most} workers already, the most that one token may have: stop some, \
-                 or give every laboratory a token of its own"
+                "token '{token}' has reached the limit of {most} workers per token: stop some, or create a \
+                 token for each laboratory"
             ));
         }
         if let Some(most) = caller.max_machines
             && is_full(most.get() as usize)
         {
             return Err(format!(
-                "{most} machines use this token already, which is the most that it allows: take another \
-                 token, or have the operator make one with more --machines"
+                "this token has reached its limit of {most} machines: use another token, or ask the operator \
+                 for one with a higher --machines"
             ));
         }
         let most = self.config.workers;
         let worker = self.workers.remember(info, most);
-        let worker = worker.ok_or_else(|| format!("{most} workers are known already"))?;
+        let worker = worker
+            .ok_or_else(|| format!("the coordinator's limit is {most} workers: stop some"))?;
         if !self.workers.identify(worker, &caller.principal()) {
-            return Err("a worker of this identity has another token: give every worker a spool \
-                        directory of its own"
+            return Err("a worker with this identity uses another token: give each worker \
+                        a separate spool directory"
                 .to_owned());
         }
-        self.workers.calls_from(worker, info.machine, caller.trusted);
+        self.workers.set_host(worker, info.machine, caller.trusted);
         Ok(worker)
     }
 
@@ -256,8 +257,8 @@ impl Scheduler {
             SessionUpdate::Known => false,
             SessionUpdate::Restarted => true,
             SessionUpdate::Superseded => {
-                reply.reason = "a later process with the same identity has called: give every \
-                                worker a spool directory of its own"
+                reply.reason = "a newer process with this identity is connected: give each \
+                                worker a separate spool directory"
                     .to_owned();
                 return reply;
             }

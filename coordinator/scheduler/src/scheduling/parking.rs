@@ -1,8 +1,8 @@
 //! Parked tasks of a run, and the times of their retries.
 //!
 //! Failed attempts may be the fault of the task or of the workers: a machine that is switched off looks the
-//! same. So all parked tasks are retried, one at a time. After a success the next one follows at once; after
-//! a failure the next one waits twice as long.
+//! same. So all parked tasks are retried, one at a time. After a success the next trial starts immediately;
+//! after a failure it waits twice as long.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const MAX_FAILED_WORKERS: usize = 5;
 const MAX_FAILED_ATTEMPTS: usize = 20;
 
 /// Returns whether the failed attempts of these workers are enough to park a task.
-pub(super) fn too_often(failed: &[WorkerIx]) -> bool {
+pub(super) fn should_park(failed: &[WorkerIx]) -> bool {
     let distinct: BTreeSet<_> = failed.iter().collect();
     distinct.len() >= MAX_FAILED_WORKERS || failed.len() >= MAX_FAILED_ATTEMPTS
 }
@@ -32,7 +32,7 @@ pub(super) struct Parking {
     tasks: BTreeSet<TaskIx>,
     /// The task that is being retried, until it is done or parked again.
     trial: Option<TaskIx>,
-    /// The task retried last; the next one follows it, so a bad task blocks no other.
+    /// The last task retried; trials go on after it, so that no task blocks the others.
     last: Option<TaskIx>,
     interval_ms: Ticks,
     next_at: Ticks,
@@ -56,7 +56,7 @@ impl Parking {
         self.tasks.remove(&task);
     }
 
-    /// Notes that a task is done: if it was on trial, the next one need not wait.
+    /// Notes that a task is done: if it was on trial, the next trial is due.
     pub(super) fn counted(&mut self, task: TaskIx, now: Ticks) {
         if self.trial == Some(task) {
             self.trial = None;
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(parking.on_trial(), Some(3));
         parking.leave(3);
         assert_eq!((parking.next_trial(now), parking.next_trial_at()), (None, None));
-        // It fails: the next waits twice as long, and is another.
+        // The trial fails: the next one waits twice as long and is of another task.
         parking.park(3, now);
         assert_eq!(parking.next_trial_at(), Some(now + 2 * MIN_TRIAL_INTERVAL_MS));
         now += 2 * MIN_TRIAL_INTERVAL_MS;
@@ -134,9 +134,9 @@ mod tests {
         assert_eq!(parking.next_trial(now), Some(9));
         parking.leave(9);
         parking.counted(9, now);
-        // The bad one alone: at most an hour apart.
+        // Only the failing task remains: its trials are at most an hour apart.
         for _ in 0..20 {
-            now = parking.next_trial_at().expect("it is retried forever");
+            now = parking.next_trial_at().expect("another trial");
             assert_eq!(parking.next_trial(now), Some(3));
             parking.leave(3);
             parking.park(3, now);

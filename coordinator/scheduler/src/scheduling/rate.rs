@@ -65,8 +65,8 @@ mod tests {
         // Later grants do not restart the time.
         rate.begin(22_000);
         assert_eq!(rate.per_second(42_000), (50.0, 5.0));
-        // The first result is in the bucket from 10 s on: it counts until 310 s, and the time is that of
-        // the buckets that are left.
+        // The first result is in the bucket from 10 s on: it counts until 310 s, and the time spans the
+        // remaining buckets.
         assert_eq!(rate.per_second(309_999), (2_000.0 / 299.999, 200.0 / 299.999));
         assert_eq!(rate.per_second(310_000), (1_000.0 / 295.0, 150.0 / 295.0));
         assert_eq!(rate.per_second(330_000), (0.0, 0.0));

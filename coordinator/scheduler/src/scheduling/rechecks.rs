@@ -10,7 +10,7 @@ use super::{
 };
 use crate::ledger::{Confirmation, Recheck};
 
-/// Time that a recheck waits for a stronger one: with another token or kernel.
+/// Time for which a recheck waits for a worker with another token or kernel.
 pub(super) const RECHECK_WAIT_MS: Ticks = 60_000;
 
 /// Maximum number of waiting tasks that are considered for one worker.
@@ -20,7 +20,7 @@ const MAX_SCANNED_RECHECKS: usize = 4_096;
 const KERNEL_SLOWDOWN: f64 = 1.5;
 
 /// Done tasks that wait for a recheck, by the author of the first count.
-/// The value is the time since when a task waits; tasks in progress are not in the queue.
+/// The value is when the wait began; tasks whose recheck is in progress are not in the queue.
 pub(super) type RecheckQueue = BTreeMap<(WorkerIx, TaskIx), Ticks>;
 
 /// Returns the tasks of each author.
@@ -37,7 +37,7 @@ fn by_author(
 
 impl Scheduler {
     /// Chooses a recheck of another machine's count, in the other orientation.
-    /// It has another token if available, and another kernel if the fleet has one that is fast enough.
+    /// It waits for another token if one is active, and for another kernel if one is fast enough.
     pub(super) fn choose_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
@@ -62,7 +62,7 @@ impl Scheduler {
         Some(self.recheck_of(run, task))
     }
 
-    /// Chooses a recheck of one of the machine's own counts, if that is alone.
+    /// Chooses a recheck of a count of the worker's own machine if no other is active.
     /// Such a recheck finds transient errors, not permanent ones.
     pub(super) fn choose_own_recheck(&self, run: RunIx, worker: WorkerIx) -> Option<Choice> {
         let is_alone = |first| self.on_other_machine(run, first).next().is_none();
@@ -82,13 +82,13 @@ impl Scheduler {
     /// Returns a run's active workers: connected, eligible, not draining or barred.
     pub(super) fn active_workers(&self, run: RunIx) -> impl Iterator<Item = WorkerIx> + '_ {
         let now = self.clock.ticks();
-        self.workers.live_ones().filter(move |&worker| {
-            let is_idle = self.workers.get(worker).draining || self.workers.is_barred(worker);
-            !is_idle && self.is_eligible(run, worker, now)
+        self.workers.connected().filter(move |&worker| {
+            let is_excluded = self.workers.get(worker).draining || self.workers.is_barred(worker);
+            !is_excluded && self.is_eligible(run, worker, now)
         })
     }
 
-    /// Returns whether an active worker has another token than this one.
+    /// Returns whether an active worker has a different token than this one.
     fn has_other_token(&self, run: RunIx, worker: WorkerIx) -> bool {
         let token = self.workers.token(worker);
         self.active_workers(run).any(|other| self.workers.token(other) != token)
@@ -98,8 +98,8 @@ impl Scheduler {
         self.active_workers(run).map(|worker| self.workers.token(worker)).collect()
     }
 
-    /// Returns whether a recheck should wait for another kernel than the first count's.
-    /// This is so if the worker has that kernel, and another machine with another one is about as fast.
+    /// Returns whether a recheck should wait for a kernel other than the first count's.
+    /// It should if the worker has the same kernel, and a machine with another kernel is about as fast.
     fn another_kernel_is_available(
         &self,
         (run, task): (RunIx, TaskIx),
@@ -122,8 +122,8 @@ impl Scheduler {
     }
 
     /// Returns whether a count is confirmed well enough, given the available workers.
-    /// If all is rechecked and another token is connected, that token or the referee has to confirm it.
-    pub(super) fn is_enough(&self, (run, task): (RunIx, TaskIx)) -> bool {
+    /// With [`Recheck::All`] and another token active, that token or the referee has to confirm it.
+    pub(super) fn is_well_confirmed(&self, (run, task): (RunIx, TaskIx)) -> bool {
         let in_run = &self.runs[run];
         in_run.tasks().done(task).is_some_and(|done| {
             let wants_token =

@@ -26,7 +26,7 @@ use crate::ledger::{
     AnyCount, Confirmation, EntryKind, Recheck, Record, RunState, Trust, same_token,
 };
 
-/// The worker name under which the coordinator's own counts are journalled.
+/// The worker ID under which the coordinator's own counts are journaled.
 pub const REFEREE: WorkerId = WorkerId(0x7265_6665_7265_6500_0000_0000_0000_0000);
 
 /// The index of the coordinator's own referee among the workers.
@@ -45,9 +45,9 @@ pub enum RecountPurpose {
     Dispute,
     /// Random selection; the bound on wrong counts rests on these.
     Random,
-    /// It is the first count of a machine that was not checked yet.
+    /// The task has the first count of a machine that was not checked yet.
     First,
-    /// It waits for a recheck, and all are to be rechecked or no worker rechecks it.
+    /// The task waits for a recheck that no worker makes, or all are rechecked.
     Recheck,
 }
 
@@ -59,9 +59,9 @@ pub struct Recount {
     pub task: TaskId,
     pub orientation: Orientation,
     pub purpose: RecountPurpose,
-    /// The run waits for nothing else: count it at normal priority.
+    /// Whether the run waits for nothing else: the task is counted at normal priority.
     pub blocks_end: bool,
-    /// The referee has counted it before: use another instruction set if available.
+    /// Whether this is the task's second recount, with other instructions if available.
     pub again: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Recount {
 pub(super) struct Referee {
     threads: u32,
     memory_bytes: u64,
-    /// Runs of which it could not count a task for lack of memory.
+    /// Runs of which the referee could not count a task for lack of memory.
     given_up: BTreeSet<RunIx>,
     speed: Speed,
 }
@@ -80,7 +80,7 @@ pub(super) struct Referee {
 pub struct RefereeStatus {
     /// Number of threads; 0 if there is no referee.
     pub threads: u32,
-    /// It has counted wrong and stopped.
+    /// Whether the referee has stopped after a wrong count.
     pub broken: bool,
     /// Number of tasks in progress.
     pub counting: u64,
@@ -175,7 +175,7 @@ impl Scheduler {
         self.runs[run].recounting.remove(&task).map(|since| ((run, task), since))
     }
 
-    /// Returns whether the coordinator's own referee has counted wrong and stopped.
+    /// Returns whether the coordinator's own referee has stopped after a wrong count.
     fn is_broken(&self) -> bool {
         self.workers.barred.contains(&OWN_REFEREE)
     }
@@ -200,7 +200,7 @@ impl Scheduler {
 
     /// Chooses the next task of a run for a referee.
     /// Disputes come first, then first counts of machines that are held back until they are checked, random
-    /// recounts, other first counts, and rechecks: at once if all is rechecked, or once no worker makes them.
+    /// recounts, other first counts, and rechecks: with [`Recheck::All`] always, else once no worker does.
     pub(super) fn choose_recount(
         &self,
         run: RunIx,
@@ -256,7 +256,7 @@ impl Scheduler {
     }
 
     /// Returns the fraction of a run's tasks that referees recount at random.
-    /// It is their measured speed divided by that of the fleet.
+    /// The fraction is their measured speed divided by that of the fleet.
     fn threshold(&self, run: RunIx) -> f64 {
         let speed = |worker: WorkerIx| {
             let known = self.workers.get(worker);
@@ -293,7 +293,7 @@ impl Scheduler {
     }
 
     /// Divides the counts of a task, in their order, into recounts and others.
-    /// A trusted worker's count is a recount if others counted the task before, but not its own machine.
+    /// A trusted worker's count is a recount if other machines counted the task before and its own did not.
     fn recounts_among(&self, counts: &[WorkerCount]) -> (Vec<WorkerCount>, Vec<WorkerCount>) {
         let (mut recounts, mut plain) = (Vec::new(), Vec::new());
         for (at, &of) in counts.iter().enumerate() {
@@ -338,8 +338,8 @@ impl Scheduler {
             }
             Some(stands) => stands == count.count,
             None => {
-                let firm = || self.firm(&counts).is_some_and(|of| of.count == count.count);
-                before.is_open() || (!contradicts_itself && firm())
+                let wins = || self.final_count(&counts).is_some_and(|of| of.count == count.count);
+                before.is_open() || (!contradicts_itself && wins())
             }
         };
         if is_settled {
@@ -352,7 +352,7 @@ impl Scheduler {
             self.blame(count.worker, &format!("its two counts of task {task} differ"), None);
             self.void_counts(key, &BTreeSet::from([count.worker]));
             // Another referee's count may be final now.
-            self.settle_if_firm(key);
+            self.settle_if_final(key);
         }
     }
 
@@ -360,7 +360,7 @@ impl Scheduler {
     ///
     /// A referee made it twice, or once while a worker agrees and no two tokens agree against it. No other
     /// referee that is connected, or that recounted the task twice, made a different count.
-    fn firm(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
+    fn final_count(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
         let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
             |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
@@ -372,7 +372,7 @@ impl Scheduler {
             let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
             one.count == other.count && !same_token(one_token, other_token)
         };
-        let is_firm = |of: &&WorkerCount| {
+        let is_final = |of: &&WorkerCount| {
             let mut others = recounts.iter().filter(|other| other.count != of.count);
             let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.worker));
             let against = || plain.iter().filter(|other| other.count != of.count);
@@ -382,7 +382,7 @@ impl Scheduler {
             };
             !is_opposed && (is_repeated(of) || is_backed())
         };
-        recounts.iter().find(is_firm).copied()
+        recounts.iter().find(is_final).copied()
     }
 
     /// Bars a machine that was found wrong, or stops the coordinator's own referee.
@@ -400,7 +400,7 @@ impl Scheduler {
         reason
     }
 
-    /// Stops the coordinator's own referee, which counted wrong, until readmission.
+    /// Stops the coordinator's own referee after a wrong count, until readmission.
     fn stop_referee(&mut self, why: &str) {
         self.workers.bar(OWN_REFEREE);
         let reason = format!(
@@ -433,7 +433,7 @@ impl Scheduler {
     }
 
     /// Returns whether a run whose tasks are all done waits for random recounts.
-    /// It does for a hundredth of its time or one mean task, whichever is longer.
+    /// The run waits for a hundredth of its counting time or one mean task, whichever is longer.
     pub(super) fn awaits_recounts(&mut self, run: RunIx) -> bool {
         let now = self.clock.ticks();
         let in_run = &self.runs[run];
@@ -472,15 +472,15 @@ impl Scheduler {
     }
 
     /// Settles a disputed task if it has a final count.
-    fn settle_if_firm(&mut self, key: LeaseIx) {
-        if let Some(count) = self.firm(self.runs[key.0].disputed_counts(key.1)) {
+    fn settle_if_final(&mut self, key: LeaseIx) {
+        if let Some(count) = self.final_count(self.runs[key.0].disputed_counts(key.1)) {
             let record = self.record_of(key, &count);
             self.settle(key, count, record);
         }
     }
 
     /// Ends the waits of runs that have lasted long enough.
-    /// Runs wait for random recounts, for another token's rechecks if all is rechecked, and for a referee.
+    /// Runs wait for random recounts, with [`Recheck::All`] for rechecks by another token, and for a referee.
     pub(super) fn end_waits(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
             if self.runs[run].has_waited_enough(now) {
@@ -495,7 +495,7 @@ impl Scheduler {
             }
             // A referee that contradicted a count may have left.
             for task in self.runs[run].disputed().keys().copied().collect::<Vec<_>>() {
-                self.settle_if_firm((run, task));
+                self.settle_if_final((run, task));
             }
             let is_over = now >= self.runs[run].stalled_since(now) + REFEREE_WAIT_MS;
             if is_over && self.runs[run].has_only_disputes() {

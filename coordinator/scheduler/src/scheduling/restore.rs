@@ -6,10 +6,10 @@ use super::{Millis, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Confirmation, TaskCount, TaskRow, TaskState};
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
-/// A crash may lose the last leases on disk, but not at their workers: no epoch may name two leases.
+/// A crash may lose the last leases, which their workers still hold: no epoch may name two leases.
 const EPOCHS_PER_TERM: u64 = 1 << 32;
 
-/// Maximum number of epochs skipped at random: a restored copy repeats a term.
+/// Maximum number of epochs skipped at random: a restored backup repeats a term.
 const MAX_SKIPPED_EPOCHS: u64 = 1 << 22;
 
 /// Age of expired leases after which a restart no longer waits for their worker.
@@ -66,8 +66,8 @@ impl Scheduler {
     }
 
     /// Ends the restoration; from then on workers are served, in a term of the store.
-    /// Leases found on disk last for the grace period. Those of workers not seen for a day end at once: a
-    /// coordinator that restarts every few minutes would wait forever. Their counts are still accepted.
+    /// Leases found on disk last for the grace period. Those of workers not seen for a day end immediately;
+    /// otherwise frequent restarts would make the coordinator wait forever. Their counts are still accepted.
     pub fn restored(&mut self, now: Millis, term: u64) {
         let ticks = self.clock.read(now);
         let holders = self.workers.iter().filter(|(_, worker)| !worker.leases.is_empty());
@@ -85,12 +85,12 @@ impl Scheduler {
         let epoch = term.saturating_mul(EPOCHS_PER_TERM).saturating_add(skipped);
         for run in 0..self.runs.len() {
             self.runs[run].raise_epochs(epoch);
-            // A crash may have kept a count that reopens the run, but lost the change of its state.
-            let undone = !self.runs[run].has_counts_of_its_state();
+            // A crash may have lost the change of state after a count that reopens the run.
+            let undone = !self.runs[run].counts_match_state();
             self.reopen_if_finished(run, undone);
             self.announce_if_done(run);
         }
-        self.void_of_barred();
+        self.void_barred_counts();
     }
 }
 

@@ -29,7 +29,7 @@ impl Scheduler {
         Acknowledgement { task: partial.task, epoch: partial.epoch, verdict, reason }
     }
 
-    /// Checks a partial regardless of its task's state, or returns why it is refused.
+    /// Checks a partial regardless of its task's state; an error gives the reason.
     fn check(&mut self, worker: WorkerIx, partial: &Partial) -> Result<LeaseIx, String> {
         let key = self.find(partial.task)?;
         self.issued(key, partial.epoch)?;
@@ -99,12 +99,12 @@ impl Scheduler {
         record: Record,
     ) {
         let (workers, in_run) = (&self.workers, &mut self.runs[run]);
-        // Confirmations are judged as in the ledger, which does not know hosts, so that both remember the same
-        // counts.
-        let by = |first: &WorkerCount, other: &WorkerCount| {
+        // Confirmations are judged as in the ledger, which does not know hosts: the run and the ledger
+        // have to retain the same counts.
+        let level = |first: &WorkerCount, other: &WorkerCount| {
             workers[first.worker].principal.confirmed_by(&workers[other.worker].principal)
         };
-        in_run.apply(task, kind, count, by, self.clock.ticks());
+        in_run.apply(task, kind, count, level, self.clock.ticks());
         if let Some(done) = in_run.tasks().done(task)
             && let Some(second) = match kind {
                 EntryKind::Confirmed => Some(count.worker),
@@ -125,12 +125,12 @@ impl Scheduler {
         self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
-        // Called unconditionally, because it also charges the worker's initial rechecks.
-        let is_initial = self.is_rechecked_as_initial(key, count.worker);
+        // Called unconditionally, because it also charges the run for the recheck.
+        let is_charged = self.charge_initial_recheck(key, count.worker);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
         let is_trusted = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
-        if (is_initial || in_run.is_selected(task)) && !is_trusted {
+        if (is_charged || in_run.is_selected(task)) && !is_trusted {
             in_run.add_recheck(task, self.clock.ticks());
         }
         if self.workers[count.worker].stored_self_tests == 0 {
@@ -139,16 +139,16 @@ impl Scheduler {
         self.announce_if_done(run);
     }
 
-    /// Returns whether a task among a worker's first is rechecked, and charges for it.
-    fn is_rechecked_as_initial(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
+    /// Charges the run for the recheck of an initial count; returns whether it did.
+    fn charge_initial_recheck(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
         let reputation = self.workers.reputation_mut(worker);
-        let is_rechecked = reputation.is_new()
+        let is_charged = reputation.is_new()
             && self.runs[run].charge_first_count(task, reputation.is_guaranteed_recheck());
-        reputation.selected += u32::from(is_rechecked);
-        is_rechecked
+        reputation.selected += u32::from(is_charged);
+        is_charged
     }
 
-    /// Updates a worker's speed from a finished task, and clears its declines in this run.
+    /// Updates a worker's speed from a finished task, and clears its declines in `run`.
     fn credit(&mut self, worker: WorkerIx, run: RunIx, cost: u64, duration_us: u64) {
         let worker = self.workers.get_mut(worker);
         worker.speed.measure(cost, duration_us);
@@ -156,7 +156,7 @@ impl Scheduler {
         worker.declined.retain(|declined| declined.run != run);
     }
 
-    /// Applies a count equal to the standing one; journals it if it raises the confirmation level.
+    /// Applies a count equal to the standing one; journals a stronger confirmation.
     fn agree(&mut self, key: LeaseIx, done: &Done, second: WorkerCount, record: Record) -> Ruling {
         let ((run, task), first) = (key, done.first);
         let is_independent =
@@ -170,8 +170,8 @@ impl Scheduler {
             Confirmation::SameMachine if !(is_independent && was_asked) => Confirmation::None,
             by => by,
         };
-        let is_news = by > done.confirmed;
-        if is_news {
+        let is_stronger = by > done.confirmed;
+        if is_stronger {
             self.credit(second.worker, run, self.runs[run].cost(task), record.duration_us);
             for worker in [first.worker, second.worker] {
                 self.workers.reputation_mut(worker).confirm(by);
@@ -179,14 +179,14 @@ impl Scheduler {
             self.journal(key, EntryKind::Confirmed, second, record);
         }
         let is_alone = self.on_other_machine(run, first.worker).next().is_none();
-        if self.is_enough(key) || is_alone && by == Confirmation::SameMachine {
+        if self.is_well_confirmed(key) || is_alone && by == Confirmation::SameMachine {
             self.remove_all(run, task);
             self.runs[run].remove_recheck(task);
         } else if was_asked {
-            // A machine's confirmation of its own count is enough only while it is alone. If another one
-            // has come since it was asked, the recheck stays due.
+            // A machine may confirm its own count only while it is alone. If another machine has connected
+            // since the recheck was granted, the recheck stays due.
             self.end_lease(second.worker, key, LeaseEnd::Released);
-            if !is_news && is_alone {
+            if !is_stronger && is_alone {
                 self.runs[run].remove_recheck(task);
             }
         }
@@ -223,7 +223,7 @@ impl Scheduler {
     }
 
     /// Queues and returns new rechecks of matching tasks; reopens a finished run.
-    pub(super) fn count_again(
+    pub(super) fn queue_rechecks(
         &mut self,
         run: RunIx,
         matches: impl Fn(&Run, TaskIx, &Done) -> bool,

@@ -49,7 +49,7 @@ pub struct Rechecks {
     pub awaited: u64,
     /// Done tasks whose count a second one confirmed.
     pub confirmed: u64,
-    /// Those of them that the referee counted.
+    /// Done tasks whose count the referee confirmed.
     pub recounted: u64,
     /// The first hundred disputed tasks.
     pub disputed: Vec<TaskId>,
@@ -66,11 +66,11 @@ pub struct RunSummary {
     /// Seconds to the end at the speed of the last minutes.
     /// `None` while that speed is 0 or the run is stalled.
     pub eta_seconds: Option<f64>,
-    /// Time during which its tasks were being counted.
+    /// Time during which tasks of the run were being counted.
     pub counting_seconds: f64,
-    /// Its total, once all checks passed; set by the owner.
+    /// Total of the run, once all checks passed; set by the owner.
     pub solutions: Option<u128>,
-    /// The token that cancelled it; set by the owner.
+    /// The token that cancelled the run; set by the owner.
     pub cancelled_by: Option<Arc<str>>,
 }
 
@@ -83,7 +83,7 @@ pub struct RunStatus {
     pub solutions_per_second: f64,
     /// Estimate of the total from a sample of done tasks; `None` if that is too small.
     pub estimate: Option<Estimate>,
-    /// Time since its creation without [`RunSummary::counting_seconds`].
+    /// Time since the run's creation, less [`RunSummary::counting_seconds`].
     /// It is 0 once the run is cancelled.
     pub waiting_seconds: f64,
     pub rechecks: Rechecks,
@@ -93,7 +93,7 @@ pub struct RunStatus {
     pub worker_totals: WorkerTotals,
     /// The coordinator's own referee.
     pub referee: RefereeStatus,
-    /// Why it makes no progress; empty otherwise.
+    /// Why the run makes no progress; empty otherwise.
     pub reason: String,
 }
 
@@ -157,17 +157,17 @@ pub struct WorkerStatus {
     pub state: WorkerState,
     /// Threads that failed their self-test and were stopped.
     pub failed_threads: u32,
-    /// Its last reply said that all runs are finished.
+    /// Whether the last reply to the worker said that all runs are finished.
     pub notified_finished: bool,
     /// Number of leases.
     pub leases: u64,
     /// Tasks in progress in its last call, each by a crew of threads.
     pub crews: u32,
-    /// Reason of its pause; empty if it is not paused.
+    /// Reason of the pause; empty if the worker is not paused.
     pub paused: String,
     /// The task in progress for the longest time, and that time in milliseconds.
     pub current_task: Option<(TaskId, u64)>,
-    /// Since the coordinator's start.
+    /// Number of its tasks done since the coordinator's start.
     pub tasks_done: u64,
     pub last_seen_ms_ago: u64,
     /// Predicted cost (microseconds of a reference core) per second; 0 until measured.
@@ -191,33 +191,33 @@ pub struct WorkersPage {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTotals {
-    by_state: [OfState; WorkerState::ALL.len()],
+    by_state: [StateTotals; WorkerState::ALL.len()],
     /// Workers with failed threads.
     pub failing: u64,
     /// Threads that failed their self-test.
     pub failed_threads: u64,
-    /// Time since the last call of any of them.
+    /// Time since the last call of any worker.
     pub last_call_ms_ago: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfState {
+pub struct StateTotals {
     pub workers: u64,
     pub threads: u64,
 }
 
 impl WorkerTotals {
-    pub fn of(&self, state: WorkerState) -> OfState {
+    pub fn of(&self, state: WorkerState) -> StateTotals {
         self.by_state[state as usize]
     }
 
     /// Returns the numbers of workers in any state.
-    pub fn all(&self) -> OfState {
-        let add = |sum: OfState, of: &OfState| OfState {
+    pub fn all(&self) -> StateTotals {
+        let add = |sum: StateTotals, of: &StateTotals| StateTotals {
             workers: sum.workers + of.workers,
             threads: sum.threads + of.threads,
         };
-        self.by_state.iter().fold(OfState::default(), add)
+        self.by_state.iter().fold(StateTotals::default(), add)
     }
 }
 
@@ -245,7 +245,7 @@ impl Scheduler {
         };
         let disputed = run.disputed().keys().map(|&task| run::id(task));
         let confirmed = Confirmation::ALL[1..].iter();
-        let live = self.workers.live_ones().collect();
+        let live = self.workers.connected().collect();
         let WorkersPage { workers, totals: worker_totals } =
             self.by_attention(live, 0..STATUS_WORKERS, now);
         Some(RunStatus {
@@ -284,7 +284,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns [`RunSummary::eta_seconds`].
     fn eta_seconds(&self, number: RunIx, now: Ticks) -> Option<f64> {
         let run = &self.runs[number];
         let (_, cost_per_second) = run.rate.per_second(now);
@@ -356,7 +355,7 @@ impl Scheduler {
             let worker = self.workers.get(number);
             let needs_attention =
                 worker.failed_threads > 0 || self.worker_state(number, now).needs_attention();
-            // Floats that are not negative sort like their bits.
+            // Non-negative floats sort like their bits.
             let speed = worker.cost_per_second().unwrap_or(0.0).to_bits();
             (Reverse((needs_attention, speed)), worker.info.id)
         });

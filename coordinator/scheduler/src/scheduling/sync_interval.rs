@@ -15,10 +15,10 @@ use super::{
 use crate::ledger::RunState;
 
 /// Regular syncs per second of all workers together.
-/// The coordinator could serve far more, but these also bring results.
+/// The coordinator could serve far more, but these also submit results.
 const SYNCS_PER_SECOND: u64 = 50;
 
-/// Short syncs may be this many times as frequent as regular ones.
+/// Factor by which short syncs may be more frequent than regular ones.
 const SHORT_SYNCS: u64 = 20;
 
 impl Scheduler {
@@ -40,17 +40,17 @@ impl Scheduler {
         let dry = self.config.dry_sync_ms.max(spread).min(regular);
         let known = self.workers.get(worker);
         let barred = self.workers.is_barred(worker);
-        let waits_for_no_one = barred || request.draining || request.seconds_wanted <= 0.0;
+        let expects_nothing = barred || request.draining || request.seconds_wanted <= 0.0;
         if known.leases.is_empty() {
-            return if waits_for_no_one { regular } else { dry };
+            return if expects_nothing { regular } else { dry };
         }
         let Some(speed) = known.cost_per_second() else {
             return shortest;
         };
-        let left = self.leases_of(worker).map(|((run, task), lease)| {
+        let remaining = self.leases_of(worker).map(|((run, task), lease)| {
             self.runs[run].cost(task).saturating_sub(lease.cost_done) as f64
         });
-        let cost: f64 = left.sum();
+        let cost: f64 = remaining.sum();
         let half_way = cost / speed * 500.0;
         if half_way >= regular as f64 {
             return regular;
@@ -85,23 +85,23 @@ impl Scheduler {
             return BARRED.to_owned();
         }
         if self.is_held_back(worker) {
-            return "machines with this token counted wrong: a new one gets work once the previous one is checked"
+            return "wrong counts with this token: new machines get work one by one, as they are checked"
                 .to_owned();
         }
         if known.drain_requested {
             return "drained by an operator; restart the worker to resume".to_owned();
         }
         if !known.paused.is_empty() {
-            return format!("the worker pauses: {}", known.paused);
+            return format!("the worker is paused: {}", known.paused);
         }
         if request.draining {
             return "the worker is draining".to_owned();
         }
         if request.seconds_wanted <= 0.0 || request.seconds_wanted.is_nan() {
-            return "the worker asked for nothing".to_owned();
+            return "the worker requested no work".to_owned();
         }
         if known.leases.len() >= self.config.leases_per_worker {
-            return format!("the worker holds {} leases, the most allowed", known.leases.len());
+            return format!("the worker holds {} leases, the maximum", known.leases.len());
         }
         let declined = known
             .declined
@@ -122,8 +122,8 @@ impl Scheduler {
         if let Some((run, least)) = lacking {
             let manifest = &self.runs[run].manifest;
             return format!(
-                "tasks of run {} (N = {}) take at least {least} bytes of memory with {} threads, and \
-                 the worker has {}: give it more with --memory, or fewer --threads",
+                "tasks of run {} (N = {}) need at least {least} bytes of memory with {} threads, but \
+                 the worker has {}: increase --memory or reduce --threads",
                 manifest.run,
                 manifest.spec.board,
                 known.info.threads,
@@ -161,18 +161,18 @@ impl Scheduler {
         let next = match (run.parking().on_trial(), run.parking().next_trial_at()) {
             (Some(task), _) => format!("task {task} is being retried"),
             (None, at) => {
-                let left = at.unwrap_or(0).saturating_sub(self.clock.ticks());
-                format!("the next is retried in {} s", left.div_ceil(1_000))
+                let wait_ms = at.unwrap_or(0).saturating_sub(self.clock.ticks());
+                format!("the next is retried in {} s", wait_ms.div_ceil(1_000))
             }
         };
         format!(
-            "{} parked after failed attempts; {next} (`queensctl retry {}` retries all at once)",
+            "{} parked after failed attempts; {next} (`queensctl retry {}` retries all now)",
             plural(parked, "task"),
             run.manifest.run
         )
     }
 
-    /// Returns the first disputed task's counts and what it waits for, if there is one.
+    /// Returns what disputed tasks wait for, and the counts of the first of them.
     pub(super) fn dispute_reason(&self, run: RunIx) -> Option<String> {
         let disputed = self.runs[run].disputed();
         let (task, counts) = disputed.first_key_value()?;

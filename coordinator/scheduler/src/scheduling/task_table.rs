@@ -70,7 +70,7 @@ pub(super) fn seconds(at: Ticks) -> u32 {
 #[derive(Debug)]
 pub(super) struct TaskTable {
     stages: Vec<Stage>,
-    /// By task; the count is 0 unless the task is done.
+    /// Counts by task; 0 unless the task is done.
     done: Vec<Done>,
     epochs: Vec<u64>,
     /// Numbers and costs of the tasks by stage.
@@ -158,7 +158,7 @@ impl TaskTable {
         self.epochs[task as usize]
     }
 
-    /// Skips all epochs up to this one, which may have been issued without a trace.
+    /// Skips all epochs up to this one: a crash may have lost their leases.
     pub(super) fn raise_epochs(&mut self, epoch: u64) {
         for highest in &mut self.epochs {
             *highest = epoch.max(*highest);

@@ -22,41 +22,41 @@ const INITIAL_RECHECKS: u32 = 10;
 const GUARANTEED_RECHECKS: u32 = 2;
 
 /// Number of barred machines that bar their token, see also [`BARRED_PART`].
-/// From this number on, its new machines get work only as fast as they are checked.
+/// From this number on, new machines with the token get work only as fast as they are checked.
 const BARRED_MACHINES: usize = 3;
 
-/// One machine in this many must be barred: three bad ones of twenty bar no token.
+/// Denominator of the least share of barred machines: 3 of 20 do not bar a token.
 const BARRED_PART: usize = 5;
 
-/// Reputation of a machine, which outlives the worker's and coordinator's process.
+/// Reputation of a machine, which outlives the processes of worker and coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reputation {
-    /// Number of its counts with which another machine agreed.
+    /// Number of the machine's counts with which another machine agreed.
     agreed: u32,
-    /// Number of its first counts that were selected for a recheck.
+    /// Number of the machine's first counts that were selected for a recheck.
     pub(super) selected: u32,
     pub(super) has_counted: bool,
-    /// Another token or the referee has agreed with it.
+    /// Whether another token or the referee has agreed with a count of the machine.
     pub(super) is_checked: bool,
 }
 
 impl Reputation {
-    /// Returns whether its next count is rechecked if the run affords it.
+    /// Returns whether the next count is rechecked if the run can afford it.
     pub(super) fn is_new(self) -> bool {
         self.selected.max(self.agreed) < INITIAL_RECHECKS
     }
 
-    /// Returns whether its next count is rechecked in any case.
+    /// Returns whether the next count is rechecked in any case.
     pub(super) fn is_guaranteed_recheck(self) -> bool {
         self.selected.max(self.agreed) < GUARANTEED_RECHECKS
     }
 
-    /// Returns whether its first counts wait for a recheck and none was made yet.
+    /// Returns whether first counts were selected for rechecks and none is confirmed.
     pub(super) fn awaits_first_recheck(self) -> bool {
         self.selected > 0 && self.agreed == 0
     }
 
-    /// Notes that another count confirmed one of its own.
+    /// Notes that another count confirmed a count of the machine.
     pub(super) fn confirm(&mut self, by: Confirmation) {
         self.agreed = self.agreed.saturating_add(u32::from(by.elsewhere()));
         self.is_checked |= by >= Confirmation::OtherToken;
@@ -86,7 +86,7 @@ impl Scheduler {
         let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
         if is_enough && self.workers.has_other_token(worker) {
             self.workers.bar_token(worker);
-            let reason = format!("{barred} machines with this token were wrong");
+            let reason = format!("{barred} machines with this token returned wrong counts");
             self.note_trust(worker, Trust::TokenBarred, &reason);
             culprits = of_token;
         }
@@ -119,13 +119,13 @@ impl Scheduler {
             return;
         }
         let counts = self.runs[run].task_state(task).counts();
-        let (mut void, left): (Vec<_>, Vec<_>) =
+        let (mut void, remaining): (Vec<_>, Vec<_>) =
             counts.into_iter().partition(|count| of.contains(&count.worker));
         if void.is_empty() {
             return;
         }
-        // A done task remembers only two of its equal counts, so the task stays disputed until the last void.
-        void.sort_by_key(|count| left.first().is_none_or(|left| left.count != count.count));
+        // Different counts last: once the task is done, it retains only two of its equal counts.
+        void.sort_by_key(|count| remaining.first().is_none_or(|other| other.count != count.count));
         self.remove_all(run, task);
         for count in void {
             // The remaining counts may be final by now, and one entry voids all counts of a worker.
@@ -162,13 +162,13 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether a worker on probation waits for the check of another machine.
+    /// Returns whether a worker on probation waits for a check of its token's machines.
     pub(super) fn is_held_back(&self, worker: WorkerIx) -> bool {
         self.is_on_probation(worker)
             && self.workers.of_same_token(worker).any(|other| {
                 let reputation = self.workers[other].reputation;
                 let holds = self.leases_of(other).next().is_some();
-                // Referees never look at the counts of finished runs.
+                // Referees do not recount tasks of finished runs.
                 let awaits_check = || {
                     let mut runs = self.order.iter().filter(|&&run| self.is_refereed(run));
                     runs.any(|&run| self.runs[run].has_first_count(other))
@@ -180,7 +180,7 @@ impl Scheduler {
     }
 
     /// Returns whether a worker gets only a single task until a referee has checked it.
-    /// This is so if many machines of its token were barred, except for trusted workers.
+    /// It does if many machines with its token were barred, unless it is a trusted worker.
     pub(super) fn is_on_probation(&self, worker: WorkerIx) -> bool {
         self.workers.barred_of_token(worker) >= BARRED_MACHINES
             && !self.workers[worker].reputation.is_checked
@@ -201,7 +201,7 @@ impl Scheduler {
         }));
     }
 
-    /// Restores a change of the trust in a worker; called in order, before its tasks.
+    /// Restores a change of the trust in a worker; call before [`Self::restore_task`].
     pub fn restore_trust(&mut self, record: &TrustRecord) {
         let worker = self.workers.pinned(record.worker);
         self.workers.identify(worker, &record.principal);
@@ -211,7 +211,7 @@ impl Scheduler {
             Trust::Barred => self.workers.bar(worker),
             Trust::TokenBarred => self.workers.bar_token(worker),
             Trust::Trusted => {
-                // Earlier programs let the counts of barred workers stand.
+                // Earlier versions let the counts of barred workers stand.
                 if self.workers.barred.contains(&worker) {
                     self.suspect_windows.push((worker, 0..=since));
                 }
@@ -226,8 +226,8 @@ impl Scheduler {
         }
     }
 
-    /// Voids counts of barred machines that a crash or an earlier program left.
-    pub(super) fn void_of_barred(&mut self) {
+    /// Voids counts of barred machines that a crash or an earlier version left.
+    pub(super) fn void_barred_counts(&mut self) {
         let barred: BTreeSet<_> =
             self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
         if barred.is_empty() {
@@ -246,15 +246,15 @@ impl Scheduler {
         let report = request.self_test;
         let is_full = request.partials.len() >= self.config.partials_per_sync;
         let known = self.workers.get_mut(worker);
-        let is_news = report.failed_threads > known.failed_threads;
-        let is_suspect = is_news || known.has_more_suspect_results;
+        let has_new_failures = report.failed_threads > known.failed_threads;
+        let is_suspect = has_new_failures || known.has_more_suspect_results;
         known.failed_threads = known.failed_threads.max(report.failed_threads);
         known.has_more_suspect_results = is_suspect && is_full;
         if !is_suspect {
             return;
         }
         let window_ms = report.suspect_window_ms;
-        // Own time may be ahead of the worker's by one step.
+        // The scheduler's time may be ahead of the worker's by one step.
         let reach_ms = window_ms.saturating_add(MAX_STEP_MS);
         let now = self.clock.ticks();
         let from_s = seconds(now.saturating_sub(reach_ms));
@@ -264,13 +264,13 @@ impl Scheduler {
         let what = match window_ms {
             // A process whose first self-test fails does not know since when earlier processes were wrong.
             u64::MAX => "all its counts".to_owned(),
-            _ => format!("its counts of the {} s before", window_ms / 1_000),
+            _ => format!("its counts of the last {} s", window_ms / 1_000),
         };
-        let reason = format!("{threads} failed the self-test: {what} are counted again");
+        let reason = format!("{threads} failed the self-test: {what} are rechecked");
         self.note_trust(worker, Trust::SelfTestFailed { from_unix_ms }, &reason);
         for run in 0..self.runs.len() {
             if self.runs[run].state() != RunState::Cancelled {
-                self.count_again(run, |_, _, done| {
+                self.queue_rechecks(run, |_, _, done| {
                     let is_unconfirmed = done.first.worker == worker && !done.confirmed.elsewhere();
                     is_unconfirmed && done.accepted_s >= from_s
                 });

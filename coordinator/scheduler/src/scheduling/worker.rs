@@ -12,7 +12,7 @@ const SESSION_HISTORY: usize = 4;
 /// Number of runs of which a worker's declines are remembered.
 const MAX_DECLINED_RUNS: usize = 16;
 
-/// Weight of an older task against the next one in a worker's measured speed.
+/// Weight of a task relative to the next one in a worker's measured speed.
 const SPEED_DECAY: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,15 +32,15 @@ pub(super) struct Lease {
     pub(super) epoch: u64,
     pub(super) purpose: Purpose,
     pub(super) is_rotated: bool,
-    /// The worker has named it, so it knows of it.
+    /// Whether the worker has named the lease in a sync.
     pub(super) seen: bool,
-    /// Number of replies that granted it before it was seen.
+    /// Number of replies that granted the lease before it was seen.
     pub(super) grants: u8,
-    /// A thread has started it.
+    /// Whether a thread has started the task.
     pub(super) started: bool,
     pub(super) cost_done: u64,
     pub(super) granted: Ticks,
-    /// Number of the worker's sync that last named it.
+    /// Number of the worker's sync that last named the lease.
     pub(super) round: u64,
 }
 
@@ -62,40 +62,40 @@ pub(super) struct Declined {
 #[derive(Debug, Default)]
 pub(super) struct Worker {
     pub(super) info: WorkerInfo,
-    /// `None` if only its leases on disk are known.
+    /// Current session; `None` if only the worker's leases on disk are known.
     pub(super) session: Option<SessionId>,
     pub(super) past_sessions: VecDeque<SessionId>,
     pub(super) draining: bool,
-    /// An operator drains this process.
+    /// Whether an operator drains this process.
     pub(super) drain_requested: bool,
-    /// Reason of its pause; empty if it is not paused.
+    /// Reason of the pause; empty if the worker is not paused.
     pub(super) paused: String,
-    /// It has drained and holds no lease.
+    /// Whether the worker has drained and holds no lease.
     pub(super) has_stopped: bool,
-    /// Time of its next expected call.
+    /// Time of the next expected call.
     pub(super) due: Ticks,
     pub(super) leases: BTreeSet<LeaseIx>,
     pub(super) round: u64,
     pub(super) seen: Ticks,
-    /// Time at which it is lost unless it calls; `None` once it is.
+    /// Time at which the worker is lost unless it calls; `None` once it is lost.
     pub(super) deadline: Option<Ticks>,
-    /// End of the last of its leases on disk, in Unix milliseconds.
+    /// End of the worker's last lease on disk, in Unix milliseconds.
     pub(super) leased_until_ms: u64,
-    /// Time at which it is forgotten; `None` while it is connected.
+    /// Time at which the worker is forgotten; `None` while it is connected.
     pub(super) forget_at: Option<Ticks>,
-    /// Its part of [`Workers::live_threads`](super::workers::Workers::live_threads).
+    /// Part of [`Workers::live_threads`](super::workers::Workers::live_threads).
     pub(super) live_threads: u64,
     pub(super) tasks_done: u64,
     pub(super) declined: Vec<Declined>,
     /// Threads that failed their self-test.
     pub(super) failed_threads: u32,
-    /// Tasks in progress in its last call.
+    /// Number of tasks in progress at the worker's last call.
     pub(super) crews: u32,
     /// Self-tests that threads of this process passed.
     pub(super) self_tests_passed: u64,
-    /// The call that reported a failed self-test was full: more suspect results follow.
+    /// Whether more suspect results follow: the call that reported them was full.
     pub(super) has_more_suspect_results: bool,
-    /// Its last reply said that all runs are finished.
+    /// Whether the last reply to the worker said that all runs are finished.
     pub(super) notified_finished: bool,
     pub(super) speed: Speed,
 }
@@ -113,7 +113,7 @@ impl Speed {
         self.core_seconds = self.core_seconds * SPEED_DECAY + duration_us.max(1) as f64 / 1e6;
     }
 
-    /// Returns the cost per second of one thread, once a task was finished.
+    /// Returns the cost per second of one thread, once a task has finished.
     pub(super) fn per_second(&self) -> Option<f64> {
         (self.core_seconds > 0.0).then(|| self.cost / self.core_seconds)
     }
@@ -140,7 +140,7 @@ impl Worker {
             }
             self.past_sessions.retain(|session| *session != info.session);
         }
-        let session = match self.session {
+        let update = match self.session {
             Some(session) if session != info.session => {
                 self.past_sessions.push_back(session);
                 if self.past_sessions.len() > SESSION_HISTORY {
@@ -161,10 +161,10 @@ impl Worker {
             }
             self.info = info.clone();
         }
-        session
+        update
     }
 
-    /// Returns the runs of which it holds tasks.
+    /// Returns the runs of which the worker holds tasks.
     pub(super) fn runs(&self) -> impl Iterator<Item = RunIx> + '_ {
         let mut next = self.leases.first();
         std::iter::from_fn(move || {
@@ -174,7 +174,7 @@ impl Worker {
         })
     }
 
-    /// Returns its number of threads; 0 while it is paused.
+    /// Returns the worker's number of threads; 0 while it is paused.
     pub(super) fn threads_at_work(&self) -> u64 {
         match self.paused.is_empty() {
             true => u64::from(self.info.threads),
@@ -182,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// Returns the cost per second of all threads, once a task was finished.
+    /// Returns the cost per second of all threads, once a task has finished.
     pub(super) fn cost_per_second(&self) -> Option<f64> {
         Some(self.speed.per_second()? * f64::from(self.info.threads.max(1)))
     }
@@ -192,7 +192,7 @@ impl Worker {
         declined.is_some_and(|declined| now < declined.until)
     }
 
-    /// Notes a decline of tasks of `run`; from the `most`-th on it holds for `pause`.
+    /// Notes a decline of tasks of `run`; from the `most`-th on, it holds for `pause`.
     pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
         let known = self.declined.iter().position(|declined| declined.run == run);
         let at = known.unwrap_or_else(|| {
@@ -221,8 +221,8 @@ mod tests {
         for session in 1..=5 {
             worker.register_session(&of(session), false);
         }
-        for over in 1..=4 {
-            assert_eq!(worker.register_session(&of(over), false), SessionUpdate::Superseded);
+        for earlier in 1..=4 {
+            assert_eq!(worker.register_session(&of(earlier), false), SessionUpdate::Superseded);
         }
         assert_eq!(worker.register_session(&of(5), false), SessionUpdate::Known);
         assert_eq!(worker.register_session(&of(6), false), SessionUpdate::Restarted);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_that_of_all_threads_and_of_one_program() {
+    fn a_speed_covers_all_threads_and_is_reset_by_a_new_version() {
         let mut info = WorkerInfo { threads: 4, ..WorkerInfo::default() };
         let mut worker = Worker { info: info.clone(), ..Worker::default() };
         assert_eq!(worker.cost_per_second(), None);

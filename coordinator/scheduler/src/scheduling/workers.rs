@@ -1,4 +1,4 @@
-//! The fleet: all known workers, by index and by name.
+//! The fleet: all known workers, by index and by ID.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,13 +23,13 @@ pub(super) struct Slot {
     pub(super) id: WorkerId,
     /// `None` once the worker is forgotten and only its index is in use.
     worker: Option<Box<Worker>>,
-    /// Tasks refer to the index: it can never name another worker.
+    /// Whether tasks refer to the index, which then never names another worker.
     pinned: bool,
-    /// The host that it names, once it has called.
+    /// The host that the worker names, once it has called.
     host: Option<u64>,
-    /// Number of its passed self-tests on record.
+    /// Number of passed self-tests on record.
     pub(super) stored_self_tests: u64,
-    /// An operator trusts its token to referee.
+    /// Whether an operator trusts the worker's token to referee.
     pub(super) trusted: bool,
     /// Machine and token, as in its records; unknown before its first call or count.
     pub(super) principal: Principal,
@@ -46,7 +46,7 @@ pub(super) struct Workers {
     slots: Vec<Slot>,
     free: Vec<WorkerIx>,
     by_id: HashMap<WorkerId, WorkerIx>,
-    /// The machines that were found wrong, and the tokens of too many of them.
+    /// The machines that were found wrong, and tokens with too many of them.
     pub(super) barred: BTreeSet<WorkerIx>,
     barred_tokens: BTreeSet<Token>,
     remembered: usize,
@@ -141,7 +141,7 @@ impl Workers {
         }
     }
 
-    /// Forgets workers that have been gone for long, except barred ones.
+    /// Forgets workers that were gone for long enough, except barred ones.
     pub(super) fn forget_gone(&mut self, now: Ticks) {
         while let Some(&(at, worker)) = self.gone.first()
             && at <= now
@@ -196,7 +196,7 @@ impl Workers {
     }
 
     /// Sets the host that a worker names, and whether its token is trusted.
-    pub(super) fn calls_from(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
+    pub(super) fn set_host(&mut self, worker: WorkerIx, host: u64, trusted: bool) {
         let slot = &mut self.slots[worker as usize];
         (slot.host, slot.trusted) = (Some(host), trusted);
     }
@@ -207,7 +207,7 @@ impl Workers {
     }
 
     /// Returns whether two workers may share hardware.
-    /// Workers of unknown machines are treated as one, so that omitting the identity proves nothing.
+    /// Workers of unknown machines are treated as one: omitting the machine must not make them independent.
     pub(super) fn same_machine(&self, one: WorkerIx, other: WorkerIx) -> bool {
         let (a, b) = (&self[one], &self[other]);
         let same_host = a.host.is_some() && a.host == b.host;
@@ -223,12 +223,12 @@ impl Workers {
     /// Returns whether a worker may call with a token that admits `most` machines.
     /// It may if it is connected with the token, or fewer than `most` others are connected or barred.
     pub(super) fn has_room(&self, id: WorkerId, token: Option<&str>, most: usize) -> bool {
-        let is_its = |worker: &WorkerIx| self.token(*worker) == token;
-        let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && is_its(worker));
+        let shares = |worker: &WorkerIx| self.token(*worker) == token;
+        let known = self.by_id.get(&id).filter(|worker| self.is_live(**worker) && shares(worker));
         let uses = |&other: &WorkerIx| {
-            self[other].id != id && is_its(&other) && (self.is_live(other) || self.is_barred(other))
+            self[other].id != id && shares(&other) && (self.is_live(other) || self.is_barred(other))
         };
-        // In most fleets the first two conditions decide: the last one looks at all workers.
+        // In most fleets the first two conditions decide: the last one scans all workers.
         known.is_some() || self.by_id.len() < most || self.all().filter(uses).count() < most
     }
 
@@ -275,7 +275,7 @@ impl Workers {
         self.barred_tokens.remove(&self.slots[worker as usize].token);
     }
 
-    /// Returns whether it is the worker in the coordinator's own process.
+    /// Returns whether a worker is the one in the coordinator's own process.
     pub(super) fn is_local(&self, worker: WorkerIx) -> bool {
         self.token(worker) == Some(Caller::LOCAL)
     }
@@ -320,12 +320,11 @@ impl Workers {
     /// Returns a worker that is remembered.
     ///
     /// # Panics
-    /// If the worker was forgotten: those that call, hold leases or are live never are.
+    /// If the worker was forgotten. Workers that call, hold leases or are live never are.
     pub(super) fn get(&self, worker: WorkerIx) -> &Worker {
         self.find(worker).expect("remembered")
     }
 
-    /// Returns a worker as [`Self::get`] does.
     pub(super) fn get_mut(&mut self, worker: WorkerIx) -> &mut Worker {
         self.find_mut(worker).expect("remembered")
     }
@@ -356,7 +355,7 @@ impl Workers {
     }
 
     /// Returns the connected workers, those with the oldest call first.
-    pub(super) fn live_ones(&self) -> impl Iterator<Item = WorkerIx> + '_ {
+    pub(super) fn connected(&self) -> impl Iterator<Item = WorkerIx> + '_ {
         self.deadlines.iter().map(|&(_, worker)| worker)
     }
 

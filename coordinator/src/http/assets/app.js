@@ -4,9 +4,9 @@
 const run = document.body.dataset.run;
 // Polling interval for data that no event carries.
 const POLL_MS = 10000;
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const ask = async (path, options) => {
+const fetchJson = async (path, options) => {
   const answer = await fetch(path, options);
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.error.message);
@@ -17,11 +17,11 @@ const setText = (node, text) => { if (node.textContent !== text) node.textConten
 // Texts
 
 const finished = ['complete', 'contradicted', 'disputed'];
-const begun = run ? at('state').dataset.state : '';
+const initialState = run ? byId('state').dataset.state : '';
 
 function show({ view, map: tasks, board }) {
   // Only a new page contains the section with the result.
-  if (finished.includes(view.state) && view.state !== begun && view.ended) { location.reload(); return; }
+  if (finished.includes(view.state) && view.state !== initialState && view.ended) { location.reload(); return; }
   for (const node of document.querySelectorAll('[data-figure]')) {
     const figure = view.figures[node.dataset.figure];
     if (!figure) continue;
@@ -33,10 +33,10 @@ function show({ view, map: tasks, board }) {
   }
   const short = (name) => view.figures[name].short;
   document.title = `${short('board')} · ${short('percent')}`;
-  at('bar').value = view.fraction;
-  at('verification').dataset.verification = view.verification;
-  at('state').dataset.state = view.state;
-  setText(at('eta-at'), short('eta-at'));
+  byId('bar').value = view.fraction;
+  byId('verification').dataset.verification = view.verification;
+  byId('state').dataset.state = view.state;
+  setText(byId('eta-at'), short('eta-at'));
   showEnd(...(view.expected_ms || []));
   showAlerts(view.alerts);
   showWorkers(view.workers);
@@ -52,16 +52,16 @@ function showEnd(from, to) {
   if (!from) return;
   const [first, last] = [moment(from), moment(to)];
   const [day, clock] = last.split(', ');
-  setText(at('eta-at'), first === last ? first : `${first} to ${clock && first.startsWith(`${day}, `) ? clock : last}`);
+  setText(byId('eta-at'), first === last ? first : `${first} to ${clock && first.startsWith(`${day}, `) ? clock : last}`);
 }
 
 // Texts of the alerts about tasks, which the map shows too.
 let taskAlerts = '';
 
 function showAlerts(alerts) {
-  const list = at('alert-list');
-  at('alerts').hidden = !alerts.length;
-  at('alerts').dataset.idle = alerts.every(({ kind }) => kind === 'no_workers');
+  const list = byId('alert-list');
+  byId('alerts').hidden = !alerts.length;
+  byId('alerts').dataset.idle = alerts.every(({ kind }) => kind === 'no_workers');
   const aboutTasks = alerts.filter(({ kind }) => kind === 'task_disputed' || kind === 'parked');
   const shownBefore = taskAlerts;
   taskAlerts = aboutTasks.map(({ text }) => text).join('\n');
@@ -87,14 +87,14 @@ document.addEventListener('copy', (event) => {
 let paused = matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 function showBoard({ svg, caption }) {
-  at('board').innerHTML = svg;
-  setText(at('board-caption'), caption);
-  at('board-details').hidden = false;
+  byId('board').innerHTML = svg;
+  setText(byId('board-caption'), caption);
+  byId('board-details').hidden = false;
 }
 
 function pauseBoard(pause) {
   paused = pause;
-  setText(at('board-pause'), pause ? 'Change boards' : 'Pause');
+  setText(byId('board-pause'), pause ? 'Change boards' : 'Pause');
 }
 
 // Machines
@@ -109,16 +109,16 @@ function sortKey(text) {
 
 // Sorts items in the order of a table; `text` returns an item's text in a column.
 function sorted(table, items, text) {
-  const { column, falling } = table.sorting || {};
+  const { column, descending } = table.sorting || {};
   if (column === undefined) return items;
   const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : Number(a > b)) : typeof a === 'number' ? -1 : 1);
-  return [...items].sort((a, b) => compare(sortKey(text(a, column)), sortKey(text(b, column))) * (falling ? -1 : 1));
+  return [...items].sort((a, b) => compare(sortKey(text(a, column)), sortKey(text(b, column))) * (descending ? -1 : 1));
 }
 
 function showWorkers(workers) {
-  const table = at('workers');
+  const table = byId('workers');
   const [head, body] = [table.tHead.rows[0], table.tBodies[0]];
-  // Rows keep their buttons, and so the focus.
+  // Rows are reused, so that their buttons keep the focus.
   const known = new Map([...body.rows].map((row) => [row.dataset.id, row]));
   const rows = sorted(table, workers, ({ cells }, column) => cells[column]).map(({ id, state, cells }) => {
     const row = known.get(id) || newRow(id, cells[0]);
@@ -139,7 +139,7 @@ function showWorkers(workers) {
 function newRow(id, name) {
   const row = document.createElement('tr');
   row.dataset.id = id;
-  for (const head of at('workers').tHead.rows[0].cells) row.insertCell().classList.toggle('scripted', head.classList.contains('scripted'));
+  for (const head of byId('workers').tHead.rows[0].cells) row.insertCell().classList.toggle('scripted', head.classList.contains('scripted'));
   addCommands(row, name);
   return row;
 }
@@ -147,10 +147,10 @@ function newRow(id, name) {
 // Adds a worker's buttons to its row: copies of those that the page contains once.
 function addCommands(row, name) {
   if (!row.dataset.id) return;
-  row.querySelector('.scripted')?.append(...[...document.querySelectorAll('#worker-commands button')].flatMap((made) => {
-    const button = made.cloneNode(true);
-    button.dataset.post = made.dataset.post.replace('//', `/${row.dataset.id}/`);
-    button.dataset.ask = `${made.dataset.ask}${name}`;
+  row.querySelector('.scripted')?.append(...[...document.querySelectorAll('#worker-commands button')].flatMap((template) => {
+    const button = template.cloneNode(true);
+    button.dataset.post = template.dataset.post.replace('//', `/${row.dataset.id}/`);
+    button.dataset.ask = `${template.dataset.ask}${name}`;
     button.setAttribute('aria-label', button.dataset.ask);
     button.addEventListener('click', () => post(button));
     return [button, ' '];
@@ -165,10 +165,10 @@ function startSorting(table) {
     head.replaceChildren(button);
     button.addEventListener('click', () => {
       const { sorting } = table;
-      table.sorting = { column, falling: sorting?.column === column && !sorting.falling };
+      table.sorting = { column, descending: sorting?.column === column && !sorting.descending };
       heads.forEach((other) => other.removeAttribute('aria-sort'));
-      head.setAttribute('aria-sort', table.sorting.falling ? 'descending' : 'ascending');
-      table.tBodies[0].append(...sorted(table, [...table.tBodies[0].rows], (row, at_) => row.cells[at_].textContent));
+      head.setAttribute('aria-sort', table.sorting.descending ? 'descending' : 'ascending');
+      table.tBodies[0].append(...sorted(table, [...table.tBodies[0].rows], (row, place) => row.cells[place].textContent));
     });
   });
 }
@@ -181,89 +181,89 @@ function showCommands(kind, id, state) {
   const buttons = [...document.querySelectorAll(`[data-post^="/api/v1/${kind}/${id}/"]`)];
   for (const button of buttons) button.hidden = !button.dataset.from.split(' ').includes(state);
   // If the focused button is now hidden, another one gets the focus.
-  if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? at('main').querySelector('a'))?.focus();
+  if (buttons.includes(focused) && focused.hidden) (buttons.find((button) => !button.hidden) ?? byId('main').querySelector('a'))?.focus();
 }
 
-// Asks before a command with a question.
+// Asks for confirmation of a command with a question.
 function confirmed({ dataset }) {
   if (!dataset.ask) return Promise.resolve(true);
-  setText(at('ask-what'), `${dataset.ask}?`);
-  setText(at('ask-why'), dataset.why);
-  setText(at('ask-no'), dataset.no);
-  setText(at('ask-yes'), dataset.ask);
-  at('ask').showModal();
-  return new Promise((answer) => at('ask').addEventListener('close', () => answer(at('ask').returnValue === 'yes'), { once: true }));
+  setText(byId('ask-what'), `${dataset.ask}?`);
+  setText(byId('ask-why'), dataset.why);
+  setText(byId('ask-no'), dataset.no);
+  setText(byId('ask-yes'), dataset.ask);
+  byId('ask').showModal();
+  return new Promise((answer) => byId('ask').addEventListener('close', () => answer(byId('ask').returnValue === 'yes'), { once: true }));
 }
 
 async function post(button) {
   if (!await confirmed(button)) return;
   try {
-    const done = await ask(button.dataset.post, { method: 'POST' });
-    if (done.worker) { setText(at('said'), `${button.dataset.ask}: accepted.`); return; }
-    setText(at('said'), `Run ${done.run} is ${done.state}.`);
+    const done = await fetchJson(button.dataset.post, { method: 'POST' });
+    if (done.worker) { setText(byId('command-result'), `${button.dataset.ask}: accepted.`); return; }
+    setText(byId('command-result'), `Run ${done.run} is ${done.state}.`);
     showCommands('runs', done.run, done.state);
     const item = document.querySelector(`[data-run-of-list="${done.run}"] [data-cell=state]`);
     if (item) setText(item, done.state);
-  } catch (error) { setText(at('said'), error.message); }
+  } catch (error) { setText(byId('command-result'), error.message); }
 }
 
 async function join(event) {
   event.preventDefault();
-  const query = new URLSearchParams(new FormData(at('join')));
+  const query = new URLSearchParams(new FormData(byId('join')));
   let line = '';
   try {
-    const made = await ask(`/api/v1/join?${query}`, { method: 'POST' });
-    line = `QUEENS_JOIN=${made.join} ${query.get('role') === 'worker' ? 'worker' : 'queensctl status'}`;
-  } catch (error) { setText(at('join-line'), error.message); }
-  if (line) setText(at('join-line'), line);
-  at('joined').hidden = false;
-  at('join-what').hidden = at('join-copy').hidden = !line;
+    const created = await fetchJson(`/api/v1/join?${query}`, { method: 'POST' });
+    line = `QUEENS_JOIN=${created.join} ${query.get('role') === 'worker' ? 'worker' : 'queensctl status'}`;
+  } catch (error) { setText(byId('join-line'), error.message); }
+  if (line) setText(byId('join-line'), line);
+  byId('joined').hidden = false;
+  byId('join-what').hidden = byId('join-copy').hidden = !line;
 }
 
 async function copyJoin() {
   // Pages without TLS may not write to the clipboard; the user can still copy the selected text.
-  getSelection().selectAllChildren(at('join-line'));
+  getSelection().selectAllChildren(byId('join-line'));
   try {
-    await navigator.clipboard.writeText(at('join-line').textContent);
-    setText(at('join-copy'), 'Copied');
-  } catch { if (document.execCommand('copy')) setText(at('join-copy'), 'Copied'); }
+    await navigator.clipboard.writeText(byId('join-line').textContent);
+    setText(byId('join-copy'), 'Copied');
+  } catch { if (document.execCommand('copy')) setText(byId('join-copy'), 'Copied'); }
 }
 
 async function submit(event) {
   event.preventDefault();
-  const { n, priority, force_new, ...texts } = Object.fromEntries(new FormData(at('submit')));
+  const { n, priority, force_new, ...texts } = Object.fromEntries(new FormData(byId('submit')));
   const body = JSON.stringify({ n: Number(n), priority: Number(priority), force_new: Boolean(force_new), ...texts });
   try {
-    const made = await ask('/api/v1/runs', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
-    location.assign(document.body.dataset.waits ? '/' : `/runs/${made.run}`);
-  } catch (error) { setText(at('submitted'), error.message); }
+    const created = await fetchJson('/api/v1/runs', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    location.assign(document.body.dataset.waits ? '/' : `/runs/${created.run}`);
+  } catch (error) { setText(byId('submitted'), error.message); }
 }
 
-// Hides rows without the typed text at once; the form's button asks the coordinator.
+// Immediately hides rows without the typed text; the form's button queries the coordinator.
 function filter() {
-  const wanted = at('filter').elements.text.value.toLowerCase();
+  const wanted = byId('filter').elements.text.value.toLowerCase();
   for (const row of document.querySelectorAll('.runs tbody tr')) row.hidden = !row.textContent.toLowerCase().includes(wanted);
 }
 
 function start() {
   const events = new EventSource(`/runs/${run}/events`);
-  events.onmessage = (event) => { setText(at('link'), ''); show(JSON.parse(event.data)); };
+  events.onmessage = (event) => { setText(byId('link'), ''); show(JSON.parse(event.data)); };
   events.onerror = () => {
-    setText(at('link'), '(connection lost, reconnecting…)');
+    setText(byId('link'), '(connection lost, reconnecting…)');
     // Refused permanently: the run was deleted, or a restarted coordinator requires a new login.
     if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), POLL_MS);
   };
   events.addEventListener('ended', (event) => {
     events.close();
-    setText(at('link'), `(${JSON.parse(event.data).why})`);
+    setText(byId('link'), `(${JSON.parse(event.data).why})`);
     setTimeout(() => location.reload(), POLL_MS);
   });
   startMap();
   startCharts();
-  const { from, to } = at('eta-at').dataset;
+  const { from, to } = byId('eta-at').dataset;
   showEnd(Number(from), Number(to));
   pauseBoard(paused);
-  at('board-pause').addEventListener('click', () => pauseBoard(!paused));
+  byId('board-pause').addEventListener('click', () => pauseBoard(!paused));
   const redraw = () => { drawMap(); redrawCharts(); };
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   addEventListener('resize', redraw);
@@ -275,24 +275,24 @@ function start() {
   }, POLL_MS);
 }
 
-// The address / shows the run in progress: once this run is finished, the next one.
+// The page / shows the run in progress: once that run is finished, the next one.
 async function next() {
-  if (location.pathname !== '/' || ['running', 'paused'].includes(at('state').dataset.state)) return;
-  const { runs } = await ask('/api/v1/runs');
+  if (location.pathname !== '/' || ['running', 'paused'].includes(byId('state').dataset.state)) return;
+  const { runs } = await fetchJson('/api/v1/runs');
   if (runs.some((other) => other.state === 'running')) location.reload();
 }
 
 for (const button of document.querySelectorAll('[data-post]')) button.addEventListener('click', () => post(button));
-for (const row of at('workers')?.tBodies[0].rows ?? []) {
+for (const row of byId('workers')?.tBodies[0].rows ?? []) {
   addCommands(row, row.cells[0].textContent);
   showCommands('workers', row.dataset.id, row.dataset.state);
 }
 document.querySelectorAll('.sortable').forEach(startSorting);
 for (const time of document.querySelectorAll('time[data-ms]')) setText(time, moment(Number(time.dataset.ms)));
-at('filter')?.addEventListener('input', filter);
-at('join')?.addEventListener('submit', join);
-at('join-copy')?.addEventListener('click', copyJoin);
-at('submit')?.addEventListener('submit', submit);
+byId('filter')?.addEventListener('input', filter);
+byId('join')?.addEventListener('submit', join);
+byId('join-copy')?.addEventListener('click', copyJoin);
+byId('submit')?.addEventListener('submit', submit);
 if (run) start();
-// Without a run: looks for one, unless the user is about to start one here.
-else if (document.body.dataset.waits) setInterval(() => { if (!document.activeElement?.form && at('joined')?.hidden !== false) location.reload(); }, POLL_MS);
+// Without a run: reloads the page until there is one, unless the user is filling in a form.
+else if (document.body.dataset.waits) setInterval(() => { if (!document.activeElement?.form && byId('joined')?.hidden !== false) location.reload(); }, POLL_MS);

@@ -23,7 +23,7 @@ function moment(ms) {
 }
 
 function drawChart(id, series, data, bands = [], zero = !bands.length) {
-  const box = at(id);
+  const box = byId(id);
   const size = { width: Math.max(200, box.clientWidth), height: matchMedia('(max-width: 44rem)').matches ? 100 : 160 };
   if (!box.clientWidth) return;
   if (charts[id]?.series.length === data.length) { charts[id].setData(data); return; }
@@ -54,7 +54,7 @@ function tickTime(seconds, step) {
 
 function drawCharts() {
   if (!history_ || history_.unix_seconds.length < 2) return;
-  at('charts').hidden = false;
+  byId('charts').hidden = false;
   drawSpark();
   const all = history_.unix_seconds;
   const since = period ? all.at(-1) - period : 0;
@@ -66,9 +66,9 @@ function drawCharts() {
   const estimates = [times, column('estimate_high'), column('estimate_low'), column('estimate')];
   const series = [edge, edge, line];
   if (known) { series.push({ stroke: css('--frame'), width: 2, dash: [6, 4] }); estimates.push(times.map(() => history_.reference.solutions)); }
-  setText(at('chart-estimate-h'), `Estimated total with its 95 % interval${known ? '; dashed: the published count' : ''}`);
+  setText(byId('chart-estimate-h'), `Estimated total with its 95 % interval${known ? '; dashed: the published count' : ''}`);
   const some = history_.estimate.some((value) => value !== null);
-  at('chart-estimate').parentElement.hidden = !some;
+  byId('chart-estimate').parentElement.hidden = !some;
   if (some) drawChart('chart-estimate', series, estimates, [{ series: [1, 2], fill: css('--d') }]);
   drawRates(times, column('solutions_per_second'), from);
   drawChart('chart-workers', [{ stroke: css('--C'), width: 2, fill: css('--d') }], [times, column('workers')]);
@@ -78,7 +78,7 @@ function drawCharts() {
 function drawRates(times, all, from) {
   const machines = history_.machines.map(({ name, solutions_per_second: rates }) => ({ name, rates: rates.slice(from) }));
   const tops = [];
-  machines.forEach(({ rates }, place) => tops.push(rates.map((rate, at_) => rate + (place ? tops[place - 1][at_] : 0))));
+  machines.forEach(({ rates }, place) => tops.push(rates.map((rate, index) => rate + (place ? tops[place - 1][index] : 0))));
   const hue = (place) => css(`--m${place}`);
   // The highest first: each later area covers the lower part of the one before.
   const lines = tops.map((top, place) => ({ stroke: hue(place), width: 1, fill: hue(place) })).reverse();
@@ -90,7 +90,7 @@ function drawRates(times, all, from) {
     item.prepend(key);
     return item;
   });
-  at('chart-rate-legend').replaceChildren(...(known ? list : []));
+  byId('chart-rate-legend').replaceChildren(...(known ? list : []));
   const total = { stroke: css('--ink'), width: 1 };
   drawChart('chart-rate', known ? [...lines, total] : [{ stroke: css('--D'), width: 2, fill: css('--d') }], known ? [times, ...tops.reverse(), all] : [times, all]);
 }
@@ -100,12 +100,12 @@ function drawSpark() {
   const { unix_seconds: times, solutions_per_second: rates } = history_;
   const first = Math.max(times[0], times.at(-1) - 3600);
   const [long, high] = [Math.max(1, times.at(-1) - first), Math.max(1, ...rates.slice(times.findIndex((time) => time >= first)))];
-  const points = times.map((time, at_) => [(time - first) / long * 120, 24 - rates[at_] / high * 24]);
-  at('recent-rate').setAttribute('points', points.filter(([x]) => x >= 0).map((point) => point.map((part) => part.toFixed(1)).join()).join(' '));
+  const points = times.map((time, index) => [(time - first) / long * 120, 24 - rates[index] / high * 24]);
+  byId('recent-rate').setAttribute('points', points.filter(([x]) => x >= 0).map((point) => point.map((part) => part.toFixed(1)).join()).join(' '));
 }
 
 async function refreshCharts() {
-  history_ = await ask(`/api/v1/runs/${run}/history`);
+  history_ = await fetchJson(`/api/v1/runs/${run}/history`);
   drawCharts();
 }
 

@@ -3,34 +3,34 @@
 'use strict';
 const states = { w: 'pending', l: 'leased', d: 'partially done', D: 'done', c: 'done, some of it confirmed', C: 'confirmed', p: 'parked', x: 'disputed' };
 // Height in pixels: at most a third of a small screen.
-let mapHigh = 260;
-const map = { inOrder: false, data: null, part: null, chosen: -1, squares: [], names: [], high: 0 };
+let mapHeight = 260;
+const map = { inOrder: false, data: null, part: null, chosen: -1, squares: [], names: [], height: 0 };
 const number = (value) => Number(value).toLocaleString('en');
 const span = (first, length) => (length > 1 ? `${number(first)} to ${number(first + length - 1)}` : number(first));
 const tasksOf = (first, last) => (first === last ? `Task ${number(first)}` : `Tasks ${number(first)} to ${number(last)}`);
 
-function layOrder(wide) {
+function layOrder(width) {
   const { cells, per_cell: each, first, tasks } = map.data;
-  let size = Math.min(22, Math.max(4, Math.ceil(Math.sqrt((wide * mapHigh) / Math.max(1, cells.length)))));
-  while (size > 4 && Math.ceil(cells.length / Math.floor(wide / size)) * size > mapHigh) size--;
-  const across = Math.floor(wide / size);
+  let size = Math.min(22, Math.max(4, Math.ceil(Math.sqrt((width * mapHeight) / Math.max(1, cells.length)))));
+  while (size > 4 && Math.ceil(cells.length / Math.floor(width / size)) * size > mapHeight) size--;
+  const across = Math.floor(width / size);
   map.names = [];
-  map.squares = [...cells].map((letter, at) => {
-    const start = first + at * each;
-    return { letter, across, size, x: (at % across) * size, y: Math.floor(at / across) * size, tasks: [start, Math.min(start + each, first + tasks) - 1] };
+  map.squares = [...cells].map((letter, index) => {
+    const start = first + index * each;
+    return { letter, across, size, x: (index % across) * size, y: Math.floor(index / across) * size, tasks: [start, Math.min(start + each, first + tasks) - 1] };
   });
-  map.high = Math.ceil(cells.length / across) * size;
+  map.height = Math.ceil(cells.length / across) * size;
 }
 
-function layGroups(wide) {
+function layGroups(width) {
   const { sheets } = map.data;
   const [gap, label] = [12, sheets[0].name ? 17 : 0];
   // Finds the number of sheets side by side that makes them largest.
   let [beside, tile] = [1, 0];
   for (let next = 1; next <= sheets.length; next++) {
     const rows = Math.ceil(sheets.length / next);
-    const room = Math.min((wide - gap * (next - 1)) / next, (mapHigh - gap * (rows - 1)) / rows - label);
-    if (room > tile) [beside, tile] = [next, Math.floor(room)];
+    const side = Math.min((width - gap * (next - 1)) / next, (mapHeight - gap * (rows - 1)) / rows - label);
+    if (side > tile) [beside, tile] = [next, Math.floor(side)];
   }
   map.squares = [];
   map.names = [];
@@ -39,23 +39,23 @@ function layGroups(wide) {
     const down = Math.ceil(sheet.cells.length / Math.max(1, sheet.across));
     const size = Math.max(2, Math.min(24, Math.floor(tile / Math.max(1, sheet.across, down))));
     map.names.push([sheet.name, left, top - 5]);
-    [...sheet.cells].forEach((letter, at) => {
-      const row = sheet.row + Math.floor(at / sheet.across) * sheet.rows_per_cell;
-      const column = sheet.column + (at % sheet.across) * sheet.columns_per_cell;
+    [...sheet.cells].forEach((letter, index) => {
+      const row = sheet.row + Math.floor(index / sheet.across) * sheet.rows_per_cell;
+      const column = sheet.column + (index % sheet.across) * sheet.columns_per_cell;
       map.squares.push({
-        letter, size, across: sheet.across, x: left + (at % sheet.across) * size, y: top + Math.floor(at / sheet.across) * size,
-        tasks: sheet.tasks && sheet.tasks[at], name: sheet.name,
+        letter, size, across: sheet.across, x: left + (index % sheet.across) * size, y: top + Math.floor(index / sheet.across) * size,
+        tasks: sheet.tasks && sheet.tasks[index], name: sheet.name,
         part: { sheet: sheet.sheet, row, column, rows: Math.min(sheet.rows_per_cell, sheet.row + sheet.rows - row), columns: Math.min(sheet.columns_per_cell, sheet.column + sheet.columns - column) },
       });
     });
   });
   const rows = Math.ceil(sheets.length / beside);
-  map.high = rows * (tile + label) + (rows - 1) * gap;
+  map.height = rows * (tile + label) + (rows - 1) * gap;
 }
 
 function drawSquare(draw, colors, { letter, x, y, size }) {
   const inner = size - (size > 3 ? 1 : 0);
-  const box = (color, from, high) => { draw.fillStyle = color; draw.fillRect(x + inner * from, y + inner * (1 - high) / 2, inner * (1 - 2 * from), inner * high); };
+  const box = (color, from, height) => { draw.fillStyle = color; draw.fillRect(x + inner * from, y + inner * (1 - height) / 2, inner * (1 - 2 * from), inner * height); };
   box(colors[letter === 'c' ? 'D' : letter], 0, 1);
   if (size < 5) return;
   if (letter === 'C') box(colors.mark, 0.34, 0.32);
@@ -73,21 +73,21 @@ function drawSquare(draw, colors, { letter, x, y, size }) {
 
 function drawMap() {
   if (!map.data) return;
-  const canvas = at('map');
+  const canvas = byId('map');
   const style = getComputedStyle(canvas.parentElement);
-  const wide = Math.floor(canvas.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
-  mapHigh = wide < 600 ? 200 : 260;
-  if (map.inOrder) layOrder(wide); else layGroups(wide);
+  const width = Math.floor(canvas.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+  mapHeight = width < 600 ? 200 : 260;
+  if (map.inOrder) layOrder(width); else layGroups(width);
   const scale = devicePixelRatio || 1;
-  [canvas.width, canvas.height] = [wide * scale, Math.max(1, map.high) * scale];
-  [canvas.style.width, canvas.style.height] = [`${wide}px`, `${Math.max(1, map.high)}px`];
+  [canvas.width, canvas.height] = [width * scale, Math.max(1, map.height) * scale];
+  [canvas.style.width, canvas.style.height] = [`${width}px`, `${Math.max(1, map.height)}px`];
   const draw = canvas.getContext('2d');
   draw.scale(scale, scale);
   const colors = { mark: css('--mark') };
   for (const letter of Object.keys(states)) colors[letter] = css(`--${letter}`);
   for (const square of map.squares) if (states[square.letter]) drawSquare(draw, colors, square);
   draw.fillStyle = css('--ink');
-  draw.font = `${wide < 600 ? 10 : 12}px system-ui, sans-serif`;
+  draw.font = `${width < 600 ? 10 : 12}px system-ui, sans-serif`;
   for (const [name, x, y] of map.names) draw.fillText(name, x, y);
   const chosen = map.squares[map.chosen];
   if (chosen) {
@@ -99,9 +99,9 @@ function drawMap() {
   const where = map.inOrder
     ? part ? tasksOf(data.first, data.first + data.tasks - 1) : data.per_cell === 1 ? '1 task per cell' : `${number(data.per_cell)} tasks per cell`
     : `${part ? `${data.sheets[0].name} rows ${span(part.row, part.rows)}, columns ${span(part.column, part.columns)}; ` : ''}down: ${data.rows_are}; across: ${data.columns_are}`;
-  setText(at('map-where'), where);
-  at('map-out').disabled = !part;
-  setText(at('map-view'), map.inOrder ? at('map-view').dataset.group : 'Show in task order');
+  setText(byId('map-where'), where);
+  byId('map-out').disabled = !part;
+  setText(byId('map-view'), map.inOrder ? byId('map-view').dataset.group : 'Show in task order');
   if (!performance.getEntriesByName('map-drawn').length) performance.mark('map-drawn');
 }
 
@@ -111,7 +111,7 @@ function choose(cell) {
   const state = states[letter] || 'not scheduled (symmetric to another frame)';
   const which = tasks && tasksOf(...tasks);
   const place = part && `${name} row ${span(part.row, part.rows)}, column ${span(part.column, part.columns)}`.trim();
-  setText(at('map-cell'), map.inOrder ? `${which}: ${state}` : `${place}: ${state}${which ? `; ${which}` : ''}`);
+  setText(byId('map-cell'), map.inOrder ? `${which}: ${state}` : `${place}: ${state}${which ? `; ${which}` : ''}`);
   drawMap();
 }
 
@@ -129,11 +129,11 @@ async function zoomIn() {
     map.chosen = 0;
     await refreshMap();
     choose(0);
-  } catch (error) { setText(at('map-cell'), error.message); }
+  } catch (error) { setText(byId('map-cell'), error.message); }
 }
 
 async function showTask(which) {
-  const task = await ask(`/api/v1/runs/${run}/tasks/${which}`);
+  const task = await fetchJson(`/api/v1/runs/${run}/tasks/${which}`);
   const parts = [`Task ${number(task.task)}: ${task.state}`];
   if (task.count !== null) parts.push(`${BigInt(task.count).toLocaleString('en')} solutions`);
   if (task.workers.length) parts.push(`${task.count === null ? 'leased to' : 'counted by'} ${task.workers.join(', ')}`);
@@ -142,25 +142,25 @@ async function showTask(which) {
   if (task.failed_attempts) parts.push(`${task.failed_attempts} failed attempts`);
   if (task.conflicting_counts.length) parts.push(`conflicting counts: ${task.conflicting_counts.join(', ')}`);
   parts.push(`${number(task.units)} units from ${number(task.first_unit)}`, `estimated cost: ${(task.cost / 1e6).toFixed(1)} core-seconds`);
-  setText(at('map-cell'), parts.join(' · '));
+  setText(byId('map-cell'), parts.join(' · '));
 }
 
 async function refreshMap() {
   const { inOrder, part } = map;
   const query = part ? `?${new URLSearchParams(part)}` : '';
-  const data = await ask(`/api/v1/runs/${run}/${inOrder ? 'map' : 'grid'}${query}`);
+  const data = await fetchJson(`/api/v1/runs/${run}/${inOrder ? 'map' : 'grid'}${query}`);
   if (inOrder === map.inOrder && part === map.part) { map.data = data; drawMap(); }
 }
 
 function wholeMap() {
   [map.part, map.chosen] = [null, -1];
-  setText(at('map-cell'), map.hint);
+  setText(byId('map-cell'), map.hint);
   return refreshMap();
 }
 
 function startMap() {
-  map.hint = at('map-cell').textContent;
-  const canvas = at('map');
+  map.hint = byId('map-cell').textContent;
+  const canvas = byId('map');
   canvas.addEventListener('click', ({ offsetX: x, offsetY: y }) => {
     const cell = map.squares.findIndex((square) => x >= square.x && x < square.x + square.size && y >= square.y && y < square.y + square.size);
     if (cell >= 0) { choose(cell); zoomIn(); }
@@ -173,7 +173,7 @@ function startMap() {
     if (event.key === 'Enter') zoomIn();
     if (event.key === 'Escape') wholeMap().catch(() => {});
   });
-  at('map-out').addEventListener('click', () => wholeMap().catch(() => {}));
-  at('map-view').addEventListener('click', () => { map.inOrder = !map.inOrder; wholeMap().catch(() => {}); });
+  byId('map-out').addEventListener('click', () => wholeMap().catch(() => {}));
+  byId('map-view').addEventListener('click', () => { map.inOrder = !map.inOrder; wholeMap().catch(() => {}); });
   wholeMap().catch(() => {});
 }

@@ -1,10 +1,10 @@
-//! A replica of a data directory elsewhere. Restored after the loss of the disk, it lacks only the
-//! writes since the last pass.
+//! A replica of a data directory, updated in passes.
 //!
-//! Sealed segments are copied once. The growing segment is copied whole in every pass that finds it
-//! longer, under the number of its future seal, so that an interrupted pass leaves no duplicates. Small
-//! files are read first and written last, so that they never refer to lines that the replica lacks.
-//! Only growing segments are removed, once their sealed copies exist.
+//! Restored after the loss of the disk, the replica lacks only the writes since the last pass. Sealed
+//! segments are copied once. The growing segment is copied whole in every pass that finds it longer, under
+//! the number of its future seal: an interrupted pass leaves no duplicates. Small files are read first and
+//! written last, so they never refer to lines that the replica lacks. Only growing segments are removed,
+//! once their sealed copies exist.
 
 mod place;
 #[cfg(test)]
@@ -46,8 +46,8 @@ struct Archive {
     runtime: Runtime,
     /// The name of the place in errors.
     place: PathBuf,
-    /// The archive's objects, and their lengths.
-    there: BTreeMap<String, u64>,
+    /// The lengths of the archive's objects, by name.
+    lengths: BTreeMap<String, u64>,
     /// The small files as last written.
     small: BTreeMap<String, Vec<u8>>,
 }
@@ -62,9 +62,9 @@ impl Archive {
             .map_err(files::failed("open", &place))?;
         let all = objects.list(None);
         let all = all.map_ok(|object| (object.location.to_string(), object.size));
-        let there = runtime.block_on(all.try_collect());
-        let there = there.map_err(|error| cannot("list", &place, &error))?;
-        Ok(Self { objects, runtime, place, there, small: BTreeMap::new() })
+        let lengths = runtime.block_on(all.try_collect());
+        let lengths = lengths.map_err(|error| cannot("list", &place, &error))?;
+        Ok(Self { objects, runtime, place, lengths, small: BTreeMap::new() })
     }
 
     /// Runs an operation on an object; an error names the operation and the object.
@@ -81,7 +81,7 @@ impl Archive {
     fn put(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
         self.run("write", name, async |objects, name| objects.put(name, bytes.into()).await)?;
-        self.there.insert(name.to_owned(), length);
+        self.lengths.insert(name.to_owned(), length);
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Archive {
 
     fn remove(&mut self, name: &str) -> Result<(), StoreError> {
         self.run("remove", name, async |objects, name| objects.delete(name).await)?;
-        self.there.remove(name);
+        self.lengths.remove(name);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Archive {
         };
         for segment in &sealed {
             let name = name_of(segment, dir);
-            if !self.there.contains_key(&name)
+            if !self.lengths.contains_key(&name)
                 && let Some(bytes) = files::read_bytes(segment)?
             {
                 self.put(&name, bytes)?;
@@ -135,12 +135,12 @@ impl Archive {
         }
         let name = growing(&name_of(run, dir), sealed.len() + 1);
         if let Some(bytes) = text
-            && self.there.get(&name) != Some(&(bytes.len() as u64))
+            && self.lengths.get(&name) != Some(&(bytes.len() as u64))
         {
             self.put(&name, bytes)?;
         }
         let replaced = growing(&name_of(run, dir), sealed.len());
-        match self.there.contains_key(&replaced) {
+        match self.lengths.contains_key(&replaced) {
             true => self.remove(&replaced),
             false => Ok(()),
         }
@@ -168,7 +168,7 @@ fn sealed_segments(run: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-/// Reads all files but journals, the index, the lock, and temporary files and copies.
+/// Reads all files except journals, index, lock, temporary files and copies.
 fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -203,7 +203,7 @@ fn cannot(action: &'static str, path: &Path, error: &Error) -> StoreError {
 pub struct Archiver {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    copied: ArchiveLag,
+    lag: ArchiveLag,
 }
 
 impl Archiver {
@@ -214,26 +214,26 @@ impl Archiver {
         place.make()?;
         place.check_separate(dir)?;
         let mut archive = Archive::open(place)?;
-        if archive.there.contains_key(SECRET)
+        if archive.lengths.contains_key(SECRET)
             && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?
         {
             let what = format!("it is not the archive of {}", dir.display());
             let advice = "restore it with `queensctl restore`, or give an empty or a new one";
             return Err(place.unfit(what, advice));
         }
-        let copied = ArchiveLag::up_to(Instant::now());
+        let lag = ArchiveLag::up_to(Instant::now());
         archive.pass(&data_files)?;
         let (stop, stopped) = mpsc::channel();
-        let moves = copied.clone();
+        let thread_lag = lag.clone();
         let thread = thread::Builder::new()
             .name("archive".to_owned())
-            .spawn(move || follow(&mut archive, &data_files, &stopped, &moves))
+            .spawn(move || follow(&mut archive, &data_files, &stopped, &thread_lag))
             .map_err(files::failed("follow", dir))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), copied })
+        Ok(Self { stop: Some(stop), thread: Some(thread), lag })
     }
 
-    pub fn copied(&self) -> ArchiveLag {
-        self.copied.clone()
+    pub fn lag(&self) -> ArchiveLag {
+        self.lag.clone()
     }
 }
 
@@ -241,15 +241,15 @@ fn follow(
     archive: &mut Archive,
     data_files: &DataFiles,
     stopped: &mpsc::Receiver<()>,
-    copied: &ArchiveLag,
+    lag: &ArchiveLag,
 ) {
     loop {
         let last = stopped.recv_timeout(PASS_INTERVAL) != Err(RecvTimeoutError::Timeout);
         let began = Instant::now();
         match archive.pass(data_files) {
-            Ok(()) => copied.advance(began),
+            Ok(()) => lag.advance(began),
             Err(error) => {
-                tracing::warn!("the archive is {} s behind: {error}", copied.behind().as_secs())
+                tracing::warn!("the archive is {} s behind: {error}", lag.behind().as_secs())
             }
         }
         if last {
@@ -273,7 +273,7 @@ impl Drop for Archiver {
 /// Restores a data directory from an archive, into an empty or new directory.
 pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
     let archive = Archive::open(place)?;
-    if !archive.there.contains_key("format.json") {
+    if !archive.lengths.contains_key("format.json") {
         let what = "not a complete archive of a coordinator: it has no format.json";
         return Err(place.unfit(what.to_owned(), "check the path"));
     }
@@ -286,10 +286,10 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
         });
     }
     // The marker comes last: it makes the directory usable.
-    let mut names: Vec<_> = archive.there.keys().collect();
+    let mut names: Vec<_> = archive.lengths.keys().collect();
     names.sort_by_key(|name| *name == "format.json");
     for name in names {
-        if let Some(path) = restored(name, dir, &archive.there) {
+        if let Some(path) = restored(name, dir, &archive.lengths) {
             files::write_private(&path, &archive.get(name)?)?;
         }
     }
@@ -298,16 +298,16 @@ pub fn restore(place: &ArchivePlace, dir: &Path) -> Result<(), StoreError> {
 
 /// Returns the path to which an object is restored; `None` if it is not needed.
 /// Sealed growing segments, and runs whose first pass did not reach the manifest, are not needed.
-fn restored(name: &str, dir: &Path, there: &BTreeMap<String, u64>) -> Option<PathBuf> {
+fn restored(name: &str, dir: &Path, lengths: &BTreeMap<String, u64>) -> Option<PathBuf> {
     if let Some((run, _)) = name.strip_prefix("runs/").and_then(|name| name.split_once('/'))
-        && !there.contains_key(&format!("runs/{run}/manifest.json"))
+        && !lengths.contains_key(&format!("runs/{run}/manifest.json"))
     {
         return None;
     }
     let Some((run, number)) = name.split_once("/growing.") else {
         return Some(dir.join(name));
     };
-    match there.contains_key(&format!("{run}/journal.{number}")) {
+    match lengths.contains_key(&format!("{run}/journal.{number}")) {
         true => None,
         false => Some(dir.join(run).join(ACTIVE)),
     }

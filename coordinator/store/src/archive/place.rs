@@ -59,7 +59,7 @@ impl ArchivePlace {
     /// Fails if `dir` contains this place or lies in it: the archive would copy itself.
     pub(super) fn check_separate(&self, dir: &Path) -> Result<(), StoreError> {
         let (Ok(place), Ok(dir)) = (fs::canonicalize(&self.0), fs::canonicalize(dir)) else {
-            // A bucket.
+            // A bucket has no local path.
             return Ok(());
         };
         if place.starts_with(&dir) || dir.starts_with(&place) {
@@ -86,7 +86,7 @@ impl ArchivePlace {
         let client = |key, value: &str| (AmazonS3ConfigKey::Client(key), value.to_owned());
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
-            // A failed pass is repeated, and the last pass must not take longer.
+            // A failed pass is repeated, but the last pass must end soon.
             .with_retry(RetryConfig {
                 max_retries: 3,
                 retry_timeout: std::time::Duration::from_secs(30),

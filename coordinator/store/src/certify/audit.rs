@@ -46,11 +46,11 @@ pub struct AuditOptions {
 pub enum AuditError {
     #[error(transparent)]
     Certificate(#[from] BadCertificate),
-    #[error("the counts: {0}")]
+    #[error("invalid counts: {0}")]
     Counts(#[from] BadCounts),
 }
 
-/// The reason of a check: `Ok` if it passed, `Err` if it failed.
+/// The reason for a check's outcome: `Ok` if it passed, `Err` if it failed.
 type Checked = Result<String, String>;
 
 fn finding(name: &'static str, checked: Checked) -> Check {
@@ -73,7 +73,7 @@ pub enum Part<'a> {
     Found(&'a Check),
 }
 
-/// Audits a certificate and its counts; reports each part, and returns the worst outcome.
+/// Audits a certificate and reports each part; returns the worst outcome.
 pub fn audit(
     (text, counts): (&str, &[u8]),
     options: &AuditOptions,
@@ -96,8 +96,8 @@ pub fn audit(
     note(finding(
         "tree",
         match signed {
-            true => Ok(format!("{counts}: they are the ones that were signed")),
-            false => Err("the counts are not the ones that were signed".to_owned()),
+            true => Ok(format!("{counts}, exactly the signed ones")),
+            false => Err("the counts differ from the signed ones".to_owned()),
         },
     ));
     note(finding("sum", sum(&certificate, &leaves)));
@@ -113,7 +113,7 @@ pub fn audit(
                 note(finding("cover", Err(gap)));
             } else {
                 let units = plural(plan.units(), "unit");
-                let covered = format!("the counts are of all {units} of the plan, each once");
+                let covered = format!("the counts cover all {units} of the plan, each once");
                 note(finding("cover", Ok(covered)));
                 note(recount(&plan, &leaves, options));
             }
@@ -133,7 +133,7 @@ pub fn audit(
         Ok(_) | Err(_) => {
             let other = format!(
                 "the plan follows version {} of the rules, but this program supports version {}: use the \
-                 program that made the certificate, {}",
+                 program that created the certificate, {}",
                 certificate.plan_version,
                 spec.version(),
                 certificate.program
@@ -147,10 +147,10 @@ pub fn audit(
 fn signature(certificate: &Certificate, options: &AuditOptions) -> Checked {
     let key = &certificate.public_key;
     match &options.key {
-        Some(expected) if expected == key => Ok(format!("good, by the key given, {key}")),
+        Some(expected) if expected == key => Ok(format!("valid, by the given key {key}")),
         Some(expected) => Err(format!("by key {key}, not by {expected}")),
         None => Ok(format!(
-            "good, by key {key}; compare it with the key that the coordinator printed (--key)"
+            "valid, by key {key}; compare it with the key that the coordinator printed (--key)"
         )),
     }
 }
@@ -170,7 +170,7 @@ fn sum(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
 fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
     let levels = Levels::of(leaves);
     if certificate.confirmed != Some(levels) {
-        return Err(format!("by their signed counters the counts are confirmed as {levels:?}"));
+        return Err(format!("the signed counts are confirmed differently: {levels:?}"));
     }
     let counts = leaves.len() as u64;
     let bound = |recounts: &Recounts| {
@@ -187,7 +187,7 @@ fn confirmed(certificate: &Certificate, leaves: &[Leaf]) -> Checked {
             Err(format!("the bound does not follow from {recounts:?}"))
         }
         Some(recounts) => Ok(format!(
-            "as claimed; {} bound the wrong ones to {}, if the signer selected them at random",
+            "as claimed; {} limit the wrong counts to {}, if the recounts were selected at random",
             plural(recounts.random, "recount"),
             thousands(recounts.at_most_wrong.into())
         )),
@@ -200,8 +200,8 @@ fn classes(certificate: &Certificate) -> Checked {
     let Certificate { solutions, unique, half_turn, quarter_turn, .. } = certificate;
     let (unique, half_turn, quarter_turn) = match (unique, half_turn, quarter_turn) {
         (Some(unique), Some(half_turn), Some(quarter_turn)) => (unique, half_turn, quarter_turn),
-        (None, None, None) => return Ok("none are claimed".to_owned()),
-        _ => return Err("some symmetric solutions are claimed, others not".to_owned()),
+        (None, None, None) => return Ok("no fundamental solutions are claimed".to_owned()),
+        _ => return Err("only some of the symmetric solutions are claimed".to_owned()),
     };
     let (Ok(all), Ok(half), Ok(quarter)) =
         (solutions.parse(), half_turn.parse(), quarter_turn.parse())
@@ -210,16 +210,16 @@ fn classes(certificate: &Certificate) -> Checked {
     };
     let counts = Counts::new(all, half, quarter).map_err(|bad| bad.to_string())?;
     match counts.unique() {
-        follow if follow.to_string() == *unique => {
-            Ok(format!("{} fundamental solutions follow", thousands(follow)))
+        computed if computed.to_string() == *unique => {
+            Ok(format!("{} fundamental solutions, as claimed", thousands(computed)))
         }
-        follow => Err(format!(
-            "{follow} fundamental solutions follow from the total, {unique} are claimed"
+        computed => Err(format!(
+            "the total gives {computed} fundamental solutions, but {unique} are claimed"
         )),
     }
 }
 
-/// Compares the total with the published count of the board, if there is one.
+/// Compares the total with the published count of the board, if any.
 fn published(certificate: &Certificate, board: Board) -> Checked {
     let solutions = &certificate.solutions;
     match published_counts(board).map(|known| known.all()) {
@@ -229,7 +229,7 @@ fn published(certificate: &Certificate, board: Board) -> Checked {
         Some(known) => {
             Err(format!("the published count for N = {board} is {known}, not {solutions}"))
         }
-        None => Ok(format!("none to compare with for N = {board}")),
+        None => Ok(format!("no count is published for N = {board}")),
     }
 }
 
@@ -257,7 +257,7 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
             thousands((all - again).into())
         )),
         Some((at, count)) => Err(format!(
-            "{what}: {} wrong, the first of units {:?}: {} certified, {count} here",
+            "{what}: {} wrong; the first has units {:?}: {} certified, {count} recounted",
             wrong.len(),
             leaves[*at].units,
             leaves[*at].count
@@ -266,14 +266,13 @@ fn recount(plan: &Plan, leaves: &[Leaf], options: &AuditOptions) -> Check {
     finding("recount", checked)
 }
 
-/// Recounts leaves in the other orientation; returns the index and recount of each wrong one.
+/// Recounts leaves in the other orientation; returns wrong ones with the recounts.
 fn wrong_counts(
     plan: &Plan,
     (leaves, mut selected): (&[Leaf], Vec<usize>),
     options: &AuditOptions,
 ) -> Result<Vec<(usize, u64)>, String> {
-    // All threads count one frame at a time together, in one memory. Prefixes are counted by each
-    // thread on its own.
+    // All threads count each frame together, in shared memory; prefixes are counted by single threads.
     let (lanes, crew) = match plan.spec().layout.method() {
         Method::Rows => (options.threads.get(), NonZeroU16::MIN),
         Method::Frames => (1, options.threads),
@@ -283,12 +282,12 @@ fn wrong_counts(
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     let lane = || -> Result<(), String> {
-        let mut made: Option<(Orientation, Counter)> = None;
+        let mut cached: Option<(Orientation, Counter)> = None;
         while let Some(&at) = selected.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Leaf { units, first, .. } = &leaves[at];
             let orientation = first.orientation.rotated();
-            if made.as_ref().is_none_or(|(of, _)| *of != orientation) {
-                drop(made.take());
+            if cached.as_ref().is_none_or(|(of, _)| *of != orientation) {
+                drop(cached.take());
                 let config = CounterConfig {
                     kernel: options.kernel,
                     threads: crew,
@@ -296,9 +295,9 @@ fn wrong_counts(
                     orientation,
                 };
                 let counter = Counter::new(plan, &config).map_err(|error| error.to_string())?;
-                made = Some((orientation, counter));
+                cached = Some((orientation, counter));
             }
-            let (_, counter) = made.as_mut().expect("made above");
+            let (_, counter) = cached.as_mut().expect("created above");
             let count = counter.count(units.clone(), &NoProgress);
             let count = count.map_err(|error| format!("units {units:?}: {error}"))?;
             if count != leaves[at].count {

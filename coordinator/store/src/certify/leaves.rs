@@ -10,7 +10,7 @@
 //!
 //! The file of counts contains, after `MAGIC`: the number of counters, each with its worker (16 bytes)
 //! and principal; the number of counts, each with its number of units, its count, its counter's index
-//! and `Origin::byte`, then the counter's index and byte of a recheck, if there is one. Numbers are in
+//! and `Origin::byte`, then, if there is a recheck, its counter's index and byte. Numbers are in
 //! base 128, lowest digit first. The units of consecutive counts are consecutive, from 0.
 
 use std::{collections::HashMap, ops::Range};
@@ -83,12 +83,12 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
 impl Leaf {
     /// Returns how well its count is confirmed.
     pub(crate) fn level(&self) -> Confirmation {
-        let first = Principal::kept(&self.first.principal);
+        let first = Principal::from_stored(&self.first.principal);
         let second = self.second.as_ref();
         match second.is_some_and(|second| second.referee) || self.first.referee {
             true => Confirmation::Referee,
             false => second.map_or(Confirmation::None, |second| {
-                first.confirmed_by(&Principal::kept(&second.principal))
+                first.confirmed_by(&Principal::from_stored(&second.principal))
             }),
         }
     }

@@ -33,8 +33,7 @@ pub enum CertifyError {
     #[error(transparent)]
     Verify(#[from] VerifyError),
     #[error(
-        "run {run} has {done} of {total} tasks: only complete runs are certified; finish it \
-         first"
+        "cannot certify run {run}: it has counts of only {done} of {total} tasks; finish it first"
     )]
     Partial { run: RunId, done: u64, total: u64 },
 }
@@ -53,7 +52,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     });
     report.checks = Some(Checks { counts, ..checked });
     let manifest = &report.manifest;
-    let plan = Plan::new(manifest.spec).expect("it was verified");
+    let plan = Plan::new(manifest.spec).expect("the run was verified");
     let leaves: Vec<_> = fold.rows().filter_map(|(task, row)| leaf(&plan, task, row)).collect();
     for Leaf { first, .. } in &leaves {
         if let Some((share, _)) = shares.get_mut(&(first.worker, first.principal.clone())) {
@@ -97,7 +96,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     };
     let secret = crate::signing_key(dir).map_err(VerifyError::from)?;
     let text = certificate.sign(&secret);
-    let certificate = Certificate::read(&text).expect("it was signed just now");
+    let certificate = Certificate::read(&text).expect("the text was just signed");
     Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
 }
 

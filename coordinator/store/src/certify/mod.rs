@@ -1,8 +1,8 @@
-//! Certificates: the signed counts of a complete run. They can be checked without a coordinator, and
-//! by later versions.
+//! Certificates: the signed counts of a complete run.
 //!
-//! [`certify()`] makes a certificate from a data directory after verifying every line; [`audit()`] checks the
-//! signature, the tree over the counts and their sum, and recounts some of them.
+//! They can be checked without a coordinator, and by later versions. [`certify()`] makes a certificate from
+//! a data directory after verifying every line; [`audit()`] checks the signature, the tree over the counts
+//! and their sum, and recounts some tasks.
 
 mod audit;
 mod certificate;

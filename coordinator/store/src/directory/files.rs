@@ -7,15 +7,15 @@
 //! DIR/runs/<run>/state.json       the run's state, and the end of the journal at that time
 //! DIR/runs/<run>/journal.jsonl    the newest records
 //! DIR/runs/<run>/journal.000001.jsonl, …   earlier records, in sealed segments
-//! DIR/runs/<run>/journal.000001.seal, …    the end of the journal when each was sealed
+//! DIR/runs/<run>/journal.000001.seal, …    the end of the journal when the segment was sealed
 //! DIR/runs/<run>/symmetric.json   the symmetric solutions, once they are counted
-//! DIR/runs/<run>/events.jsonl     its events
-//! DIR/runs/<run>/history.json     its charts and its workers' shares
-//! DIR/runs/<run>/recheck.json     the share of its tasks to recheck, if one was set
+//! DIR/runs/<run>/events.jsonl     the run's events
+//! DIR/runs/<run>/history.json     the run's charts and its workers' shares
+//! DIR/runs/<run>/recheck.json     the share of tasks to recheck, if it was set
 //! DIR/runs/<run>.deleted          a run that is being removed
-//! DIR/term.json                   the coordinator's term: one more at every start
+//! DIR/term.json                   the coordinator's term, incremented at every start
 //! DIR/trust.jsonl                 the trust in workers
-//! DIR/trust.seal                  the number of its lines, and the hash of the last
+//! DIR/trust.seal                  the number of lines in trust.jsonl, and the hash of the last
 //! DIR/events.jsonl                the events of the cluster
 //! DIR/secret                      32 random bytes, private
 //! DIR/doors/                      keys, tokens and join strings, private
@@ -82,20 +82,20 @@ impl DataFiles {
         self.dir.join("term.json")
     }
 
-    /// Begins a new term, higher than all before.
+    /// Begins a new term, higher than all earlier ones.
     pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
-        let term = self.kept_term()? + 1;
+        let term = self.last_term()? + 1;
         write_durably(&self.term(), &manifest::encode_term(term))?;
         Ok(term)
     }
 
     /// Reads the last term; 0 if there was none.
-    pub(crate) fn kept_term(&self) -> Result<u64, StoreError> {
+    pub(crate) fn last_term(&self) -> Result<u64, StoreError> {
         Ok(read_decoded(&self.term(), manifest::decode_term)?.unwrap_or(0))
     }
 
-    /// Reads the 32 random bytes of a private file; creates them if there is none.
-    pub(crate) fn keep_secret(&self, name: &str) -> Result<Secret, StoreError> {
+    /// Reads the 32 random bytes of a private file; creates a missing file.
+    pub(crate) fn load_or_create_secret(&self, name: &str) -> Result<Secret, StoreError> {
         let path = self.dir.join(name);
         if let Some(secret) = read_decoded(&path, Secret::decode)? {
             return Ok(secret);
@@ -106,7 +106,7 @@ impl DataFiles {
     }
 
     /// Reads the directory's secret, if it has one.
-    pub(crate) fn kept_secret(&self) -> Result<Option<Secret>, StoreError> {
+    pub(crate) fn existing_secret(&self) -> Result<Option<Secret>, StoreError> {
         read_decoded(&self.dir.join(SECRET), Secret::decode)
     }
 
@@ -129,7 +129,7 @@ impl DataFiles {
         write_durably(&self.dir.join(MARKER), &manifest::marker())
     }
 
-    /// Returns a marked directory's format, or `None` for an empty one; fails on others.
+    /// Returns the directory's format; `None` if it is empty. Fails if it is foreign.
     fn check(&self) -> Result<Option<u32>, StoreError> {
         let marker = self.dir.join(MARKER);
         match fs::read_to_string(&marker) {
@@ -153,7 +153,7 @@ impl DataFiles {
         }
     }
 
-    /// Finds an entry of an unmarked directory that no crash of this program leaves.
+    /// Finds an entry of an unmarked directory that no crash of this program left.
     fn foreign_entry(&self) -> Option<std::ffi::OsString> {
         let entries = fs::read_dir(&self.dir).ok()?;
         entries.flatten().find_map(|entry| {
@@ -196,7 +196,7 @@ pub(crate) enum Reading {
 pub(crate) struct Lock(File);
 
 impl Lock {
-    /// Creates the directory if necessary, checks that it is marked or empty, and locks it.
+    /// Locks a directory that is marked or empty; creates it if it is missing.
     pub(crate) fn exclusive(data_files: &DataFiles) -> Result<Self, StoreError> {
         fs::create_dir_all(&data_files.dir).map_err(failed("create", &data_files.dir))?;
         data_files.check()?;
@@ -264,12 +264,12 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_extension("tmp")
 }
 
-/// Reads a file of text, if there is one.
+/// Reads a text file; `None` if it is missing.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, StoreError> {
-    found(path, descriptors::open(|| fs::read_to_string(path)))
+    none_if_missing(path, descriptors::open(|| fs::read_to_string(path)))
 }
 
-/// Reads and decodes a small file, if there is one.
+/// Reads and decodes a small file; `None` if it is missing.
 pub(crate) fn read_decoded<T, E: Display>(
     path: &Path,
     decode: impl FnOnce(&str) -> Result<T, E>,
@@ -279,12 +279,12 @@ pub(crate) fn read_decoded<T, E: Display>(
     decoded.map_err(|what| StoreError::damaged(path, None, what))
 }
 
-/// Reads a file of any bytes, if there is one.
+/// Reads a file of any bytes; `None` if it is missing.
 pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    found(path, descriptors::open(|| fs::read(path)))
+    none_if_missing(path, descriptors::open(|| fs::read(path)))
 }
 
-fn found<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, StoreError> {
+fn none_if_missing<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(content) => Ok(Some(content)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -292,12 +292,12 @@ fn found<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// Replaces a file: after a crash it holds either the whole old or the whole new text.
+/// Replaces a file: after a crash it has either the whole old or whole new text.
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), StoreError> {
     Replacement::prepare(path, text)?.put_in_place()
 }
 
-/// Replaces a file that only this user can read with `bytes`; creates its folder.
+/// Replaces a file that only this user can read; creates its folder.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_private_folder(folder)?;
@@ -368,7 +368,7 @@ impl Replacement {
         Ok(Self { path: path.to_owned(), temporary })
     }
 
-    /// Renames the new file into place. After an error the file has the old or the new content.
+    /// Renames the new file into place. An error leaves the old or the new content.
     pub(crate) fn put_in_place(self) -> Result<(), StoreError> {
         fs::rename(&self.temporary, &self.path).map_err(failed("write", &self.path))?;
         sync_parent(&self.path)
@@ -380,7 +380,7 @@ impl Replacement {
 pub(crate) struct Secret(pub(crate) [u8; 32]);
 
 impl Secret {
-    /// Encodes the bytes and their CRC-32, which detects changes, in hexadecimal digits.
+    /// Encodes the bytes and their CRC-32, which detects changes, in hexadecimal.
     pub(crate) fn encode(&self) -> String {
         hex::encode(&self.0) + &hex::encode(&crc32fast::hash(&self.0).to_be_bytes())
     }
@@ -394,7 +394,7 @@ impl Secret {
             return Err("it is not 64 or 72 hexadecimal digits");
         };
         match check.flatten().is_some_and(|check| check != crc32fast::hash(&bytes).to_be_bytes()) {
-            true => Err("its check sum is wrong"),
+            true => Err("its checksum is wrong"),
             false => Ok(Self(bytes)),
         }
     }

@@ -1,4 +1,4 @@
-//! The medium on disk. The journals are authoritative; sled's rows restore leases and attempts.
+//! The medium on disk: authoritative journals, and rows of leases and attempts.
 
 pub(crate) mod files;
 #[cfg(test)]
@@ -23,10 +23,10 @@ use crate::{
 
 /// All runs of one data directory, locked until the store is dropped.
 ///
-/// Use it from one thread that may block: it writes and syncs files in every call that changes it.
+/// Use the store from one thread that may block: every change writes and syncs files.
 pub type DiskStore = JournalStore<Directory>;
 
-/// The suffix of the copy of a bad database.
+/// The suffix of the copy of an invalid database.
 const BAD: &str = "bad";
 
 /// Rows per batch of sled, which is held in memory.
@@ -46,8 +46,8 @@ pub struct Directory {
 impl DiskStore {
     /// Opens a data directory, or creates one in an empty or missing directory.
     ///
-    /// Reads every journal whole. Cuts a torn tail, and keeps a copy of it. Brings sled's rows up to date
-    /// with the journals; rebuilds rows that are missing or unreadable, or that contradict the journals.
+    /// Reads every journal whole. Cuts a torn tail, and saves a copy of the tail. Brings sled's rows up to
+    /// date with the journals; rebuilds rows that are missing or unreadable, or that contradict the journals.
     /// Damage within a journal is an error.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let files = DataFiles::new(dir);
@@ -70,7 +70,8 @@ impl DiskStore {
             medium.journals.insert(run, journal);
         }
         let trust = TrustChain::read(&files.trust(), true)?;
-        Ok(Self::on(medium, index, trust, files.keep_secret(SECRET)?, files.next_term()?))
+        let (secret, term) = (files.load_or_create_secret(SECRET)?, files.next_term()?);
+        Ok(Self::from_parts(medium, index, trust, secret, term))
     }
 
     /// Sets the size at which segments of the existing runs are sealed.
@@ -145,8 +146,8 @@ impl Medium for Directory {
         Ok(())
     }
 
-    /// Stores bars before the journals, which void the wrong counts that caused them.
-    /// Then come texts, which state the journal's end, and at last rows, which may be lost.
+    /// Stores trust records before the journals that void counts of barred workers.
+    /// Texts, which state the journals' ends, come next; rows, which may be lost, last.
     fn commit(&mut self, group: &Group<'_>, times: &SyncTimes) -> Result<(), StoreError> {
         if let Some((chain, lines)) = &group.trust {
             chain.append(&self.files.trust(), lines)?;
@@ -164,11 +165,11 @@ impl Medium for Directory {
         }
         let rows = group.rows.iter().map(|((run, task), row)| (*run, *task, row));
         let seen = group.journals.iter().map(|(run, new)| (*run, new.end.lines));
-        // Flushing is cheap, since it does not sync. It saves the leases of a killed process, and bounds
+        // Flushing is cheap, since it does not sync. It preserves the leases of a killed process, and bounds
         // sled's memory.
-        let kept = self.database()?;
-        kept.put(rows, seen)?;
-        kept.flush()
+        let database = self.database()?;
+        database.put(rows, seen)?;
+        database.flush()
     }
 
     fn read(&self, text: Text) -> Result<Option<String>, StoreError> {
@@ -196,22 +197,22 @@ impl Medium for Directory {
         rows: &[(TaskId, &KeptTask)],
         seen: u64,
     ) -> Result<(), StoreError> {
-        let kept = self.database()?;
+        let database = self.database()?;
         for rows in rows.chunks(BATCH_ROWS) {
-            kept.put(rows.iter().map(|(task, row)| (run, *task, *row)), [])?;
-            kept.flush()?;
+            database.put(rows.iter().map(|(task, row)| (run, *task, *row)), [])?;
+            database.flush()?;
         }
-        kept.put([], [(run, seen)])?;
-        kept.flush()
+        database.put([], [(run, seen)])?;
+        database.flush()
     }
 
     fn retain_rows(&mut self, known: &dyn Fn(RunId) -> bool) -> Result<(), StoreError> {
-        let kept = self.database()?;
-        kept.retain(known)?;
-        kept.flush()
+        let database = self.database()?;
+        database.retain(known)?;
+        database.flush()
     }
 
-    /// Keeps at most the newest copy, for examination.
+    /// Removes earlier copies: at most the newest remains, for examination.
     fn reset_rows(&mut self, keep_copy: bool) -> Result<(), StoreError> {
         self.rows = None;
         let path = self.files.database();

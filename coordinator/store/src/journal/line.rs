@@ -123,7 +123,7 @@ fn read_orientation<'de, D: Deserializer<'de>>(from: D) -> Result<Orientation, D
 pub(crate) struct JournalLine<E = JournalEntry> {
     pub(crate) sequence: u64,
     pub(crate) plan: PlanHash,
-    /// `None` in a line of format 1, which also lacks the record's principal and elapsed time.
+    /// `None` in a line of format 1, which also lacks principal and elapsed time.
     pub(crate) stamp: Option<Stamp>,
     pub(crate) entry: E,
     pub(crate) prev: Link,
@@ -132,7 +132,7 @@ pub(crate) struct JournalLine<E = JournalEntry> {
 /// The fields that the store adds to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The task's units, which identify the work even if another plan divides it differently.
+    /// The task's units, which identify the work even if plans divide it differently.
     pub(crate) units: Range<u64>,
     /// The term of the coordinator that wrote the line.
     pub(crate) fence: u64,
@@ -186,9 +186,11 @@ impl JournalLine {
             match (fields.units, fields.fence, fields.principal, fields.elapsed_ms) {
                 (Some([start, end]), Some(fence), Some(principal), Some(elapsed_ms)) => {
                     let units = start..end;
-                    (Some(Stamp { units, fence }), Principal::kept(&principal), elapsed_ms)
+                    (Some(Stamp { units, fence }), Principal::from_stored(&principal), elapsed_ms)
                 }
-                (None, None, None, None) => (None, Principal::kept(&fields.worker.to_string()), 0),
+                (None, None, None, None) => {
+                    (None, Principal::from_stored(&fields.worker.to_string()), 0)
+                }
                 _ => {
                     let why = "some of units, fence, principal and elapsed_ms are missing";
                     return Err(not_a_line(&why));
@@ -229,7 +231,7 @@ mod tests {
             epoch: Epoch(2),
             count: u64::MAX,
             worker: WorkerId(0xcd),
-            principal: Principal::kept("ab"),
+            principal: Principal::from_stored("ab"),
             version: version.to_owned(),
             kernel: KernelName::Avx512,
             orientation: Orientation::Rotated,

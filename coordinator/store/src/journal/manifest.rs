@@ -1,5 +1,5 @@
-//! The small files: a run's manifest and state, the data directory's marker. Pure. Their bytes are
-//! frozen by a test; a change raises [`FORMAT`].
+//! The small files: a run's manifest and state, the directory's marker. Pure.
+//! A test freezes their bytes; a change raises [`FORMAT`].
 
 use common::{
     board::Board,
@@ -92,7 +92,7 @@ fn check_run(run: RunId, found: RunId) -> Result<(), Damage> {
     }
 }
 
-/// A run's state and its journal's end then: a shorter journal has lost records.
+/// A run's saved state and journal end: a journal shorter than that lost records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedState {
@@ -152,7 +152,7 @@ struct RecheckFields {
     recheck: String,
 }
 
-/// Encodes the share of a run to be rechecked, without a line end.
+/// Encodes the share of tasks to recheck, without a line end.
 pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
     let recheck = match recheck {
         Recheck::Auto => "auto".to_owned(),
@@ -162,7 +162,7 @@ pub(crate) fn encode_recheck(run: RunId, recheck: Recheck) -> String {
     seal(&RecheckFields { format: FILE_FORMAT, run, recheck })
 }
 
-/// Decodes the share of `run` to be rechecked.
+/// Decodes the share of the tasks of `run` to recheck.
 pub(crate) fn decode_recheck(run: RunId, text: &str) -> Result<Recheck, Damage> {
     let fields: RecheckFields = unseal(text)?;
     check_run(run, fields.run)?;

@@ -41,7 +41,7 @@ pub(crate) trait AppendFile: Send + fmt::Debug {
 }
 
 /// A file that is open only from the first write after a sync until the next sync.
-/// A coordinator may have more runs than descriptors, and a removed file is noticed.
+/// This allows more runs than descriptors, and reveals a removed file.
 #[derive(Debug)]
 struct Appended {
     path: PathBuf,
@@ -100,16 +100,16 @@ impl Journal {
     pub(crate) fn open(path: &Path, run: RunId, end: End) -> Result<Self, StoreError> {
         let sealed = segments::sealed(path).map_err(files::failed("read", path))?;
         let sealed = (sealed.len() as u64, segments::bytes(&sealed));
-        let Some(in_file) = end.bytes.checked_sub(sealed.1) else {
+        let Some(active_bytes) = end.bytes.checked_sub(sealed.1) else {
             let what = format!(
-                "its sealed segments hold {} bytes, and only the first {} are whole lines",
+                "its sealed segments hold {} bytes, but only the first {} are whole lines",
                 sealed.1, end.bytes
             );
             return Err(StoreError::damaged(path, None, what));
         };
         let mut file = descriptors::open(|| OpenOptions::new().read(true).append(true).open(path))
             .map_err(files::failed("open", path))?;
-        cut_tail(&mut file, path, in_file)?;
+        cut_tail(&mut file, path, active_bytes)?;
         Ok(Self::new(path, run, end, sealed))
     }
 
@@ -118,8 +118,8 @@ impl Journal {
         Self { path: path.to_owned(), run, file, end, sealed, segment_bytes: SEGMENT_BYTES }
     }
 
-    /// Appends lines that end at `end` and syncs them; returns the duration of the sync.
-    /// After an error the caller must acknowledge none of them and append nothing more: the contents of
+    /// Appends lines that end at `end` and syncs them; returns the sync's duration.
+    /// After an error the caller must acknowledge none of the lines and append no more: the contents of
     /// the disk are unknown until it is read again.
     pub(crate) fn append(&mut self, text: &[u8], end: End) -> Result<Duration, StoreError> {
         let written = self.file.append(text).and_then(|()| {
@@ -137,8 +137,8 @@ impl Journal {
         Ok(synced)
     }
 
-    /// Begins a new segment if this one is full. The appended lines are durable in any case, so a
-    /// failure is logged and retried after the next group.
+    /// Begins a new segment if this one is full.
+    /// The lines are durable already, so a failure is logged and retried after the next group.
     fn seal_if_full(&mut self) {
         if self.end.bytes - self.sealed.1 < self.segment_bytes {
             return;
@@ -172,7 +172,7 @@ fn cut_tail(file: &mut File, path: &Path, bytes: u64) -> Result<(), StoreError> 
     tracing::warn!(
         journal = %path.display(),
         cut_bytes = length - bytes,
-        "truncated a torn record at the end of the journal; the bytes are kept in {}",
+        "truncated a torn record at the end of the journal; its bytes are saved in {}",
         copy.display()
     );
     file.set_len(bytes).and_then(|()| file.sync_all()).map_err(files::failed("cut", path))
@@ -186,7 +186,7 @@ pub(crate) trait Source {
     /// Opens a reader of the lines after `end`.
     fn open(&self, end: &End) -> Result<Reader, StoreError>;
 
-    /// Returns the name of the saved state, to be removed if it refers to lines that are gone.
+    /// Returns the saved state's name, to be removed if it refers to missing lines.
     fn state_name(&self) -> PathBuf;
 
     /// Returns the journal's length, in the unit of [`Self::position`].
@@ -284,7 +284,7 @@ impl Reader {
     }
 }
 
-/// Several texts read as one.
+/// A reader of several texts as one.
 pub(crate) struct Chain<F> {
     current: Box<dyn BufRead>,
     next: F,

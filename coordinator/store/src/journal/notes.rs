@@ -1,5 +1,5 @@
-//! Notes: the events of a run or the cluster, and a run's history. They are bounded, stored next to the
-//! journals but outside their hash chains, and may be lost without changing a total.
+//! Notes: the events of a run or the cluster, and a run's history.
+//! They are bounded, stored outside the journals' hash chains, and may be lost without changing a total.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
-//! A journal's segments. Lines go to `journal.jsonl` until it holds [`SEGMENT_BYTES`]; then it becomes
-//! `journal.000001.jsonl`, which is never written again, and a new file begins. A seal,
-//! `journal.000001.seal`, states the number of lines up to the segment's end and the hash of the last
-//! line. It reveals lost lines and lost files. Readers see a journal as one text.
+//! A journal's segments, which readers see as one text.
+//! Lines go to `journal.jsonl` until it reaches [`SEGMENT_BYTES`]. It becomes `journal.000001.jsonl`, which
+//! is never written again, and a new file begins. A seal, `journal.000001.seal`, states the number of lines
+//! up to the segment's end and the hash of the last line: it reveals lost lines and lost files.
 
 use std::{
     collections::VecDeque,
@@ -59,7 +59,7 @@ fn segment_path(active: &Path, number: u64, extension: &str) -> PathBuf {
     active.with_extension(format!("{number:06}.{extension}"))
 }
 
-/// Lists the sealed segments of the journal whose last lines are in `active`, in order.
+/// Lists a journal's sealed segments in order; `active` has its last lines.
 pub(crate) fn sealed(active: &Path) -> io::Result<Vec<Sealed>> {
     let mut found = Vec::new();
     for number in 1.. {
@@ -78,7 +78,7 @@ pub(crate) fn bytes(sealed: &[Sealed]) -> u64 {
     sealed.iter().map(|segment| segment.bytes).sum()
 }
 
-/// Reads every seal of a run's journal; ignores invalid ones, since lines are chained.
+/// Reads every seal of a journal; ignores invalid ones, since lines are chained.
 pub(crate) fn seals(active: &Path, run: RunId) -> Result<Vec<Seal>, StoreError> {
     let mut found = Vec::new();
     for segment in 1.. {
@@ -129,7 +129,7 @@ fn create_empty(path: &Path) -> Result<(), StoreError> {
         .map_err(files::failed("create", path))
 }
 
-/// Returns whether a journal exists. If `write`, creates the last segment that a crash prevented.
+/// Returns whether a journal exists; if `write`, creates a missing last segment.
 pub(crate) fn exists(active: &Path, write: bool) -> Result<bool, StoreError> {
     if active.exists() {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Small texts with a check hash, and the reasons why a stored text is refused. Pure.
+//! Small texts with a check hash, and reasons to refuse a stored text. Pure.
 //!
 //! Each text is one JSON object with its struct's fields in their order, without spaces, then `check`: the
 //! SHA-256 of all bytes before `,"check":`. (Lines of journals and spools, of which there are many,
@@ -14,7 +14,7 @@ use common::hex;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-/// The version of small files, except the marker, which states the directory's version.
+/// The version of small files; the marker has the directory's version instead.
 pub(crate) const FILE_FORMAT: u32 = 1;
 
 const CHECK_KEY: &str = r#","check":""#;
@@ -30,7 +30,7 @@ impl Damage {
     }
 }
 
-/// A serde form for values stored as texts: hexadecimal IDs and hashes, names, big numbers.
+/// Serde functions for values stored as texts: IDs, hashes, names and big numbers.
 pub(crate) mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -84,12 +84,12 @@ pub(crate) fn seal(fields: &impl Serialize) -> String {
     with_check(text)
 }
 
-/// Decodes a text of [`seal`] of the current format.
+/// Decodes a text of the current format that [`seal`] encoded.
 pub(crate) fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, Damage> {
     unseal_of(text, FILE_FORMAT..=FILE_FORMAT)
 }
 
-/// Decodes a text of [`seal`] of one of several formats.
+/// Decodes a text of one of several formats that [`seal`] encoded.
 pub(crate) fn unseal_of<T: DeserializeOwned>(
     text: &str,
     formats: RangeInclusive<u32>,
@@ -105,7 +105,7 @@ pub(crate) fn unseal_of<T: DeserializeOwned>(
         .ok_or_else(|| Damage::new("it does not end in a check hash"))?;
     let computed = digest(body);
     if computed != check {
-        let what = format!("its check hash is {computed}, it says {check}: bytes have changed");
+        let what = format!("its check hash is {computed}, not {check}: bytes have changed");
         return Err(Damage(what));
     }
     serde_json::from_str(&format!("{body}}}")).map_err(Damage::new)

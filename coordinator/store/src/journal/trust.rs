@@ -1,7 +1,7 @@
-//! The log of trust in workers: one sealed JSON object per line, each naming the hash of the line
-//! before. It belongs to the data directory, since a faulty machine is faulty in every run.
-//! `trust.seal` next to it states the number of lines and the hash of the last: otherwise the loss of the
-//! last lines would readmit barred workers unnoticed.
+//! The log of trust in workers: a hash chain of sealed JSON objects, one per line.
+//! It belongs to the data directory, since a faulty machine is faulty in every run. `trust.seal` next to it
+//! states the number of lines and the hash of the last: otherwise the loss of the last lines would readmit
+//! barred workers unnoticed.
 
 use std::{fmt::Display, fs::OpenOptions, io::Write as _, path::Path};
 
@@ -63,7 +63,7 @@ impl TrustChain {
     /// Reads and checks a file; if `repair`, cuts an unfinished last line.
     pub(crate) fn read(path: &Path, repair: bool) -> Result<Self, StoreError> {
         let damaged = |line, what: &dyn Display| {
-            let remedy = "restore it and trust.seal from a copy, or remove both: every worker is trusted then";
+            let remedy = "restore it and trust.seal from a copy, or remove both: then every worker is trusted";
             StoreError::repairable(path, line, what, remedy)
         };
         // Reads the seal before the lines: a coordinator may append some meanwhile.
@@ -82,11 +82,11 @@ impl TrustChain {
         }
         let (has, had) = (chain.records.len(), sealed.map_or(0, |seal| seal.lines));
         if had > has as u64 {
-            let what = format!("it has {has} whole lines, and had {had} by trust.seal");
+            let what = format!("it has {has} whole lines, but trust.seal states {had}");
             return Err(damaged(None, &what));
         }
         if repair && whole < text.len() {
-            tracing::warn!(path = %path.display(), "truncated its torn last line");
+            tracing::warn!(path = %path.display(), "truncated the torn last line");
             descriptors::open(|| OpenOptions::new().write(true).open(path))
                 .and_then(|file| file.set_len(whole as u64).and_then(|()| file.sync_all()))
                 .map_err(files::failed("cut", path))?;
@@ -94,7 +94,7 @@ impl TrustChain {
         Ok(chain)
     }
 
-    /// Returns the chain with more records, and their lines, without line ends.
+    /// Returns the chain with `records` appended, and their lines without line ends.
     pub(crate) fn with(&self, records: &[TrustRecord]) -> (Self, Vec<String>) {
         let mut longer = self.clone();
         let mut lines = Vec::new();
@@ -115,7 +115,7 @@ impl TrustChain {
             return Err(Damage(format!("its sequence number is {seq}, not {expected}")));
         }
         if prev != self.head {
-            let what = format!("it names {prev} as the hash before it, which is {}", self.head);
+            let what = format!("it names {prev} as the previous hash, which is {}", self.head);
             return Err(Damage(what));
         }
         self.head = Link::after(line.as_bytes());
@@ -146,7 +146,7 @@ impl TrustChain {
     }
 }
 
-/// Reads the seal next to the file; ignores an invalid one, since lines are chained.
+/// Reads the seal next to a file; ignores an invalid one, since lines are chained.
 fn read_seal(path: &Path) -> Result<Option<SealFields>, StoreError> {
     let path = path.with_extension("seal");
     let Some(text) = files::read_bytes(&path)? else { return Ok(None) };
@@ -194,7 +194,7 @@ pub(crate) fn decode(line: &str) -> Result<(u64, Link, TrustRecord), Damage> {
     let trust = all.into_iter().flatten().find(|trust| trust.stored() == fields.trust);
     let record = TrustRecord {
         worker: fields.worker,
-        principal: Principal::kept(&fields.principal),
+        principal: Principal::from_stored(&fields.principal),
         name: fields.name,
         trust: trust.ok_or_else(|| Damage(format!("invalid trust '{}'", fields.trust)))?,
         faults: fields.faults,
@@ -213,7 +213,7 @@ mod tests {
     fn record(trust: Trust, faults: u64) -> TrustRecord {
         TrustRecord {
             worker: WorkerId(0xcd),
-            principal: Principal::kept("lab"),
+            principal: Principal::from_stored("lab"),
             name: "a \"name\",\nof 王后".to_owned(),
             trust,
             faults,
@@ -249,7 +249,7 @@ mod tests {
         for cut in [0, last, last + 30] {
             fs::write(&path, &text[..cut]).unwrap();
             let error = open().unwrap_err().to_string();
-            assert!(error.contains("had 5 by trust.seal"), "{error}");
+            assert!(error.contains("trust.seal states 5"), "{error}");
         }
         fs::remove_file(&path).unwrap();
         assert!(open().is_err());
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&seal).unwrap(), whole);
         fs::write(&seal, "nonsense").unwrap();
         assert_eq!(open().unwrap().records, all);
-        // A line less, or a changed byte, is damage.
+        // A missing line or a changed byte is damage.
         for bad in [text[last..].to_owned(), text.replacen("lab", "bad", 1)] {
             fs::write(&path, bad).unwrap();
             let error = open().unwrap_err();

@@ -1,5 +1,5 @@
-//! The index: every run with its plan, its journal's end and the rows of its tasks, in memory. It
-//! decides whether a group of changes is valid; media make the group durable.
+//! The index in memory: every run with its plan, journal's end and tasks' rows.
+//! It decides whether a group of changes is valid; media make the group durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +37,7 @@ pub(crate) struct ValidatedBatch {
     pub(crate) rows: HashMap<(RunId, TaskId), KeptTask>,
     /// New states of runs, in order.
     pub(crate) states: Vec<(RunId, RunState)>,
-    /// New shares of runs to be rechecked, in order.
+    /// New recheck settings of runs, in order.
     pub(crate) rechecks: Vec<(RunId, Recheck)>,
     pub(crate) trust: Vec<TrustRecord>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Returns every run in order of creation time, then of name.
+    /// Returns every run, ordered by creation time, then by ID.
     pub(crate) fn runs(&self) -> Vec<StoredRun> {
         let mut runs: Vec<_> = self.runs.values().map(|run| run.stored.clone()).collect();
         runs.sort_by_key(|run| run.manifest.age());
@@ -117,7 +117,7 @@ impl Index {
             if let Some(entry) = change.journal_entry() {
                 fold::check_count(plan, &entry.record)?;
                 let entries = batch.entries.entry(run).or_default();
-                row.settle(&entry, end.lines + entries.len() as u64 + 1)?;
+                row.apply(&entry, end.lines + entries.len() as u64 + 1)?;
                 entries.push(entry);
             } else {
                 row.change(change);

@@ -13,8 +13,7 @@ use crate::{
 
 use super::{Group, JournalStore, Medium, Text, index::Index};
 
-/// A store in memory: the model for tests of other stores, and the disk of simulations.
-/// A clone is the disk after a crash.
+/// A store in memory: the model in tests of stores, and the disk of simulations.
 pub type MemoryStore = JournalStore<Memory>;
 
 #[derive(Clone, Debug, Default)]
@@ -27,7 +26,7 @@ impl MemoryStore {
     /// Creates a store without runs, in its first term.
     pub fn new() -> Self {
         let (index, trust) = (Index::default(), TrustChain::new());
-        Self::on(Memory::default(), index, trust, Secret([7; 32]), 1)
+        Self::from_parts(Memory::default(), index, trust, Secret([7; 32]), 1)
     }
 
     /// Begins the next term, as a restarted coordinator does.

@@ -1,5 +1,4 @@
-//! The rules of all stores, over a medium that makes data durable: a data directory, a database, or
-//! memory.
+//! The rules of all stores, over a medium: a data directory, a database or memory.
 
 pub(crate) mod index;
 pub(crate) mod memory;
@@ -73,7 +72,7 @@ pub(crate) struct Group<'a> {
 }
 
 /// A place where a store's data is durable.
-/// Its errors state whether anything may have changed ([`StoreError::kept_nothing`]).
+/// Its errors state whether anything may have changed ([`StoreError::changed_nothing`]).
 pub(crate) trait Medium: Send {
     type Journal: Source;
 
@@ -85,7 +84,7 @@ pub(crate) trait Medium: Send {
     /// Creates a run with an empty journal, durably.
     fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError>;
 
-    /// Removes a run and everything about it.
+    /// Removes a run and all its data.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
 
     /// Stores a group: all journal lines are durable on return, rows may be lost.
@@ -95,7 +94,7 @@ pub(crate) trait Medium: Send {
 
     fn write(&mut self, text: Text, content: &str) -> Result<(), StoreError>;
 
-    /// Passes a run's rows to `visit`; returns the number of journal lines that they reflect.
+    /// Passes a run's rows to `visit`; returns the number of lines that they reflect.
     fn rows(
         &mut self,
         run: RunId,
@@ -110,7 +109,7 @@ pub(crate) trait Medium: Send {
         seen: u64,
     ) -> Result<(), StoreError>;
 
-    /// Opens the rows, if they are a database of their own, and removes those of unknown runs.
+    /// Opens the rows, if they have their own database; removes those of unknown runs.
     fn retain_rows(&mut self, _known: &dyn Fn(RunId) -> bool) -> Result<(), StoreError> {
         Ok(())
     }
@@ -120,7 +119,7 @@ pub(crate) trait Medium: Send {
         Ok(false)
     }
 
-    /// Removes all rows; sets a copy of them aside, if `keep_copy`.
+    /// Removes all rows; keeps a copy of them if `keep_copy`.
     fn reset_rows(&mut self, _keep_copy: bool) -> Result<(), StoreError> {
         Ok(())
     }
@@ -134,13 +133,13 @@ pub struct JournalStore<M> {
     secret: Secret,
     pub(crate) term: u64,
     sync_times: SyncTimes,
-    /// The first write error. Since then the medium's contents are unknown and writes fail.
+    /// The first write error; since then the contents are unknown and writes fail.
     poison: Option<String>,
 }
 
 #[expect(private_bounds, reason = "other crates name the stores, not their media")]
 impl<M: Medium> JournalStore<M> {
-    pub(crate) fn on(
+    pub(crate) fn from_parts(
         medium: M,
         index: Index,
         trust: TrustChain,
@@ -150,22 +149,22 @@ impl<M: Medium> JournalStore<M> {
         Self { medium, index, trust, secret, term, sync_times: SyncTimes::default(), poison: None }
     }
 
-    fn healthy(&self) -> Result<(), StoreError> {
+    fn check_writable(&self) -> Result<(), StoreError> {
         match &self.poison {
             None => Ok(()),
             Some(first) => Err(StoreError::Poisoned(first.clone())),
         }
     }
 
-    /// Runs a write; after an error that may have changed something, refuses later ones.
+    /// Runs a write; an error that may have changed something prevents later writes.
     fn write<T>(
         &mut self,
         write: impl FnOnce(&mut M, &SyncTimes) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.healthy()?;
+        self.check_writable()?;
         let written = write(&mut self.medium, &self.sync_times);
         if let Err(error) = &written
-            && !error.kept_nothing()
+            && !error.changed_nothing()
         {
             self.poison = Some(error.to_string());
         }
@@ -269,7 +268,7 @@ impl<M: Medium> Store for JournalStore<M> {
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.healthy()?;
+        self.check_writable()?;
         let batch = self.index.validate(changes)?;
         let group = self.group(&batch)?;
         self.write(|medium, times| medium.commit(&group, times))?;
@@ -291,7 +290,7 @@ impl<M: Medium> Store for JournalStore<M> {
             return Ok(fold);
         }
         let what = format!(
-            "{} lines of {} bytes were written to it, and it holds {} of {}",
+            "{} lines ({} bytes) were written to it, but it has {} ({} bytes)",
             end.lines, end.bytes, read.lines, read.bytes
         );
         Err(StoreError::damaged(&found.files.name(), None, what))

@@ -1,4 +1,4 @@
-//! Opening a store: finds its runs, reads and checks every journal, and brings rows up to date.
+//! Opening of a store: finds its runs, checks every journal, and updates the rows.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -60,7 +60,7 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
         if files.length()? == 0 {
             return Ok(None);
         }
-        let what = format!("it is missing, yet {} has records", files.name().display());
+        let what = format!("it is missing, but {} has records", files.name().display());
         return Err(StoreError::damaged(&path, None, what));
     };
     if manifest.run != run {
@@ -82,7 +82,7 @@ pub(crate) struct Walk<'a, S> {
     plan: &'a Plan,
     pub(crate) end: End,
     pub(crate) fold: Fold,
-    /// The link after the number of lines that the saved state names.
+    /// The link after the last line that the saved state covers.
     saved_head: Option<Link>,
 }
 
@@ -113,7 +113,7 @@ impl<'a, S: Source> Walk<'a, S> {
         [place, fold, self.check_seal()].into_iter().filter_map(Result::err).collect()
     }
 
-    /// Continues before a line whose predecessor is unreadable.
+    /// Moves to the place before `line`, whose predecessor is unreadable.
     pub(crate) fn skip_to(&mut self, line: &JournalLine) {
         self.end.lines = line.sequence.saturating_sub(1);
         self.end.head = line.prev;
@@ -135,18 +135,19 @@ impl<'a, S: Source> Walk<'a, S> {
         } else if record.run != ours.run {
             format!("it belongs to run {}", record.run)
         } else if line.plan != ours.plan {
-            format!("it belongs to plan {}, the run's is {}", line.plan, ours.plan)
+            format!("it belongs to plan {}, but the run has plan {}", line.plan, ours.plan)
         } else if let Some(fence) = fence.filter(|fence| *fence < end.fence) {
             let before = end.fence;
             format!(
-                "it is of term {fence}, the line before of term {before}: two coordinators wrote it"
+                "it has term {fence}, but the line before has term {before}: two coordinators wrote \
+                 the journal"
             )
         } else if fence.is_none() && end.fence > 0 {
-            "it has format 1 and follows a line of a later one".to_owned()
+            "it has format 1, but the line before has a later format".to_owned()
         } else if line.prev != end.head {
             let (named, head) = (line.prev, end.head);
             format!(
-                "it names {named} as the hash before it, which is {head}: it or what precedes it \
+                "it names {named} as the previous hash, which is {head}: it or its predecessor \
                  was altered"
             )
         } else {
@@ -161,7 +162,7 @@ impl<'a, S: Source> Walk<'a, S> {
         let ours = self.plan.task_units(task);
         match &line.stamp {
             Some(stamp) if stamp.units != ours => Err(Damage(format!(
-                "it says that task {task} has the units {:?}, its plan says {ours:?}",
+                "it names units {:?} for task {task}, but the plan has {ours:?}",
                 stamp.units
             ))),
             _ => Ok(()),
@@ -214,7 +215,7 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl<S: Source> FoundRun<S> {
-    /// Reads and checks the whole journal; returns the end and the fold of its whole lines.
+    /// Reads and checks the whole journal; returns the end and fold of its whole lines.
     ///
     /// A torn write leaves a tail without any whole line; the end is before that tail. Anything else
     /// is damage.
@@ -259,8 +260,8 @@ impl<S: Source> FoundRun<S> {
 }
 
 fn damaged_line(path: &Path, line: u64, what: &Damage) -> StoreError {
-    let remedy = "restore the file from a copy, or cut it before this line: the tasks from there on \
-                  are counted again";
+    let remedy = "restore the file from a copy, or truncate it before this line: the tasks from there \
+                  on are counted again";
     StoreError::repairable(path, Some(line), what, remedy)
 }
 
@@ -336,19 +337,19 @@ fn rows<M: Medium>(
     let wrong = |what| Err(StoreError::Database(format!("run {run}: {what}")));
     if seen > end.lines {
         return wrong(format!(
-            "the rows have seen {seen} lines of a journal of {}: acknowledged results are lost, \
+            "the rows reflect {seen} lines, but the journal has {}: acknowledged results are lost, \
              and their tasks are counted again",
             end.lines
         ));
     }
     for (task, row) in &rows {
         match fold.row(*task) {
-            // The loop below updates it.
+            // The loop below updates this row.
             Some(folded) if folded.sequence > seen => {}
             Some(folded) if row.agrees_with(folded) => {}
             None if row.sequence == 0 && row.state.is_open() && plan.contains(*task) => {}
             folded => {
-                return wrong(format!("task {task}: the row says {row:?}, the journal {folded:?}"));
+                return wrong(format!("task {task}: the row {row:?} contradicts {folded:?}"));
             }
         }
     }

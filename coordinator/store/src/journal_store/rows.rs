@@ -1,5 +1,5 @@
-//! Tasks' rows in sled, from which a restart restores leases and attempts. Rows that contradict the
-//! journals are rebuilt from them.
+//! Tasks' rows in sled, from which a restart restores leases and attempts.
+//! Rows that contradict the journals are rebuilt from the journals.
 //!
 //! One tree has all keys, so that a batch is atomic over them (numbers are big-endian):
 //! `v` → version of the rows (1 byte); `s` run (8) → journal lines seen (8);
@@ -29,7 +29,7 @@ use crate::{StoreError, directory::files};
 const VERSION: u8 = 3;
 const VERSION_KEY: &[u8] = b"v";
 /// The size of sled's cache, enough for a million tasks (237 MB of memory in all).
-/// It halves the time to read them again; half the cache would save little memory.
+/// It halves the time to read the rows again; half the cache would save little memory.
 const CACHE_BYTES: u64 = 128 << 20;
 const OPEN_ATTEMPTS: u32 = 500;
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
@@ -186,7 +186,7 @@ impl Rows {
         })
     }
 
-    /// Flushes to the operating system's cache: sled's flush does not survive a power cut.
+    /// Flushes to the operating system's cache, which does not survive a power cut.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.guarded(|db| db.flush().map(drop))
     }
@@ -209,7 +209,7 @@ fn close<T>(path: &Path, db: T) {
     }
 }
 
-/// Opens a database; waits if sled's threads have not yet closed it in this process.
+/// Opens a database; waits while sled's threads in this process still close it.
 fn open_sled(path: &Path) -> sled::Result<sled::Db> {
     let config = sled::Config::default()
         .path(path)
@@ -249,7 +249,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
     key
 }
 
-/// Encodes a row: epoch (8), sequence (8), state (1), the state's data, failed workers.
+/// Encodes a row: epoch (8), sequence (8), state (1), state's data, failed workers.
 /// States and their data: 0 pending; 1 leased: worker (16), until in ms (8); 2 done: index in
 /// [`Confirmation::ALL`] (1), counts; 4 parked; 5 disputed: counts. Counts are their number (4), then for
 /// each: count (8), worker (16), kernel (1), orientation (1), time of acceptance (8), length of the
@@ -339,7 +339,7 @@ fn decode_count(input: &mut &[u8]) -> Option<TaskCount> {
 
 fn decode_principal(input: &mut &[u8]) -> Option<Principal> {
     let text = take_text(input)?;
-    let principal = Principal::kept(text);
+    let principal = Principal::from_stored(text);
     // Longer principals are never written.
     (principal.as_str().len() == text.len()).then_some(principal)
 }
@@ -396,7 +396,7 @@ mod tests {
             |(count, worker, (kernel, orientation, principal), accepted_unix_ms)| TaskCount {
                 count,
                 worker: WorkerId(worker),
-                principal: Principal::kept(&principal),
+                principal: Principal::from_stored(&principal),
                 kernel: KernelName::ALL[kernel],
                 orientation: Orientation::ALL[orientation],
                 accepted_unix_ms,
@@ -438,7 +438,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_not_without_a_panic(
+        fn decoding_any_bytes_does_not_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
             if let Some(row) = decode(&bytes) {
@@ -452,7 +452,7 @@ mod tests {
         let counted = |count, kernel| TaskCount {
             count,
             worker: WorkerId(0xab),
-            principal: Principal::kept("ma"),
+            principal: Principal::from_stored("ma"),
             kernel,
             orientation: match kernel {
                 KernelName::Scalar | KernelName::Avx512 => Orientation::Upright,

@@ -1,5 +1,5 @@
-//! Copies between a data directory and a database, neither of them in use: runs, keys, tokens, secrets
-//! and the trust log. Journal lines are copied unchanged, so that their hash chains continue.
+//! Copies between a data directory and a database, neither of them in use.
+//! They include keys, tokens, secrets and the trust log; journal lines and their hashes stay unchanged.
 
 use std::{fs, io, path::Path};
 
@@ -24,7 +24,7 @@ use crate::{
 
 const BATCH_LINES: usize = 20_000;
 
-/// Files of a data directory with one small text each, by the same names in a database.
+/// Files of a data directory with the same names in a database, one text each.
 const TEXTS: [&str; 3] = [SECRET, SIGNING_KEY, "events.jsonl"];
 
 /// Copies an unused data directory into a database without runs.
@@ -48,7 +48,7 @@ pub fn copy_to_database(
     let store = PgStore::open(url, "queensctl copy", waits)?;
     let mut database = store.medium;
     if !load::find_runs(&database.link)?.is_empty() || !store.trust.records.is_empty() {
-        let advice = "give a database of its own (createdb)";
+        let advice = "give an empty database (createdb)";
         return Err(database.link.lock().server.failed("it holds runs already", advice));
     }
     for run in &found {
@@ -78,7 +78,7 @@ pub fn copy_to_database(
     // Later records name later terms. This is the last transaction of this term.
     steps.push(Step::new(
         "UPDATE queens.leader SET term = greatest(term, $1), leads = false",
-        vec![Box::new(signed(data_files.kept_term()?))],
+        vec![Box::new(signed(data_files.last_term()?))],
     ));
     drop(reading);
     database.transact(steps)?;
@@ -117,7 +117,7 @@ pub fn copy_to_directory(
 }
 
 impl Database {
-    /// Copies a run of the data directory `dir`. The manifest comes last: it creates the run.
+    /// Copies a run of directory `dir`. The manifest comes last: it creates the run.
     fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<(), StoreError> {
         let (run, path) = (found.manifest.run, found.files.name());
         let (end, fold) = found.survey(&fold::plan_of(&found.manifest)?)?;
@@ -263,6 +263,6 @@ mod tests {
             "UPDATE queens.lines SET line = replace(line, '1.2.3', '1.2.4') WHERE seq = 7",
         );
         let flawed = verify_database(&url, &mut |_| {}).unwrap_err().to_string();
-        assert!(flawed.contains("line 7: its check sum"), "{flawed}");
+        assert!(flawed.contains("line 7: its checksum"), "{flawed}");
     }
 }

@@ -1,5 +1,5 @@
-//! Leader election: one coordinator at a time writes. A standby takes over when the leader's heartbeat
-//! stops, by incrementing the term, which fences all transactions of the old leader.
+//! Leader election: one coordinator at a time writes.
+//! When the leader's heartbeat stops, a standby increments the term, which fences the old leader's writes.
 //!
 //! No two clocks are compared: the leader increments a number every second, and a standby takes over
 //! once the number has not changed for [`LEADER_TIMEOUT`] by its own clock. A slow leader loses its
@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const LOOK_SQL: &str = "SELECT term, name, since_unix_ms, leads, \
      (SELECT beats FROM queens.beat) FROM queens.leader";
 
-/// Succeeds if no other standby has taken over and there was no heartbeat.
+/// The take-over; fails after a heartbeat or the take-over of another standby.
 const TAKE_SQL: &str = "UPDATE queens.leader SET term = term + 1, name = $1, leads = true, \
      since_unix_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint \
      WHERE term = $2 AND (NOT leads OR (SELECT beats FROM queens.beat) = $3) \
@@ -64,14 +64,14 @@ pub(super) fn lead(
         let row = link.query(LOOK_SQL, &[])?.pop().ok_or_else(|| link.server.without_leader())?;
         let (term, beats): (i64, i64) = (row.get(0), row.get(4));
         let leads: bool = row.get(3);
-        let still = match seen {
+        let unchanged_since = match seen {
             Some((before, since)) if before == (term, beats) => since,
             _ => Instant::now(),
         };
-        seen = Some(((term, beats), still));
-        if !leads || still.elapsed() >= LEADER_TIMEOUT {
+        seen = Some(((term, beats), unchanged_since));
+        if !leads || unchanged_since.elapsed() >= LEADER_TIMEOUT {
             let taken = link.query(TAKE_SQL, &[&name, &term, &beats])?.pop();
-            // After a lost answer, its own term looks like that of a leader without a heartbeat.
+            // If the answer was lost, this process appears as a leader without a heartbeat.
             if let Some(row) = taken {
                 return Ok((leader(name.to_owned(), row.get(0), row.get(2)), row.get(1)));
             }
@@ -88,7 +88,7 @@ fn leader(name: String, term: i64, since_unix_ms: i64) -> Leader {
     Leader { name, term: unsigned(term), since_unix_ms: unsigned(since_unix_ms) }
 }
 
-/// The heartbeat, on a connection of its own. Dropping it gives up the leadership.
+/// A heartbeat on a separate connection. Dropping it gives up the leadership.
 pub(super) struct Heartbeat {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +98,7 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) fn start(server: &Server, term: i64) -> Result<Self, StoreError> {
-        // It retries forever: the store's connection decides when to give up.
+        // The heartbeat retries forever: the store's connection decides when to give up.
         let mut link = Link::new(server.clone(), Duration::MAX)?;
         link.quiet = true;
         let (stop, stopped) = mpsc::channel();
@@ -143,7 +143,7 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // It may be waiting for an unavailable database.
+            // The thread may be waiting for an unavailable database.
             let began = Instant::now();
             while !thread.is_finished() && began.elapsed() < EXIT_TIMEOUT {
                 thread::sleep(Duration::from_millis(10));

@@ -1,5 +1,5 @@
-//! A connection to the database that reconnects: every call has a time limit, is retried after
-//! temporary failures, and logs the reason in one line.
+//! A connection to the database that reconnects.
+//! Every call has a time limit, is retried after temporary failures, and logs the reason in one line.
 
 use std::{
     cell::RefCell,
@@ -31,7 +31,7 @@ use crate::{StoreError, StoreUrl};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A call that takes longer is retried on another connection.
+/// The time that a slow call has until it is retried on another connection.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The duration after which a call is logged as slow.
@@ -44,13 +44,13 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2
 /// Its service manager then restarts it.
 pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The time that a starting coordinator waits: its address may be wrong.
+/// The time that a starting coordinator waits: the database's URL may be wrong.
 pub(super) const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// SQL state: another coordinator leads.
 const REPLACED: &str = "QN001";
 /// SQL state: an earlier attempt, whose answer was lost, has committed.
-const KEPT_BEFORE: &str = "QN002";
+const ALREADY_COMMITTED: &str = "QN002";
 
 /// A database's address and connection settings.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Step {
 /// A connection for a thread that may block and is not part of an async runtime.
 pub(super) struct Link {
     pub(super) server: Server,
-    /// `None` while it is dropped.
+    /// `None` only while the connection is dropped.
     runtime: Option<Runtime>,
     session: Option<Session>,
     pub(super) retry_timeout: Duration,
@@ -142,7 +142,7 @@ impl Session {
 enum Verdict {
     /// Wait and retry.
     Retry(String),
-    Done,
+    AlreadyCommitted,
     /// Another coordinator leads.
     Replaced(String),
     /// Report it to the operator.
@@ -150,8 +150,9 @@ enum Verdict {
 }
 
 impl Server {
-    /// Parses a URL, which is a secret. Beyond loopback, unless `sslmode=disable`, the database must use
-    /// TLS with a certificate for its host name from an authority of the system or of `sslrootcert`.
+    /// Parses a URL, which is a secret.
+    /// Beyond loopback, unless `sslmode=disable`, the database must use TLS with a certificate for its host
+    /// name from a CA of the system or of `sslrootcert`.
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let place = StoreUrl::from(url).to_string();
         let bad = |what: String| StoreError::Server {
@@ -166,16 +167,16 @@ impl Server {
             .connect_timeout(CONNECT_TIMEOUT)
             .keepalives_idle(Duration::from_secs(10))
             .tcp_user_timeout(Duration::from_secs(20));
-        let near = config.get_hosts().iter().all(is_near);
+        let all_local = config.get_hosts().iter().all(is_local);
         let plain = match mode.as_deref() {
-            None => near,
+            None => all_local,
             Some("disable") => true,
-            Some("prefer" | "allow") if near => true,
+            Some("prefer" | "allow") if all_local => true,
             // An attacker could turn off TLS that is only preferred.
             Some("prefer" | "allow" | "require" | "verify-ca" | "verify-full") => false,
-            Some(other) => return Err(bad(format!("there is no sslmode '{other}'"))),
+            Some(other) => return Err(bad(format!("invalid sslmode '{other}'"))),
         };
-        if plain && !near {
+        if plain && !all_local {
             tracing::warn!("{place}: sslmode=disable: the connection is not encrypted");
         }
         if plain {
@@ -224,7 +225,7 @@ impl Server {
     }
 }
 
-/// Returns the URL without its TLS options, `sslmode` and `sslrootcert`.
+/// Separates a URL from the values of its options `sslmode` and `sslrootcert`.
 fn split_tls_options(url: &str) -> (String, Option<String>, Option<String>) {
     let (start, query) = url.split_once('?').unwrap_or((url, ""));
     let (mut mode, mut roots, mut others) = (None, None, Vec::new());
@@ -242,7 +243,7 @@ fn split_tls_options(url: &str) -> (String, Option<String>, Option<String>) {
     (url, mode, roots)
 }
 
-fn is_near(host: &Host) -> bool {
+fn is_local(host: &Host) -> bool {
     match host {
         #[cfg(unix)]
         Host::Unix(_) => true,
@@ -260,9 +261,7 @@ fn tls(roots: Option<&str>) -> Result<ClientConfig, String> {
             let found = rustls_native_certs::load_native_certs();
             store.add_parsable_certificates(found.certs);
             if store.is_empty() {
-                return Err(
-                    "this system trusts no authority: name one with sslrootcert=FILE".into()
-                );
+                return Err("this system trusts no CA: give one with sslrootcert=FILE".into());
             }
         }
         Some(file) => {
@@ -309,7 +308,7 @@ impl Link {
                     }
                     return Ok(Some(done));
                 }
-                Err(Verdict::Done) => return Ok(None),
+                Err(Verdict::AlreadyCommitted) => return Ok(None),
                 Err(Verdict::Replaced(by)) => return Err(StoreError::LostLeadership { by }),
                 Err(Verdict::Fail(what)) => {
                     let advice = "fix the cause and start again: nothing is lost";
@@ -354,13 +353,13 @@ impl Link {
             // Dropping the old session closes its connection.
             self.session = None;
             let server = &self.server;
-            let made =
+            let session =
                 self.runtime().block_on(async { timeout(CONNECT_TIMEOUT, server.session()).await });
-            let made =
-                made.map_err(|_| Verdict::Retry("the database does not answer".to_owned()))?;
-            self.session = Some(made.map_err(|error| verdict(&error))?);
+            let session =
+                session.map_err(|_| Verdict::Retry("the database does not answer".to_owned()))?;
+            self.session = Some(session.map_err(|error| verdict(&error))?);
         }
-        let session = self.session.as_ref().expect("it was just made");
+        let session = self.session.as_ref().expect("just connected");
         let quiet = self.quiet;
         let done = self.runtime().block_on(async {
             let work = work(session);
@@ -408,9 +407,9 @@ fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {
-        let words = next.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = next.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = next.source();
     }
@@ -425,13 +424,13 @@ fn verdict(error: &Error) -> Verdict {
         // An untrusted certificate remains untrusted; other network errors are temporary.
         return match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
-                Verdict::Fail(format!("no TLS with the database: {text}"))
+                Verdict::Fail(format!("cannot establish TLS with the database: {text}"))
             }
             _ if error.is_closed() || io.is_some() => {
                 Verdict::Retry(format!("the database cannot be reached ({text})"))
             }
             _ if text.contains("error performing TLS handshake") => {
-                Verdict::Fail(format!("no TLS with the database: {text}"))
+                Verdict::Fail(format!("cannot establish TLS with the database: {text}"))
             }
             _ if text.contains("connecting to server") || text.contains("communicating") => {
                 Verdict::Retry(format!("the database cannot be reached ({text})"))
@@ -442,7 +441,7 @@ fn verdict(error: &Error) -> Verdict {
     let class = &code.code()[..2];
     match (code.code(), class) {
         (REPLACED, _) => Verdict::Replaced(text),
-        (KEPT_BEFORE, _) => Verdict::Done,
+        (ALREADY_COMMITTED, _) => Verdict::AlreadyCommitted,
         ("57P01" | "57P02" | "57P03", _) | (_, "08") => {
             Verdict::Retry(format!("the database is being started or stopped ({text})"))
         }
@@ -450,10 +449,10 @@ fn verdict(error: &Error) -> Verdict {
             Verdict::Retry(format!("the database's disk is full ({text}): free space there"))
         }
         (_, _) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Verdict::Retry(format!(
-            "the database is read-only ({text}): name the one that may be written"
+            "the database is read-only ({text}): give the address of the primary server"
         )),
         (_, "53" | "58" | "40" | "55") | ("57014" | "25P03", _) => {
-            Verdict::Retry(format!("the database cannot do it now ({text})"))
+            Verdict::Retry(format!("the database cannot execute the call now ({text})"))
         }
         (_, "28") => Verdict::Fail(format!("the database refuses the login ({text})")),
         ("3D000", _) => Verdict::Fail(format!("{text}: create it first (createdb)")),

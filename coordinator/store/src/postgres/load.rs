@@ -12,7 +12,7 @@ use crate::{
         schema,
         tables::{Shared, Table, unsigned},
     },
-    verify::{Examined, Overall, VerifyError, VerifyReport, verify_all},
+    verify::{Examined, SharedData, VerifyError, VerifyReport, verify_all},
 };
 
 /// Finds every run of a database, in order of creation.
@@ -57,7 +57,7 @@ pub(super) fn read_trust(link: &Shared) -> Result<TrustChain, StoreError> {
 }
 
 /// Verifies every line of every journal in a database.
-/// Only reads, like [`crate::verify_watched()`] in a directory, also while a coordinator writes.
+/// Writes nothing, and works while a coordinator writes, like [`crate::verify_watched()`].
 pub fn verify_database(
     url: &str,
     watch: &mut dyn FnMut(Examined),
@@ -69,8 +69,9 @@ pub fn verify_database(
     let row = link.query(SQL, &[])?.pop().ok_or_else(|| link.lock().server.without_leader())?;
     let (version, ours) = (row.get::<_, i64>(1), schema::MIGRATIONS.len() as i64);
     if version != ours {
-        let what = format!("its tables have version {version}, this program supports {ours}");
-        let advice = "use the release that made them, or start a coordinator of this release on it";
+        let what = format!("its tables have version {version}, but this program supports {ours}");
+        let advice =
+            "use the release that created them, or let a coordinator of this release migrate them";
         return Err(link.lock().server.failed(what, advice).into());
     }
     let secret: Option<&str> = row.get(2);
@@ -78,10 +79,10 @@ pub fn verify_database(
         .map(|text| Secret::decode(text.trim_end()))
         .transpose()
         .map_err(|what| StoreError::damaged(format!("{place}, secret").as_ref(), None, what))?;
-    let kept = Overall {
+    let shared = SharedData {
         live: row.get(0),
         sampler: secret.map(|secret| RecheckSampler::new(secret.0)),
         trust: read_trust(&link)?.records,
     };
-    verify_all(place.into(), &find_runs(&link)?, &kept, watch)
+    verify_all(place.into(), &find_runs(&link)?, &shared, watch)
 }

@@ -1,4 +1,4 @@
-//! The medium in a PostgreSQL database: the same journal lines in a table, one transaction per group.
+//! The medium in a PostgreSQL database, with one transaction per group of changes.
 //!
 //! Every transaction that writes begins with the fence (`queens.fence`). It passes only in the
 //! coordinator's own term. It also counts commits, so a transaction whose answer was lost can be
@@ -63,15 +63,15 @@ pub struct Database {
 }
 
 impl PgStore {
-    /// Opens the database of a URL, which is a secret. Migrates its tables, waits until no other
-    /// coordinator leads (and reports the leader to `waits`), and reads and checks everything.
+    /// Opens the database of a URL, which is a secret, as its leader.
+    /// Reports other leaders to `waits` until none leads. Migrates the tables; reads and checks everything.
     pub fn open(url: &str, name: &str, waits: &mut dyn FnMut(&Leader)) -> Result<Self, StoreError> {
         let server = Server::of(url)?;
         let mut link = Link::new(server.clone(), STARTUP_TIMEOUT)?;
         migrate(&mut link, &schema::MIGRATIONS[..1], None)?;
         link.retry_timeout = RETRY_TIMEOUT;
         let (leader, commits) = leader_election::lead(&mut link, name, waits)?;
-        let term = i64::try_from(leader.term).expect("a term came from there");
+        let term = i64::try_from(leader.term).expect("the term was an i64");
         let heartbeat = Heartbeat::start(&server, term)?;
         migrate(&mut link, &schema::MIGRATIONS, Some(term))?;
         let link = Shared::new(link);
@@ -82,7 +82,7 @@ impl PgStore {
         let found = find_runs(&medium.link)?;
         let index = recover::load(&mut medium, &found)?;
         let term = medium.leader.term;
-        Ok(Self::on(medium, index, trust, secret, term))
+        Ok(Self::from_parts(medium, index, trust, secret, term))
     }
 
     /// Returns this process as the leader.
@@ -95,14 +95,14 @@ impl PgStore {
         self.medium.heartbeat.replaced.clone()
     }
 
-    /// Returns the secrets of the coordinator, on a connection of their own.
+    /// Returns the secrets of the coordinator, on a separate connection.
     pub fn secrets(&self) -> Result<SecretStore, StoreError> {
         let server = self.medium.link.lock().server.clone();
         let link = Shared::new(Link::new(server, STARTUP_TIMEOUT)?);
         Ok(SecretStore::of_database(Texts { link, term: self.medium.term }))
     }
 
-    /// Returns the key that signs certificates; creates it if there is none.
+    /// Returns the key that signs certificates; creates a missing key.
     pub fn signing_key(&self) -> Result<[u8; 32], StoreError> {
         self.medium.texts().secret(SIGNING_KEY).map(|key| key.0)
     }
@@ -181,7 +181,7 @@ impl Medium for Database {
         self.transact(vec![put_text(text, content)])
     }
 
-    /// Rows and lines are committed together, so rows have seen all lines.
+    /// Returns the number of all lines: rows and lines are committed together.
     fn rows(
         &mut self,
         run: RunId,
@@ -216,7 +216,7 @@ impl Medium for Database {
         rows: &[(TaskId, &KeptTask)],
         _: u64,
     ) -> Result<(), StoreError> {
-        let page = usize::try_from(PAGE).expect("it is small");
+        let page = usize::try_from(PAGE).expect("a page is small");
         rows.chunks(page).try_for_each(|rows| {
             let rows = rows.iter().map(|(task, row)| (run, *task, *row));
             self.transact(vec![put_rows(rows)])

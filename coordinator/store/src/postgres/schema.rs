@@ -1,8 +1,8 @@
-//! The tables, as a list of migrations. Migrations in the list are never changed: a change of the tables
-//! is a new migration at its end.
+//! The tables, as a list of migrations.
+//! Listed migrations are never changed: a change of the tables is a new migration at the end.
 //!
 //! ```text
-//! queens.schema_version   the number of migrations made
+//! queens.schema_version   the number of applied migrations
 //! queens.leader           the fence: the leader's term, name and start, and the number of commits
 //! queens.beat             the leader's heartbeat
 //! queens.kept             keys, tokens, secrets and notes by the names of a data directory's files
@@ -23,7 +23,7 @@ use crate::{
 /// All versions have the same first one, so an older leader and a newer standby understand each other.
 pub(super) const MIGRATIONS: [&str; 2] = [LEADERS, RUNS];
 
-/// [`super::link`] recognizes these exceptions by code, and logs their messages.
+/// The leader and the fence, whose exceptions [`super::link`] recognizes by code.
 const LEADERS: &str = "
 CREATE TABLE queens.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -41,7 +41,7 @@ CREATE TABLE queens.beat (
 INSERT INTO queens.beat (beats) VALUES (0);
 CREATE TABLE queens.kept (name text PRIMARY KEY, content text NOT NULL);
 -- The first statement of every transaction that writes. It locks the row that a take-over changes:
--- until the transaction ends nobody takes over, and after that it does not pass any more.
+-- no standby takes over before the transaction ends. After a take-over the fence fails.
 CREATE FUNCTION queens.fence(its_term bigint, its_commit bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -92,7 +92,7 @@ CREATE TABLE queens.rows (
 CREATE TABLE queens.trust (seq bigint PRIMARY KEY, line text NOT NULL);
 ";
 
-/// Creates the schema if it does not exist.
+/// Statements that create the schema if it does not exist.
 pub(super) const BEGIN_SCHEMA: &str = "
 CREATE SCHEMA IF NOT EXISTS queens;
 CREATE TABLE IF NOT EXISTS queens.schema_version (
@@ -102,16 +102,16 @@ CREATE TABLE IF NOT EXISTS queens.schema_version (
 INSERT INTO queens.schema_version (version) VALUES (0) ON CONFLICT DO NOTHING;
 ";
 
-/// Locks the schema while it is changed.
+/// A lock of the schema until the end of the transaction.
 /// Otherwise two coordinators that start together could both change it.
 pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(7171, 1)";
 
-/// Applies the missing migrations of `list`; with a term, as the coordinator that leads.
+/// Applies the missing migrations of `list`; with a term, as the leader.
 pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Result<(), StoreError> {
     let before = link.call(async |session| {
         let client = &session.client;
         client.batch_execute("BEGIN").await?;
-        let made = async {
+        let migrated = async {
             client.batch_execute(SCHEMA_LOCK).await?;
             // A user may have the right to use the schema, but not to create it.
             if client
@@ -123,12 +123,12 @@ pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Resu
             }
             let version = "SELECT version FROM queens.schema_version";
             let before: i64 = client.query_one(version, &[]).await?.get(0);
-            let made = usize::try_from(before).unwrap_or(0);
-            if made < list.len() {
+            let applied = usize::try_from(before).unwrap_or(0);
+            if applied < list.len() {
                 if let Some(term) = term {
                     client.query_one(FENCE, &[&term, &None::<i64>]).await?;
                 }
-                for migration in &list[made..] {
+                for migration in &list[applied..] {
                     client.batch_execute(migration).await?;
                 }
                 let now = i64::try_from(list.len()).expect("there are a few");
@@ -141,12 +141,12 @@ pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Resu
             Ok((before, encoding, fsync == "on"))
         }
         .await;
-        let end = match &made {
+        let end = match &migrated {
             Ok(_) => "COMMIT",
             Err(_) => "ROLLBACK",
         };
-        match (made, client.batch_execute(end).await) {
-            (Ok(made), Ok(())) => Ok(made),
+        match (migrated, client.batch_execute(end).await) {
+            (Ok(migrated), Ok(())) => Ok(migrated),
             (Err(error), _) | (Ok(_), Err(error)) => Err(error),
         }
     })?;
@@ -156,8 +156,8 @@ pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Resu
     let ours = MIGRATIONS.len() as i64;
     let failed = |what, advice| Err(link.server.failed(what, advice));
     if before > ours {
-        let what = format!("its tables have version {before}, this program supports {ours}");
-        return failed(what, "use the release that made them, or a newer one");
+        let what = format!("its tables have version {before}, but this program supports {ours}");
+        return failed(what, "use the release that created them, or a newer one");
     }
     if encoding != "UTF8" {
         let what = format!("its encoding is {encoding}");
@@ -168,7 +168,7 @@ pub(super) fn migrate(link: &mut Link, list: &[&str], term: Option<i64>) -> Resu
         tracing::info!("{place}: migrated its tables from version {before} to {ours}");
     }
     if term.is_some() && !fsync {
-        tracing::warn!("{place}: fsync is off there: a power cut may lose results");
+        tracing::warn!("{place}: fsync is off on the server: a power cut may lose results");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The database's tables: journals in the same text as on disk, rows, and small texts.
+//! Tables of the database: rows, small texts, and journals line by line as on disk.
 
 use std::{
     io::{self, BufRead, Cursor},
@@ -125,7 +125,7 @@ impl Texts {
         format!("{}, {name}", self.link.place())
     }
 
-    /// Reads 32 random bytes; creates them if there are none.
+    /// Reads 32 random bytes; creates them if they are missing.
     pub(super) fn secret(&self, name: &str) -> Result<Secret, StoreError> {
         if let Some(text) = self.read(name)? {
             return Secret::decode(text.trim_end())
@@ -136,7 +136,7 @@ impl Texts {
         Ok(secret)
     }
 
-    /// Reads everything, by name.
+    /// Reads all texts, with their names.
     pub(super) fn all(&self) -> Result<Vec<(String, String)>, StoreError> {
         let rows = self.link.query("SELECT name, content FROM queens.kept ORDER BY name", &[])?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())

@@ -1,5 +1,4 @@
-//! The suite of all stores, and properties of a database alone: the fence, damage, migrations and
-//! outages.
+//! The suite of all stores, and tests of the fence, damage, migrations and outages.
 
 use std::{cell::Cell, fs};
 
@@ -12,7 +11,7 @@ use crate::{
     postgres::{PgStore, schema},
 };
 
-/// A store in a database of its own.
+/// A store in a separate database.
 struct InDatabase {
     url: String,
     store: Option<PgStore>,
@@ -65,7 +64,7 @@ fn a_former_leader_cannot_write() {
     let secrets = old.secrets().unwrap();
     secrets.write("tokens.json", "[]").unwrap();
     let mut waited = Vec::new();
-    // As after the end of its heartbeat.
+    // The old leader gave up, as at the end of its heartbeat.
     server.ask("queens", "UPDATE queens.leader SET leads = false");
     let mut new = PgStore::open(&url, "other", &mut |leader| waited.push(leader.clone())).unwrap();
     assert_eq!(waited, []);
@@ -112,7 +111,7 @@ fn damage_is_found_and_rows_are_rebuilt() {
     let damages = [
         (
             "UPDATE queens.lines SET line = replace(line, '\"count\":\"3\"', '\"count\":\"4\"')",
-            "check sum",
+            "checksum",
         ),
         ("DELETE FROM queens.lines WHERE seq = 2", "sequence number"),
         ("DELETE FROM queens.lines WHERE seq = 3", "3 when"),
@@ -179,7 +178,7 @@ fn older_tables_are_migrated_and_newer_ones_refused() {
     let error = PgStore::open(&url, "test", &mut |_| {}).err().expect("newer");
     assert!(error.to_string().contains("version 99"), "{error}");
     let before = server.ask("older", "SELECT term FROM queens.leader");
-    assert_eq!(before, "2", "a coordinator that cannot read it does not lead");
+    assert_eq!(before, "2", "a coordinator that cannot read the tables does not lead");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Verification of a data directory from its manifests, journals and trust records, without the index.
+//! Verification of manifests, journals and trust records, without the index.
 //! Only [`signing_key`] writes.
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ pub struct Flaw {
     pub what: String,
 }
 
-/// Verifies every journal line in `dir`; recomputes totals, and checks complete ones.
+/// Verifies every journal line in `dir`, and the totals of complete runs.
 ///
 /// Writes nothing, and works while a coordinator writes the directory. It then verifies the lines written
 /// so far, and a half-written last line is not a flaw.
@@ -124,8 +124,8 @@ pub fn verify_watched(
     watch: &mut dyn FnMut(Examined),
 ) -> Result<VerifyReport, VerifyError> {
     let data_files = marked(dir)?;
-    let (kept, _reading) = Overall::of(&data_files)?;
-    verify_all(dir.to_owned(), &recover::find_runs(&data_files)?, &kept, watch)
+    let (shared, _reading) = SharedData::of(&data_files)?;
+    verify_all(dir.to_owned(), &recover::find_runs(&data_files)?, &shared, watch)
 }
 
 fn marked(dir: &Path) -> Result<DataFiles, VerifyError> {
@@ -137,29 +137,29 @@ fn marked(dir: &Path) -> Result<DataFiles, VerifyError> {
 }
 
 /// The data that all runs share, and whether a coordinator is writing them.
-pub(crate) struct Overall {
+pub(crate) struct SharedData {
     pub(crate) live: bool,
     pub(crate) sampler: Option<RecheckSampler>,
     pub(crate) trust: Vec<TrustRecord>,
 }
 
-impl Overall {
+impl SharedData {
     /// Reads a data directory, and locks it until the second value is dropped.
     fn of(data_files: &DataFiles) -> Result<(Self, Reading), StoreError> {
         let reading = Lock::shared(data_files)?;
-        let overall = Self {
+        let shared = Self {
             live: matches!(reading, Reading::WhileWritten),
-            sampler: data_files.kept_secret()?.map(|secret| RecheckSampler::new(secret.0)),
+            sampler: data_files.existing_secret()?.map(|secret| RecheckSampler::new(secret.0)),
             trust: TrustChain::read(&data_files.trust(), false)?.records,
         };
-        Ok((overall, reading))
+        Ok((shared, reading))
     }
 }
 
 pub(crate) fn verify_all<S: Source>(
     dir: PathBuf,
     found: &[FoundRun<S>],
-    kept: &Overall,
+    shared: &SharedData,
     watch: &mut dyn FnMut(Examined),
 ) -> Result<VerifyReport, VerifyError> {
     let lengths = found.iter().map(|found| found.files.length());
@@ -168,7 +168,7 @@ pub(crate) fn verify_all<S: Source>(
     let mut runs = Vec::new();
     let mut flaws = Vec::new();
     for (found, length) in found.iter().zip(lengths) {
-        match audit(found, kept, &mut |_| {}, &mut meter) {
+        match audit(found, shared, &mut |_| {}, &mut meter) {
             Ok((report, _)) => runs.push(report),
             Err(VerifyError::Flawed(of_run)) => flaws.extend(of_run),
             Err(other) => return Err(other),
@@ -196,27 +196,27 @@ pub fn verify_run(
     visit: &mut dyn FnMut(&JournalEntry),
 ) -> Result<(RunReport, Fold), VerifyError> {
     let data_files = marked(dir)?;
-    let (kept, _reading) = Overall::of(&data_files)?;
+    let (shared, _reading) = SharedData::of(&data_files)?;
     let found = recover::find_run(&data_files, run)?.ok_or(StoreError::NoSuchRun(run))?;
-    audit(&found, &kept, visit, &mut Meter::new(0, &mut |_| {}))
+    audit(&found, &shared, visit, &mut Meter::new(0, &mut |_| {}))
 }
 
-/// Reads a run's stored symmetric solutions; ignores invalid ones (they can be recomputed).
+/// Reads a run's stored symmetric solutions; `None` if they are missing or invalid.
 pub fn stored_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
     let path = dir.join(Text::Symmetric(run).path());
     let bytes = files::read_bytes(&path)?.unwrap_or_default();
     Ok(manifest::decode_symmetric(run, String::from_utf8_lossy(&bytes).trim_end()).ok())
 }
 
-/// Returns the key that signs a data directory's certificates; creates it if there is none.
+/// Returns the key that signs a directory's certificates; creates a missing key.
 pub fn signing_key(dir: &Path) -> Result<[u8; 32], StoreError> {
-    DataFiles::new(dir).keep_secret(SIGNING_KEY).map(|key| key.0)
+    DataFiles::new(dir).load_or_create_secret(SIGNING_KEY).map(|key| key.0)
 }
 
 /// Reads one run and reports it, unless it has flaws.
 fn audit<S: Source>(
     found: &FoundRun<S>,
-    kept: &Overall,
+    shared: &SharedData,
     visit: &mut dyn FnMut(&JournalEntry),
     meter: &mut Meter<'_>,
 ) -> Result<(RunReport, Fold), VerifyError> {
@@ -230,7 +230,7 @@ fn audit<S: Source>(
     };
     let mut walk = Walk::new(found, &plan);
     let mut reader = found.files.open(&walk.end)?;
-    // Whether the line before was bad, so that the next one's place cannot be checked.
+    // Whether the line before was bad: the place of the next line cannot be checked.
     let mut lost = false;
     let mut sound = true;
     let mut torn_bytes = 0;
@@ -274,7 +274,7 @@ fn audit<S: Source>(
     let state = found.saved.map_or(RunState::Running, |saved| saved.state);
     let complete = tasks_done == tasks;
     if state == RunState::Complete && !complete && sound {
-        let what = format!("its state is complete, with {tasks_done} of {tasks} tasks");
+        let what = format!("its state is complete with {tasks_done} of {tasks} tasks done");
         flaw(None, what);
     }
     let checks = (complete && sound).then(|| Checks::of(found.manifest.spec.board, solutions));
@@ -293,11 +293,11 @@ fn audit<S: Source>(
         lines: end.lines,
         elapsed_ms: fold.elapsed.ms(),
         torn_bytes,
-        live: kept.live,
+        live: shared.live,
         checks,
-        self_tests: checks::of_self_tests(&fold, &kept.trust),
+        self_tests: checks::of_self_tests(&fold, &shared.trust),
         evidence: Evidence::of(&fold, |task| {
-            Some(kept.sampler.as_ref()?.rank(found.manifest.run, task))
+            Some(shared.sampler.as_ref()?.rank(found.manifest.run, task))
         }),
     };
     Ok((report, fold))
@@ -380,7 +380,7 @@ pub struct Examined {
 /// A reporter of progress.
 struct Meter<'a> {
     /// The length of all journals, in the unit of their source.
-    all: u64,
+    total: u64,
     /// The length of the journals before this one.
     before: u64,
     lines: u64,
@@ -388,8 +388,8 @@ struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    fn new(all: u64, watch: &'a mut dyn FnMut(Examined)) -> Self {
-        Self { all, before: 0, lines: 0, watch }
+    fn new(total: u64, watch: &'a mut dyn FnMut(Examined)) -> Self {
+        Self { total, before: 0, lines: 0, watch }
     }
 
     /// Reports a line that ends at this position of its journal.
@@ -408,8 +408,8 @@ impl<'a> Meter<'a> {
 
     fn report(&mut self, place: u64) {
         // A journal that is being written grows during the verification.
-        let all = self.all.max(place).max(1);
-        let part = place as f64 / all as f64;
+        let total = self.total.max(place).max(1);
+        let part = place as f64 / total as f64;
         (self.watch)(Examined { lines: self.lines, part });
     }
 }

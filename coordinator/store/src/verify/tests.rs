@@ -109,8 +109,8 @@ fn a_changed_digit_and_an_altered_line_are_found() {
         changed[line] = changed[line].replace(r#""count":""#, r#""count":"1"#);
         write_lines(&disk, &changed);
         assert_eq!(flawed_lines(&disk), [Some(number)]);
-        let words = complaint(&disk);
-        assert!(words.contains(&format!("journal.jsonl, line {number}: ")), "{words}");
+        let message = complaint(&disk);
+        assert!(message.contains(&format!("journal.jsonl, line {number}: ")), "{message}");
         // With the right checksum, the link of the next line reveals the change; for the last line,
         // the state file's link does.
         changed[line] = resealed(&whole[line].replace("1.2.3", "1.2.4"));
@@ -125,8 +125,8 @@ fn a_changed_digit_and_an_altered_line_are_found() {
         assert_eq!(flawed_lines(&disk)[0], Some(4));
     }
     write_lines(&disk, &whole[..whole.len() - 1]);
-    let words = complaint(&disk);
-    assert!(words.contains("when the run became complete"), "{words}");
+    let message = complaint(&disk);
+    assert!(message.contains("when the run became complete"), "{message}");
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn a_total_that_contradicts_the_checks_is_found() {
             (Some(error), Change::Recorded(first)) => first.record.count += error,
             _ => drop(changes.remove(0)),
         }
-        let words = complaint(&OnDisk::closed(&[&changes]));
-        assert!(words.contains(part), "{words}");
+        let message = complaint(&OnDisk::closed(&[&changes]));
+        assert!(message.contains(part), "{message}");
     }
 }
 
@@ -153,8 +153,8 @@ fn an_altered_manifest_is_found() {
     let path = disk.journal().with_file_name("manifest.json");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace(r#""n":10"#, r#""n":11"#)).unwrap();
-    let words = complaint(&disk);
-    assert!(words.contains("manifest.json"), "{words}");
+    let message = complaint(&disk);
+    assert!(message.contains("manifest.json"), "{message}");
     // Even with the right check hash, the journal's first link names another manifest.
     let mut other = manifest(1);
     other.priority += 1;
@@ -191,7 +191,7 @@ fn other_directories_are_refused() {
 }
 
 #[test]
-fn parts_grow_over_all_journals_to_the_whole() {
+fn progress_grows_over_all_journals_to_1() {
     let mut reported = Vec::new();
     let mut watch = |examined: Examined| reported.push((examined.lines, examined.part));
     // Two journals of 20 bytes per line, the second of which grows by 500 lines during the verification.

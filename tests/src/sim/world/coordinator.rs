@@ -1,4 +1,4 @@
-//! The coordinator's process: the driver of the program, without its thread, and its events.
+//! The coordinator's process: the real driver, without its thread, and its events.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use super::{
     Event, World,
 };
 
-/// Steps of the driver between two comparisons of everything in the scheduler.
+/// Number of driver steps between two full comparisons of the scheduler.
 const COMPARE_INTERVAL: u64 = 16;
 
 /// One process of the coordinator, from start to crash.
@@ -40,7 +40,7 @@ pub(super) struct Coordinator {
 
 type NextRecount = Pin<Box<dyn Future<Output = Result<Option<Recount>, Stopped>>>>;
 
-/// A call without a reply so far.
+/// A call that waits for its reply.
 struct Call {
     sender: Sender,
     counts: BTreeMap<(TaskId, Epoch), u64>,
@@ -51,7 +51,7 @@ struct Call {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) worker: usize,
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     pub(super) call: u64,
 }
 
@@ -70,7 +70,7 @@ impl Coordinator {
         let mut scheduler = Scheduler::new(Config::default(), jitter);
         scheduler.set_referee(u32::from(scenario.referee), 1 << 30);
         let (mut driver, handle) = Driver::new(scheduler, Box::new(disk.clone()), clock)?;
-        // Counts that a crash left of barred machines are voided first.
+        // A crash may leave counts of barred machines, which are voided first.
         driver.begin()?;
         disk.disk().checker.compare(driver.scheduler(), run);
         let (calls, commands, seed) = (Vec::new(), Vec::new(), scenario.seed);
@@ -94,7 +94,7 @@ impl Coordinator {
     pub(super) fn command(&mut self, command: Command) {
         let (handle, run) = (self.handle.clone(), self.run);
         self.commands.push(Box::pin(async move {
-            // A finished run refuses it.
+            // A finished run refuses the command.
             let _ = handle.control(run, command, None).await;
         }));
     }
@@ -217,7 +217,7 @@ impl World {
     pub(super) fn note_state(&mut self) {
         let state = self.coordinator.as_ref().map(|one| one.scheduler().runs()[0].state);
         self.complete = matches!(state, Some(RunState::Complete | RunState::Contradicted));
-        // Without a referee it stays disputed.
+        // Without a referee, the run stays disputed.
         self.complete |= state == Some(RunState::Disputed);
     }
 
@@ -239,7 +239,7 @@ impl World {
         self.clock.store(self.env.now + self.clock_ahead, Relaxed);
     }
 
-    /// Starts with the run on the disk; on an empty one an operator submits the board again.
+    /// Starts with the run on the disk; on an empty disk, submits the board again.
     pub(super) fn coordinator_start(&mut self) {
         if self.coordinator.is_some() {
             return;
@@ -251,7 +251,7 @@ impl World {
         let (jitter, clock) = (self.env.rng.random(), Clock::Simulated(self.clock));
         let started = Coordinator::start(&self.disk, (run, &self.env.scenario), jitter, clock);
         let Ok(coordinator) = started else {
-            // It crashed in its first write.
+            // The coordinator crashed in its first write.
             return self.coordinator_crash();
         };
         self.coordinator = Some(coordinator);

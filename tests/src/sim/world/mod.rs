@@ -1,4 +1,4 @@
-//! The event loop, in the order of true time, the events of workers, and the checks at the end of a run.
+//! The event loop in the order of true time, worker events, and checks of the end.
 
 mod coordinator;
 
@@ -29,10 +29,10 @@ use super::{
     worker::{Action, Environment, Share, Worker},
 };
 
-/// A longer run has stalled: the slowest scenario needs some days.
+/// Time limit of a run; the slowest scenario needs some days.
 const MAX_TIME: Time = 120 * 24 * HOUR;
 
-/// A run with more messages has stalled: a hundred machines send some millions in half a day.
+/// Message limit of a run; a hundred machines send some millions in half a day.
 const MAX_MESSAGES: u64 = 30_000_000;
 
 /// Maximum number of disks that a run starts on.
@@ -52,7 +52,7 @@ enum Event {
     WorkerResume(usize),
     CoordinatorStart,
     CoordinatorStep,
-    /// The referee has counted or asks again, in this start of the coordinator.
+    /// The referee submits or asks again, in this start of the coordinator.
     Recounted(u64),
     Resume,
 }
@@ -66,7 +66,7 @@ pub struct Outcome {
     pub messages: u64,
     /// Groups in which the driver replied.
     pub groups: u64,
-    /// Messages that were in a group with others.
+    /// Messages that shared a group.
     pub shared: u64,
     pub starts: u64,
     /// Tasks that workers counted, needed or not.
@@ -95,7 +95,7 @@ pub struct Outcome {
 
 struct World {
     env: Environment,
-    /// The coordinator's clock ahead of true time.
+    /// Lead of the coordinator's clock over true time.
     clock_ahead: u64,
     clock: &'static AtomicU64,
     /// Events by time, and by number among those at the same time.
@@ -183,7 +183,7 @@ impl World {
         self.after(0, Event::CoordinatorStart);
         for worker in 0..self.workers.len() {
             let mut start = self.env.rng.random_range(0..2 * MINUTE);
-            // A liar with accomplices is there from the start.
+            // An accomplice joins at the start.
             if !self.workers[worker].is_honest()
                 && (worker > 0 || !self.env.scenario.faults.accomplice)
             {
@@ -199,15 +199,15 @@ impl World {
                 Fault::Partition,
                 Fault::WorkerClock,
             ] {
-                self.again(fault, worker);
+                self.schedule_next(fault, worker);
             }
             if !self.workers[worker].is_honest() {
-                self.again(Fault::SelfTest, worker);
+                self.schedule_next(Fault::SelfTest, worker);
             }
         }
         use Fault::{CoordinatorClock, CoordinatorCrash, DiskLost, Ghost, RunPaused};
         for fault in [CoordinatorCrash, DiskLost, CoordinatorClock, RunPaused, Ghost] {
-            self.again(fault, NO_WORKER);
+            self.schedule_next(fault, NO_WORKER);
         }
     }
 
@@ -217,8 +217,8 @@ impl World {
     }
 
     /// Schedules the next fault of a kind, if the scenario has any.
-    fn again(&mut self, fault: Fault, worker: usize) {
-        if let Some(mean) = self.env.scenario.faults.often.get(&fault) {
+    fn schedule_next(&mut self, fault: Fault, worker: usize) {
+        if let Some(mean) = self.env.scenario.faults.mean_times.get(&fault) {
             let delay = self.env.rng.random_range(1..2 * mean);
             self.after(delay, Event::Fault(fault, worker));
         }
@@ -244,10 +244,10 @@ impl World {
             }
             Event::WorkerResume(worker) => {
                 self.pause(worker, None);
-                self.again(Fault::WorkerPaused, worker);
+                self.schedule_next(Fault::WorkerPaused, worker);
             }
             Event::Resume => match self.command(Command::Resume) {
-                true => self.again(Fault::RunPaused, NO_WORKER),
+                true => self.schedule_next(Fault::RunPaused, NO_WORKER),
                 false => self.after(MINUTE, Event::Resume),
             },
             Event::Fault(fault, worker) => self.fault(fault, worker),
@@ -311,10 +311,10 @@ impl World {
                 let long = self.some_minutes();
                 return self.after(long, Event::Resume);
             }
-            // Its process does not run, or the fault does not recur by itself.
+            // The process is not running, or the fault does not recur by itself.
             _ => {}
         }
-        self.again(fault, number);
+        self.schedule_next(fault, number);
     }
 
     /// Returns the random duration of a fault.
@@ -365,10 +365,10 @@ impl World {
             return;
         }
         let action = worker.act(&mut self.env);
-        let (worker, life) = (number, worker.life);
+        let (worker, incarnation) = (number, worker.incarnation);
         match action {
             Some(Action::Call(call, request)) => {
-                let sender = Sender { worker, life, call };
+                let sender = Sender { worker, incarnation, call };
                 if self.chance(self.env.scenario.faults.repeat) {
                     self.count(Fault::MessageRepeated);
                     self.send(Event::Request(sender, request.clone()));
@@ -376,7 +376,7 @@ impl World {
                 self.send(Event::Request(sender, request));
                 self.wake_soon(number);
             }
-            Some(Action::Exit) => self.come_back(number),
+            Some(Action::Exit) => self.schedule_start(number),
             None => self.wake_soon(number),
         }
     }
@@ -394,14 +394,14 @@ impl World {
         self.after(1, Event::Wake(number));
     }
 
-    /// Lets a machine ask for work and vanish.
+    /// Lets a machine lease tasks and vanish.
     fn ghost(&mut self) {
         self.count(Fault::Ghost);
         let id = u128::from(self.env.rng.random::<u64>()) << 64;
         let mut ghost = Worker::new(id, None, &mut self.env);
         ghost.start(1, self.env.now);
         if let Some(Action::Call(call, request)) = ghost.act(&mut self.env) {
-            let sender = Sender { worker: NO_WORKER, life: 0, call };
+            let sender = Sender { worker: NO_WORKER, incarnation: 0, call };
             self.send(Event::Request(sender, request));
         }
     }
@@ -410,7 +410,7 @@ impl World {
         let Some(worker) = self.workers.get_mut(sender.worker) else {
             return;
         };
-        if !worker.up || worker.life != sender.life {
+        if !worker.up || worker.incarnation != sender.incarnation {
             return;
         }
         if worker.frozen_until > self.env.now {
@@ -445,7 +445,7 @@ impl World {
             self.liars.insert(WorkerId(id));
         }
         self.workers[number].crash(new_id, &mut self.env.rng);
-        self.come_back(number);
+        self.schedule_start(number);
     }
 
     /// Returns the authenticated caller of a machine's calls.
@@ -456,7 +456,7 @@ impl World {
         Caller { machine, ..Caller::new(worker, token) }
     }
 
-    fn come_back(&mut self, number: usize) {
+    fn schedule_start(&mut self, number: usize) {
         let long = self.env.rng.random_range(SECOND..10 * MINUTE);
         self.after(long, Event::Start(number));
     }
@@ -490,7 +490,7 @@ impl World {
         self.outcome.bound = evidence.at_most_wrong();
         self.outcome.recounts = evidence.recounts;
         self.outcome.disputed = evidence.disputed_number;
-        let standing = journaled(&mut disk, run);
+        let standing = standing_counts(&mut disk, run);
         let is_confirmed = |by: Confirmation| by >= Confirmation::OtherToken;
         let unconfirmed = standing.values().filter(|(_, by)| !is_confirmed(*by)).count();
         self.outcome.unconfirmed = unconfirmed as u64;
@@ -518,7 +518,7 @@ impl World {
         self.outcome
     }
 
-    /// Checks that counts are wrong only if the scenario has errors, and that no dispute vanishes.
+    /// Checks that honest counts are right, and that a referee settles all disputes.
     fn check_wrong(&self, evidence: &Evidence) {
         let (seed, faults) = (self.seed(), &self.env.scenario.faults);
         let errs = faults.liars > 0 || faults.referee_error > 0.0;
@@ -536,7 +536,7 @@ impl World {
 }
 
 /// Returns the count of each task and how it was confirmed.
-fn journaled(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
+fn standing_counts(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
     let mut counts = BTreeMap::new();
     let mut row = |row: TaskRow| {
         if let TaskState::Done { first, confirmed, .. } = row.state {

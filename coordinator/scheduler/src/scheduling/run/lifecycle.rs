@@ -6,12 +6,12 @@ use super::{
 };
 use crate::ledger::{Change, Recheck, RunState};
 
-/// State of a run that commands change; it is restored if one cannot be stored.
+/// State of a run that commands change; restored if a command cannot be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifecycle {
     pub(super) state: RunState,
     pub(super) recheck: Recheck,
-    /// Its completion was announced and no count has contradicted it since.
+    /// Whether the run's completion was announced, and the run not reopened since.
     pub(super) is_announced: bool,
     /// Time since when only disputed tasks without a referee are left.
     stalled_since: Option<Ticks>,
@@ -34,17 +34,17 @@ impl Run {
         self.is_counted() && self.rechecks.is_empty() && self.leases.is_empty()
     }
 
-    /// Returns whether tasks of it may be granted, now or once it is resumed.
+    /// Returns whether tasks of the run may be granted, now or once it is resumed.
     pub(crate) fn is_open(&self) -> bool {
         self.is_live() && !self.life.is_announced
     }
 
-    /// Returns whether it may still complete: it runs or is paused.
+    /// Returns whether the run may still complete: it is running or paused.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.life.state, RunState::Running | RunState::Paused)
     }
 
-    /// Returns whether tasks of it are granted now.
+    /// Returns whether tasks of the run are granted now.
     pub(crate) fn grants(&self) -> bool {
         match self.life.state {
             RunState::Running => !self.life.is_announced,
@@ -57,7 +57,7 @@ impl Run {
         }
     }
 
-    /// Returns whether it has finished, which a later count may undo.
+    /// Returns whether the run has finished; a later count may reopen it.
     pub(crate) fn is_finished(&self) -> bool {
         match self.life.state {
             RunState::Complete | RunState::Contradicted | RunState::Disputed => true,
@@ -65,8 +65,8 @@ impl Run {
         }
     }
 
-    /// Returns whether the states of its tasks fit its own state.
-    pub(crate) fn has_counts_of_its_state(&self) -> bool {
+    /// Returns whether the counts of the run's tasks fit the state of the run.
+    pub(crate) fn counts_match_state(&self) -> bool {
         match self.life.state {
             RunState::Complete | RunState::Contradicted => self.is_counted(),
             RunState::Disputed => self.has_only_disputes(),
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// Returns whether it has work that no worker holds.
+    /// Returns whether the run has work that no worker holds.
     pub(crate) fn has_waiting(&self) -> bool {
         self.tasks.number(Stage::Pending) > 0
             || self.unassigned_disputes().next().is_some()
@@ -86,7 +86,7 @@ impl Run {
     }
 
     /// Returns whether a counted run has waited for rechecks as long as its tasks took.
-    /// Only runs that recheck all tasks wait.
+    /// Only runs that recheck all tasks wait; the first call starts the wait.
     pub(crate) fn has_waited_enough(&mut self, now: Ticks) -> bool {
         if !self.is_counted() || !self.is_live() || self.life.recheck != Recheck::All {
             return false;
@@ -106,14 +106,14 @@ impl Run {
         *self.done_since.get_or_insert(now)
     }
 
-    /// Announces its completion, once; returns whether it did.
+    /// Announces the run's completion once; returns whether it did so now.
     pub(crate) fn announce(&mut self) -> bool {
-        let is_news = self.is_open() && self.all_done();
-        self.life.is_announced |= is_news;
-        is_news
+        let is_due = self.is_open() && self.all_done();
+        self.life.is_announced |= is_due;
+        is_due
     }
 
-    /// Applies the result of the checks of its total, if it still has all its counts.
+    /// Applies the result of the checks of the total if the run has all its counts.
     pub(crate) fn conclude(&mut self, agrees: bool) -> Option<Change> {
         if !(self.is_live() && self.life.is_announced && self.all_done()) {
             return None;
@@ -127,7 +127,7 @@ impl Run {
         Some(change)
     }
 
-    /// Continues it after its end.
+    /// Continues the run after its end.
     pub(crate) fn reopen(&mut self) -> Change {
         self.life.is_announced = false;
         self.life.stalled_since = None;
@@ -135,7 +135,7 @@ impl Run {
         Change::State { run: self.manifest.run, state: RunState::Running }
     }
 
-    /// Enters a state; returns the change unless it was in it.
+    /// Enters a state; returns the change unless the run was in that state.
     pub(crate) fn change_to(&mut self, state: RunState) -> Option<Change> {
         let before = std::mem::replace(&mut self.life.state, state);
         (before != state).then_some(Change::State { run: self.manifest.run, state })
@@ -155,7 +155,7 @@ impl Run {
         running + self.rechecks.len()
     }
 
-    /// Returns since when it is stalled; sets it to now if unset.
+    /// Returns since when the run is stalled; sets the time to now if unset.
     pub(crate) fn stalled_since(&mut self, now: Ticks) -> Ticks {
         *self.life.stalled_since.get_or_insert(now)
     }

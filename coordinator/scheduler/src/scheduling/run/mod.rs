@@ -79,23 +79,23 @@ pub(super) struct Run {
     pub(super) rate: Rate,
     /// The random sample of done tasks from which the total is estimated.
     pub(super) sample: Finished,
-    /// Position in the plan's order up to which tasks were sampled; by task, if it was.
+    /// Position in the plan's order up to which `is_sampled` is set.
     sampled_to: u64,
     is_sampled: Vec<bool>,
     /// Time during which tasks were being counted, in this process and earlier ones.
     pub(super) counted_ms: u64,
     /// Time during which a worker held a task, since the last call of a holder.
-    /// It counts once a holder calls: a lost one may have stopped at once.
+    /// It is added to `counted_ms` once a holder calls: a lost one may have stopped immediately.
     unheard_ms: u64,
 
-    /// Since when every task is done, and how long that had taken.
+    /// Time at which every task was done, and how long counting had taken by then.
     counted_since: Option<(Ticks, u64)>,
-    /// Since when no recheck is awaited either.
+    /// Time at which no recheck was awaited either.
     done_since: Option<Ticks>,
 }
 
 /// Minimum memory for tasks of a run, cached by number of threads.
-/// Each grant asks for it, and for frames it is a search over all their classes.
+/// Each grant needs it, and for `frames` it takes a search over all classes of frames.
 #[derive(Debug)]
 struct MemoryNeeds {
     needs: PlanNeeds,
@@ -155,7 +155,7 @@ impl Run {
     /// Creates the placeholder of a forgotten run: cancelled, on the smallest board.
     pub(super) fn forgotten(manifest: RunManifest) -> Self {
         let board = Board::new(1).expect("the smallest board");
-        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("it has a plan");
+        let plan = Plan::new(PlanSpec::new(board, Layout::FirstRows)).expect("a plan");
         let cancelled =
             StoredRun { state: RunState::Cancelled, ..StoredRun::new(manifest, Recheck::Auto) };
         Self::new(cancelled, plan, RecheckSampler::new([0; 32]))
@@ -181,7 +181,7 @@ impl Run {
         &self.parking
     }
 
-    /// Returns the pending tasks that came back from a worker.
+    /// Returns the pending tasks that workers returned.
     pub(super) fn returned(&self) -> &BTreeSet<TaskIx> {
         &self.returned
     }
@@ -213,12 +213,12 @@ impl Run {
         self.unheard_ms = if self.leases.is_empty() { 0 } else { self.unheard_ms + ms };
     }
 
-    /// Notes that a holder of one of its tasks has called.
+    /// Notes that a holder of one of the run's tasks has called.
     pub(super) fn hear(&mut self) {
         self.counted_ms += std::mem::take(&mut self.unheard_ms);
     }
 
-    /// Returns the minimum memory for its tasks, in bytes, if the worker has less.
+    /// Returns the run's minimum memory, in bytes, if the worker has less.
     pub(super) fn lacks_memory(&self, worker: &WorkerInfo) -> Option<u64> {
         let threads = u16::try_from(worker.threads).unwrap_or(u16::MAX);
         let threads = NonZeroU16::new(threads).unwrap_or(NonZeroU16::MIN);
@@ -226,7 +226,7 @@ impl Run {
         (memory_bytes(worker) < least).then_some(least)
     }
 
-    /// Returns the minimum memory for its tasks with one thread, in bytes.
+    /// Returns the run's minimum memory with one thread, in bytes.
     pub(super) fn least_bytes(&self) -> u64 {
         self.memory.of(NonZeroU16::MIN)
     }

@@ -11,14 +11,14 @@ use super::{
 use crate::ledger::{Confirmation, EntryKind, Recheck, TaskState};
 
 /// Rechecks of machines' first counts may cost one part in this many of the run.
-/// The guaranteed ones are made even beyond that.
+/// Guaranteed rechecks are made even beyond that.
 const FIRST_COUNTS_PART: u64 = 100;
 
 /// Runs with more tasks rank only the lowest eighth: no referee reaches more.
 const MAX_FULLY_RANKED: u64 = 100_000;
 
 impl Run {
-    /// Applies a journalled count by the ledger's rules; `by` judges confirmations.
+    /// Applies a journaled count by the ledger's rules; `level` compares two counts.
     ///
     /// # Panics
     /// If the count cannot follow: the scheduler decides by the same rules.
@@ -27,11 +27,11 @@ impl Run {
         task: TaskIx,
         kind: EntryKind,
         count: WorkerCount,
-        by: impl Fn(&WorkerCount, &WorkerCount) -> Confirmation,
+        level: impl Fn(&WorkerCount, &WorkerCount) -> Confirmation,
         now: Ticks,
     ) {
         let before = self.task_state(task);
-        let after = before.after(kind, count, by).expect("decided by the same rules");
+        let after = before.after(kind, count, level).expect("decided by the same rules");
         match kind {
             EntryKind::Confirmed => self.agreed += 1,
             EntryKind::Disputed | EntryKind::Recounted => {
@@ -161,8 +161,8 @@ impl Run {
     }
 
     /// Extends the sample in the plan's order up to the first pending or leased task.
-    /// After it only short tasks are done. Parked, disputed and orphaned tasks are skipped and added once they
-    /// are done: waiting for them might take as long as the run.
+    /// Of later tasks only short ones are done. Parked, disputed and orphaned tasks are skipped and added
+    /// once they are done: waiting for them might take as long as the run.
     fn extend_sample(&mut self) {
         while self.sampled_to < self.tasks.len() {
             let task = index(self.plan.task_at(self.sampled_to));

@@ -11,7 +11,7 @@ use super::{
 /// A scheduler with tasks in every stage.
 struct Fixture {
     scheduler: Scheduler,
-    /// A task with a single holder, who has started it.
+    /// A task with a single holder, which has started it.
     alone: TaskIx,
     /// A task that was never granted.
     pending: TaskIx,
@@ -29,7 +29,7 @@ const THIRD: WorkerIx = 2;
 fn fixture() -> Fixture {
     let steps = [
         "1 set threads=4, 1 sync, 1 submit 6 8 4 2 13",
-        // One of them is disputed, one confirmed; the second worker rechecks others and referees.
+        // One task is disputed, one confirmed; the second worker rechecks others and referees.
         "3 submit 6+1 8",
         "2 set token=trusted trusted, 2 sync",
         // The tasks in progress have made progress.
@@ -81,7 +81,7 @@ fn each_inconsistency_is_named() {
     let of = |task: TaskIx, problem: &str| format!("task {task} {problem}");
     let unknown = "has a lease that its worker does not list";
     let no_epoch = of(plain.alone, "is leased under an epoch that was not issued");
-    let too_many = of(plain.alone, "is held by too many, or twice by one");
+    let too_many = of(plain.alone, "is held by too many workers, or twice by one");
     let too_many_leases =
         format!("worker {} holds too many leases", if of_first == most { FIRST } else { SECOND });
     type Case<'a> = (&'a dyn Fn(&mut Fixture), &'a str);

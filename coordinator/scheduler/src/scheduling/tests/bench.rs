@@ -1,4 +1,4 @@
-//! A scheduler that scripts drive, with its workers and its time.
+//! A scheduler driven by scripts, with its workers and its time.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -35,7 +35,7 @@ pub(super) struct ScriptedWorker {
     pub(super) info: WorkerInfo,
     pub(super) held: Vec<Grant>,
     pub(super) wants: f64,
-    /// Reported for all its leases, as is the cost that is done.
+    /// Whether the worker reports all its leases as started.
     started: bool,
     cost_done: u64,
     token: Option<Arc<str>>,
@@ -48,7 +48,7 @@ pub(super) struct ScriptedWorker {
     passed: u64,
 }
 
-/// Reads a number, a name or a text.
+/// Parses a number, a name or a text.
 pub(super) fn read<T: FromStr>(word: &str) -> T {
     word.parse().unwrap_or_else(|_| panic!("'{word}' is not valid"))
 }
@@ -267,7 +267,7 @@ impl Bench {
         reply
     }
 
-    /// Lets a worker submit its counts of all that it holds, and ask for more.
+    /// Lets a worker submit its counts of all its leases, and request more.
     pub(super) fn finish(&mut self, id: u128) -> SyncReply {
         let held = std::mem::take(&mut self.worker(id).held);
         let worker = &self.workers[&id];
@@ -296,7 +296,7 @@ impl Bench {
         self.scheduler.next_recount(disputes_alone, Millis(self.now))
     }
 
-    /// Lets the referee count a task; its count is too high by this much.
+    /// Lets the referee count a task; its count is too high by `wrong`.
     pub(super) fn settle(&mut self, recount: &Recount, wrong: u64) {
         let count = self.truth(recount.task) + wrong;
         self.scheduler.recounted(recount, count, KernelName::Scalar, 5, Millis(self.now));
@@ -349,7 +349,7 @@ impl Bench {
             if let Some((_, task)) = change.task() {
                 let row = rows.entry(task).or_insert_with(KeptTask::default);
                 match change.journal_entry() {
-                    Some(entry) => row.settle(&entry, sequence).unwrap(),
+                    Some(entry) => row.apply(&entry, sequence).unwrap(),
                     None => row.change(change),
                 }
             } else if let Change::Trust(record) = change {

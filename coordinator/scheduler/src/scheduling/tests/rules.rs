@@ -32,12 +32,12 @@ fn cost(bench: &Bench, grants: &[Grant]) -> u64 {
 }
 
 #[test]
-fn a_measured_worker_gets_what_it_wants_in_seconds_and_calls_when_half_of_it_is_done() {
+fn a_measured_worker_gets_the_seconds_of_work_it_wants_and_calls_when_half_are_done() {
     for (wants, seconds, next_ms) in [(2.5, 1, 1_200..=1_800), (5.0, 2, 2_400..=3_600)] {
         let set = format!("1 set wants={wants} us={}", seconds * 1_000_000);
         let mut bench = Bench::after(&[], &[&set, "1 sync", "wait 4"]);
         let reply = bench.finish(1);
-        assert_eq!(reply.grants.len(), 3, "no less than it wants");
+        assert_eq!(reply.grants.len(), 3, "no less than requested");
         let speed = bench.status().workers[0].cost_per_second;
         assert!((speed * seconds as f64 - 1.0).abs() < 1e-9, "{speed}");
         assert!(next_ms.contains(&reply.next_sync_ms), "{}", reply.next_sync_ms);
@@ -48,7 +48,7 @@ fn a_measured_worker_gets_what_it_wants_in_seconds_and_calls_when_half_of_it_is_
 fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
     let mut bench = Bench::after(&["long"], &["1 sync", "2 sync"]);
     let before = [1, 2].map(|id| cost(&bench, &bench.workers[&id].held));
-    // The durations of their first tasks, which have different costs, result in exactly these speeds.
+    // The durations of the workers' first tasks, whose costs differ, result in exactly these speeds.
     let speeds = [1, 4].map(|factor| factor * 250_000_u64);
     let mut longest = 0;
     for task in 0..bench.plan.tasks() {
@@ -59,7 +59,7 @@ fn a_worker_of_four_times_the_speed_gets_four_times_the_work() {
         bench.steps(&format!("{id} set wants=8 us={us}"));
         let granted = bench.finish(id).grants;
         let granted = cost(&bench, &granted);
-        // It may get one task more than it requests.
+        // The worker may get one task more than it requests.
         assert!((8 * speed - 8..=8 * speed + longest).contains(&granted), "{granted} at {speed}");
     }
 }
@@ -157,7 +157,7 @@ fn a_full_reply_fits_a_message() {
 fn revocations_beyond_the_limit_of_a_reply_come_with_the_next() {
     let mut bench = Bench::after(&[], &["1 sync", "1 set wants=0"]);
     let grant = bench.workers[&1].held[0];
-    // Epochs that were never issued, all with five digits, so that all reasons have the same length.
+    // Epochs that were never issued; all have five digits, and so all reasons have the same length.
     let epochs = (10_000..30_000).map(Epoch);
     let held: Vec<_> = epochs.map(|epoch| Grant { epoch, ..grant }).collect();
     bench.worker(1).held = held.clone();
@@ -363,7 +363,7 @@ fn a_run_waits_for_another_only_while_that_has_work() {
     bench.steps("1 set threads=1000, 1 sync, 1 sync");
     assert_eq!(bench.status().run.tasks.pending, 0);
     bench.scheduler.control(OTHER, Command::Resume, Millis(0)).unwrap();
-    assert_eq!(reason(&bench), "", "all of it is leased");
+    assert_eq!(reason(&bench), "", "all tasks of the other run are leased");
     bench.steps("1 set wants=0, 1 finish, recheck all");
     assert_eq!(reason(&bench), format!("waiting for run {RUN} (higher priority)"));
     // A paused run is not finished: it may be resumed.
@@ -394,7 +394,7 @@ fn workers_seen_longest_ago_are_forgotten_for_a_new_one_a_few_at_a_time() {
         bench.steps(&format!("{id} names, wait 1"));
     }
     let reply = call(&mut bench, 99);
-    assert_eq!(reply.reason, "32 workers are known already", "all are live");
+    assert_eq!(reply.reason, "the coordinator's limit is 32 workers: stop some", "all are live");
     assert_eq!((reply.next_sync_ms, reply.lease_ms), (15_000, 300_000));
     bench.steps("wait 570");
     assert_eq!(call(&mut bench, 99).reason, "");

@@ -65,11 +65,11 @@ impl Bench {
                 return Vec::new();
             }
             "finish" => return described(&self.finish(id)),
-            // Each in a call of its own, without leases of these tasks.
+            // Each count in a separate call, without leases of these tasks.
             "submit" => {
                 let counts: Vec<_> = words.iter().map(|word| self.count(id, word)).collect();
-                let said = |grant: &Grant| counts.iter().any(|(of, _)| of.task == grant.task);
-                self.worker(id).held.retain(|grant| !said(grant));
+                let is_sent = |grant: &Grant| counts.iter().any(|(of, _)| of.task == grant.task);
+                self.worker(id).held.retain(|grant| !is_sent(grant));
                 let mut all = SyncReply::default();
                 for (grant, count) in counts {
                     let partials = vec![self.partial(id, &grant, count)];
@@ -94,7 +94,7 @@ impl Bench {
             "names" => quiet,
             "drains" => SyncRequest { draining: true, ..request },
             "pauses" => SyncRequest { draining: true, paused: words.join(" "), ..quiet },
-            // The failed threads, the milliseconds since which counts are suspect, and counts.
+            // Failed threads, milliseconds for which counts are suspect, and counts.
             "tests" => {
                 let suspect_window_ms = if words[1] == "all" { u64::MAX } else { read(words[1]) };
                 let failed_threads = read(words[0]);
@@ -206,7 +206,7 @@ impl Bench {
             }
             "trust" => {
                 let is_referee = words == ["referee"];
-                self.scheduler.trust(if is_referee { REFEREE } else { WorkerId(read(words[0])) });
+                self.scheduler.readmit(if is_referee { REFEREE } else { WorkerId(read(words[0])) });
                 return None;
             }
             "drain" => return Some(self.scheduler.drain(WorkerId(read(words[0]))).to_string()),
@@ -215,8 +215,8 @@ impl Bench {
                 self.restart();
                 return None;
             }
-            "take-back" => {
-                self.scheduler.take_back();
+            "undo" => {
+                self.scheduler.undo_command();
                 return None;
             }
             "conclude" => {
@@ -333,17 +333,17 @@ impl Bench {
         let Some(view) = self.scheduler.task_view(RUN, task, Millis(self.now)) else {
             return "none".to_owned();
         };
-        let said = |count: u64| match count - self.truth(task) {
+        let correctness = |count: u64| match count - self.truth(task) {
             0 => "right".to_owned(),
             wrong => format!("wrong by {wrong}"),
         };
         let mut parts = vec![view.state.to_owned()];
-        parts.extend(view.count.map(said));
+        parts.extend(view.count.map(correctness));
         parts.extend(view.workers.iter().map(|name| format!("by {name}")));
         parts.extend(view.confirmed_by.map(|by| format!("confirmed by {by}")));
         parts.extend(view.accepted_ms_ago.map(|ms| format!("{} s ago", ms / 1_000)));
         parts.extend((view.failed > 0).then(|| format!("{} failed", view.failed)));
-        parts.extend(view.reports.into_iter().map(said));
+        parts.extend(view.reports.into_iter().map(correctness));
         parts.join(", ")
     }
 
@@ -423,7 +423,7 @@ fn described(reply: &SyncReply) -> Vec<String> {
     lines
 }
 
-/// Tasks by what happened to them.
+/// Tasks grouped by outcome.
 #[derive(Default)]
 struct Grouped(Vec<(String, Vec<String>)>);
 
@@ -488,7 +488,7 @@ fn played(script: &str) -> String {
     actual.join("\n")
 }
 
-/// Compares the outcomes; with QUEENS_SCRIPTS=write it writes them.
+/// Compares the outcomes; `QUEENS_SCRIPTS=write` writes them instead.
 #[test]
 fn the_scheduler_follows_every_script() {
     let (head, scripts) = SCRIPTS.split_once("\n# ").unwrap();

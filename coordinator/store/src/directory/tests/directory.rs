@@ -102,8 +102,8 @@ fn copy(format: &Path, to: &Path) {
     }
 }
 
-/// Format 1: a complete run of N = 8, and 20 of the 36 tasks of one of N = 10. Format 2: 12 tasks of N = 24.
-/// Format 3: a directory that was written before the rules of the three stores were merged.
+/// Format 1 has a complete run of N = 8, and 20 of 36 tasks of N = 10; format 2 has
+/// 12 tasks of N = 24; format 3 has a run from before the rules of the three stores were merged.
 #[test]
 fn directories_of_earlier_formats_are_read_and_continued() {
     for (format, run, state, lines, (total, elapsed_ms), (trusted, term)) in [
@@ -165,7 +165,7 @@ fn a_secret_with_a_changed_digit_is_refused() {
         changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
         fs::write(&path, changed).unwrap();
         let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
-        assert!(error.contains("its check sum is wrong"), "{error}");
+        assert!(error.contains("its checksum is wrong"), "{error}");
     }
     // The format of earlier versions, without a checksum.
     fs::write(&path, &text[..64]).unwrap();

@@ -1,4 +1,4 @@
-//! Properties of the disk alone: torn writes, damage, full disks, and the ownership of a directory.
+//! Properties of the disk alone: torn writes, damage, full disks, and one writer.
 
 mod damage;
 mod directory;
