@@ -257,7 +257,7 @@ pub fn check_text(name: &str, outcome: &str, reason: &str) -> String {
 }
 
 /// Formats `text` after a label, wrapped and indented within [`WIDTH`].
-pub fn labelled(label: &str, text: &str) -> String {
+pub fn labeled(label: &str, text: &str) -> String {
     const INDENT: usize = 11;
     let lines = wrapped(text, WIDTH - INDENT);
     format!("{label:<INDENT$}{}", lines.join(&format!("\n{:INDENT$}", "")))
@@ -415,8 +415,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_wrapped_next_to_their_label() {
-        assert_eq!(labelled("waiting:", "for a worker"), "waiting:   for a worker");
-        let text = labelled("tasks:", &"1234567 ".repeat(20));
+        assert_eq!(labeled("waiting:", "for a worker"), "waiting:   for a worker");
+        let text = labeled("tasks:", &"1234567 ".repeat(20));
         assert!(text.lines().count() > 1);
         for (place, line) in text.lines().enumerate() {
             assert!(line.chars().count() <= WIDTH, "{line}");

@@ -291,9 +291,9 @@ fn active(claims: &[Claim]) -> Option<ActiveClaims> {
             && process.start_time() == claim.started
         {
             let unused = claim.memory_bytes.saturating_sub(process.memory());
-            active.taken.machine += unused;
+            active.taken.machine = active.taken.machine.saturating_add(unused);
             if own_group.is_some() && group(claim.process) == own_group {
-                active.taken.group += unused;
+                active.taken.group = active.taken.group.saturating_add(unused);
             }
             active.claims.push(claim.clone());
         }

@@ -21,7 +21,7 @@ use store::{
 };
 use view::{
     RunSelector,
-    text::{check_outcome, check_text, eprint_line, labelled, one_line, plural, thousands},
+    text::{check_outcome, check_text, eprint_line, labeled, one_line, plural, thousands},
 };
 
 use super::output::{Bar, print};
@@ -331,7 +331,7 @@ pub(super) fn audit(options: &AuditOptions) -> anyhow::Result<Exit> {
 
 fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     let signer = (!signer_is_known).then(|| {
-        labelled("signer", "UNKNOWN: the signature does not identify anyone without --key")
+        labeled("signer", "UNKNOWN: the signature does not identify anyone without --key")
     });
     let subject = format!(
         "N = {}, layout {}, {} solutions, run {}, {} by {}",
@@ -344,9 +344,9 @@ fn claims(certificate: &Certificate, signer_is_known: bool) -> String {
     );
     let checks = certificate.checks.iter().map(|check| {
         let text = check_text(&check.name, &check.outcome, &check.reason);
-        labelled("claims", &Shown(&text).to_string())
+        labeled("claims", &Shown(&text).to_string())
     });
-    let subject = labelled("subject", &subject);
+    let subject = labeled("subject", &subject);
     let lines: Vec<_> = signer.into_iter().chain([subject]).chain(checks).collect();
     lines.join("\n")
 }
@@ -357,7 +357,7 @@ fn check_line(check: &Check) -> String {
         "tree" => "merkle",
         other => other,
     };
-    labelled(name, &format!("{}: {}", check_outcome(check.outcome.name()), check.reason))
+    labeled(name, &format!("{}: {}", check_outcome(check.outcome.name()), check.reason))
 }
 
 fn counts_of(certificate: &Path) -> PathBuf {

@@ -278,7 +278,10 @@ pub(super) struct JoinRequest {
 /// Creates a join string, by default for a worker and valid for 30 days.
 pub(super) async fn join(State(app): State<App>, Query(request): Query<JoinRequest>) -> Answer {
     let role: Role = read("role", request.role.as_deref().unwrap_or("worker"))?;
-    let days = u64::from(request.days.unwrap_or(30).max(1));
+    let days = u64::from(request.days.unwrap_or(30));
+    if !(1..=3650).contains(&days) {
+        return Err(invalid("days", "expected 1 to 3650"));
+    }
     let Some(tokens) = app.authenticator.tokens().cloned() else {
         let what = "this coordinator has no tokens (--insecure or --client-ca): start workers with --coordinator URL";
         return Err(Refusal::new(StatusCode::CONFLICT, what));

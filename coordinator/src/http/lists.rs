@@ -71,7 +71,7 @@ pub(super) async fn runs(
             main id="main" {
                 section.runs aria-labelledby="runs-h" {
                     div.head {
-                        h2 id="runs-h" { (number) " listed" }
+                        h2 id="runs-h" { @if number > MAX_LISTED { (MAX_LISTED) " of " } (number) " listed" }
                         form id="filter" method="get" action="/runs" role="search" {
                             label { "Filter " input type="search" name="text" value=(filter.text); }
                             label { input type="checkbox" name="all" checked[filter.all.is_some()]; " cancelled runs" }
@@ -206,7 +206,10 @@ pub(super) async fn events(
             header { div.title { h1 { "Events" } a href="/" { "Back to the dashboard" } } }
             main id="main" {
                 section aria-labelledby="events-h" {
-                    h2 id="events-h" { (plural(events.len(), "event")) }
+                    h2 id="events-h" {
+                        (plural(events.len(), "event"))
+                        @if events.len() > MAX_LISTED { ", the last " (MAX_LISTED) " listed" }
+                    }
                     (event_list(events.iter().rev().take(MAX_LISTED)))
                 }
             }

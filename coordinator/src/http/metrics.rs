@@ -102,8 +102,8 @@ fn register_runs(registry: &mut Registry, reported: &[(Labels, Arc<v1::Status>)]
     // Several values of a run, with one more label.
     let by_label = |label: &'static str, values: fn(&v1::Status) -> Vec<(&'static str, u64)>| {
         reported.iter().flat_map(move |(labels, status)| {
-            let labelled = move |value: &str| [&labels[..], &[(label, value.to_owned())]].concat();
-            values(status).into_iter().map(move |(value, number)| (labelled(value), number))
+            let labeled = move |value: &str| [&labels[..], &[(label, value.to_owned())]].concat();
+            values(status).into_iter().map(move |(value, number)| (labeled(value), number))
         })
     };
     let tasks = by_label("state", |status| {

@@ -322,12 +322,12 @@ fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
         second: Some(Box::new(TaskCount::from(&referee))),
         confirmed: Confirmation::Referee,
     };
-    for (journalled, expected) in [
+    for (journaled, expected) in [
         (&entries[..2], TaskState::of(counts(&[&first, &second]))),
         (&entries[2..3], TaskState::Disputed { counts: counts(&[&first, &second, &third]) }),
         (&entries[3..], settled),
     ] {
-        let changes: Vec<_> = journalled.iter().cloned().map(Change::Recorded).collect();
+        let changes: Vec<_> = journaled.iter().cloned().map(Change::Recorded).collect();
         bench.store().apply(&changes).unwrap();
         for _ in 0..2 {
             assert_eq!(rows(bench.store(), 1).remove(0).state, expected);

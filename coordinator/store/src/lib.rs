@@ -93,7 +93,7 @@ pub trait Store: Send {
     }
 
     /// Stores changes in this order.
-    /// On return every journalled change is on disk (one `fdatasync` for all); leases and attempts may
+    /// On return every journaled change is on disk (one `fdatasync` for all); leases and attempts may
     /// follow later. After an error that [changed nothing](StoreError::changed_nothing), none is stored.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 

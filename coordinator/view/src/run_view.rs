@@ -13,8 +13,8 @@ use super::{
     worker_rows,
 };
 use crate::text::{
-    abbreviated, age, between, check_name, durations, moment, percent, plural, rough, span,
-    thousands,
+    abbreviated, age, between, check_name, disputed_number, durations, moment, percent, plural,
+    rough, span, thousands,
 };
 
 /// Maximum number of workers on a page; those that need attention come first.
@@ -145,7 +145,7 @@ impl RunView {
         self.set("eta-at", "");
         match (&status.result, run.state()) {
             (Some(result), v1::RunState::Disputed) => {
-                let tasks = plural(result.disputed_tasks.len(), "task");
+                let tasks = disputed_number(&result.disputed_tasks);
                 let help = format!("{tasks} disputed; add another worker machine to resolve this");
                 self.set_both("eta", "blocked", format!("blocked: {help}"));
                 self.set("eta-at", help);
@@ -265,7 +265,7 @@ impl RunView {
     }
 
     fn set_verification(&mut self, status: &v1::Status) {
-        let disputed = status.rechecks.as_ref().map_or(0, |r| r.disputed_tasks.len());
+        let disputed = status.rechecks.as_ref().map_or(&[][..], |r| &r.disputed_tasks);
         let (verification, text) = match (&status.result, status.tasks_confirmed) {
             (Some(result), _) => match checks(result) {
                 (passed, failed) if failed.is_empty() => {
@@ -276,8 +276,8 @@ impl RunView {
                     ("failed", format!("FAILED: {}", failed.join(", ")))
                 }
             },
-            (None, _) if disputed > 0 => {
-                ("failed", format!("not verified: {} disputed", plural(disputed, "task")))
+            (None, _) if !disputed.is_empty() => {
+                ("failed", format!("not verified: {} disputed", disputed_number(disputed)))
             }
             (None, 0) => ("pending", "not verified yet: no task has been rechecked".to_owned()),
             (None, confirmed) => {

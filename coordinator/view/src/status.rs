@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{History, RunView, run_of, worker_json, worker_totals_json, workers_table};
 use crate::text::{
-    check_name, check_text, durations, labelled, labelled_rows, method_name, plural, prose,
-    thousands,
+    check_name, check_text, disputed_number, durations, labeled, labeled_rows, method_name, plural,
+    prose, thousands,
 };
 
 /// Formats the status of a run and its workers within `width`.
@@ -39,11 +39,11 @@ pub fn status_text(
     if let Some(result) = &status.result {
         rows.extend(classes(result).map(|classes| ("Classes", classes)));
     }
-    lines.extend(labelled_rows(rows, width));
+    lines.extend(labeled_rows(rows, width));
     lines.extend(status.result.iter().flat_map(|result| &result.checks).map(check_line));
     let total = status.worker_totals.unwrap_or_default().workers;
     if status.workers.is_empty() {
-        lines.extend(labelled_rows([("Machines", view.full("machines").to_owned())], width));
+        lines.extend(labeled_rows([("Machines", view.full("machines").to_owned())], width));
     } else {
         lines.extend([String::new(), workers_table(&status.workers, width)]);
     }
@@ -201,7 +201,7 @@ pub(crate) fn rechecks(confirmed: u64, recounted: u64) -> String {
 
 /// Formats a check in at most 80 columns per line.
 pub fn check_line(check: &v1::Check) -> String {
-    labelled("check:", &check_text(&check.name, &check.outcome, &check.reason))
+    labeled("check:", &check_text(&check.name, &check.outcome, &check.reason))
 }
 
 /// Returns the number of passed checks and the names of the failed ones.
@@ -232,7 +232,7 @@ fn counted(n: u32, result: &v1::Result) -> String {
         return format!(
             "N = {n}: DISPUTED (no total): {} with conflicting counts; the remaining tasks sum to \
              {solutions}; add another worker machine to resolve this",
-            plural(result.disputed_tasks.len(), "task")
+            disputed_number(&result.disputed_tasks)
         );
     }
     let noun = if result.solutions == "1" { "solution" } else { "solutions" };

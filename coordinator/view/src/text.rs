@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 pub use cli::terminal::eprint_line;
 pub use common::text::{
-    WIDTH, abbreviated, age, between, check_name, check_outcome, check_text, durations, labelled,
+    WIDTH, abbreviated, age, between, check_name, check_outcome, check_text, durations, labeled,
     method_name, percent, plural, rough, shortened, span, thousands, wrapped,
 };
 
@@ -29,6 +29,14 @@ pub fn cancelled(run: RunId, by: Option<&str>) -> String {
     match by {
         None | Some("") => format!("run {run} was cancelled"),
         Some(by) => format!("run {run} was cancelled by {by}"),
+    }
+}
+
+/// Formats the number of disputed tasks, of which a message lists at most 100.
+pub fn disputed_number(listed: &[u64]) -> String {
+    match listed.len() {
+        100.. => "100 or more tasks".to_owned(),
+        number => plural(number, "task"),
     }
 }
 
@@ -152,7 +160,7 @@ pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> 
 }
 
 /// Formats texts after their labels, broken at spaces and aligned within `width`.
-pub fn labelled_rows<'a>(
+pub fn labeled_rows<'a>(
     rows: impl IntoIterator<Item = (&'a str, String)>,
     width: Option<usize>,
 ) -> Vec<String> {

@@ -106,7 +106,7 @@ pub enum Change {
     Parked { run: RunId, task: TaskId },
     /// A parked task is pending again, its failed attempts forgotten.
     Unparked { run: RunId, task: TaskId },
-    /// A count was recorded. Journalled: durable when `Store::apply` returns.
+    /// A count was recorded. Journaled: durable when `Store::apply` returns.
     Recorded(JournalEntry),
     /// A run entered a state. Durable when `Store::apply` returns.
     State { run: RunId, state: RunState },

@@ -248,7 +248,9 @@ impl Scheduler {
         let silent_ms = self.clock.ticks() - self.workers.get(worker).seen;
         let silent = silent_ms > 2 * self.regular_sync_ms();
         let session = self.workers.get_mut(worker).register_session(&request.worker, silent);
-        self.workers.get_mut(worker).self_tests_passed = request.self_test.tests_passed;
+        if !matches!(session, SessionUpdate::Superseded) {
+            self.workers.get_mut(worker).self_tests_passed = request.self_test.tests_passed;
+        }
         for partial in request.partials.iter().take(self.config.partials_per_sync) {
             let acknowledgement = self.report(worker, partial);
             reply.acknowledgements.push(acknowledgement);

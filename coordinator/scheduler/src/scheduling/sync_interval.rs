@@ -123,7 +123,7 @@ impl Scheduler {
             let manifest = &self.runs[run].manifest;
             return format!(
                 "tasks of run {} (N = {}) need at least {least} bytes of memory with {} threads, but \
-                 the worker has {}: increase --memory or reduce --threads",
+                 the worker has {}: raise --memory or lower --threads",
                 manifest.run,
                 manifest.spec.board,
                 known.info.threads,

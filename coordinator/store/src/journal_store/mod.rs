@@ -193,7 +193,7 @@ impl<M: Medium> JournalStore<M> {
         Ok(Group { journals, trust, texts, rows: &batch.rows })
     }
 
-    /// Removes everything that is not journalled.
+    /// Removes everything that is not journaled.
     #[cfg(test)]
     pub(crate) fn lose_rows(&mut self) {
         let folds: BTreeMap<_, _> =

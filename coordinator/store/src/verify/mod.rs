@@ -16,7 +16,7 @@ use common::{
     run::RunId,
     symmetric::{half_turn, quarter_turn},
     tally::Counts,
-    text::{Shown, check_text, labelled, method_name, plural},
+    text::{Shown, check_text, labeled, method_name, plural},
 };
 use scheduler::{
     checks::{self, Check, Evidence},
@@ -490,7 +490,7 @@ impl fmt::Display for RunReport {
         if self.checks.is_some() || self.state == RunState::Disputed {
             for check in self.all_checks() {
                 let text = check_text(check.name, check.outcome.name(), &check.reason);
-                write!(f, "\n{}", labelled("check:", &text))?;
+                write!(f, "\n{}", labeled("check:", &text))?;
             }
         }
         Ok(())
