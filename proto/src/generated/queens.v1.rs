@@ -122,7 +122,7 @@ impl Orientation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SyncRequest {
-    /// Version of this protocol that the worker speaks; at present 1.
+    /// Protocol version of the worker; currently 1.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     #[prost(message, optional, tag = "2")]
@@ -130,7 +130,7 @@ pub struct SyncRequest {
     /// Every lease that the worker holds, with its progress.
     #[prost(message, repeated, tag = "3")]
     pub held: ::prost::alloc::vec::Vec<HeldLease>,
-    /// Finished partials that were never acknowledged.
+    /// Finished partials that are not yet acknowledged.
     #[prost(message, repeated, tag = "4")]
     pub partials: ::prost::alloc::vec::Vec<Partial>,
     /// Additional work that the worker has room for, in seconds of all its threads; 0 for none.
@@ -143,12 +143,12 @@ pub struct SyncRequest {
     /// Results of the self-tests; unset before the first.
     #[prost(message, optional, tag = "7")]
     pub self_test: ::core::option::Option<SelfTestReport>,
-    /// Reason of a pause, for people, such as "on battery"; empty if the worker is not paused.
+    /// Human-readable reason of a pause, such as "on battery"; empty if the worker is not paused.
     #[prost(string, tag = "8")]
     pub paused: ::prost::alloc::string::String,
-    /// The secret that the coordinator issued to this worker, 32 bytes; empty before the first reply. It
-    /// identifies the worker: submissions, bars and readmissions follow it, and others see only
-    /// its hash. A worker keeps it as long as its unacknowledged results.
+    /// The secret that the coordinator issued to this worker, 32 bytes; empty before the first reply. The
+    /// secret identifies the worker in submissions, bars and readmissions; other clients see only its hash.
+    /// A worker stores it as long as its unacknowledged results.
     #[prost(bytes = "vec", tag = "9")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
 }
@@ -158,8 +158,8 @@ pub struct SelfTestReport {
     /// Threads that failed a test and were stopped, since the process began.
     #[prost(uint32, tag = "1")]
     pub failed_threads: u32,
-    /// Counts that the worker made within this time before the call may be wrong; the largest number: all
-    /// counts that it ever made.
+    /// Counts made within this time before the call may be wrong; the largest number means all counts that
+    /// the worker ever made.
     #[prost(uint64, tag = "2")]
     pub suspect_window_ms: u64,
     /// Tests passed since the process began.
@@ -171,7 +171,7 @@ pub struct WorkerInfo {
     /// Random; new at every start of the process.
     #[prost(fixed64, tag = "2")]
     pub session: u64,
-    /// Name for people.
+    /// Human-readable name.
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
@@ -183,9 +183,9 @@ pub struct WorkerInfo {
     /// Maximum memory that one thread may use for counting.
     #[prost(uint64, tag = "7")]
     pub memory_bytes_per_thread: u64,
-    /// Identifies the machine: the same for all workers on it. 0 if unknown: all such workers are taken to
-    /// share one machine. Two workers of one machine do not check each other; the value proves nothing
-    /// else, and is never published.
+    /// Identifies the machine: the same for all workers on it. 0 if unknown: all workers with 0 are assumed
+    /// to share one machine. Workers of one machine do not check each other; the value has no other use,
+    /// and is never published.
     #[prost(fixed64, tag = "8")]
     pub machine: u64,
 }
@@ -223,7 +223,7 @@ pub struct SyncResponse {
     pub acknowledgements: ::prost::alloc::vec::Vec<Acknowledgement>,
     #[prost(message, repeated, tag = "2")]
     pub grants: ::prost::alloc::vec::Vec<Grant>,
-    /// Leases of the inventory that the worker no longer holds: stop counting them.
+    /// Leases of the worker's inventory that were revoked: the worker stops counting their tasks.
     #[prost(message, repeated, tag = "3")]
     pub revoked: ::prost::alloc::vec::Vec<Revocation>,
     /// Time until the next call, in milliseconds.
@@ -232,10 +232,10 @@ pub struct SyncResponse {
     /// Remaining time of every lease, in milliseconds.
     #[prost(uint64, tag = "5")]
     pub lease_ms: u64,
-    /// Reason that nothing was granted, for people; empty if something was.
+    /// Human-readable reason that nothing was granted; empty if something was.
     #[prost(string, tag = "6")]
     pub reason: ::prost::alloc::string::String,
-    /// No run is running or paused: there is no work until one is submitted.
+    /// No run is running or paused: there is no work until a run is submitted.
     #[prost(bool, tag = "7")]
     pub all_runs_finished: bool,
     /// An operator drains this process: finish tasks that take a few seconds, release the others, submit
@@ -243,7 +243,7 @@ pub struct SyncResponse {
     #[prost(bool, tag = "8")]
     pub drain: bool,
     /// Set if the request had no secret, or one that this coordinator did not issue to this token: the
-    /// worker keeps this one and repeats the call with it. The rest of the request was ignored.
+    /// worker stores the new secret and repeats the call with it. The rest of the request was ignored.
     #[prost(bytes = "vec", tag = "9")]
     pub issued_secret: ::prost::alloc::vec::Vec<u8>,
 }
@@ -266,7 +266,7 @@ pub struct Grant {
     pub task: ::core::option::Option<TaskRef>,
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
-    /// The worker makes its own plan from this spec; the plan hash must match.
+    /// The worker builds its own plan from this spec; the plan hash must match.
     #[prost(message, optional, tag = "3")]
     pub spec: ::core::option::Option<PlanSpec>,
     #[prost(enumeration = "Orientation", tag = "4")]
@@ -287,9 +287,9 @@ pub enum Verdict {
     Unspecified = 0,
     /// Durable: the record is on disk.
     Accepted = 1,
-    /// An equal count was durable before.
+    /// An equal count was already durable.
     Duplicate = 2,
-    /// Another count was submitted before: the task is disputed until the referee has counted it.
+    /// A different count was submitted before: the task is disputed until the referee has counted it.
     Conflict = 3,
     /// Rejected; see the reason.
     Refused = 4,
@@ -624,7 +624,7 @@ pub struct Run {
     pub eta_seconds: ::core::option::Option<f64>,
     #[prost(double, tag = "9")]
     pub counting_seconds: f64,
-    /// all(N), decimal, once the run is complete and passed every check; empty otherwise.
+    /// all(N), decimal, once the run is complete and has passed every check; empty otherwise.
     #[prost(string, tag = "10")]
     pub solutions: ::prost::alloc::string::String,
     /// Name of the token that cancelled the run; empty if unknown.
@@ -638,7 +638,7 @@ pub struct SubmitRequest {
     pub spec: ::core::option::Option<PlanSpec>,
     #[prost(int32, tag = "2")]
     pub priority: i32,
-    /// Starts a new run even if one of this board exists.
+    /// Starts a new run even if one of the same board and layout exists.
     #[prost(bool, tag = "3")]
     pub force_new: bool,
     /// Idempotency key, stored with the run: a repeated request with the same key returns the existing
@@ -721,7 +721,7 @@ pub struct Status {
     pub tasks_pending: u64,
     #[prost(uint64, tag = "6")]
     pub tasks_parked: u64,
-    /// Decimal: it exceeds 64 bits.
+    /// Decimal, since it may exceed 64 bits.
     #[prost(string, tag = "7")]
     pub solutions_so_far: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "8")]
@@ -756,7 +756,7 @@ pub struct Status {
     /// All connected workers.
     #[prost(message, optional, tag = "19")]
     pub worker_totals: ::core::option::Option<WorkerTotals>,
-    /// Time during which tasks were being counted, and the remaining time since the run's creation.
+    /// Time during which tasks were being counted, and the rest of the time since the run's creation.
     #[prost(double, tag = "20")]
     pub counting_seconds: f64,
     #[prost(double, tag = "21")]
@@ -786,13 +786,13 @@ pub struct WorkerTotals {
 /// The coordinator's own referee.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Referee {
-    /// 0 if it is off or has stopped.
+    /// 0 if the referee is off or has stopped.
     #[prost(uint32, tag = "1")]
     pub threads: u32,
     /// Tasks in progress.
     #[prost(uint64, tag = "2")]
     pub counting: u64,
-    /// It stopped because its own counts of a task differed: the coordinator's machine is broken.
+    /// The referee stopped because its own counts of a task differed: the coordinator's machine is faulty.
     #[prost(bool, tag = "3")]
     pub broken: bool,
     /// Disputed tasks of the run.
@@ -805,10 +805,10 @@ pub struct Coordinator {
     /// Machine and process.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Start of its leadership.
+    /// Start of the leadership term.
     #[prost(uint64, tag = "2")]
     pub since_unix_ms: u64,
-    /// Its leadership term, which increases at every start and failover.
+    /// Number of the leadership term; increases at every start and failover.
     #[prost(uint64, tag = "3")]
     pub term: u64,
     /// Age of the oldest result that may be missing in the archive; unset without an archive.
@@ -834,10 +834,10 @@ pub struct Rechecks {
     /// Rechecks that gave the same count.
     #[prost(uint64, tag = "1")]
     pub agreed: u64,
-    /// Rechecks that gave another count.
+    /// Rechecks that gave a different count.
     #[prost(uint64, tag = "2")]
     pub conflicts: u64,
-    /// Tasks that are disputed at present.
+    /// The first 100 tasks that are currently disputed.
     #[prost(uint64, repeated, tag = "3")]
     pub disputed_tasks: ::prost::alloc::vec::Vec<u64>,
 }
@@ -861,7 +861,7 @@ pub struct Result {
     pub seconds: f64,
     #[prost(message, repeated, tag = "8")]
     pub checks: ::prost::alloc::vec::Vec<Check>,
-    /// The first 100 disputed tasks of a run without a referee: solutions is the sum of the others.
+    /// The first 100 disputed tasks of a run without a referee; solutions excludes all disputed tasks.
     #[prost(uint64, repeated, tag = "9")]
     pub disputed_tasks: ::prost::alloc::vec::Vec<u64>,
     /// Time from the run's creation to its last count during which no task was being counted.
@@ -876,7 +876,7 @@ pub struct Check {
     /// passed, failed, not_possible or not_applicable.
     #[prost(string, tag = "2")]
     pub outcome: ::prost::alloc::string::String,
-    /// The comparison made, or the reason that it could not be made, for people.
+    /// Human-readable comparison, or the reason that none was possible.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -906,13 +906,13 @@ pub struct Worker {
     /// Threads that failed their self-test and were stopped.
     #[prost(uint32, tag = "11")]
     pub failed_threads: u32,
-    /// Tasks in progress at its last call, each counted by one crew.
+    /// Tasks in progress at the worker's last call, each counted by one crew.
     #[prost(uint32, tag = "12")]
     pub crews: u32,
-    /// Reason of a pause, for people; empty if the worker is not paused.
+    /// Human-readable reason of a pause; empty if the worker is not paused.
     #[prost(string, tag = "13")]
     pub paused: ::prost::alloc::string::String,
-    /// The task that it has been counting for the longest time, and that time.
+    /// The task that the worker has been counting for the longest time, and that time.
     #[prost(uint64, optional, tag = "14")]
     pub current_task: ::core::option::Option<u64>,
     #[prost(uint64, tag = "15")]
@@ -931,7 +931,7 @@ pub struct DashboardResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkersRequest {
-    /// The last response's next; empty for the first page.
+    /// The previous response's next; empty for the first page.
     #[prost(bytes = "vec", tag = "1")]
     pub after: ::prost::alloc::vec::Vec<u8>,
     /// Maximum number of workers in the response; 0, and anything above 200, means 200.
@@ -997,7 +997,7 @@ pub struct Event {
     /// Kind of event, for programs: submitted, paused, cancelled, conflict, referee, worker_lost, leader, …
     #[prost(string, tag = "4")]
     pub kind: ::prost::alloc::string::String,
-    /// Description, for people.
+    /// Human-readable description.
     #[prost(string, tag = "5")]
     pub text: ::prost::alloc::string::String,
     /// Name of the token that caused the event; empty if none did.
@@ -1014,7 +1014,7 @@ pub enum RunState {
     Complete = 4,
     /// Complete, but a check contradicts the total.
     Contradicted = 5,
-    /// All other tasks are done; some tasks are disputed, and there is no referee.
+    /// Every task is done or disputed, and there is no referee.
     Disputed = 6,
 }
 impl RunState {
@@ -1128,8 +1128,8 @@ pub mod runs_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Starts a run. ALREADY_EXISTS if there is a run of the same board and layout that was not cancelled,
-        /// unless force_new is set.
+        /// Starts a run. Fails with ALREADY_EXISTS if a run of the same board and layout exists that was not
+        /// cancelled, unless force_new is set.
         pub async fn submit(
             &mut self,
             request: impl tonic::IntoRequest<super::SubmitRequest>,
@@ -1184,7 +1184,7 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "GetStatus"));
             self.inner.unary(req, path, codec).await
         }
-        /// Streams the status: at once, and after each change, at most once per interval.
+        /// Streams the status: immediately, and after each change, at most once per interval.
         pub async fn watch_status(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchStatusRequest>,
@@ -1362,8 +1362,8 @@ pub mod runs_client {
             req.extensions_mut().insert(GrpcMethod::new("queens.v1.Runs", "Trust"));
             self.inner.unary(req, path, codec).await
         }
-        /// Drains a worker at its next call: it submits its results and exits. FAILED_PRECONDITION for the
-        /// worker in the coordinator's own process.
+        /// Drains a worker at its next call: it submits its results and exits. Fails with FAILED_PRECONDITION
+        /// for the worker in the coordinator's own process.
         pub async fn drain(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainRequest>,
@@ -1464,8 +1464,8 @@ pub mod runs_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RunsServer.
     #[async_trait]
     pub trait Runs: std::marker::Send + std::marker::Sync + 'static {
-        /// Starts a run. ALREADY_EXISTS if there is a run of the same board and layout that was not cancelled,
-        /// unless force_new is set.
+        /// Starts a run. Fails with ALREADY_EXISTS if a run of the same board and layout exists that was not
+        /// cancelled, unless force_new is set.
         async fn submit(
             &self,
             request: tonic::Request<super::SubmitRequest>,
@@ -1484,7 +1484,7 @@ pub mod runs_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the status: at once, and after each change, at most once per interval.
+        /// Streams the status: immediately, and after each change, at most once per interval.
         async fn watch_status(
             &self,
             request: tonic::Request<super::WatchStatusRequest>,
@@ -1530,8 +1530,8 @@ pub mod runs_server {
             &self,
             request: tonic::Request<super::TrustRequest>,
         ) -> std::result::Result<tonic::Response<super::TrustResponse>, tonic::Status>;
-        /// Drains a worker at its next call: it submits its results and exits. FAILED_PRECONDITION for the
-        /// worker in the coordinator's own process.
+        /// Drains a worker at its next call: it submits its results and exits. Fails with FAILED_PRECONDITION
+        /// for the worker in the coordinator's own process.
         async fn drain(
             &self,
             request: tonic::Request<super::DrainRequest>,
@@ -2387,16 +2387,16 @@ pub struct CreateTokenRequest {
     /// worker, operator or viewer.
     #[prost(string, tag = "1")]
     pub role: ::prost::alloc::string::String,
-    /// Name for people and records: 1 to 64 letters, digits, '.', '-' and '_'; unique among active tokens.
+    /// Name in lists and records: 1 to 64 letters, digits, '.', '-' and '_'; unique among active tokens.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
     /// Unset: the token is valid until it is revoked.
     #[prost(uint64, optional, tag = "3")]
     pub lifetime_seconds: ::core::option::Option<u64>,
-    /// Worker tokens only: machines with it act as referees, whose counts settle disputes.
+    /// Worker tokens only: machines with this token act as referees, whose counts settle disputes.
     #[prost(bool, tag = "4")]
     pub trusted: bool,
-    /// Worker tokens only: maximum number of machines that may use it; unset: no limit.
+    /// Worker tokens only: maximum number of machines that may use the token; unset: no limit.
     #[prost(uint32, optional, tag = "5")]
     pub machines: ::core::option::Option<u32>,
 }
@@ -2426,10 +2426,10 @@ pub struct Token {
     /// The token has neither expired nor been revoked.
     #[prost(bool, tag = "7")]
     pub active: bool,
-    /// Machines with it act as referees.
+    /// Machines with this token act as referees.
     #[prost(bool, tag = "8")]
     pub trusted: bool,
-    /// Maximum number of machines that may use it; unset: no limit.
+    /// Maximum number of machines that may use the token; unset: no limit.
     #[prost(uint32, optional, tag = "9")]
     pub machines: ::core::option::Option<u32>,
 }
@@ -2448,7 +2448,7 @@ pub struct RevokeTokenRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokeTokenResponse {
-    /// Number of active tokens that were revoked.
+    /// Number of tokens that this call revoked.
     #[prost(uint32, tag = "1")]
     pub revoked: u32,
 }

@@ -19,7 +19,11 @@ const MAX_BYTES: usize = 128;
 /// token, or the coordinator itself: `referee`, which no token can name. Records of format 1 have the worker's
 /// ID instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Principal(Arc<str>);
+pub struct Principal {
+    text: Arc<str>,
+    /// Length of the machine's name in `text`, because machines are compared often.
+    machine_bytes: usize,
+}
 
 /// An unknown machine without a token.
 impl Default for Principal {
@@ -38,24 +42,25 @@ impl Principal {
     }
 
     pub fn referee() -> Self {
-        Self(REFEREE.into())
+        Self::from_stored(REFEREE)
     }
 
     pub fn is_referee(&self) -> bool {
-        &*self.0 == REFEREE
+        &*self.text == REFEREE
     }
 
     /// Restores a principal from its stored text, cut to the maximum length.
     pub fn from_stored(text: &str) -> Self {
-        Self(text[..text.floor_char_boundary(MAX_BYTES)].into())
+        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
+        Self { text: text.into(), machine_bytes: text.find(TOKEN).unwrap_or(text.len()) }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     pub fn token(&self) -> Option<&str> {
-        self.0.split_once(TOKEN).map(|(_, token)| token)
+        self.text.get(self.machine_bytes + TOKEN.len()..)
     }
 
     /// Returns whether both name the same machine; unknown machines count as the same.
@@ -77,13 +82,13 @@ impl Principal {
     }
 
     fn machine_name(&self) -> &str {
-        self.0.split_once(TOKEN).map_or(&self.0, |(name, _)| name)
+        &self.text[..self.machine_bytes]
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

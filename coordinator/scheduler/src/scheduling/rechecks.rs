@@ -1,6 +1,9 @@
 //! Rechecks: the queue of done tasks, and the selection for a worker.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Range};
+use std::{
+    cell::LazyCell,
+    collections::{BTreeMap, BTreeSet, btree_map::Range},
+};
 
 use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
@@ -45,8 +48,8 @@ impl Scheduler {
             return None;
         }
         let mine = self.workers.token(worker);
-        let has_other_token = self.has_other_token(run, worker);
-        let waits_for_token = |first| has_other_token && mine == self.workers.token(first);
+        let has_other_token = LazyCell::new(|| self.has_other_token(run, worker));
+        let waits_for_token = |first| mine == self.workers.token(first) && *has_other_token;
         let all = in_run.recheck() == Recheck::All;
         let suits =
             |first| !(self.workers.same_machine(first, worker) || all && waits_for_token(first));
