@@ -62,10 +62,10 @@ pub enum StoreError {
         "the database of tasks failed: {0}; it will be rebuilt from the journals on the next start"
     )]
     Database(String),
-    /// A database or an archive failed, or belongs to another program or version.
+    /// A database, an archive or a directory to copy cannot be used.
     #[error("{place}: {what}; {advice}")]
     Server {
-        /// The address without its password.
+        /// The path, or the address without its password.
         place: String,
         what: String,
         advice: &'static str,

@@ -36,8 +36,7 @@ pub fn copy_to_database(
 ) -> Result<usize, StoreError> {
     let data_files = DataFiles::new(dir);
     if !Lock::marked(&data_files)? {
-        let what = "it is not a data directory: it has no format.json";
-        return Err(StoreError::damaged(dir, None, what));
+        return Err(unusable(dir, "it has no format.json", "give a data directory"));
     }
     let reading = Lock::shared(&data_files)?;
     if matches!(reading, Reading::WhileWritten) {
@@ -85,6 +84,10 @@ pub fn copy_to_database(
     Ok(found.len())
 }
 
+fn unusable(dir: &Path, what: &str, advice: &'static str) -> StoreError {
+    StoreError::Server { place: dir.display().to_string(), what: what.to_owned(), advice }
+}
+
 /// Copies a database without running coordinators into an empty or new directory.
 /// Checks every journal first; returns the number of runs.
 pub fn copy_to_directory(
@@ -95,8 +98,7 @@ pub fn copy_to_directory(
     let data_files = DataFiles::new(dir);
     let lock = Lock::exclusive(&data_files)?;
     if !recover::find_runs(&data_files)?.is_empty() {
-        let what = "it holds runs already: give an empty or a new directory";
-        return Err(StoreError::damaged(dir, None, what));
+        return Err(unusable(dir, "it holds runs already", "give an empty or a new directory"));
     }
     let store = PgStore::open(url, "queensctl copy", waits)?;
     for (name, text) in store.medium.texts().all()? {
