@@ -26,9 +26,7 @@ mod testing;
 use std::{io, sync::Arc};
 
 use cli::{
-    duration::format_duration,
-    memory::MemorySize,
-    threads::{TooLittleMemory, numbered},
+    duration::format_duration, memory::MemorySize, memory::numbered, threads::TooLittleMemory,
 };
 use common::{kernel::Kernel, run::SessionId, sync::WorkerInfo, text::plural};
 use tokio::sync::watch;

@@ -16,11 +16,9 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use common::text::plural;
+use common::text::{NAME_BYTES, plural};
 use serde::{Deserialize, Serialize};
 use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
-
-use crate::threads::numbered;
 
 /// A memory size in bytes, at least 1.
 ///
@@ -308,6 +306,12 @@ fn read(file: &mut File) -> io::Result<Vec<Claim>> {
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
+/// Returns `name`, `name-2`, …, truncated to the maximum length.
+pub fn numbered(name: &str, number: u32) -> String {
+    let end = if number == 1 { String::new() } else { format!("-{number}") };
+    format!("{}{end}", &name[..name.floor_char_boundary(NAME_BYTES - end.len())])
+}
+
 /// Opens the claims file, locked until it is closed; workers hold it only briefly.
 fn locked() -> io::Result<File> {
     const ATTEMPTS: u32 = 100;
@@ -430,6 +434,13 @@ mod tests {
         assert_eq!(alone.free(Taken::default()), Some(20 << 30));
         assert_eq!(AvailableMemory::default().free(taken(1, 1)), None);
         assert_eq!(AvailableMemory::default().check(MemorySize(1 << 50), "1024TiB"), Ok(()));
+    }
+
+    #[test]
+    fn names_are_numbered_within_their_maximum_length() {
+        assert_eq!(numbered("node", 1), "node");
+        assert_eq!(numbered("node", 12), "node-12");
+        assert_eq!(numbered(&"n".repeat(64), 12), "n".repeat(61) + "-12");
     }
 
     #[test]

@@ -105,12 +105,6 @@ pub fn default_name(host: &str) -> String {
     if is_name(&name) { name } else { "worker".to_owned() }
 }
 
-/// Returns `name`, `name-2`, …, truncated to the maximum length.
-pub fn numbered(name: &str, number: u32) -> String {
-    let end = if number == 1 { String::new() } else { format!("-{number}") };
-    format!("{}{end}", &name[..name.floor_char_boundary(NAME_BYTES - end.len())])
-}
-
 /// Returns the host name; empty if unknown.
 pub fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname")
@@ -143,8 +137,5 @@ mod tests {
             assert_eq!(default_name(host), name);
         }
         assert!(is_name(&default_name(&host_name())));
-        assert_eq!(numbered("node", 1), "node");
-        assert_eq!(numbered("node", 12), "node-12");
-        assert_eq!(numbered(&"n".repeat(64), 12), "n".repeat(61) + "-12");
     }
 }

@@ -6,6 +6,7 @@
 mod client;
 mod cluster;
 mod explore;
+mod follow;
 mod forecast;
 mod output;
 mod runs;

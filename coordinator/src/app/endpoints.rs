@@ -70,26 +70,6 @@ async fn resolve(flag: &'static str, given: &str) -> Result<SocketAddr, BadUsage
     first.map_err(|why| BadUsage(format!("{flag} '{given}' is not HOST:PORT to listen on: {why}")))
 }
 
-/// Parses `--advertise`: HOST or HOST:PORT.
-pub(super) fn advertised(text: &str) -> Result<Authority, String> {
-    let host_and_port = |authority: &Authority| match authority.port_u16() {
-        Some(port) => format!("{}:{port}", authority.host()),
-        None => authority.host().to_owned(),
-    };
-    let parsed = text.parse().ok().filter(|authority: &Authority| {
-        // The parser also accepts users and invalid ports.
-        host_and_port(authority) == text
-            && !authority.host().is_empty()
-            && authority.port_u16() != Some(0)
-    });
-    parsed.ok_or_else(|| {
-        format!(
-            "'{text}' is not HOST or HOST:PORT: give a name or an address of this machine, such as \
-             node7, 10.0.0.7:7171 or [fe80::1]"
-        )
-    })
-}
-
 /// The address under which clients reach a listener.
 struct PublicAddress {
     host: String,
@@ -297,7 +277,7 @@ fn join_commands(
 mod tests {
     use proto::connect::CoordinatorEndpoint;
 
-    use super::*;
+    use super::{super::options::advertised, *};
 
     #[test]
     fn a_workers_command_names_the_public_address() {

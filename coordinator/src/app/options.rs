@@ -24,10 +24,7 @@ use worker::{
     config::{ComputeBudget, Coordinator, InProcess, SpoolChoice, WorkerConfig},
 };
 
-use super::{
-    endpoints::advertised,
-    referee::{RefereeBudget, RefereeThreads},
-};
+use super::referee::{RefereeBudget, RefereeThreads};
 use crate::driver::LOCAL_WORKER;
 
 /// Grace period of the worker in this process, short because the user waits for it.
@@ -334,6 +331,26 @@ impl Options {
     pub(super) fn exits_when_done(&self) -> bool {
         self.exit_when_done || self.local
     }
+}
+
+/// Parses `--advertise`: HOST or HOST:PORT.
+pub(super) fn advertised(text: &str) -> Result<Authority, String> {
+    let host_and_port = |authority: &Authority| match authority.port_u16() {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    };
+    let parsed = text.parse().ok().filter(|authority: &Authority| {
+        // The parser also accepts users and invalid ports.
+        host_and_port(authority) == text
+            && !authority.host().is_empty()
+            && authority.port_u16() != Some(0)
+    });
+    parsed.ok_or_else(|| {
+        format!(
+            "'{text}' is not HOST or HOST:PORT: give a name or an address of this machine, such as \
+             node7, 10.0.0.7:7171 or [fe80::1]"
+        )
+    })
 }
 
 pub fn task_cost(text: &str) -> Result<NonZeroU64, String> {

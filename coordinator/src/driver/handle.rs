@@ -1,35 +1,27 @@
 //! The asynchronous interface to the driver: a bounded queue of requests.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use auth::identity::Identities;
 use common::{
     kernel::KernelName,
     plan::{Plan, TaskId},
-    run::{RunId, SubmitKey, WorkerId},
+    run::{RunId, WorkerId},
     sync::{SyncReply, SyncRequest},
 };
 use scheduler::{
-    Command, ControlError, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart,
-    ledger::Caller,
+    Command, MapState, Recount, RunSummary, TaskView, WorkersPage, WorkersPart, ledger::Caller,
 };
-use store::{ArchiveLag, JournalCursor, Leader, Note, RunState, StoreError};
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    task::spawn_blocking,
-    time::sleep,
-};
+use store::{JournalCursor, Note};
+use tokio::sync::{mpsc, watch};
 
 use super::{
     Driver, DriverError,
     notes::RunEvent,
     outcome::Outcome,
+    request::{By, Request, RequestError, Stopped},
     runs::{JournalPage, StatusReport, Submission},
+    serving::Serving,
 };
 
 /// Identity of the worker in the coordinator's own process.
@@ -38,75 +30,6 @@ use super::{
 /// A data directory has only one local worker at a time. The identity is never issued to callers over the
 /// network.
 pub const LOCAL_WORKER: WorkerId = WorkerId(0x6c6f_6361_6c00_0000_0000_0000_0000_0000);
-
-/// Name of the caller's token or certificate; `None` without authentication.
-pub type By = Option<Arc<str>>;
-
-/// Work for the driver's thread.
-pub(super) struct Request {
-    /// Whether a status may differ afterwards.
-    pub(super) changes_status: bool,
-    pub(super) work: Work,
-}
-
-type Work = Box<dyn FnOnce(&mut Driver) -> Result<(), DriverError> + Send>;
-
-impl Request {
-    /// Creates a request, and the receiver of its answer.
-    /// The answer is sent once all changes are durable; an error of `work` stops the driver.
-    pub(super) fn new<T: Send + 'static>(
-        changes_status: bool,
-        work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
-    ) -> (Self, oneshot::Receiver<T>) {
-        let (sender, answer) = oneshot::channel();
-        let work = Box::new(move |driver: &mut Driver| {
-            let answer = work(driver)?;
-            // The caller may be gone.
-            driver.replies.push(Box::new(move || drop(sender.send(answer))));
-            Ok(())
-        });
-        (Self { changes_status, work }, answer)
-    }
-}
-
-/// The coordinator is shutting down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the coordinator is shutting down")]
-pub struct Stopped;
-
-/// A request that failed and changed nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestError {
-    #[error(transparent)]
-    Stopped(#[from] Stopped),
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    #[error("run {run} already exists (N = {n}, method {method}, {state})", state = state.name())]
-    RunExists { run: RunId, n: u8, method: String, state: RunState },
-    #[error("key '{key}' was used for run {run} with other parameters; give another key")]
-    KeyUsed { key: SubmitKey, run: RunId },
-    #[error("no worker '{0}' (see `queensctl workers`)")]
-    NoWorker(String),
-    #[error(
-        "'{name}' matches {workers} workers; give more of the identity (see `queensctl workers`)"
-    )]
-    AmbiguousWorker { name: String, workers: usize },
-    #[error("worker {0} is not connected (see `queensctl workers`)")]
-    NotConnected(String),
-    #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
-    LocalWorker,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The coordinator that serves the runs, and where they are stored.
-#[derive(Clone, Debug)]
-pub struct Serving {
-    pub leader: Leader,
-    pub archive_lag: Option<ArchiveLag>,
-    /// The file system of the data directory.
-    pub disk: Option<DiskSpaceMonitor>,
-}
 
 /// A cloneable handle to the driver, which replies only after a change is durable.
 #[derive(Clone, Debug)]
@@ -285,61 +208,4 @@ impl DriverHandle {
         self.requests.send(request).await.map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
-}
-
-const POLL_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Space on a file system, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskSpace {
-    /// Available to this process.
-    pub free: u64,
-    pub total: u64,
-}
-
-/// The last sample of the disk space, taken in the background because it can block.
-#[derive(Clone, Debug)]
-pub struct DiskSpaceMonitor(Arc<Mutex<Option<DiskSpace>>>);
-
-impl DiskSpaceMonitor {
-    /// Samples the file system of `directory` now and every `POLL_INTERVAL`.
-    /// Stops when the monitor is dropped. Requires a runtime.
-    pub fn start(directory: PathBuf) -> Self {
-        let sample = Arc::new(Mutex::new(disk_space(&directory)));
-        tokio::spawn(poll(directory, Arc::downgrade(&sample)));
-        Self(sample)
-    }
-
-    /// Returns the last sample; `None` if unknown.
-    pub fn get(&self) -> Option<DiskSpace> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn poll(directory: PathBuf, sample: Weak<Mutex<Option<DiskSpace>>>) {
-    loop {
-        sleep(POLL_INTERVAL).await;
-        let path = directory.clone();
-        let Ok(space) = spawn_blocking(move || disk_space(&path)).await else {
-            return;
-        };
-        match sample.upgrade() {
-            Some(sample) => *sample.lock().unwrap_or_else(PoisonError::into_inner) = space,
-            None => return,
-        }
-    }
-}
-
-#[cfg(unix)]
-fn disk_space(directory: &Path) -> Option<DiskSpace> {
-    let stats = rustix::fs::statvfs(directory).ok()?;
-    Some(DiskSpace {
-        free: stats.f_bavail.checked_mul(stats.f_frsize)?,
-        total: stats.f_blocks.checked_mul(stats.f_frsize)?,
-    })
-}
-
-#[cfg(not(unix))]
-fn disk_space(_: &Path) -> Option<DiskSpace> {
-    None
 }

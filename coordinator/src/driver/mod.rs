@@ -7,7 +7,9 @@
 mod handle;
 mod notes;
 mod outcome;
+mod request;
 mod runs;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -33,13 +35,15 @@ use tokio::{
 };
 
 pub use self::{
-    handle::{By, DiskSpaceMonitor, DriverHandle, LOCAL_WORKER, RequestError, Serving, Stopped},
+    handle::{DriverHandle, LOCAL_WORKER},
     notes::RunEvent,
     outcome::Outcome,
+    request::{By, RequestError, Stopped},
     runs::{JournalPage, StatusReport, Submission, served_first},
+    serving::{DiskSpaceMonitor, Serving},
 };
 
-use self::{handle::Request, notes::Notes, outcome::Symmetric};
+use self::{notes::Notes, outcome::Symmetric, request::Request};
 
 const GROUP_RECORDS: usize = 128;
 

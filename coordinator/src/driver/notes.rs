@@ -7,7 +7,7 @@ use scheduler::{Command, REFEREE};
 use store::{Change, EntryKind, Event, EventLog, Note, RunState, StoreError, Trust};
 use view::text::thousands;
 
-use super::{Driver, handle::By};
+use super::{Driver, request::By};
 
 /// Maximum number of events of one kind per group; further ones are summarized.
 const MAX_ALIKE: usize = 3;

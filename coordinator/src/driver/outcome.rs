@@ -24,7 +24,7 @@ use scheduler::{
     ledger::{Fold, RunManifest, RunState, SymmetricCounts, TrustRecord},
 };
 
-use super::{Driver, DriverError, handle::Request};
+use super::{Driver, DriverError, request::Request};
 
 /// The result of a finished run, derived from its records.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,8 +14,7 @@ use store::{JournalCursor, JournalEntry, RunManifest, RunState, StoreError, Stor
 use view::text::{method_name, plural};
 
 use super::{
-    Driver, DriverError, LOCAL_WORKER, Outcome, RequestError,
-    handle::{By, Serving},
+    Driver, DriverError, LOCAL_WORKER, Outcome, RequestError, request::By, serving::Serving,
 };
 
 #[derive(Clone, Debug)]

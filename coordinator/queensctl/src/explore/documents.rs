@@ -22,7 +22,7 @@ use view::text::{span, thousands};
 
 use super::{
     super::output::{Width, WrappedTable, print, print_prose},
-    compare::{Benchmark, CompareOptions, Stopwatch, Technique, counter, value},
+    benchmark::{Benchmark, Stopwatch, Technique, counter, value},
 };
 
 /// Techniques of `000_a1ee00c4f40ae057.txt`: mark, name, first board, and printed
@@ -199,7 +199,7 @@ const ROWS: [(&str, &str, &[f64]); 8] = [
 
 /// Prints the tables of `002_398080fdc5db2280.txt` (K. Haginoya): counts, records,
 /// and its speed table with other programs and this one.
-pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
+pub(super) fn haginoya(max_n: Board, time_limit: u64) -> anyhow::Result<()> {
     print("Table 1: counts, as printed and as published now")?;
     let columns = [
         (" N  date", Width::Left(14)),
@@ -244,8 +244,8 @@ pub(super) fn haginoya(options: &CompareOptions) -> anyhow::Result<()> {
         table.row(row.chain([format!("  {source}")]))?;
     }
     table.end()?;
-    for n in 18..=options.max_n.n().min(22) {
-        let measured = measure(Board::new(n)?, Duration::from_secs(options.time_limit))?;
+    for n in 18..=max_n.n().min(22) {
+        let measured = measure(Board::new(n)?, Duration::from_secs(time_limit))?;
         print_prose(&format!("{:<21}{}", format!("frames, N = {n}"), measured))?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Offline commands about boards, textbook techniques and published tables.
 
+mod benchmark;
 mod compare;
 mod documents;
 mod frames;

@@ -23,7 +23,7 @@ pub(super) use self::terminal::Screen;
 use self::{drawing::draw, terminal::UserAction};
 use super::{
     client::{Client, Connection, Control},
-    status::{RunUpdate, Style, follow, show_status, unix_ms},
+    follow::{RunUpdate, Style, follow, show_status, unix_ms},
 };
 
 /// Redraw interval: the shown ages change every second.

@@ -1,14 +1,15 @@
-//! Rechecks: the queue of done tasks, and the selection for a worker.
+//! Selection of a recheck for a worker.
 
 use std::{
     cell::LazyCell,
-    collections::{BTreeMap, BTreeSet, btree_map::Range},
+    collections::{BTreeSet, btree_map::Range},
 };
 
 use super::{
     RunIx, Scheduler, TaskIx, WorkerIx,
     clock::Ticks,
     grants::{Choice, MAX_SCANNED},
+    run::RecheckQueue,
     worker::Purpose,
 };
 use crate::ledger::{Confirmation, Recheck};
@@ -21,10 +22,6 @@ const MAX_SCANNED_RECHECKS: usize = 4_096;
 
 /// Maximum slowdown of a thread with another kernel for which a recheck waits.
 const KERNEL_SLOWDOWN: f64 = 1.5;
-
-/// Done tasks that wait for a recheck, by the author of the first count.
-/// The value is when the wait began; tasks whose recheck is in progress are not in the queue.
-pub(super) type RecheckQueue = BTreeMap<(WorkerIx, TaskIx), Ticks>;
 
 /// Returns the tasks of each author.
 fn by_author(

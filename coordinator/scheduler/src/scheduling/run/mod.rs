@@ -30,7 +30,6 @@ use super::{
     clock::Ticks,
     parking::Parking,
     rate::Rate,
-    rechecks::RecheckQueue,
     task_table::{Stage, TaskTable, WorkerCount},
 };
 use crate::ledger::{
@@ -39,6 +38,10 @@ use crate::ledger::{
 
 /// Maximum shown time since the last call; workers usually call again earlier.
 const MAX_SHOWN_UNHEARD_MS: u64 = 30_000;
+
+/// Done tasks that wait for a recheck, by the author of the first count.
+/// The value is when the wait began; tasks whose recheck is in progress are not in the queue.
+pub(super) type RecheckQueue = BTreeMap<(WorkerIx, TaskIx), Ticks>;
 
 #[derive(Debug)]
 pub(super) struct Run {

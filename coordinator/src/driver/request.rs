@@ -1,0 +1,70 @@
+//! Requests to the driver, and the errors of their answers.
+
+use std::sync::Arc;
+
+use common::run::{RunId, SubmitKey};
+use scheduler::ControlError;
+use store::{RunState, StoreError};
+use tokio::sync::oneshot;
+
+use super::{Driver, DriverError};
+
+/// Name of the caller's token or certificate; `None` without authentication.
+pub type By = Option<Arc<str>>;
+
+/// Work for the driver's thread.
+pub(super) struct Request {
+    /// Whether a status may differ afterwards.
+    pub(super) changes_status: bool,
+    pub(super) work: Work,
+}
+
+type Work = Box<dyn FnOnce(&mut Driver) -> Result<(), DriverError> + Send>;
+
+impl Request {
+    /// Creates a request, and the receiver of its answer.
+    /// The answer is sent once all changes are durable; an error of `work` stops the driver.
+    pub(super) fn new<T: Send + 'static>(
+        changes_status: bool,
+        work: impl FnOnce(&mut Driver) -> Result<T, DriverError> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<T>) {
+        let (sender, answer) = oneshot::channel();
+        let work = Box::new(move |driver: &mut Driver| {
+            let answer = work(driver)?;
+            // The caller may be gone.
+            driver.replies.push(Box::new(move || drop(sender.send(answer))));
+            Ok(())
+        });
+        (Self { changes_status, work }, answer)
+    }
+}
+
+/// The coordinator is shutting down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator is shutting down")]
+pub struct Stopped;
+
+/// A request that failed and changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("run {run} already exists (N = {n}, method {method}, {state})", state = state.name())]
+    RunExists { run: RunId, n: u8, method: String, state: RunState },
+    #[error("key '{key}' was used for run {run} with other parameters; give another key")]
+    KeyUsed { key: SubmitKey, run: RunId },
+    #[error("no worker '{0}' (see `queensctl workers`)")]
+    NoWorker(String),
+    #[error(
+        "'{name}' matches {workers} workers; give more of the identity (see `queensctl workers`)"
+    )]
+    AmbiguousWorker { name: String, workers: usize },
+    #[error("worker {0} is not connected (see `queensctl workers`)")]
+    NotConnected(String),
+    #[error("this is the worker in the coordinator itself (--local): stop the coordinator")]
+    LocalWorker,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
