@@ -7,4 +7,5 @@ pub mod app;
 pub mod driver;
 pub mod grpc;
 pub mod http;
+pub mod listen;
 mod message;

@@ -1,4 +1,4 @@
-//! Conversion of the driver's answers into messages, and a cache of statuses.
+//! Conversion of requests, and of the driver's answers into messages; a cache of statuses.
 
 use std::{
     collections::BTreeMap,
@@ -8,21 +8,78 @@ use std::{
 
 use axum::body::Bytes;
 use common::{
-    run::RunId,
+    plan::Plan,
+    run::{RunId, WorkerId},
     sample::{CONFIDENCE, Estimate},
     tally::{Classes, Counts},
 };
 use proto::v1;
-use scheduler::{RunSummary, WorkerState, WorkerStatus, WorkerTotals, checks::Check};
-use store::{ArchiveLag, JournalEntry, RunState};
+use scheduler::{
+    RunSummary, STATUS_WORKERS, WorkerState, WorkerStatus, WorkerTotals, WorkersPage, WorkersPart,
+    checks::Check,
+    ledger::{BadRecheck, Recheck},
+};
+use store::{ArchiveLag, Clock, JournalEntry, RunManifest, RunState};
 use tokio::{
     sync::Mutex,
+    task::spawn_blocking,
     time::{Instant, sleep_until},
 };
+use tonic::Status;
 
 use crate::driver::{
-    DiskSpaceMonitor, DriverHandle, Outcome, RunEvent, Serving, StatusReport, Stopped,
+    By, DiskSpaceMonitor, DriverHandle, Outcome, RunEvent, Serving, StatusReport, Stopped,
+    Submission, new_manifest,
 };
+
+/// Starts the requested run, or returns the one that a request with the same key
+/// started; for gRPC and HTTP.
+pub(crate) async fn submitted(
+    driver: &DriverHandle,
+    clock: Clock,
+    request: v1::SubmitRequest,
+    by: By,
+) -> Result<RunSummary, Status> {
+    let v1::SubmitRequest { spec, priority, force_new, idempotency_key, recheck } = request;
+    let spec = proto::submitted_spec(spec)?;
+    let recheck = match recheck.as_str() {
+        "" => Recheck::default(),
+        text => recheck_of(text)?,
+    };
+    let key = proto::submitted_key(&idempotency_key)?;
+    // Planning a large board blocks for seconds.
+    let plan = spawn_blocking(move || Plan::new(spec))
+        .await
+        .map_err(|error| Status::internal(error.to_string()))?
+        .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
+    let manifest = RunManifest { key, ..new_manifest(&plan, priority, clock.now()) };
+    let submission = Submission { manifest, plan, force_new, recheck };
+    Ok(driver.submit(submission, by).await?)
+}
+
+/// Returns a page of all workers, by identity; a limit of 0 is the maximum.
+pub(crate) async fn workers_page(
+    driver: &DriverHandle,
+    after: Option<WorkerId>,
+    limit: u64,
+) -> Result<v1::WorkersResponse, Stopped> {
+    let most = match usize::try_from(limit) {
+        Ok(limit @ 1..STATUS_WORKERS) => limit,
+        _ => STATUS_WORKERS,
+    };
+    let WorkersPage { workers, totals } = driver.workers(WorkersPart::ById { after, most }).await?;
+    let next = workers.last().filter(|_| workers.len() == most);
+    Ok(v1::WorkersResponse {
+        next: next.map_or_else(Vec::new, |last| last.info.id.0.to_be_bytes().to_vec()),
+        workers: workers.iter().map(worker).collect(),
+        totals: Some(worker_totals(&totals)),
+    })
+}
+
+pub(crate) fn recheck_of(text: &str) -> Result<Recheck, Status> {
+    let bad = |error: BadRecheck| Status::invalid_argument(format!("recheck: {error}"));
+    text.parse().map_err(bad)
+}
 
 pub(crate) fn run(summary: &RunSummary) -> v1::Run {
     let manifest = &summary.manifest;

@@ -16,7 +16,8 @@ use common::{
 };
 use coordinator::{
     driver::{Driver, DriverError, DriverHandle, Submission, new_manifest},
-    grpc::{Server, bind},
+    grpc::Server,
+    listen::bind,
 };
 use kit::{FakeWorker, count};
 use proto::{

@@ -16,8 +16,8 @@ use view::text::eprint_line;
 
 use super::options::Options;
 use crate::{
-    grpc::{BindError, bind},
     http::{Dashboard, Http},
+    listen::{BindError, bind},
 };
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);

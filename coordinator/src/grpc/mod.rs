@@ -3,7 +3,7 @@
 
 mod runs;
 
-use std::{io, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use auth::{
     AuthLayer, Authenticator, Incoming, Limits, NewToken, Principal, Role, TokenAuth,
@@ -21,17 +21,11 @@ use proto::{
 };
 use scheduler::{ControlError, ledger::Caller};
 use store::{Clock, descriptors};
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    sync::watch::Sender,
-    task::spawn_blocking,
-};
+use tokio::{net::TcpListener, sync::watch::Sender, task::spawn_blocking};
 use tonic::{Code, Request, Response, Status, service::Routes};
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 use tracing::Instrument as _;
-
-pub(crate) use self::runs::{submitted, workers_page};
 
 use self::runs::{RunsService, encoded_once};
 use crate::{
@@ -40,48 +34,12 @@ use crate::{
     message::StatusCache,
 };
 
-/// Maximum number of pending connections: all workers reconnect after a restart.
-const BACKLOG: u32 = 4096;
-
-/// A port that cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum BindError {
-    #[error("{address} is in use by another program; stop it or {advice}")]
-    InUse { address: SocketAddr, advice: &'static str },
-    #[error("cannot listen on {address}: {why}; {advice}")]
-    Other { address: SocketAddr, why: io::Error, advice: &'static str },
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("gRPC: {0}")]
     Transport(#[from] tonic::transport::Error),
     #[error("gRPC reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
-}
-
-/// Binds the port of the services.
-pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    bind_port(address, "give another --listen address")
-}
-
-/// Binds a port, or returns an error with advice.
-pub(crate) fn bind_port(
-    address: SocketAddr,
-    advice: &'static str,
-) -> Result<TcpListener, BindError> {
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A restarted coordinator can bind while old connections linger.
-        #[cfg(unix)]
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|why| match why.kind() {
-        io::ErrorKind::AddrInUse => BindError::InUse { address, advice },
-        _ => BindError::Other { address, why, advice },
-    })
 }
 
 /// The configured services.

@@ -4,22 +4,15 @@ use std::{pin::Pin, time::Duration};
 
 use auth::Principal;
 use axum::body::Bytes;
-use common::{
-    plan::Plan,
-    run::{RunId, WorkerId},
-};
+use common::run::{RunId, WorkerId};
 use futures_util::stream::unfold;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use proto::v1::{self, runs_server::Runs};
-use scheduler::{
-    Command, ControlError, RunSummary, STATUS_WORKERS, WorkersPage, WorkersPart,
-    ledger::{BadRecheck, Recheck},
-};
-use store::{Clock, JournalCursor, RunManifest};
+use scheduler::{Command, ControlError};
+use store::{Clock, JournalCursor};
 use tokio::{
     sync::{mpsc, watch},
-    task::spawn_blocking,
     time::sleep,
 };
 use tokio_stream::{Stream, wrappers::ReceiverStream};
@@ -27,9 +20,9 @@ use tonic::{Request, Response, Status, body::Body, codegen::http};
 
 use super::Answer;
 use crate::{
-    driver::{By, DriverHandle, RequestError, Stopped, Submission, new_manifest, served_first},
+    driver::{By, DriverHandle, RequestError, served_first},
     http::Dashboard,
-    message::{self, StatusCache},
+    message::{self, StatusCache, recheck_of, submitted, workers_page},
 };
 
 pub(super) struct RunsService {
@@ -261,57 +254,8 @@ fn by<T>(request: &Request<T>) -> By {
     request.extensions().get::<Principal>().and_then(Principal::name).cloned()
 }
 
-/// Starts the requested run, or returns the one that a request with the same key
-/// started; for gRPC and HTTP.
-pub(crate) async fn submitted(
-    driver: &DriverHandle,
-    clock: Clock,
-    request: v1::SubmitRequest,
-    by: By,
-) -> Result<RunSummary, Status> {
-    let v1::SubmitRequest { spec, priority, force_new, idempotency_key, recheck } = request;
-    let spec = proto::submitted_spec(spec)?;
-    let recheck = match recheck.as_str() {
-        "" => Recheck::default(),
-        text => recheck_of(text)?,
-    };
-    let key = proto::submitted_key(&idempotency_key)?;
-    // Planning a large board blocks for seconds.
-    let plan = spawn_blocking(move || Plan::new(spec))
-        .await
-        .map_err(|error| Status::internal(error.to_string()))?
-        .map_err(|bad| Status::invalid_argument(format!("spec: {bad}")))?;
-    let manifest = RunManifest { key, ..new_manifest(&plan, priority, clock.now()) };
-    let submission = Submission { manifest, plan, force_new, recheck };
-    Ok(driver.submit(submission, by).await?)
-}
-
-/// Returns a page of all workers, by identity; a limit of 0 is the maximum.
-pub(crate) async fn workers_page(
-    driver: &DriverHandle,
-    after: Option<WorkerId>,
-    limit: u64,
-) -> Result<v1::WorkersResponse, Stopped> {
-    let most = match usize::try_from(limit) {
-        Ok(limit @ 1..STATUS_WORKERS) => limit,
-        _ => STATUS_WORKERS,
-    };
-    let WorkersPage { workers, totals } = driver.workers(WorkersPart::ById { after, most }).await?;
-    let next = workers.last().filter(|_| workers.len() == most);
-    Ok(v1::WorkersResponse {
-        next: next.map_or_else(Vec::new, |last| last.info.id.0.to_be_bytes().to_vec()),
-        workers: workers.iter().map(message::worker).collect(),
-        totals: Some(message::worker_totals(&totals)),
-    })
-}
-
 pub(super) fn not_found(run: RunId) -> Status {
     RequestError::from(ControlError::NoSuchRun(run)).into()
-}
-
-fn recheck_of(text: &str) -> Result<Recheck, Status> {
-    let bad = |error: BadRecheck| Status::invalid_argument(format!("recheck: {error}"));
-    text.parse().map_err(bad)
 }
 
 /// The statuses of a run for one caller, an extension of a response.

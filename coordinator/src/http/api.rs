@@ -31,8 +31,7 @@ use super::{
 };
 use crate::{
     driver::served_first,
-    grpc::{submitted, workers_page},
-    message,
+    message::{self, submitted, workers_page},
 };
 
 /// The OpenAPI description of the interface.

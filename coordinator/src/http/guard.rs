@@ -9,15 +9,16 @@ use axum::{
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
     middleware::Next,
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use common::text::Shown;
 use http_body::Frame;
+use maud::html;
 use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
-use super::{ANSWER_TIMEOUT, App, page, sessions::session};
+use super::{ANSWER_TIMEOUT, App, layout::page, sessions::session};
 use crate::driver::{RequestError, Stopped};
 
 /// A rejected request.
@@ -93,6 +94,29 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// Returns whether a route is a page, whose errors are pages too.
+fn is_page(method: &Method, route: &str) -> bool {
+    *method == Method::GET
+        && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
+}
+
+/// Returns the error page for a reader without access, or a redirect to the login.
+fn access_denied(refusal: &Refusal) -> Response {
+    if refusal.code == StatusCode::UNAUTHORIZED {
+        return Redirect::to("/login").into_response();
+    }
+    let body = html! { body { main.login { h1 { "queens" } p.error role="alert" { (refusal.message) } } } };
+    (refusal.code, page("queens", &body)).into_response()
+}
+
+/// Returns whether an answer is an event stream.
+fn is_event_stream(response: &Response) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM)
+}
+
+/// The content type of server-sent events.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
 /// Authorizes a request and passes it on with its [`Principal`] as an extension.
 pub(super) async fn authorize(
     State(app): State<App>,
@@ -102,7 +126,7 @@ pub(super) async fn authorize(
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let method = request.method().clone();
-    let for_people = page::is_page(&method, &route);
+    let for_people = is_page(&method, &route);
     let answered = match authorized(&app, &route, &request) {
         Ok((principal, call)) => {
             let ended = app.authenticator.until_ended(&principal);
@@ -112,7 +136,7 @@ pub(super) async fn authorize(
             match timeout(ANSWER_TIMEOUT, next.run(request)).await {
                 Ok(response) => {
                     // Only readers of streams understand a final message.
-                    let ended = ended.filter(|_| page::is_event_stream(&response));
+                    let ended = ended.filter(|_| is_event_stream(&response));
                     response.map(|body| Body::new(TrackedBody::new(body, call, ended, last_event)))
                 }
                 Err(_) => Refusal::new(
@@ -127,7 +151,7 @@ pub(super) async fn authorize(
                 peer.activity.record_refusal();
             }
             match for_people {
-                true => page::access_denied(&refusal),
+                true => access_denied(&refusal),
                 false => refusal.into_response(),
             }
         }

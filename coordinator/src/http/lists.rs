@@ -19,7 +19,8 @@ use view::{
 use super::{
     App, api,
     guard::Refusal,
-    page::{self, Command, Reader, buttons},
+    layout::{self, Command, buttons},
+    sessions::Reader,
 };
 use crate::{driver::RunEvent, message};
 
@@ -83,10 +84,10 @@ pub(super) async fn runs(
                 }
                 @if operator { (submit(true)) }
             }
-            (page::dialog())
+            (layout::dialog())
         }
     };
-    Ok(page::page("queens: runs", &body).into_response())
+    Ok(layout::page("queens: runs", &body).into_response())
 }
 
 /// Returns the section of a run's page that lists the newest runs.
@@ -215,7 +216,7 @@ pub(super) async fn events(
             }
         }
     };
-    Ok(page::page("queens: events", &body).into_response())
+    Ok(layout::page("queens: events", &body).into_response())
 }
 
 /// Returns the section of a run's page with its newest events and the cluster's.

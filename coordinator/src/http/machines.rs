@@ -21,7 +21,8 @@ use view::{
 use super::{
     App,
     guard::Refusal,
-    page::{self, Command, Reader, buttons},
+    layout::{self, Command, buttons},
+    sessions::Reader,
 };
 use crate::{
     driver::{DriverHandle, RequestError},
@@ -250,8 +251,8 @@ pub(super) async fn workers(
                     p id="command-result" role="status" {}
                 }
             }
-            (page::dialog())
+            (layout::dialog())
         }
     };
-    Ok(page::page("queens: workers", &body).into_response())
+    Ok(layout::page("queens: workers", &body).into_response())
 }

@@ -8,6 +8,7 @@ mod broadcast;
 #[doc(hidden)]
 pub mod fuzz_targets;
 mod guard;
+mod layout;
 mod lists;
 mod machines;
 mod map;
@@ -48,7 +49,7 @@ use self::{
 };
 use crate::{
     driver::DriverHandle,
-    grpc::{BindError, bind_port},
+    listen::{BindError, bind_port},
     message::StatusCache,
 };
 

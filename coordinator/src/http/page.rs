@@ -1,22 +1,27 @@
-//! The common parts of all pages, and the page of a run: state, progress, ETA and
-//! alerts on the first screen, details below. Pages work without scripts; scripts update them.
+//! The page of a run: state, progress, ETA and alerts on the first screen, details below.
 
-use auth::{Principal, Role};
 use axum::{
     body::Body,
     extract::{Path, Request, State},
-    http::{self, HeaderValue, StatusCode, header},
-    response::{Html, IntoResponse, Redirect, Response},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
 };
 use common::{method::Method, run::RunId};
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use proto::v1;
 use view::{
     RunView, run_of,
     text::{check_name, check_outcome, thousands},
 };
 
-use super::{App, api, guard::Refusal, lists, machines, map::Board, sessions::session};
+use super::{
+    App, api,
+    guard::{EVENT_STREAM, Refusal},
+    layout::{dialog, figure, page},
+    lists, machines,
+    map::Board,
+    sessions::Reader,
+};
 
 /// Name, content type and text of the pages' files.
 const ASSETS: [(&str, &str, &str); 7] = [
@@ -40,30 +45,6 @@ pub(super) async fn asset(Path(name): Path<String>) -> Response {
         (header::CACHE_CONTROL, "max-age=300"),
     ];
     (headers, *text).into_response()
-}
-
-pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
-    let whole = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                link rel="icon" href="/assets/icon.svg";
-                link rel="stylesheet" href="/assets/uplot.css";
-                link rel="stylesheet" href="/assets/app.css";
-                noscript { meta http-equiv="refresh" content="30"; }
-                script defer src="/assets/uplot.js" {}
-                script defer src="/assets/grid.js" {}
-                script defer src="/assets/charts.js" {}
-                script defer src="/assets/app.js" {}
-            }
-            (body)
-        }
-    };
-    Html(whole.into_string())
 }
 
 /// Answers with the page of the run that is served first.
@@ -96,90 +77,6 @@ pub(super) async fn run(
     let run = api::find(&app, &name).await?;
     show(&app, run, &Reader::of(&app, &request)).await
 }
-
-pub(super) struct Reader {
-    /// Whether the reader may change runs.
-    pub(super) operator: bool,
-    /// Whether the reader has a session, and can log out.
-    pub(super) logged_in: bool,
-}
-
-impl Reader {
-    pub(super) fn of(app: &App, request: &Request) -> Self {
-        let session = session(request.headers());
-        let logged_in = session.is_some_and(|session| app.sessions.open.find(session).is_some());
-        let operator = match request.extensions().get::<Principal>() {
-            Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
-                *role == Role::Operator
-            }
-            Some(Principal::Anonymous) => true,
-            None => false,
-        };
-        Self { operator, logged_in }
-    }
-}
-
-/// Returns the dialog that confirms a command; the script fills in the texts.
-pub(super) fn dialog() -> Markup {
-    html! {
-        dialog id="ask" aria-labelledby="ask-what" {
-            h2 id="ask-what" {}
-            p id="ask-why" {}
-            form method="dialog" {
-                button value="no" id="ask-no" autofocus {}
-                " " button.danger value="yes" id="ask-yes" {}
-            }
-        }
-    }
-}
-
-/// An operator's command on a run or a worker.
-pub(super) struct Command {
-    /// The last segment of the command's path.
-    pub(super) name: &'static str,
-    /// States in which it applies.
-    pub(super) states: &'static [&'static str],
-    pub(super) verb: &'static str,
-    /// Consequences and label of the declining button; `None` without confirmation.
-    pub(super) question: Option<[&'static str; 2]>,
-}
-
-/// Returns the buttons of commands; those for other states are hidden.
-pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str) -> Markup {
-    html! {
-        @for Command { name, states, verb, question } in commands {
-            @let label = format!("{verb} {what}");
-            button type="button" data-post=(format!("{path}/{name}")) data-from=(states.join(" "))
-                hidden[!states.contains(&state)] data-ask=[question.map(|_| &label)]
-                data-why=[question.map(|[why, _]| why)] data-no=[question.map(|[_, no]| no)]
-                aria-label=(label) { (verb) @if question.is_some() { "…" } }
-            " "
-        }
-    }
-}
-
-/// Returns whether a route is a page, whose errors are pages too.
-pub(super) fn is_page(method: &http::Method, route: &str) -> bool {
-    *method == http::Method::GET
-        && matches!(route, "/" | "/workers" | "/runs" | "/events" | "/runs/{run}")
-}
-
-/// Returns the error page for a reader without access, or a redirect to the login.
-pub(super) fn access_denied(refusal: &Refusal) -> Response {
-    if refusal.code == StatusCode::UNAUTHORIZED {
-        return Redirect::to("/login").into_response();
-    }
-    let body = html! { body { main.login { h1 { "queens" } p.error role="alert" { (refusal.message) } } } };
-    (refusal.code, page("queens", &body)).into_response()
-}
-
-/// Returns whether an answer is an event stream.
-pub(super) fn is_event_stream(response: &Response) -> bool {
-    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM)
-}
-
-/// The content type of server-sent events.
-const EVENT_STREAM: &str = "text/event-stream";
 
 /// Answers with server-sent events about a run.
 pub(super) async fn updates(
@@ -268,12 +165,6 @@ fn headline(view: &RunView, run: RunId, operator: bool) -> Markup {
             }
         }
     }
-}
-
-/// Returns a figure with its long text on hover.
-fn figure(view: &RunView, name: &'static str) -> Markup {
-    let digits = view.digits(name);
-    html! { span data-figure=(name) title=[digits] data-digits=[digits] { (view.short(name)) } }
 }
 
 fn figures(view: &RunView) -> Markup {

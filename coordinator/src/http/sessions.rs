@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use auth::{Access, CallerCredential, Peer, parse_token};
+use auth::{Access, CallerCredential, Peer, Principal, Role, parse_token};
 use axum::{
     Form,
-    extract::{Path, State},
+    extract::{Path, Request, State},
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse as _, Redirect, Response},
 };
@@ -20,7 +20,7 @@ use proto::connect::TokenId;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{App, page::page};
+use super::{App, layout::page};
 
 /// The cookie that holds a session.
 const COOKIE: &str = "queens-session";
@@ -177,6 +177,28 @@ pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
     let mut cookies = cookies.split(';').map(str::trim);
     cookies.find_map(|cookie| cookie.strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+pub(super) struct Reader {
+    /// Whether the reader may change runs.
+    pub(super) operator: bool,
+    /// Whether the reader has a session, and can log out.
+    pub(super) logged_in: bool,
+}
+
+impl Reader {
+    pub(super) fn of(app: &App, request: &Request) -> Self {
+        let session = session(request.headers());
+        let logged_in = session.is_some_and(|session| app.sessions.open.find(session).is_some());
+        let operator = match request.extensions().get::<Principal>() {
+            Some(Principal::Token { role, .. } | Principal::Certificate { role, .. }) => {
+                *role == Role::Operator
+            }
+            Some(Principal::Anonymous) => true,
+            None => false,
+        };
+        Self { operator, logged_in }
+    }
 }
 
 #[cfg(test)]

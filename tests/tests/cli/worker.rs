@@ -242,7 +242,7 @@ fn a_worker_is_stopped_from_another_directory_by_the_spool_of_its_first_line() {
     let canonical = |place: &tempfile::TempDir| place.path().canonicalize().unwrap();
     assert_eq!(Path::new(spool), canonical(&here).join("queens-spool/here"), "{line}");
     let searched = canonical(&elsewhere).join("queens-spool");
-    let says = [searched.to_str().unwrap(), "the first line of its log names"];
+    let says = [searched.to_str().unwrap(), "the first line of its log shows"];
     Process::run(at(&elsewhere, "stop")).refused(1, &says);
     Process::run(at(&elsewhere, &format!("stop --spool {spool}"))).ok();
     running.end().ok();

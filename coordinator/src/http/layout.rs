@@ -1,0 +1,74 @@
+//! The common parts of all pages. Pages work without scripts; scripts update them.
+
+use axum::response::Html;
+use maud::{DOCTYPE, Markup, html};
+use view::RunView;
+
+pub(super) fn page(title: &str, body: &Markup) -> Html<String> {
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href="/assets/icon.svg";
+                link rel="stylesheet" href="/assets/uplot.css";
+                link rel="stylesheet" href="/assets/app.css";
+                noscript { meta http-equiv="refresh" content="30"; }
+                script defer src="/assets/uplot.js" {}
+                script defer src="/assets/grid.js" {}
+                script defer src="/assets/charts.js" {}
+                script defer src="/assets/app.js" {}
+            }
+            (body)
+        }
+    };
+    Html(whole.into_string())
+}
+
+/// Returns the dialog that confirms a command; the script fills in the texts.
+pub(super) fn dialog() -> Markup {
+    html! {
+        dialog id="ask" aria-labelledby="ask-what" {
+            h2 id="ask-what" {}
+            p id="ask-why" {}
+            form method="dialog" {
+                button value="no" id="ask-no" autofocus {}
+                " " button.danger value="yes" id="ask-yes" {}
+            }
+        }
+    }
+}
+
+/// An operator's command on a run or a worker.
+pub(super) struct Command {
+    /// The last segment of the command's path.
+    pub(super) name: &'static str,
+    /// States in which it applies.
+    pub(super) states: &'static [&'static str],
+    pub(super) verb: &'static str,
+    /// Consequences and label of the declining button; `None` without confirmation.
+    pub(super) question: Option<[&'static str; 2]>,
+}
+
+/// Returns the buttons of commands; those for other states are hidden.
+pub(super) fn buttons(commands: &[Command], path: &str, what: &str, state: &str) -> Markup {
+    html! {
+        @for Command { name, states, verb, question } in commands {
+            @let label = format!("{verb} {what}");
+            button type="button" data-post=(format!("{path}/{name}")) data-from=(states.join(" "))
+                hidden[!states.contains(&state)] data-ask=[question.map(|_| &label)]
+                data-why=[question.map(|[why, _]| why)] data-no=[question.map(|[_, no]| no)]
+                aria-label=(label) { (verb) @if question.is_some() { "…" } }
+            " "
+        }
+    }
+}
+
+/// Returns a figure with its long text on hover.
+pub(super) fn figure(view: &RunView, name: &'static str) -> Markup {
+    let digits = view.digits(name);
+    html! { span data-figure=(name) title=[digits] data-digits=[digits] { (view.short(name)) } }
+}
