@@ -99,8 +99,7 @@ fn a_count_keeps_to_its_memory() {
         let needs = PlanNeeds::new(&Case::plan(n));
         for threads in [1, 2, 8].map(|threads| NonZeroU16::new(threads).unwrap()) {
             let least = needs.of(threads).least;
-            // N = 22 in pieces, in fewer pieces, and with cached and held lists; N = 24 only in
-            // pieces.
+            // N = 22 in pieces, in fewer pieces, and with cached and held lists; N = 24 only in pieces.
             let whole = needs.of(threads).whole;
             let all = [least, least + least / 4, whole, 2 * whole];
             for memory_bytes in all.into_iter().take(if n == 22 { 4 } else { 1 }) {

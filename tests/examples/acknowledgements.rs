@@ -1,5 +1,4 @@
 //! Durable acknowledgements per second, through the driver and through gRPC.
-//!
 //! With `--tls`, gRPC alternates between plain text and TLS with a token per worker, as calls are limited per
 //! token. Rechecks are journaled and acknowledged like first counts: "results" are both.
 //!

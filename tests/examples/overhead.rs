@@ -1,5 +1,4 @@
 //! Overhead of a cluster: `coordinator --local` compared with `worker count`.
-//!
 //! `cargo run --release -p tests --example overhead -- [N] [METHOD] [THREADS] [REPEATS]`
 
 use std::process::{self, Command};

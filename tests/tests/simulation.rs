@@ -1,5 +1,4 @@
 //! Simulated runs with faults and attacks from a seed, with default options.
-//!
 //! `QUEENS_SIM_SEED=17` replays one seed of a test and prints its outcome; `QUEENS_SIM_SEEDS=5000` runs more;
 //! CI runs 120, `just simulate` 2,500. Attacks run only a tenth of them, from seed QUEENS_SIM_FROM on.
 

@@ -112,8 +112,7 @@ pub(crate) struct Gathered<W> {
 impl<W: Residual> Gathered<W> {
     /// Estimates the maximum bytes for this many keys per row.
     pub(crate) fn max_bytes(row_keys: usize) -> u64 {
-        // Rows of the top grid; one row of the bottom grid, its divided part, and a leaf's two
-        // lists.
+        // Rows of the top grid; one row of the bottom grid, its divided part, and a leaf's two lists.
         Buffer::<W>::bytes(TOPS * row_keys) + 4 * Buffer::<W>::bytes(row_keys)
     }
 }

@@ -54,8 +54,7 @@ impl Model {
             let open = u64::from(board.full_row()) & !attacked;
             let sixth = (i64::from(row) - 1).max(0) * 6 / (n - 2).max(1);
             let weight = self.weights[usize::try_from(sixth).unwrap_or(0).min(5)];
-            // A row without an open square counts as one square: the search ends early but not
-            // immediately.
+            // A row without an open square counts as one square: the search ends early but not immediately.
             size += weight * (LOG2[open.count_ones().max(1) as usize] - typical);
             size += self.per_row * LOG2_E;
         }

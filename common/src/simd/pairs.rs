@@ -62,8 +62,7 @@ pub(super) unsafe fn fitting_avx2(pairs: Pairs<'_>, out: *mut u64) -> usize {
     for &p in pairs.outer {
         let p_lanes = _mm256_set1_epi64x(p.cast_signed());
         for vector in vectors {
-            // SAFETY: four words are read; four are written, preceded by fewer words than there
-            // are pairs.
+            // SAFETY: four words are read; four are written, preceded by fewer words than there are pairs.
             unsafe {
                 let q = _mm256_loadu_si256(vector.as_ptr().cast());
                 let meet = _mm256_and_si256(p_lanes, q);

@@ -165,8 +165,7 @@ impl Connection {
         let uri = endpoint.uri().clone();
         let host = uri.host().unwrap_or_default();
         let name = host.trim_start_matches('[').trim_end_matches(']');
-        // The transport's own error would not distinguish an unknown host from a coordinator that is
-        // down.
+        // The transport's own error would not distinguish an unknown host from a coordinator that is down.
         if let Err(error) = lookup_host((name, uri.port_u16().unwrap_or_default())).await {
             return Err(Unreachable::NoAnswer(format!(
                 "{}: host '{host}' not found ({error}); check the name, or give its address",

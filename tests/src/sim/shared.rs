@@ -36,25 +36,25 @@ impl Shared {
     }
 }
 
+/// Implements methods of [`Store`] by the store on the disk.
+macro_rules! delegate {
+    ($(fn $name:ident($self:ident: $me:ty $(, $argument:ident: $type:ty)*) -> $answer:ty;)+) => { $(
+        fn $name($self: $me $(, $argument: $type)*) -> Result<$answer, StoreError> {
+            $self.disk().store().$name($($argument),*)
+        }
+    )+ };
+}
+
 impl Store for Shared {
-    fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
-        self.disk().store().runs()
-    }
-
-    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
-        self.disk().store().create(manifest)
-    }
-
-    fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.disk().store().delete(run)
-    }
-
-    fn symmetric(&self, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
-        self.disk().store().symmetric(run)
-    }
-
-    fn trust(&self) -> Result<Vec<TrustRecord>, StoreError> {
-        self.disk().store().trust()
+    delegate! {
+        fn runs(self: &Self) -> Vec<StoredRun>;
+        fn create(self: &mut Self, manifest: &RunManifest) -> ();
+        fn delete(self: &mut Self, run: RunId) -> ();
+        fn symmetric(self: &Self, run: RunId) -> Option<SymmetricCounts>;
+        fn trust(self: &Self) -> Vec<TrustRecord>;
+        fn keep_symmetric(self: &mut Self, run: RunId, counts: SymmetricCounts) -> ();
+        fn refold(self: &Self, run: RunId) -> Fold;
+        fn scan(self: &Self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> ();
     }
 
     fn secret(&self) -> [u8; 32] {
@@ -65,20 +65,8 @@ impl Store for Shared {
         self.disk().store().term()
     }
 
-    fn keep_symmetric(&mut self, run: RunId, counts: SymmetricCounts) -> Result<(), StoreError> {
-        self.disk().store().keep_symmetric(run, counts)
-    }
-
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         self.disk().apply(changes)
-    }
-
-    fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
-        self.disk().store().refold(run)
-    }
-
-    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
-        self.disk().store().scan(run, visit)
     }
 
     fn journal(

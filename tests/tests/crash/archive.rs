@@ -1,5 +1,4 @@
 //! Coordinators that lose their disk and continue from its archive.
-//!
 //! QUEENS_DISK_LOSSES sets the number of lost disks: two by default, 50 by `just disk-losses`.
 
 use std::{

@@ -1,6 +1,5 @@
 //! Flipped bits and truncated files: programs recover, or refuse in one clear line.
 //! All files of a coordinator and a worker are tried, except keys and tokens.
-//!
 //! QUEENS_FLIPS and QUEENS_CUTS set the numbers; `just flips` does 500 and 200, some of them to sealed
 //! segments of a journal. QUEENS_FLIP_SEED=N, with the same two values, repeats damage number N.
 

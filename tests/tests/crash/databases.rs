@@ -1,6 +1,5 @@
 //! Coordinators with runs in PostgreSQL, which are killed, suspended and replaced,
 //! and databases that are killed, fill up and cut connections.
-//!
 //! QUEENS_TAKEOVERS sets the number of failovers, QUEENS_DATABASE_KILLS that of kills of the database: a
 //! few by default, 50 and 200 by `just databases`.
 

@@ -1,6 +1,5 @@
 //! Coordinators, workers, databases and disks that fail repeatedly during one run.
 //! The total is exact, and every acknowledged count is in the journal once.
-//!
 //! Each module names the variables that set the number of faults; `just` has recipes for long runs.
 
 #[cfg(feature = "archive")]
