@@ -392,7 +392,7 @@ mod tests {
             (rough(86_400.0, 172_800.0), "1 to 2 d"),
             (rough(60.0, 60.0), "about 60 s"),
             (rough(1e9, 1.2e9), "11,574 to 13,889 d"),
-            // Rounded down, with two digits of small parts.
+            // Rounded down; small fractions have two significant digits.
             (percent(0.0), "0.00 %"),
             (percent(1.0 / 2_074_046.0), "0.000048 %"),
             (percent(1e-30), "0.00 %"),

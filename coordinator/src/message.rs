@@ -1,4 +1,4 @@
-//! Conversion of requests, and of the driver's answers into messages; a cache of statuses.
+//! Conversion between messages and the driver's values; a cache of statuses.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use crate::driver::{
 
 /// Starts the requested run, or returns the one that a request with the same key
 /// started; for gRPC and HTTP.
-pub(crate) async fn submitted(
+pub(crate) async fn start_run(
     driver: &DriverHandle,
     clock: Clock,
     request: v1::SubmitRequest,

@@ -18,7 +18,7 @@ use scheduler::{Config, ledger::Caller};
 use store::DiskStore;
 use tests::{
     load::{argument, has_option, idle_worker, plan_of, quantile, report},
-    service::{HandWorker, Service, free_port},
+    service::{HandWorker, Service, bind_port},
 };
 use tokio::task::JoinSet;
 
@@ -108,7 +108,7 @@ fn serve(
 ) -> anyhow::Result<(Service, Vec<CoordinatorEndpoint>)> {
     let host = Ipv4Addr::LOCALHOST;
     if called != TLS {
-        let service = Service::with_auth(store, config, free_port(host)?, Authenticator::Open)?;
+        let service = Service::with_auth(store, config, bind_port(host)?, Authenticator::Open)?;
         let coordinator =
             CoordinatorEndpoint::Plain(format!("http://{}", service.address).parse()?);
         return Ok((service, vec![coordinator; workers as usize]));

@@ -73,12 +73,12 @@ impl Cluster {
     /// Creates a coordinator with the same directory and arguments on another port.
     pub fn standby(&self) -> Self {
         let port = free_port();
-        let there =
+        let readdress =
             |argument: &String| argument.replace(&self.address(), &format!("127.0.0.1:{port}"));
         Self {
             dir: Arc::clone(&self.dir),
             port,
-            arguments: self.arguments.iter().map(there).collect(),
+            arguments: self.arguments.iter().map(readdress).collect(),
         }
     }
 
@@ -243,7 +243,7 @@ pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the lines of all journals in a data directory, without a torn last line.
+/// Returns the lines of all journals in a data directory that are valid JSON.
 pub fn journal(dir: &Path) -> Vec<Value> {
     let journals = files(dir, ".jsonl").into_iter();
     let journals = journals.filter(|path| path.to_string_lossy().contains("/journal."));

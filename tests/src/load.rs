@@ -75,22 +75,22 @@ pub async fn call_regularly(
     let (start, mut calling) = (Instant::now(), JoinSet::new());
     for (place, mut member) in (0u32..).zip(fleet.drain(..)) {
         calling.spawn(async move {
-            let mut calls = Vec::new();
+            let mut waits = Vec::new();
             let mut next = start + period * place / number;
             while next < start + span {
                 sleep_until(next).await;
                 member.report(most).await?;
-                calls.push(next.elapsed());
+                waits.push(next.elapsed());
                 next = (next + period).max(Instant::now());
             }
-            anyhow::Ok((member, calls))
+            anyhow::Ok((member, waits))
         });
     }
     let mut times = Vec::new();
     while let Some(done) = calling.join_next().await {
-        let (member, mut calls) = done??;
+        let (member, mut waits) = done??;
         fleet.push(member);
-        times.append(&mut calls);
+        times.append(&mut waits);
     }
     times.sort();
     println!(
@@ -105,7 +105,7 @@ pub async fn call_regularly(
 }
 
 /// Makes a plan of first-rows prefixes with at least `tasks` tasks.
-/// If the plan allows, the number is below twice `tasks`.
+/// The plan usually has fewer than twice as many tasks.
 pub fn plan_of(tasks: u64) -> Plan {
     let board = Board::new(22).expect("a board");
     let mut task_cost = 1u64 << 40;
@@ -149,7 +149,7 @@ pub fn memory_bytes(process: u32, name: &str) -> Option<u64> {
 
 /// Returns CPU seconds of a process and its ended children; `None` without `/proc`.
 pub fn core_seconds(process: u32) -> Option<(f64, f64)> {
-    /// Ticks per second, the same on every Linux.
+    /// Clock ticks per second (`USER_HZ`), 100 on x86 and Arm.
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is a name in parentheses, which may contain any character.

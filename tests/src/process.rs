@@ -76,8 +76,8 @@ const FEATURES: &[&str] = match (cfg!(feature = "postgres"), cfg!(feature = "arc
 /// Builds the programs next to the running test; returns their directory.
 /// Therefore a test can be run alone.
 ///
-/// QUEENS_PROGRAMS names a directory of built programs: a package's, or those of a long test that continues
-/// while the code changes.
+/// QUEENS_PROGRAMS names a directory of programs to use instead: those of a release package, or a copy for a
+/// long test during which the code changes.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -69,7 +69,7 @@ impl Service {
     /// Serves `store` on a free port of `host`, to callers with a token.
     pub fn with(store: Box<dyn Store>, config: Config, host: Ipv4Addr) -> anyhow::Result<Self> {
         install_crypto();
-        let listener = free_port(host)?;
+        let listener = bind_port(host)?;
         let address = format!("127.0.0.1:{}", listener.local_addr()?.port());
         let dir = tempfile::tempdir()?;
         let secrets = SecretStore::of_directory(dir.path());
@@ -138,7 +138,7 @@ impl Service {
     }
 }
 
-pub fn free_port(host: Ipv4Addr) -> anyhow::Result<TcpListener> {
+pub fn bind_port(host: Ipv4Addr) -> anyhow::Result<TcpListener> {
     Ok(bind(SocketAddr::new(IpAddr::V4(host), 0))?)
 }
 
@@ -279,11 +279,11 @@ impl Proxy {
         }
         let coordinator = CoordinatorEndpoint::Token(join.clone());
         // The client reconnects whenever the coordinator is back.
-        let made = WorkQueueClient::new(
+        let new_client = WorkQueueClient::new(
             coordinator.authenticate(coordinator.endpoints().remove(0).connect_lazy()),
         );
-        *client = Some((join, made.clone()));
-        Ok(made)
+        *client = Some((join, new_client.clone()));
+        Ok(new_client)
     }
 }
 

@@ -24,7 +24,7 @@ use store::MemoryStore;
 use tests::{
     cluster::{Cluster, SLOW, journal, listening},
     process::{End, Process, command, coordinator, queensctl, worker},
-    service::{Service, free_port},
+    service::{Service, bind_port},
 };
 use time::OffsetDateTime;
 use tonic::{Code, Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
@@ -96,7 +96,7 @@ struct Fixture {
 }
 
 /// Adds the coordinator's flags for its certificate and its authority.
-fn serve(command: &mut Command, server: &PkiFiles) {
+fn add_server_flags(command: &mut Command, server: &PkiFiles) {
     command.arg("--tls-cert").arg(&server.certificate).arg("--tls-key").arg(&server.key);
     command.arg("--client-ca").arg(&server.client_ca);
 }
@@ -110,12 +110,12 @@ impl Fixture {
 
     fn start(&self, arguments: &[&str]) -> Process {
         let mut command = self.cluster.command(arguments);
-        serve(&mut command, &self.pki.server(&["localhost"]));
+        add_server_flags(&mut command, &self.pki.server(&["localhost"]));
         listening(command)
     }
 
     /// Adds the flags of a caller that shows a certificate.
-    fn flags(&self, command: &mut Command, ca: &Pki, files: &PkiFiles) {
+    fn add_caller_flags(&self, command: &mut Command, ca: &Pki, files: &PkiFiles) {
         let url = format!("https://{}", self.cluster.address().replace("127.0.0.1", "localhost"));
         command.args(["--coordinator", &url]).arg("--tls-ca").arg(ca.ca());
         command.arg("--tls-cert").arg(&files.certificate).arg("--tls-key").arg(&files.key);
@@ -123,7 +123,7 @@ impl Fixture {
 
     fn queensctl(&self, files: &PkiFiles, arguments: &[&str]) -> End {
         let mut command = queensctl(arguments);
-        self.flags(&mut command, &self.pki, files);
+        self.add_caller_flags(&mut command, &self.pki, files);
         Process::run(command)
     }
 
@@ -139,7 +139,7 @@ fn a_certificate_admits_a_worker() {
     let coordinator = fixture.start(&["--exit-when-done", "--json"]);
     let mut worker = worker(&["--threads", "1", "--spool"]);
     worker.arg(fixture.cluster.path("spool"));
-    fixture.flags(&mut worker, &fixture.pki, &fixture.caller("worker"));
+    fixture.add_caller_flags(&mut worker, &fixture.pki, &fixture.caller("worker"));
     let worker = Process::start(worker);
     assert_eq!(coordinator.end().json()["solutions"], "14200");
     drop(worker);
@@ -192,7 +192,7 @@ fn callers_without_a_valid_certificate_get_the_reason() {
         fixture.queensctl(&files, &["runs"]).refused(code, &[part]);
     }
     let mut command = queensctl(&["runs"]);
-    fixture.flags(&mut command, &Pki::new(&fixture.cluster.path("elsewhere")), &good);
+    fixture.add_caller_flags(&mut command, &Pki::new(&fixture.cluster.path("elsewhere")), &good);
     Process::run(command).refused(1, &["this coordinator is not the one"]);
 }
 
@@ -207,7 +207,7 @@ fn a_coordinator_with_bad_files_does_not_start() {
         (PkiFiles { key: fixture.cluster.path("nowhere"), ..server }, "nowhere"),
     ] {
         let mut command = fixture.cluster.command(&[]);
-        serve(&mut command, &files);
+        add_server_flags(&mut command, &files);
         Process::run(command).refused(1, &[part]);
     }
 }
@@ -433,7 +433,7 @@ impl Scene {
         let files = authority.server(&["localhost"]);
         let auth = Authenticator::MutualTls(Arc::new(auth::Pki::open(files)?));
         let store = Box::new(MemoryStore::default());
-        let certificates = Service::with_auth(store, config, free_port(any)?, auth)?;
+        let certificates = Service::with_auth(store, config, bind_port(any)?, auth)?;
         let others = Pki::new(&dir.path().join("others"));
         Ok(Self { tokens, certificates, authority, others, _dir: dir })
     }
@@ -462,7 +462,7 @@ impl Scene {
     }
 }
 
-/// Returns a role that may make a call, and one that may not, if any.
+/// Returns a permitted role; also a wrong one, or any other for open calls.
 fn roles(access: Access) -> (Role, Option<Role>) {
     match access {
         Access::Open => (Role::Viewer, Some(Role::Worker)),
@@ -507,7 +507,7 @@ async fn row(
         ("revoked", Some(CoordinatorEndpoint::Token(revoked))),
         ("wrong role", wrong.map(wrong_token)),
         ("foreign CA", Some(scene.joined(own.token().clone(), CaHash([7; 32])))),
-        // A token in plain text from another address is ignored.
+        // Without a token too, but to an address that is not loopback.
         ("plain text", Some(scene.plain(own_address().unwrap_or(local)))),
         ("right", Some(CoordinatorEndpoint::Token(own))),
         ("no cert", CoordinatorEndpoint::plain(&no_cert, false).ok()),

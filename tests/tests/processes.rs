@@ -175,7 +175,7 @@ async fn a_laptop_pauses_on_battery() {
     let paused = cluster.worker_status("laptop", |laptop| laptop.state == "paused").await;
     assert_eq!(named(&paused, "laptop").unwrap().paused, "on battery");
     cluster.queensctl(&["workers"]).ok().prints(&["laptop is paused: on battery"]);
-    // Its tasks are finished or released, and it takes no others.
+    // The laptop's tasks are finished or released, and it takes no others.
     let idle = cluster.worker_status("laptop", |laptop| laptop.leases == 0).await;
     assert!(idle.tasks_done < idle.tasks_total, "the worker paused midway");
     let done = named(&idle, "laptop").unwrap().tasks_done;
@@ -245,7 +245,7 @@ async fn half_of_a_fleet_is_replaced_repeatedly() {
     };
     let mut fleet: VecDeque<_> = numbers.by_ref().take(FLEET).map(start).collect();
     for round in 1..=4 {
-        // After each twentieth of the tasks, once all have counted.
+        // After each twentieth of the tasks, once all workers have counted.
         let due = |status: &Status| {
             let has_counted = |name| named(status, name).is_some_and(|w| w.tasks_done > 0);
             status.tasks_done * 20 >= status.tasks_total * round
@@ -319,8 +319,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-/// Repeats with one run and with three, new and complete ones.
-/// QUEENS_ENDS sets the number of repetitions; `just ends` repeats a thousand times next to two busy cores.
+/// Checks one run and three, each time new and then complete.
+/// QUEENS_ENDS sets the number of repetitions; `just ends` does 250 while two cores are busy.
 #[test]
 fn a_local_coordinator_ends_after_its_runs() {
     let times = env::var("QUEENS_ENDS").map_or(3, |times| times.parse().expect("a number"));

@@ -13,7 +13,7 @@ use chrono::{Local, NaiveTime};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::{sync::watch, time::sleep};
 
-/// Time for which other programs must be busy before a pause; longer than a start.
+/// Time of high load before a pause; longer than a program takes to start.
 const BUSY_FOR: Duration = Duration::from_secs(20);
 
 /// Time that the load must stay low before counting resumes; users pause to think.
@@ -270,7 +270,7 @@ impl Load {
         system.refresh_cpu_usage();
         let only = ProcessesToUpdate::Some(&[*this]);
         system.refresh_processes_specifics(only, true, ProcessRefreshKind::nothing().with_cpu());
-        // Both are in hundredths of a core.
+        // Both loads are in hundredths of a core.
         let own = system.process(*this).map_or(0.0, |this| this.cpu_usage());
         let total: f32 = system.cpus().iter().map(sysinfo::Cpu::usage).sum();
         f64::from((total - own).max(0.0)) / 100.0

@@ -37,21 +37,21 @@ pub struct WorkerConfig {
     ///
     /// The last 15 s, but at most three fifths, are reserved for submitting results.
     pub drain_limit: Duration,
-    /// Time without work after which a worker that has counted exits; `None`: never.
+    /// Time without work after which a worker exits if it has counted; `None`: never.
     ///
     /// The time starts once every run is finished.
     pub idle_timeout: Option<Duration>,
     /// Times and loads at which this machine may count.
     pub rules: Rules,
-    /// Shows the status line, which changes twice per second.
+    /// The status line, which changes twice per second.
     pub status_bar: Option<Arc<StatusBar>>,
 }
 
 /// Storage of results that are not acknowledged yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolChoice {
-    /// A directory of the worker's name below `$XDG_STATE_HOME/queens-spool`, or below
-    /// `./queens-spool`, with a number if another worker uses it.
+    /// A directory named after the worker below `$XDG_STATE_HOME/queens-spool` or
+    /// `./queens-spool`, with a number appended if another worker uses it.
     Default,
     /// This directory; an error if another worker uses it.
     Directory(PathBuf),
@@ -82,7 +82,7 @@ impl ComputeBudget {
 
     /// Checks that the memory suffices for at least one board.
     pub fn check_memory(&self) -> Result<(), TooLittleMemory> {
-        // Method rows needs the same memory for every board, and always less than method frames.
+        // Method `rows` needs the same memory for every board, and always less than method `frames`.
         let smallest = Board::new(1).map(|board| PlanSpec::new(board, Layout::FirstRows));
         let Some(plan) = smallest.ok().and_then(|spec| Plan::new(spec).ok()) else {
             return Ok(());
@@ -143,7 +143,7 @@ impl fmt::Debug for InProcess {
 /// Returns a number that only the workers on this machine share; 0 if unknown.
 ///
 /// On Linux it is derived from the kernel's boot ID: containers share it, and the nodes of a cluster
-/// differ even if they share one disk image. Elsewhere it is derived from the host name.
+/// differ even if they share one disk image. Elsewhere it is derived from the variable `HOSTNAME`.
 pub(crate) fn machine_number() -> u64 {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()

@@ -38,7 +38,7 @@ pub(super) struct Weighted {
     pub(super) cost: u64,
 }
 
-/// Division of a board, for both layouts.
+/// Division of a board into units, for both layouts of method `rows`.
 #[derive(Debug)]
 pub struct Division {
     board: Board,
@@ -148,7 +148,7 @@ impl Division {
         self.heads[usize::try_from(head).expect("heads are listed in memory")]
     }
 
-    /// Returns one map panel: a row and a column for the first two queens of a head.
+    /// Returns one map panel, with the positions of two queens of a head as axes.
     pub(crate) fn panels(&self) -> Vec<MapPanel> {
         let side = u64::from(self.board.n());
         vec![MapPanel { name: String::new(), rows: side, columns: side }]
@@ -217,7 +217,7 @@ impl Division {
         scale(whole, task, self.tasks)
     }
 
-    /// Returns the first unit of `task`, or the number of units after the last one.
+    /// Returns the first unit of `task`, or the number of units if past the last task.
     fn cut(&self, task: u64) -> u64 {
         let cost = self.cost_at(task);
         let head = self.cost_before.partition_point(|&before| before <= cost) - 1;
@@ -271,11 +271,11 @@ fn borders(board: Board) -> Vec<Weighted> {
 fn tail_rows(board: Board, whole: u64, heads: usize, task_cost: u64) -> u8 {
     let n = u64::from(board.n());
     let most = MAX_TAIL_ROWS.min(board.n().saturating_sub(4));
-    let head = whole / heads as u64;
-    if head.saturating_mul(8) <= task_cost {
+    let cost = whole / heads as u64;
+    if cost.saturating_mul(8) <= task_cost {
         return 0;
     }
-    (1..most).find(|&rows| head / n.pow(u32::from(rows)) * 4 * n <= task_cost).unwrap_or(most)
+    (1..most).find(|&rows| cost / n.pow(u32::from(rows)) * 4 * n <= task_cost).unwrap_or(most)
 }
 
 /// Maximum tail length: N^4 times the number of heads fits in 64 bits.

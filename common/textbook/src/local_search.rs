@@ -25,7 +25,7 @@ pub struct Placed {
     pub starts: u64,
 }
 
-/// Mean columns tried per queen before the others are placed with conflicts.
+/// Maximum average tries per queen before the others are placed with conflicts.
 ///
 /// Sosič and Gu measured that 3.08 N tries suffice for all but some tens of queens.
 const SAMPLES: f64 = 3.08;
@@ -211,7 +211,7 @@ pub enum Figure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Number of sweeps: the "tries" of the document.
+    /// Number of sweeps: the "tries" of `004_df925f861df725bd.txt`.
     pub tries: u64,
     /// Result of the search; `None` if it gave up.
     pub columns: Option<Vec<u32>>,
@@ -311,7 +311,7 @@ impl Board {
 
     /// Tries to swap all pairs; returns whether any was swapped.
     ///
-    /// `conflicts` is the program's own count.
+    /// `conflicts` is the count after the last swap; with `as_written`, the board's may differ.
     fn sweep(&mut self, as_written: bool, conflicts: &mut u64) -> bool {
         let n = self.columns.len();
         let mut exchanged = false;
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Answers the question at the end of the document: "what was different?"
+    /// Answers the last question of `004_df925f861df725bd.txt`: "what was different?"
     #[test]
     fn the_bug_costs_tries_and_loses_solutions() {
         let (mut written, mut fixed, mut wrong) = (0, 0, 0);

@@ -209,7 +209,7 @@ fn idle_and_refused_connections_end() {
     assert_eq!(activity.remaining_idle_time(&limits), None);
 }
 
-/// A named pipe in place of the new list blocks the writer until the pipe is read.
+/// Blocks the writer of the new list by a named pipe until the pipe is read.
 #[cfg(unix)]
 #[test]
 fn calls_proceed_while_a_change_of_tokens_waits_for_the_disk() {

@@ -1,4 +1,4 @@
-//! A real server behind an authenticator, called with every kind of credential.
+//! A real server behind an authenticator, called with tokens and join strings.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -90,7 +90,7 @@ pub(super) fn list_services() -> ServerReflectionRequest {
     }
 }
 
-/// Clients without TLS, such as Prometheus, on the coordinator's own machine.
+/// Connects without TLS, like Prometheus on the coordinator's own machine.
 #[tokio::test]
 async fn plain_text_is_accepted_on_loopback() {
     let server = serve_with(Limits::default()).await;

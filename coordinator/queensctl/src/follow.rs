@@ -1,4 +1,4 @@
-//! The updates of a run across restarts of the coordinator, and the output of one status.
+//! Updates of a run across restarts of the coordinator; the output of a status.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

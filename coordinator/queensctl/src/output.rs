@@ -14,12 +14,12 @@ use view::text::{prose, span, stdout_width, thousands};
 
 /// Prints lines to stdout.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    written(terminal::print(text))
+    check_printed(terminal::print(text))
 }
 
 /// Prints a JSON object to stdout.
 pub(super) fn print_json(json: impl Display) -> anyhow::Result<()> {
-    written(terminal::print_json(&json.to_string()))
+    check_printed(terminal::print_json(&json.to_string()))
 }
 
 /// Prints one JSON object per line to stdout.
@@ -33,10 +33,10 @@ pub(super) fn print_prose(text: &str) -> anyhow::Result<()> {
 }
 
 /// Adds context to an error; exits with 0 if the reader closed the pipe (`| head`).
-fn written(printed: io::Result<()>) -> anyhow::Result<()> {
+fn check_printed(printed: io::Result<()>) -> anyhow::Result<()> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => written.context("cannot write to standard output"),
+        other => other.context("cannot write to standard output"),
     }
 }
 
@@ -80,7 +80,7 @@ fn progress(noun: &str, number: u64, part: f64, elapsed: Duration) -> String {
     }
 }
 
-/// A column of a [`WrappedTable`].
+/// The width and alignment of a column of a [`WrappedTable`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Width {
     Left(usize),

@@ -279,7 +279,7 @@ impl Options {
         self.local.then(|| self.kernel.kernel()).transpose().map_err(BadUsage::of)
     }
 
-    /// Returns the configuration of the local worker, which calls the driver with `calls`.
+    /// Returns the configuration of a local worker that calls the driver with `calls`.
     pub(super) fn local_worker(&self, calls: InProcess, kernel: Kernel) -> WorkerConfig {
         let Claimed { name, memory, .. } = claim(Some("local"), "local", self.memory);
         WorkerConfig {

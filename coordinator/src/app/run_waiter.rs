@@ -47,7 +47,7 @@ const MAX_WAIT: Duration = Duration::from_secs(25);
 const STILL_SERVING: &str =
     "Still serving; submit another run with `queensctl submit`, or press Ctrl-C to exit.";
 
-/// Waits for runs and prints their results.
+/// The task that waits for runs and prints their results.
 pub(super) struct RunWaiter {
     pub(super) driver: DriverHandle,
     /// The requested run; `None` for all runs.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 pub(super) struct Storage {
     pub(super) store: Box<dyn Store>,
     pub(super) secrets: SecretStore,
-    /// Signs certificates.
+    /// The key that signs certificates.
     pub(super) signing_key: [u8; 32],
     pub(super) leader: Leader,
     pub(super) replaced: Replaced,

@@ -139,7 +139,7 @@ impl Driver {
             if let Some(symmetric) = counting.count(&stop) {
                 let (request, _) =
                     Request::new(true, move |driver| driver.symmetric_counted(run, symmetric));
-                // If the driver has stopped, the next start counts them again.
+                // If the driver has stopped, the next start counts the solutions again.
                 let _ = finished.blocking_send(request);
             }
         })?;

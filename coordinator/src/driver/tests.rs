@@ -67,7 +67,7 @@ impl Bench {
         last.expect("the run has tasks")
     }
 
-    /// Waits until the symmetric solutions are counted, and handles that request.
+    /// Waits for the request with the symmetric counts, and handles it.
     fn finish_symmetric(&mut self) {
         assert!(self.driver.finishing.contains_key(&self.run));
         let finished = self.driver.requests.blocking_recv().unwrap();
@@ -104,7 +104,7 @@ fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.outcome(), None);
     assert_eq!(bench.state(), RunState::Running);
-    // A third count settles nothing; the referee does, and the run finishes again.
+    // A third count does not settle the dispute; the referee's does, and the run finishes again.
     let reply = bench.sync(3, vec![last]);
     assert_eq!(reply.acknowledgements[0].verdict, Verdict::Conflict);
     assert_eq!(bench.state(), RunState::Running);
@@ -121,7 +121,7 @@ fn a_completion_and_a_conflict_in_one_group_leave_no_outcome() {
 }
 
 #[test]
-fn a_failed_self_test_reopens_a_run_and_the_result_names_it() {
+fn a_failed_self_test_reopens_a_run_and_is_named_in_the_result() {
     let mut bench = Bench::new();
     bench.self_test.tests_passed = 2;
     bench.finish();
@@ -192,7 +192,7 @@ fn symmetric_solutions_are_counted_once() {
 }
 
 #[test]
-fn counts_in_the_group_of_a_deletion_are_kept_before_it() {
+fn counts_in_the_group_of_a_deletion_are_stored_before_it() {
     let mut bench = Bench::new();
     let last = bench.count_all();
     bench.finish_symmetric();

@@ -22,7 +22,7 @@ use super::Answer;
 use crate::{
     driver::{By, DriverHandle, RequestError, served_first},
     http::Dashboard,
-    message::{self, StatusCache, recheck_of, submitted, workers_page},
+    message::{self, StatusCache, recheck_of, start_run, workers_page},
 };
 
 pub(super) struct RunsService {
@@ -53,7 +53,7 @@ impl Runs for RunsService {
 
     async fn submit(&self, request: Request<v1::SubmitRequest>) -> Answer<v1::Run> {
         let by = by(&request);
-        let run = submitted(&self.driver, self.clock, request.into_inner(), by).await?;
+        let run = start_run(&self.driver, self.clock, request.into_inner(), by).await?;
         Ok(Response::new(message::run(&run)))
     }
 

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     driver::served_first,
-    message::{self, submitted, workers_page},
+    message::{self, start_run, workers_page},
 };
 
 /// The OpenAPI description of the interface.
@@ -349,7 +349,7 @@ pub(super) async fn submit(
     request: Result<Json<SubmitBody>, JsonRejection>,
 ) -> Answer {
     let Json(request) = request.map_err(|bad| Refusal::new(bad.status(), bad.body_text()))?;
-    let submitted = submitted(&app.driver, app.clock, request.message()?, by.name().cloned()).await;
+    let submitted = start_run(&app.driver, app.clock, request.message()?, by.name().cloned()).await;
     let run = submitted.map_err(|status| match status.code() {
         Code::AlreadyExists => Refusal::new(
             StatusCode::CONFLICT,

@@ -46,7 +46,7 @@ pub(super) fn dialog() -> Markup {
 pub(super) struct Command {
     /// The last segment of the command's path.
     pub(super) name: &'static str,
-    /// States in which it applies.
+    /// States in which the command applies.
     pub(super) states: &'static [&'static str],
     pub(super) verb: &'static str,
     /// Consequences and label of the declining button; `None` without confirmation.

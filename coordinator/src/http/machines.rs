@@ -212,7 +212,7 @@ fn table(rows: &[WorkerRow], more: &[&str], operator: bool) -> Markup {
     }
 }
 
-/// Selects a page of workers.
+/// The query for a page of workers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FromWorker {

@@ -1,4 +1,4 @@
-//! The page of a run: state, progress, ETA and alerts on the first screen, details below.
+//! The page of a run: state, progress, ETA and alerts first, details below.
 
 use axum::{
     body::Body,

@@ -25,7 +25,7 @@ pub(super) struct Disk {
     pub(super) checker: Checker,
     pub(super) tally: Tally,
     backend: Backend,
-    /// Changes in the model since the last flush.
+    /// Changes that are not in the model yet.
     recent: Vec<Change>,
     crash_in_write: f64,
     error: f64,
@@ -336,7 +336,7 @@ impl Files {
         lines
     }
 
-    /// Removes or cuts sled's files, as a power failure between two writes may do.
+    /// Removes, cuts or leaves sled's files, as a power failure between two writes may.
     fn lose_unsynced(&self, rng: &mut ChaCha8Rng) {
         match rng.random_range(0..4) {
             0 => self.lose_database(),

@@ -3,7 +3,7 @@
 //! Worker engine, driver, scheduler and store are those of the programs in the default configuration;
 //! network, clocks, disks and processors are simulated. Without threads, sockets and sleeps, a day takes
 //! milliseconds. [`run`] checks that each task is counted once, that the total is exact unless the scenario
-//! has wrong counts, and the invariants of its `Checker` at every write of the store.
+//! has wrong counts, and that the invariants of its `Checker` hold at every write of the store.
 
 mod disk;
 mod scenario;

@@ -26,20 +26,20 @@ static PLANS: LazyLock<Vec<ExactCounts>> = LazyLock::new(|| {
 /// Probabilities of faults, and mean times between them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// A message is lost.
+    /// Probability that a message is lost.
     pub loss: f64,
-    /// A request arrives twice.
+    /// Probability that a request arrives twice.
     pub repeat: f64,
-    /// A message is late, by up to two minutes.
+    /// Probability that a message is late, by up to two minutes.
     pub late: f64,
-    /// A crashed worker loses its spool.
+    /// Probability that a crashed worker loses its spool.
     pub spool_loss: f64,
-    /// A write of a spool fails.
+    /// Probability that a write of a spool fails.
     pub spool_error: f64,
     pub count_error: f64,
-    /// The coordinator crashes while it writes a group.
+    /// Probability that the coordinator crashes while it writes a group.
     pub crash_in_write: f64,
-    /// The disk is full when a group is written.
+    /// Probability that the disk is full when a group is written.
     pub disk_error: f64,
     /// Mean times between recurring faults.
     pub mean_times: BTreeMap<Fault, Time>,
@@ -61,7 +61,7 @@ pub struct Faults {
     pub impersonates: bool,
     /// Whether the lies are bit errors, which are independent of the task.
     pub bit_errors: bool,
-    /// A count of the referee is wrong.
+    /// Probability that a count of the referee is wrong.
     pub referee_error: f64,
 }
 
@@ -105,7 +105,7 @@ pub const ATTACKS: [Attack; 10] = [
     }),
     // One machine claims the machine number of an honest one.
     attack("Impersonating", true, |scenario| scenario.faults.impersonates = true),
-    // One machine counts right until a second one with most of the cores has joined, and then lies to be barred.
+    // One machine counts right until a second one with half of the cores has joined, then lies to be barred.
     // The second lies about the tasks of the first, whose counts are void: enough lies to exceed the bound of
     // the other tasks.
     attack("Accomplice", false, |scenario| {
@@ -146,8 +146,8 @@ pub struct Scenario {
     pub truth: &'static ExactCounts,
     /// Number of workers; liars come first.
     pub workers: usize,
-    /// Maximum threads per worker.
-    pub threads: u32,
+    /// Maximum number of slots per worker.
+    pub max_slots: u32,
     /// Resources of the first workers; those of others are random.
     pub machines: Vec<Machine>,
     /// Milliseconds of a thread of speed 1 per unit of cost.
@@ -197,7 +197,7 @@ impl Scenario {
             5 => Recheck::Millionths(rng.random_range(0..1_000_000)),
             _ => Recheck::Auto,
         };
-        let threads = rng.random_range(1..=8);
+        let max_slots = rng.random_range(1..=8);
         let mut faults = Faults {
             loss: chance(&mut rng, 0.3),
             repeat: chance(&mut rng, 0.2),
@@ -231,7 +231,7 @@ impl Scenario {
             seed,
             truth,
             workers,
-            threads,
+            max_slots,
             machines: Vec::new(),
             files: seed % 50 == 7,
             ms_per_cost: mean_task_ms / mean_cost(truth),
@@ -317,26 +317,26 @@ impl Scenario {
 
     /// Returns the time of a slot of normal speed: the cost with a random error.
     pub(super) fn duration(&self, task: TaskId, cost: u64) -> Time {
-        let wrong = 0.3 + (hash(task.0) >> 40) as f64 / (1u64 << 23) as f64;
-        let ms = cost as f64 * self.ms_per_cost * wrong;
+        let factor = 0.3 + (hash(task.0) >> 40) as f64 / (1u64 << 23) as f64;
+        let ms = cost as f64 * self.ms_per_cost * factor;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let ms = ms as Time;
         ms.max(1)
     }
 
-    /// Returns the count of a slot; wrong counts of a liar have the base `lie`.
+    /// Returns the count of a slot; a wrong count depends on the number of the liar.
     ///
     /// Lies of different workers, and of one worker in both orientations, differ unless the scenario lets
     /// them agree.
-    pub(super) fn count(&self, work: &Work, (lie, slot): (Option<u64>, usize)) -> u64 {
+    pub(super) fn count(&self, work: &Work, (liar, slot): (Option<u64>, usize)) -> u64 {
         let task = work.lease.task.task;
         let truth = self.truth.count(task);
         let bad_slot = slot == 0 || !self.faults.bad_core;
-        match (lie.filter(|lie| bad_slot && self.lies(*lie, task)), work.orientation) {
+        match (liar.filter(|liar| bad_slot && self.lies(*liar, task)), work.orientation) {
             (None, _) => truth,
             (Some(_), _) if self.faults.liars_agree => truth + 8,
-            (Some(lie), Orientation::Upright) => truth + 2 * lie + 1,
-            (Some(lie), Orientation::Rotated) => truth + 2 * lie + 2,
+            (Some(liar), Orientation::Upright) => truth + 2 * liar + 1,
+            (Some(liar), Orientation::Rotated) => truth + 2 * liar + 2,
         }
     }
 
@@ -353,7 +353,7 @@ impl Scenario {
             seed,
             truth,
             workers: 4,
-            threads: 4,
+            max_slots: 4,
             machines: Vec::new(),
             ms_per_cost: 2_000.0 / mean_cost(truth),
             files: false,

@@ -57,8 +57,8 @@ pub(super) struct Worker {
     speed: f64,
     /// Threads per slot.
     crew: NonZeroU16,
-    /// Base of the errors of a liar.
-    lie: Option<u64>,
+    /// Number of a liar, on which its errors depend.
+    liar: Option<u64>,
     /// Reason for the pause, which outlasts a process.
     paused: Option<&'static str>,
     engine: WorkerEngine,
@@ -117,11 +117,11 @@ fn settings(info: WorkerInfo, kept: Vec<Partial>) -> Settings {
 }
 
 impl Worker {
-    pub(super) fn new(id: u128, lie: Option<u64>, environment: &mut Environment) -> Self {
+    pub(super) fn new(id: u128, liar: Option<u64>, environment: &mut Environment) -> Self {
         let rng = &mut environment.rng;
         let kernels = KernelName::ALL;
         let mut crew = rng.random_range(1..=3);
-        let mut slots = rng.random_range(1..=environment.scenario.threads);
+        let mut slots = rng.random_range(1..=environment.scenario.max_slots);
         let mut speed = 10f64.powf(rng.random_range(-0.7..0.7));
         let mut memory = 1 << 30;
         let number = usize::try_from(id).map_or(usize::MAX, |id| id.wrapping_sub(1));
@@ -150,7 +150,7 @@ impl Worker {
             clock_behind: 0,
             speed,
             crew: NonZeroU16::new(crew).expect("one at least"),
-            lie,
+            liar,
             paused: None,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             queue: VecDeque::new(),
@@ -163,7 +163,7 @@ impl Worker {
     }
 
     pub(super) fn is_honest(&self) -> bool {
-        self.lie.is_none()
+        self.liar.is_none()
     }
 
     /// Converts true time into the time of this worker's clock.
@@ -234,13 +234,13 @@ impl Worker {
 
     /// Randomly makes a liar's first slot fail its self-test; returns whether it does.
     pub(super) fn self_test(&mut self, now: Time, rng: &mut ChaCha8Rng) -> bool {
-        let finds = self.lie.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
-        if finds {
+        let fails = self.liar.is_some() && !self.slots[0].stopped && rng.random_bool(0.5);
+        if fails {
             self.slots[0].stopped = true;
             self.slots[0].fails = true;
             self.fail_self_test(now);
         }
-        finds
+        fails
     }
 
     /// Fails the self-test of the first slot, if that is due and the slot has no task.
@@ -344,13 +344,13 @@ impl Worker {
             };
             self.share.busy_ms += now - running.begun;
             let took = (now - running.begun) * u64::from(self.crew.get());
-            let left = JobResult {
+            let result = JobResult {
                 outcome: self.outcome(&running, slot, environment),
                 work: running.work,
                 duration: Duration::from_millis(took),
                 threads: self.crew,
             };
-            self.engine.handle_job_finished(left, self.clock(now));
+            self.engine.handle_job_finished(result, self.clock(now));
         }
         self.fail_self_test(now);
     }
@@ -376,23 +376,23 @@ impl Worker {
         let task = running.work.lease.task.task;
         let truth = environment.scenario.truth.count(task);
         let faults = &environment.scenario.faults;
-        if self.lie == Some(0) {
+        if self.liar == Some(0) {
             environment.bait.insert(task);
         }
-        let count = match self.lie {
+        let count = match self.liar {
             // The first liar lies to be barred, once the others have joined.
             Some(0) if faults.accomplice => truth + u64::from(environment.now >= faults.late_liars),
             Some(liar) if faults.accomplice => {
-                let is_back = running.work.orientation == Orientation::Upright
+                let is_void = running.work.orientation == Orientation::Upright
                     && environment.bait.contains(&task);
-                truth + u64::from(is_back && environment.scenario.lies(liar, task))
+                truth + u64::from(is_void && environment.scenario.lies(liar, task))
             }
             Some(_) if faults.bit_errors => {
                 truth
                     + u64::from(environment.rng.random_bool(faults.lie_rate))
                         * environment.rng.random_range(1..100)
             }
-            _ => environment.scenario.count(&running.work, (self.lie, slot)),
+            _ => environment.scenario.count(&running.work, (self.liar, slot)),
         };
         if count != truth {
             environment.tally.add(Fault::CountWrong);

@@ -176,7 +176,7 @@ fn a_screen_follows_a_run_over_a_lost_coordinator_and_restores_the_terminal() {
 }
 
 #[test]
-fn ctrl_c_leaves_a_screen_and_a_run_that_ends_does_too() {
+fn a_screen_closes_on_ctrl_c_and_at_the_end_of_its_run() {
     let cluster = Cluster::new(&["--n", "12"]);
     let coordinator = cluster.serving();
     let script =

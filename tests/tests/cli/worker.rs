@@ -301,11 +301,11 @@ fn help_names_the_environment_and_the_exit_codes() {
 #[cfg(target_os = "linux")]
 fn a_full_or_closed_output_causes_no_panic() {
     let home = tempfile::tempdir().unwrap();
-    let (to_full, deaf) = ("exec \"$0\" \"$@\" > /dev/full", "exec \"$0\" \"$@\" 2> /dev/full");
+    let (no_out, no_err) = ("exec \"$0\" \"$@\" > /dev/full", "exec \"$0\" \"$@\" 2> /dev/full");
     for call in ["kernels", "count --n 8 --method rows", "count --n 8 --json"] {
-        let full = Process::run(in_shell(to_full, &worker(call)));
+        let full = Process::run(in_shell(no_out, &worker(call)));
         full.code(1).logs(&["error: cannot write to standard output: "]);
-        assert!(!Process::run(in_shell(deaf, &worker(call))).ok().stdout.is_empty());
+        assert!(!Process::run(in_shell(no_err, &worker(call))).ok().stdout.is_empty());
         // Not through `Process`, which reads the output.
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
@@ -313,7 +313,7 @@ fn a_full_or_closed_output_causes_no_panic() {
         let stderr = String::from_utf8_lossy(&closed.stderr);
         assert_eq!(closed.status.code(), Some(0), "{call}: {stderr}");
     }
-    Process::run(in_shell(deaf, &serve("--drain-after 1s", home.path()))).ok();
+    Process::run(in_shell(no_err, &serve("--drain-after 1s", home.path()))).ok();
 }
 
 #[test]
@@ -334,10 +334,10 @@ fn an_estimate_has_time_memory_disk_and_energy() {
         assert!(end("expected") <= end("high"), "{of_16}");
     }
     let core_seconds = at(&of_16, "/core_seconds/expected");
-    let twice = 1.0 + at(&of_16, "/recheck_fraction");
+    let factor = 1.0 + at(&of_16, "/recheck_fraction");
     let near = |left: f64, right: f64| (left / right - 1.0).abs() < 1e-9;
-    assert!(near(at(&of_16, "/seconds_on_cores/expected") * 10.0, core_seconds * twice));
-    let kwh = core_seconds * twice / 2.0 / 3600.0 * 0.05;
+    assert!(near(at(&of_16, "/seconds_on_cores/expected") * 10.0, core_seconds * factor));
+    let kwh = core_seconds * factor / 2.0 / 3600.0 * 0.05;
     assert!(near(at(&of_16, "/energy_kwh/expected"), kwh));
     assert_eq!(of_16["tasks"].as_u64().map(|tasks| tasks > 0), Some(true));
     assert!(at(&of_16, "/memory_least_bytes") <= at(&of_16, "/memory_whole_bytes"));

@@ -305,7 +305,7 @@ fn a_run_is_submitted_as_over_grpc() {
 }
 
 #[test]
-fn all_workers_are_on_pages_of_fifty() {
+fn workers_are_listed_in_pages() {
     let fixture = Fixture::start(&["--n", "10"]);
     let empty = fixture.get("/workers");
     assert_eq!((empty.code, empty.body.contains("None")), (200, true));
@@ -443,8 +443,8 @@ fn tokens_permit_what_their_role_may() {
     let fixture = Fixture::start(&["--n", "14"]);
     let operator = fixture.operator().expose();
     let token = |role: &str| {
-        let made = create_token(&operator, role);
-        format!("Bearer {}", made["bearer"].as_str().expect("a bearer"))
+        let created = create_token(&operator, role);
+        format!("Bearer {}", created["bearer"].as_str().expect("a bearer"))
     };
     let (worker, viewer, operator) = (token("worker"), token("viewer"), token("operator"));
     let ask = |method: &str, path: &str, bearer: Option<&str>| {

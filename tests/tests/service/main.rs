@@ -118,7 +118,7 @@ const MEMORY_BYTES: u64 = 200_000_000;
 
 /// `cargo test -p tests --test service unread_ -- --nocapture` prints the figures.
 #[tokio::test]
-async fn unread_streams_take_no_memory() -> anyhow::Result<()> {
+async fn unread_streams_take_little_memory() -> anyhow::Result<()> {
     let cluster = Cluster::new(&["--n", "20", "--no-http"]);
     let process = cluster.start(&[]);
     let memory = || resident_bytes(process.id()).context("no /proc");
@@ -168,7 +168,7 @@ async fn fifteen_thousand_workers_are_listed() -> anyhow::Result<()> {
     const WORKERS: u32 = 15_000;
     let service = Service::start()?;
     let run = service.create(&plan(9, Layout::FirstRows, 1)).await?.run;
-    // Without rechecks a single worker can complete it.
+    // Without rechecks a single worker can complete the run.
     let recheck = v1::RecheckRequest { run: run.0, recheck: "0".to_owned() };
     service.runs().await?.recheck(recheck).await?;
     let run = run.to_string();

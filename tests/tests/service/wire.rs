@@ -260,7 +260,7 @@ async fn a_watched_run_is_reported_to_its_end() -> anyhow::Result<()> {
         last = Some(status);
     }
     let last = last.expect("the run changed");
-    // Once every task is done, the estimate is the total, with an interval of that point.
+    // Once every task is done, the estimate is the total, and its interval is that one value.
     let estimate = last.estimate.as_ref().expect("enough tasks for an estimate");
     assert_eq!(estimate.solutions, "724");
     assert_eq!((&estimate.low, &estimate.high), (&estimate.solutions, &estimate.solutions));

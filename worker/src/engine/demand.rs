@@ -250,7 +250,7 @@ mod tests {
         let mut demand = Demand::new(3);
         assert_eq!((demand.speed(), demand.cores()), (1e6, 0.0), "as the reference core");
         let (mut cost, mut seconds) = (0.0, 0.0);
-        // Tasks without time or cost do not change it.
+        // Tasks without time or cost do not change the speed.
         for (task, ms, is_measured) in
             [(0, 1, false), (1_000, 0, false), (2_000, 1_000, true), (2_000, 2_000, true)]
         {

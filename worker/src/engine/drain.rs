@@ -181,13 +181,13 @@ mod tests {
             assert_eq!(grace_period.ends(), now + Duration::from_secs(grace));
         }
         let grace_period = GracePeriod::new(now, Duration::from_secs(25));
-        // With nothing done, it takes just over and just under ten seconds.
+        // With nothing done, the task takes just over and just under ten seconds.
         let seconds = |seconds: f64| COST as f64 / seconds;
         assert!(grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(10.5)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(9.5)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, COST / 2), seconds(10.5)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 1, 0), seconds(10.0)));
-        // Without progress, although it should have finished long ago.
+        // Without progress, although the task should have finished long ago.
         assert!(!grace_period.cannot_finish(&held(&plan, now, 10, 0), seconds(1.0)));
         assert!(grace_period.cannot_finish(&held(&plan, now, 11, 0), seconds(1.0)));
         assert!(!grace_period.cannot_finish(&held(&plan, now, 11, 1), seconds(1.0)));

@@ -54,7 +54,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time for a pause to begin: the owner needs the machine now.
 const MAX_PAUSE_DELAY: Duration = Duration::from_secs(25);
 
-/// The worker stops after this number of panics of counting threads.
+/// Number of panics of counting threads after which the worker stops.
 const MAX_PANICS: u32 = 3;
 
 /// Constant facts about a worker.

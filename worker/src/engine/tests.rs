@@ -248,7 +248,7 @@ fn written(write: Option<SpoolWrite>) -> String {
     text
 }
 
-/// Takes the steps of a script; returns title and log if an outcome differs.
+/// Takes the steps of a script; returns its title and outcomes if one differs.
 fn difference(script: &str) -> Option<String> {
     let mut log = tempfile::tempfile().unwrap();
     let writer = Arc::new(log.try_clone().unwrap());

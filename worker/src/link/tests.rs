@@ -66,17 +66,17 @@ impl Fake {
     }
 }
 
-/// A coordinator's view of a plan, whose tasks it leases, seven per call.
+/// A run of a fake coordinator, which leases its tasks, seven per call.
 ///
 /// Tasks that a worker no longer lists are leased again.
-struct Board {
+struct FakeRun {
     plan: Plan,
     pending: BTreeSet<u64>,
     leased: BTreeSet<u64>,
     counts: BTreeMap<u64, u64>,
 }
 
-impl Board {
+impl FakeRun {
     fn new(n: u8) -> Self {
         let plan = plan(n);
         let pending = (0..plan.tasks()).collect();
@@ -175,17 +175,17 @@ fn spool_of(home: &Path, partials: &[Partial]) -> Option<Spool> {
 
 #[tokio::test]
 async fn a_board_is_counted_exactly_though_replies_are_lost_and_repeated() {
-    let mut board = Board::new(9);
-    let tasks = board.plan.tasks();
+    let mut run = FakeRun::new(9);
+    let tasks = run.plan.tasks();
     let (done, mut totals) = unbounded_channel();
     let mut call = 0;
     let mut last: Option<SyncReply> = None;
     let mut fake = serve({
         move |request| {
             call += 1;
-            let reply = board.answer(request);
+            let reply = run.answer(request);
             // The test receives the first total only.
-            let _ = board.total().map(|total| done.send(total));
+            let _ = run.total().map(|total| done.send(total));
             match call % 4 {
                 // The call is carried out, but the reply is lost.
                 1 => None,
@@ -296,18 +296,18 @@ async fn results_of_an_earlier_process_are_submitted() {
 
 #[tokio::test]
 async fn results_are_on_disk_at_the_end_if_the_coordinator_is_away() {
-    let mut board = Board::new(8);
-    let (counted, mut is_counted) = unbounded_channel();
+    let mut run = FakeRun::new(8);
+    let (submitted, mut submissions) = unbounded_channel();
     let fake = serve(move |request| {
         if request.partials.is_empty() {
-            return Some(board.answer(request));
+            return Some(run.answer(request));
         }
-        let _ = counted.send(request.partials.len());
+        let _ = submitted.send(request.partials.len());
         None
     });
     let home = tempfile::tempdir().unwrap();
     let running = Running::start(&fake, Arc::new(real_counter), Some(open(home.path())));
-    is_counted.recv().await.unwrap();
+    submissions.recv().await.unwrap();
     let End { summary, lost, .. } = running.stop().await;
     assert!(summary.unacknowledged > 0);
     assert_eq!(lost, 0);

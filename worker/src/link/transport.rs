@@ -1,4 +1,4 @@
-//! Calls to the coordinator, over HTTP/2 with reconnection or in the process.
+//! Calls to the coordinator, over HTTP/2 with reconnection or within the process.
 
 use std::{
     error::Error,
@@ -56,8 +56,8 @@ const CLOSED: &str = "connection closed";
 impl CallError {
     /// Returns whether the server may not be a coordinator.
     ///
-    /// If a server sends first, the connection closes, and the bytes are known only if the call was
-    /// already sent.
+    /// If a server sends first, the connection closes. The error describes the server's bytes only if
+    /// the call was already sent.
     pub(super) fn may_be_another_server(&self) -> bool {
         match self {
             Self::Garbled(_) => true,
@@ -71,9 +71,9 @@ impl CallError {
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     pub(super) coordinator: Coordinator,
-    /// One per address of a remote coordinator.
+    /// Clients, one per address of a remote coordinator.
     clients: Vec<WorkQueueClient<AuthChannel>>,
-    /// The client of the last reply; the next one after a failure.
+    /// Index of the client for the next call; a failure selects the next client.
     current: Arc<AtomicUsize>,
     identity: Identity,
 }
@@ -172,8 +172,8 @@ fn failure(status: &Status) -> CallError {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
             CallError::Unreachable(innermost(status))
         }
-        // Errors of a coordinator have no source.
         Code::Unknown => CallError::Garbled(innermost(status)),
+        // Errors of a coordinator have no source.
         _ if status.source().is_some() => CallError::Garbled(innermost(status)),
         code => CallError::Refused { code, message: Shown(status.message()).to_string() },
     }
@@ -183,7 +183,7 @@ fn failure(status: &Status) -> CallError {
 fn io_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     loop {
         match cause.downcast_ref::<io::Error>() {
-            // HTTP/2 wraps invalid data.
+            // Invalid data from the server is not an error of the operating system.
             Some(error) if error.kind() == io::ErrorKind::InvalidData => return None,
             Some(error) => return Some(error),
             None => cause = cause.source()?,

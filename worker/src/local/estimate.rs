@@ -1,8 +1,8 @@
 //! Measurement of this machine's speed on a few tasks of a plan.
 //!
 //! Tasks are sampled in proportion to cost (`common::forecast`) until the time is over. A task that
-//! exceeds its share of the time is stopped and extrapolated: to its time up to the first progress, the
-//! speed since then adds the time of the remaining cost.
+//! exceeds its share of the time is stopped; the time of its remaining cost is extrapolated from its speed
+//! since its first progress.
 
 use std::{
     cell::Cell,
@@ -55,7 +55,7 @@ pub enum MeasureFailure {
 
 /// Target number of measured tasks.
 ///
-/// Fewer tasks would show too little of the spread, and shorter ones too little of long tasks.
+/// Fewer tasks would hide the spread; more tasks would be too short to represent long ones.
 const TARGET_TASKS: u32 = 200;
 
 /// Minimum cost of a task in microseconds; shorter ones are measured inaccurately.
@@ -155,7 +155,7 @@ struct Timed {
 struct Slice<'a> {
     job: &'a Job,
     watch: Stopwatch,
-    /// End of its share.
+    /// End of the job's share.
     until: Instant,
     /// Core seconds and cost at the first progress.
     first: Cell<Option<(f64, u64)>>,
@@ -214,7 +214,7 @@ impl ProgressSink for Slice<'_> {
     }
 }
 
-/// Clock of a crew's core time, or its threads' wall time if no other is recorded.
+/// Clock of a crew's core time, or of its threads' wall time if none is recorded.
 #[derive(Clone, Copy, Debug)]
 struct Stopwatch {
     threads: u16,
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(tasks(3600), test_fixture::plan(20, Layout::Frames).tasks());
     }
 
-    /// The task is stopped halfway and progresses evenly after its start.
+    /// Checks the extrapolation, which assumes that a task progresses evenly.
     #[test]
     fn stopped_tasks_are_extrapolated_from_their_progress() {
         let job = Job::new(Work { cost: 1000, ..work(&crate::testing::plan(8), 0) });

@@ -36,7 +36,7 @@ use crate::{
     engine::{Failure, JobResult, LeaseKey, Outcome, Work},
 };
 
-/// Counts known boards with a kernel.
+/// A function that counts known boards with a kernel.
 pub(crate) type SelfTest = fn(Kernel) -> Result<(), SelfTestError>;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ struct Shared {
     budget: ComputeBudget,
     self_test: SelfTest,
     queue: Mutex<Queue>,
-    /// Signaled when [`Self::queue`] gained jobs or idle threads, or was closed.
+    /// Signal that [`Self::queue`] has new jobs, idle or failed threads, or is closed.
     changed: Condvar,
     times: Mutex<Vec<ThreadTimes>>,
     /// Number of self-tests in progress, and a signal at the end of each.
@@ -103,7 +103,7 @@ enum Next {
     Closed,
 }
 
-/// The thread leads no crew of the first waiting job.
+/// Error for a thread that leads no crew of the first waiting job.
 struct NotLeader;
 
 impl Queue {
@@ -337,10 +337,10 @@ impl ProgressSink for Job {
     }
 }
 
-/// Counts tasks of one plan.
+/// A function that counts tasks of one plan.
 pub(crate) type CountTask = Box<dyn FnMut(&Job) -> Result<u64, CountError>>;
 
-/// Creates counters for the tasks of a plan.
+/// A function that creates counters for the tasks of a plan.
 pub(crate) type MakeCounter =
     dyn Fn(&Plan, &CounterConfig) -> Result<CountTask, SetupError> + Send + Sync;
 
@@ -365,7 +365,7 @@ impl Counters<'_> {
         let entry = match index {
             Some(index) => self.cached.remove(index),
             None => {
-                // A counter may use all memory of its crew, except with method rows.
+                // A counter may use all memory of its crew, except with method `rows`.
                 let others = match job.work.plan.spec().layout.method() {
                     Method::Rows => 3,
                     Method::Frames => 0,

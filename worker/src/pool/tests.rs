@@ -161,7 +161,7 @@ fn counters_are_reused_for_tasks_of_one_plan() {
 }
 
 #[test]
-fn crews_share_threads_and_memory_and_no_thread_counts_beside_them() {
+fn crews_share_threads_and_memory_and_no_other_thread_counts() {
     let (make, started) = endless();
     let memory = MemorySize::new(8 << 20).unwrap();
     let crews = ComputeBudget { memory, crews: NonZeroU16::new(2), ..budget(5) };

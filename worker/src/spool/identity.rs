@@ -10,13 +10,13 @@ use std::{
 use proto::connect::WorkerSecret;
 use tokio::task::spawn_blocking;
 
-/// The file in the spool directory.
+/// The secret's file in the spool directory.
 const FILE: &str = "secret";
 
 /// Identity of a worker; the coordinator issues the secret with its first reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// Without a directory, the worker gets a new identity at every start.
+    /// The spool directory; without it, the worker gets a new identity at every start.
     directory: Option<PathBuf>,
     secret: Arc<Mutex<Option<WorkerSecret>>>,
 }
@@ -111,7 +111,7 @@ mod tests {
             let mode = fs::metadata(home.path().join(FILE)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        // Another coordinator issues a new one.
+        // Another coordinator issues a new secret.
         let second = WorkerSecret::new([8; 32]);
         identity.store(second.clone()).await;
         assert_eq!(open().secret(), Some(second));

@@ -59,7 +59,7 @@ enum StoredOrientation {
     Rotated,
 }
 
-/// Stores values as strings.
+/// Storage of values as strings.
 mod text {
     use std::{fmt::Display, str::FromStr};
 

@@ -60,7 +60,7 @@ pub(crate) struct Spool {
     /// Number of the first free default directory, from 1.
     pub(crate) number: u32,
     pub(crate) identity: Identity,
-    /// Positioned at the end of the last whole line.
+    /// The spool file, positioned at the end of the last whole line.
     ///
     /// `None` after a failed write, which leaves the content of the file unknown.
     file: Option<File>,
@@ -73,7 +73,7 @@ pub(crate) struct Spool {
     _lock: File,
 }
 
-/// Number of dead lines from which the file is rewritten, if fewer are live.
+/// Number of dead lines above which the file is rewritten, if fewer are live.
 const COMPACT_AFTER: usize = 4096;
 
 /// The file that a running worker has locked.

@@ -16,7 +16,7 @@ use super::SpoolError;
 /// The file that asks a worker to stop.
 const STOP: &str = "stop";
 
-/// Interval at which a worker looks for this file.
+/// Interval at which a worker looks for the stop file.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum wait for a worker to exit; a drain takes less by default.

@@ -56,7 +56,7 @@ fn the_file_does_not_grow_forever() {
     let one_line = fs::metadata(spool.path()).unwrap().len();
     for task in 1..=3 * COMPACT_AFTER as u64 {
         let partial = sample_partial(task, 1);
-        // Both lines at once, without waiting for the disk.
+        // Skips the result's own line, which would wait for the disk.
         spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
         spool.live.insert(LeaseKey::of(&partial), partial);
         spool.keep(&[], &[LeaseKey::of(&partial)]).unwrap();
@@ -106,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A restart finds exactly the results that were finished and not acknowledged.
+    /// Checks that a restart finds exactly the finished, unacknowledged results.
     #[test]
     fn a_spool_behaves_like_a_set(steps in vec(step(), 0..40)) {
         let home = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(tasks(&open_in(home.path())), model);
     }
 
-    /// A crash leaves whole lines, perhaps part of another one, and garbage.
+    /// Simulates a crash that leaves whole lines, perhaps part of one, and garbage.
     #[test]
     fn a_torn_tail_costs_only_the_torn_lines(
         count in 1u8..6,

@@ -288,7 +288,7 @@ pub(crate) struct Cut {
 pub(crate) const TILE: usize = 1 << TILE_BITS;
 pub(crate) const TILE_BITS: u32 = 4;
 
-/// Divisor of the number of residual keys of a buffer.
+/// Granularity of a buffer's size, in residual keys.
 const STEP: usize = 4 * SLACK;
 
 /// Keys gathered from a row.

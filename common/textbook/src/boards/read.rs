@@ -165,7 +165,7 @@ fn squares_of_token(token: &str) -> Option<Vec<bool>> {
     squares.step_by(if cells { 2 } else { 1 }).map(|c| mark(c.encode_utf8(&mut [0; 4]))).collect()
 }
 
-/// Returns whether a mark is a queen; `None` for other marks.
+/// Returns whether the square `token` has a queen; `None` if it is not a square.
 fn mark(token: &str) -> Option<bool> {
     match token {
         "Q" | "q" | "O" | "o" | "♛" | "♕" => Some(true),

@@ -1,4 +1,4 @@
-//! Timed counts by textbook techniques and by this program's methods, on one thread.
+//! Timed counts by textbook techniques and this program's methods, on one thread.
 
 use std::{
     collections::HashMap,

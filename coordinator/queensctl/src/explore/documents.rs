@@ -264,7 +264,7 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// Returns the seconds of method frames for a board on one thread.
+/// Returns the seconds of method `frames` for a board on one thread.
 /// If the whole board would exceed the limit, estimates them from a random sample of tasks.
 fn measure(board: Board, limit: Duration) -> anyhow::Result<String> {
     let plan = Plan::new(PlanSpec::new(board, Layout::Frames))?;

@@ -66,7 +66,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The panic hook has restored it; restoring it again would move the cursor above the panic's message.
+        // The panic hook has restored the terminal; a second time would move the cursor above its message.
         if !thread::panicking() {
             // The terminal may be closed.
             let _ = ratatui::try_restore();

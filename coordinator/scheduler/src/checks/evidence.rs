@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(max_wrong_counts(8, 5, 0), 2);
     }
 
-    /// P(at most `found` of `wrong` are selected), as a sum of products.
+    /// Returns P(at most `found` of `wrong` are selected), as a sum of products.
     fn at_most(found: u64, wrong: u64, (all, sampled): (u64, u64)) -> f64 {
         let choose = |of: u64, some: u64| -> f64 {
             (0..some).map(|at| of.saturating_sub(at) as f64 / (some - at) as f64).product()

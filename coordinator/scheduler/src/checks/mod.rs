@@ -39,7 +39,7 @@ pub struct Check {
 }
 
 impl CheckOutcome {
-    /// Returns its name in JSON and on the wire.
+    /// Returns the outcome's name in JSON and on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -225,8 +225,8 @@ mod tests {
         let none = Evidence { recounts: 0, ..evidence.clone() };
         assert_eq!(reason(&of_counts(&none), "referee").0, CheckOutcome::NotApplicable);
         // Counts of the referee are not wrong.
-        let most = Evidence { levels: [0, 0, 0, 3, 19_997], ..evidence };
-        assert_eq!(most.at_most_wrong(), Some(3));
+        let refereed = Evidence { levels: [0, 0, 0, 3, 19_997], ..evidence };
+        assert_eq!(refereed.at_most_wrong(), Some(3));
     }
 
     #[test]

@@ -78,7 +78,7 @@ mod tests {
     use crate::ledger::{EntryKind, Record, test_records};
 
     #[test]
-    fn it_fails_while_a_suspect_count_is_not_confirmed_by_another_machine() {
+    fn the_check_fails_while_a_suspect_count_is_not_confirmed_by_another_machine() {
         let record = |worker, task, accepted_unix_ms| Record {
             accepted_unix_ms,
             ..test_records::record(task, worker, 1)

@@ -50,7 +50,7 @@ pub enum PlanMismatch {
 #[derive(Clone, Debug)]
 pub struct Fold {
     run: RunId,
-    /// Indexed by task; boxed, since most tasks of a long run have no record yet.
+    /// Rows by task; boxed, since most tasks of a long run have no record yet.
     rows: Vec<Option<Box<KeptTask>>>,
     pub lines: u64,
     /// Number of counts that differed from a standing one.

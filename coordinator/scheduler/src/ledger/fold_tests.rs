@@ -231,7 +231,7 @@ fn the_version_in_a_journal_line_is_cut_between_characters() {
 }
 
 #[test]
-fn runs_are_ordered_by_creation_time_then_by_name() {
+fn runs_are_ordered_by_creation_time_then_by_id() {
     let of = |run, created_unix_ms| RunManifest {
         run: RunId(run),
         created_unix_ms,

@@ -36,7 +36,7 @@ pub struct RunManifest {
     /// Hash of the plan and version of the planning rules when the run was created.
     pub plan: PlanHash,
     pub plan_version: u16,
-    /// Runs of higher priority are served first.
+    /// Order of service: runs of higher priority come first.
     pub priority: i32,
     pub created_unix_ms: u64,
     /// The idempotency key of the submission.
@@ -74,7 +74,7 @@ pub enum RunState {
 pub struct Record {
     pub run: RunId,
     pub task: TaskId,
-    /// The lease under which it was counted.
+    /// The lease under which the task was counted.
     pub epoch: Epoch,
     /// The weighted number of solutions.
     pub count: u64,
@@ -212,7 +212,7 @@ impl RunManifest {
         }
     }
 
-    /// Returns the key that orders runs: creation time, then name.
+    /// Returns the key that orders runs: creation time, then ID.
     pub const fn age(&self) -> (u64, u64) {
         (self.created_unix_ms, self.run.0)
     }
@@ -225,7 +225,7 @@ impl StoredRun {
 }
 
 impl RunState {
-    /// Returns its name in the state file, in status and in reports.
+    /// Returns the state's name in the state file, in status and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",

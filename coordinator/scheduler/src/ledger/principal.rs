@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
     text: Arc<str>,
-    /// Length of the machine's name in `text`, because machines are compared often.
+    /// Length of the machine's name in `text`; cached for frequent comparisons.
     machine_bytes: usize,
 }
 
@@ -128,7 +128,7 @@ impl Confirmation {
         self >= Self::SameToken
     }
 
-    /// Returns its name in files and reports.
+    /// Returns the level's name in files and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

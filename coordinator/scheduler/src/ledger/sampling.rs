@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// Denominator of [`Recheck`]'s fractions.
 const ALL_PARTS: u32 = 1_000_000;
 
-/// One first count in this many is made in the rotated orientation.
+/// Denominator of the fraction of first counts in the rotated orientation.
 /// More would hide rechecks better, but each change of orientation costs a worker its setup (frames: 0.1 s).
 const ROTATED_ONE_IN: u64 = 8;
 

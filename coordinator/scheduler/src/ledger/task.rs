@@ -21,7 +21,7 @@ pub enum TaskState<C = TaskCount> {
     Leased { worker: WorkerId, until_unix_ms: u64 },
     /// Counted: `first` stands, and `second` is the equal count that confirms it best.
     Done { first: C, second: Option<Box<C>>, confirmed: Confirmation },
-    /// Its counts, in order of arrival, differ, and none of them stands.
+    /// The task's counts, in order of arrival, differ, and none of them stands.
     Disputed { counts: Vec<C> },
     /// In backoff after too many failed attempts.
     Parked,
@@ -96,7 +96,7 @@ impl<C: AnyCount> TaskState<C> {
         Self::Done { first, second: second.map(Box::new), confirmed }
     }
 
-    /// Returns its counts, in order of arrival.
+    /// Returns the task's counts, in order of arrival.
     pub fn counts(&self) -> Vec<C> {
         match self {
             Self::Pending | Self::Leased { .. } | Self::Parked => Vec::new(),
@@ -115,7 +115,7 @@ impl<C: AnyCount> TaskState<C> {
         }
     }
 
-    /// Returns whether it has no count.
+    /// Returns whether the task has no count.
     pub const fn is_open(&self) -> bool {
         match self {
             Self::Pending | Self::Leased { .. } | Self::Parked => true,
@@ -123,7 +123,7 @@ impl<C: AnyCount> TaskState<C> {
         }
     }
 
-    /// Returns whether the referee has counted it: its count can no longer change.
+    /// Returns whether the referee has counted the task, which makes its count final.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Done { confirmed: Confirmation::Referee, .. })
     }
@@ -179,7 +179,7 @@ impl<C: AnyCount> TaskState<C> {
 pub struct KeptTask {
     /// The highest epoch ever leased or reported.
     pub epoch: Epoch,
-    /// The sequence number of its last journal line; 0 for none.
+    /// The sequence number of the task's last journal line; 0 for none.
     pub sequence: u64,
     pub state: TaskState,
     /// Workers whose lease ended without a result, each once; cleared by a count.
@@ -236,7 +236,7 @@ impl KeptTask {
                 self.end_lease(epoch);
             }
             Change::Parked { .. } if is_leasable => self.state = TaskState::Parked,
-            // Without its failures: they would park the task again immediately.
+            // The failures are cleared: the next one would park the task again.
             Change::Unparked { .. } if self.state == TaskState::Parked => {
                 self.state = TaskState::Pending;
                 self.failed.clear();

@@ -32,7 +32,7 @@ pub struct TrustRecord {
     /// Display name.
     pub name: String,
     pub trust: Trust,
-    /// Number of counts found wrong so far.
+    /// Whether the machine is barred (1 or 0); formerly the number of wrong counts.
     pub faults: u64,
     /// The reason, for display.
     pub reason: String,
@@ -40,7 +40,7 @@ pub struct TrustRecord {
 }
 
 impl Trust {
-    /// Returns its name in files and reports.
+    /// Returns the change's name in files and reports.
     pub const fn stored(self) -> &'static str {
         match self {
             Self::Suspect => "doubted",

@@ -5,11 +5,11 @@ use super::Millis;
 /// Milliseconds of the scheduler's own time.
 pub(super) type Ticks = u64;
 
-/// Maximum step of own time between two readings.
-/// A forward jump of the wall clock ends no lease with more than this left. The clock is read more often.
+/// Maximum step of the scheduler's time between two readings.
+/// A forward jump of the wall clock ends no lease with more than this left. Readings are closer together.
 pub(super) const MAX_STEP_MS: Ticks = 60_000;
 
-/// Follows the wall clock, forwards only, in bounded steps.
+/// Clock that follows the wall clock, forwards only, in bounded steps.
 ///
 /// A host that slept, or whose clock was set, must not lose all leases before their workers can renew them;
 /// nor may a clock that is set back keep leases alive forever.
@@ -31,13 +31,13 @@ impl Clock {
         self.ticks
     }
 
-    /// Returns the own time at a reading of the wall clock, without taking it.
+    /// Returns the scheduler's time at a reading of the wall clock, without taking it.
     pub(super) fn at(&self, now: Millis) -> Ticks {
         let step = self.last.map_or(0, |last| now.0.saturating_sub(last.0));
         self.ticks + step.min(MAX_STEP_MS)
     }
 
-    /// Converts own time to wall-clock time, assuming that both advance equally.
+    /// Converts the scheduler's time to wall-clock time, if both advance equally.
     pub(super) fn wall(&self, ticks: Ticks) -> Millis {
         let last = self.last.unwrap_or_default();
         Millis(last.0.saturating_add(ticks.saturating_sub(self.ticks)))

@@ -223,10 +223,10 @@ impl Scheduler {
     /// Chooses a returned task; `again` includes orphans and the worker's own failures.
     fn choose_returned(&self, run: RunIx, worker: WorkerIx, again: bool) -> Option<TaskIx> {
         let in_run = &self.runs[run];
-        let orphaned =
+        let is_deferred =
             |task| in_run.orphaned().contains(task) || in_run.failed(*task).contains(&worker);
         let mut returned = in_run.returned().iter().take(MAX_SCANNED);
-        returned.find(|task| again || !orphaned(task)).copied()
+        returned.find(|task| again || !is_deferred(task)).copied()
     }
 
     /// Grants an idle worker backup copies of tasks that others have held for a while.

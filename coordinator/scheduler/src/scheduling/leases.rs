@@ -20,7 +20,7 @@ use super::{
 };
 use crate::ledger::{Change, RunManifest, RunState};
 
-/// Reason of a lease's end without a result.
+/// Reason for a lease's end without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseEnd {
     /// Returned without a failure.

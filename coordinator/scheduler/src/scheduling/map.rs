@@ -31,11 +31,11 @@ pub struct TaskView {
     /// Estimated microseconds of one reference core.
     pub cost: u64,
     pub count: Option<u64>,
-    /// Names of its holders and of the author of its count.
+    /// Names of the task's holders and of the author of its count.
     pub workers: Vec<String>,
-    /// Age of its count, if this process accepted it.
+    /// Age of the count, if known.
     pub accepted_ms_ago: Option<u64>,
-    /// Confirmation of its count, if it was rechecked.
+    /// Confirmation of the count, if it was rechecked.
     pub confirmed_by: Option<&'static str>,
     /// Number of failed attempts.
     pub failed: u64,

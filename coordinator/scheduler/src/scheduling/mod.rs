@@ -91,7 +91,7 @@ pub struct Scheduler {
     by_id: BTreeMap<RunId, RunIx>,
     /// The runs in the order in which they are served.
     order: Vec<RunIx>,
-    /// See [`Scheduler::prefer`].
+    /// The run that [`Scheduler::prefer`] named.
     preferred: Option<RunId>,
     workers: Workers,
     sampler: RecheckSampler,

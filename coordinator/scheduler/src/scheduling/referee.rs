@@ -1,4 +1,4 @@
-//! The referee: its count of a disputed or randomly selected task is final.
+//! Referees: their recounts decide disputed and randomly selected tasks.
 //! No task is decided by votes.
 //!
 //! Referees are the coordinator's own counting thread, which calls [`Scheduler::next_recount`], and workers
@@ -43,11 +43,11 @@ const REFEREE_WAIT_MS: Ticks = 60_000;
 pub enum RecountPurpose {
     /// The counts of the task conflict.
     Dispute,
-    /// Random selection; the bound on wrong counts rests on these.
+    /// Random selection; the bound on wrong counts rests on these recounts.
     Random,
     /// The task has the first count of a machine that was not checked yet.
     First,
-    /// The task waits for a recheck that no worker makes, or all are rechecked.
+    /// The task awaits a recheck that no worker makes, or its run rechecks all tasks.
     Recheck,
 }
 
@@ -61,7 +61,7 @@ pub struct Recount {
     pub purpose: RecountPurpose,
     /// Whether the run waits for nothing else: the task is counted at normal priority.
     pub blocks_end: bool,
-    /// Whether this is the task's second recount, with other instructions if available.
+    /// Whether this is the task's second recount, with another kernel if available.
     pub again: bool,
 }
 
@@ -109,7 +109,7 @@ impl Scheduler {
         RefereeStatus { threads: self.referee.threads, broken: self.is_broken(), counting }
     }
 
-    /// Assigns a task, with `disputes_alone` a dispute, to the coordinator's referee.
+    /// Assigns a task, disputed if `disputes_alone`, to the coordinator's referee.
     /// The recount ends with [`Self::recounted`] or [`Self::recount_abandoned`].
     pub fn next_recount(&mut self, disputes_alone: bool, now: Millis) -> Option<Recount> {
         self.advance(now);
@@ -200,7 +200,7 @@ impl Scheduler {
 
     /// Chooses the next task of a run for a referee.
     /// Disputes come first, then first counts of machines that are held back until they are checked, random
-    /// recounts, other first counts, and rechecks: with [`Recheck::All`] always, else once no worker does.
+    /// recounts, other first counts, and rechecks (without [`Recheck::All`], only overdue ones at the end).
     pub(super) fn choose_recount(
         &self,
         run: RunIx,
@@ -241,8 +241,8 @@ impl Scheduler {
         Some((self.recheck_of(run, task), purpose))
     }
 
-    /// Chooses a disputed task for a referee whose machine has no count of it.
-    /// The orientation is opposite to that of its own count, or else of the first one.
+    /// Returns a referee's recount of a disputed task unless it is a party or made two.
+    /// The orientation is opposite to that of the referee's own recount, or else of the first count.
     fn recount_disputed(&self, run: RunIx, task: TaskIx, by: WorkerIx) -> Option<Choice> {
         let counts = self.runs[run].disputed_counts(task);
         let own = || counts.iter().filter(|of| of.worker == by);

@@ -31,7 +31,7 @@ impl Scheduler {
             TaskState::Pending => {}
             TaskState::Leased { worker, until_unix_ms } => {
                 let is_live = in_run.is_live();
-                // Only its leases on disk are known.
+                // Only the worker's leases on disk are known.
                 let info = WorkerInfo { id: worker, threads: 1, ..WorkerInfo::default() };
                 let worker = self.workers.remember(&info, self.config.workers);
                 if let Some(worker) = worker.filter(|_| is_live) {

@@ -135,7 +135,7 @@ impl WorkerState {
         matches!(self, Self::Unresponsive | Self::Reconnecting | Self::Lost | Self::Barred)
     }
 
-    /// Returns its name in JSON and for display.
+    /// Returns the state's name in JSON and for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -161,13 +161,13 @@ pub struct WorkerStatus {
     pub notified_finished: bool,
     /// Number of leases.
     pub leases: u64,
-    /// Tasks in progress in its last call, each by a crew of threads.
+    /// Tasks in progress at the worker's last call, each by a crew of threads.
     pub crews: u32,
-    /// Reason of the pause; empty if the worker is not paused.
+    /// Reason for the pause; empty if the worker is not paused.
     pub paused: String,
     /// The task in progress for the longest time, and that time in milliseconds.
     pub current_task: Option<(TaskId, u64)>,
-    /// Number of its tasks done since the coordinator's start.
+    /// Number of the worker's tasks done since the coordinator's start.
     pub tasks_done: u64,
     pub last_seen_ms_ago: u64,
     /// Predicted cost (microseconds of a reference core) per second; 0 until measured.

@@ -197,7 +197,7 @@ impl Scheduler {
         Some(format!("{waits}; task {task} was counted as {}", counts.join(", ")))
     }
 
-    /// Returns why a running run has no pending task; empty if it has.
+    /// Returns why a running run has no pending task; empty if it has one.
     pub(super) fn stall_reason(&self, run_ix: RunIx) -> String {
         let run = &self.runs[run_ix];
         let number = |stage| run.tasks().number(stage);

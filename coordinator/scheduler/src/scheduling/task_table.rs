@@ -48,7 +48,7 @@ pub(super) struct Done {
     pub(super) first: WorkerCount,
     pub(super) second: Option<(WorkerIx, KernelName, Orientation)>,
     pub(super) confirmed: Confirmation,
-    /// Time of acceptance, in seconds of the scheduler's time; 0 if before it started.
+    /// Time of acceptance, in seconds of the scheduler's time; 0 if unknown.
     pub(super) accepted_s: u32,
 }
 

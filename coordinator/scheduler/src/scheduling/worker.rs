@@ -68,7 +68,7 @@ pub(super) struct Worker {
     pub(super) draining: bool,
     /// Whether an operator drains this process.
     pub(super) drain_requested: bool,
-    /// Reason of the pause; empty if the worker is not paused.
+    /// Reason for the pause; empty if the worker is not paused.
     pub(super) paused: String,
     /// Whether the worker has drained and holds no lease.
     pub(super) has_stopped: bool,

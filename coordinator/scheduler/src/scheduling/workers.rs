@@ -31,7 +31,7 @@ pub(super) struct Slot {
     pub(super) stored_self_tests: u64,
     /// Whether an operator trusts the worker's token to referee.
     pub(super) trusted: bool,
-    /// Machine and token, as in its records; unknown before its first call or count.
+    /// Machine and token of the worker; unknown before its first call or count.
     pub(super) principal: Principal,
     is_identified: bool,
     token: Token,
@@ -53,7 +53,7 @@ pub(super) struct Workers {
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
     /// Lost and stopped workers by the time when they are forgotten.
     gone: BTreeSet<(Ticks, WorkerIx)>,
-    /// Number of threads of all connected workers.
+    /// Number of threads of all connected workers that are not paused.
     live_threads: u64,
 }
 
@@ -183,7 +183,7 @@ impl Workers {
     }
 
     /// Sets a worker's machine and token once known; returns whether they match.
-    /// The coordinator derives both and the worker's ID from one secret.
+    /// The coordinator issues a secret for one token, and derives the machine and the worker's ID from it.
     pub(super) fn identify(&mut self, worker: WorkerIx, principal: &Principal) -> bool {
         let slot = &mut self.slots[worker as usize];
         if slot.is_identified {
@@ -359,7 +359,7 @@ impl Workers {
         self.deadlines.iter().map(|&(_, worker)| worker)
     }
 
-    /// Returns the number of threads of the connected workers, at least 1.
+    /// Returns the number of threads of connected, unpaused workers; at least 1.
     pub(super) fn live_threads(&self) -> u64 {
         self.live_threads.max(1)
     }

@@ -80,9 +80,9 @@ impl TrustChain {
                 ));
             }
         }
-        let (has, had) = (chain.records.len(), sealed.map_or(0, |seal| seal.lines));
-        if had > has as u64 {
-            let what = format!("it has {has} whole lines, but trust.seal states {had}");
+        let (lines, sealed) = (chain.records.len(), sealed.map_or(0, |seal| seal.lines));
+        if sealed > lines as u64 {
+            let what = format!("it has {lines} whole lines, but trust.seal states {sealed}");
             return Err(damaged(None, &what));
         }
         if repair && whole < text.len() {
@@ -282,7 +282,7 @@ mod tests {
             r#""check":""#,
         );
         assert!(text.starts_with(body), "{text}");
-        // The later fields come before `prev`.
+        // Optional fields come before `prev`.
         for (trust, part) in [
             (Trust::SelfTestPassed { passed: 16 }, r#","proofs":16,"prev""#),
             (Trust::SelfTestFailed { from_unix_ms: 5 }, r#","from_unix_ms":5,"prev""#),

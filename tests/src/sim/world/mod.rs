@@ -1,4 +1,4 @@
-//! The event loop in the order of true time, worker events, and checks of the end.
+//! The event loop in the order of true time, worker events, and the final checks.
 
 mod coordinator;
 
@@ -52,7 +52,7 @@ enum Event {
     WorkerResume(usize),
     CoordinatorStart,
     CoordinatorStep,
-    /// The referee submits or asks again, in this start of the coordinator.
+    /// The next call of the referee; void after another start of the coordinator.
     Recounted(u64),
     Resume,
 }
@@ -145,9 +145,9 @@ impl World {
         let mut env = Environment { now: 0, scenario, rng, tally, bait };
         let workers = (0..env.scenario.workers)
             .map(|number| {
-                let lie = (number < env.scenario.faults.liars).then_some(number as u64);
-                let mut worker = Worker::new(number as u128 + 1, lie, &mut env);
-                if env.scenario.faults.impersonates && lie.is_some() {
+                let liar = (number < env.scenario.faults.liars).then_some(number as u64);
+                let mut worker = Worker::new(number as u128 + 1, liar, &mut env);
+                if env.scenario.faults.impersonates && liar.is_some() {
                     worker.info.machine = (number + env.scenario.faults.liars) as u64 + 1;
                 }
                 worker
@@ -481,7 +481,7 @@ impl World {
         self.outcome.conflicts = checker.conflicts;
         self.outcome.confirmed = checker.confirmed;
         self.outcome.barred = checker.barred.len() as u64;
-        let kept = checker.done();
+        let done = checker.done();
         let run = disk.run().expect("the run is finished");
         let fold = disk.store().refold(run).expect("a sound store");
         let mut sampler = Scheduler::new(Config::default(), 0);
@@ -507,7 +507,7 @@ impl World {
         }
         let total: u128 = standing.values().map(|&(count, _)| u128::from(count)).sum();
         assert_eq!(fold.total(), Ok(total), "seed {seed}: the journal's total");
-        assert_eq!(kept, standing.len(), "seed {seed}");
+        assert_eq!(done, standing.len(), "seed {seed}");
         self.outcome.exact = total == truth.total && evidence.disputed_number == 0;
         assert!(
             self.outcome.exact || self.outcome.wrong + self.outcome.disputed > 0,

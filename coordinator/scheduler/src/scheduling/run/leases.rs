@@ -39,12 +39,12 @@ impl Leases {
     ) -> T {
         let mut leases = self.by_task.remove(&task).unwrap_or_default();
         self.count(task, &leases, false);
-        let done = change(&mut leases);
+        let result = change(&mut leases);
         self.count(task, &leases, true);
         if !leases.is_empty() {
             self.by_task.insert(task, leases);
         }
-        done
+        result
     }
 
     /// Adds the leases of a task to the cost and the single holders, or removes them.

@@ -13,7 +13,7 @@ pub(crate) struct Lifecycle {
     pub(super) recheck: Recheck,
     /// Whether the run's completion was announced, and the run not reopened since.
     pub(super) is_announced: bool,
-    /// Time since when only disputed tasks without a referee are left.
+    /// Time at which the run stalled: only disputed tasks without a referee are left.
     stalled_since: Option<Ticks>,
 }
 
@@ -101,7 +101,7 @@ impl Run {
         self.is_open() && (self.counted_since.is_some() || self.done_since.is_some())
     }
 
-    /// Returns since when only random recounts are awaited; sets it to now if unset.
+    /// Returns when the wait for random recounts began; sets it to now if unset.
     pub(crate) fn done_since(&mut self, now: Ticks) -> Ticks {
         *self.done_since.get_or_insert(now)
     }
@@ -155,7 +155,7 @@ impl Run {
         running + self.rechecks.len()
     }
 
-    /// Returns since when the run is stalled; sets the time to now if unset.
+    /// Returns when the run stalled; sets the time to now if unset.
     pub(crate) fn stalled_since(&mut self, now: Ticks) -> Ticks {
         *self.life.stalled_since.get_or_insert(now)
     }

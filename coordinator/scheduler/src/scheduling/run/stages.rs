@@ -10,11 +10,12 @@ use super::{
 };
 use crate::ledger::{Confirmation, EntryKind, Recheck, TaskState};
 
-/// Rechecks of machines' first counts may cost one part in this many of the run.
+/// Denominator of the share of a run's cost that rechecks of first counts may add.
 /// Guaranteed rechecks are made even beyond that.
 const FIRST_COUNTS_PART: u64 = 100;
 
-/// Runs with more tasks rank only the lowest eighth: no referee reaches more.
+/// Maximum size of a run that ranks all its tasks.
+/// Larger ones rank only the lowest eighth: no referee reaches more.
 const MAX_FULLY_RANKED: u64 = 100_000;
 
 impl Run {
@@ -126,7 +127,6 @@ impl Run {
     }
 
     /// Returns a task's place among the random recounts.
-    ///
     /// A task whose counts were voided is first: workers know that its count was not recounted.
     fn rank(&self, task: TaskIx) -> u64 {
         match self.reopened.contains(&task) {

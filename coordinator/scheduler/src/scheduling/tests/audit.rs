@@ -1,4 +1,4 @@
-//! The audit names each kind of inconsistency.
+//! Test that the audit names each kind of inconsistency.
 
 use super::{
     super::{
@@ -8,7 +8,7 @@ use super::{
     bench::Bench,
 };
 
-/// A scheduler with tasks in every stage.
+/// A scheduler with tasks in every stage but parked.
 struct Fixture {
     scheduler: Scheduler,
     /// A task with a single holder, which has started it.
@@ -18,7 +18,7 @@ struct Fixture {
     /// A task that is done and confirmed.
     done: TaskIx,
     /// A task whose recheck is in progress.
-    second: TaskIx,
+    rechecked: TaskIx,
 }
 
 /// Worker indexes in [`Fixture`]; the third worker called before the second.
@@ -37,7 +37,7 @@ fn fixture() -> Fixture {
     ];
     let scheduler = Bench::after(&["recheck all"], &steps).scheduler;
     let pending = scheduler.runs[0].upcoming().last().unwrap();
-    Fixture { scheduler, alone: 5, pending, done: 8, second: 2 }
+    Fixture { scheduler, alone: 5, pending, done: 8, rechecked: 2 }
 }
 
 impl Fixture {
@@ -55,7 +55,7 @@ impl Fixture {
         self.run().change_lease(task, FIRST, change);
     }
 
-    /// Adds a lease of that task for another worker.
+    /// Adds a lease of [`Self::alone`] for `worker`, to the run only.
     fn lease(&mut self, worker: WorkerIx) {
         let task = self.alone;
         self.run().add_lease(task, worker, Lease::new(1, Purpose::Count, 0), 0);
@@ -65,7 +65,7 @@ impl Fixture {
         self.run().remove_lease(task, worker).unwrap();
     }
 
-    /// Gives the lease to another worker too.
+    /// Leases [`Self::alone`] to another worker too.
     fn copy(&mut self, to: WorkerIx) {
         let task = self.alone;
         self.lease(to);
@@ -93,7 +93,7 @@ fn each_inconsistency_is_named() {
             &|fixture| fixture.worker(FIRST).deadline = None,
             "worker 1 holds leases without a deadline",
         ),
-        // The third one holds none.
+        // The third worker holds no leases.
         (&|fixture| fixture.worker(THIRD).deadline = None, ""),
         (&|fixture| fixture.scheduler.config.leases_per_worker = most, ""),
         (&|fixture| fixture.scheduler.config.leases_per_worker = most - 1, &too_many_leases),
@@ -122,8 +122,8 @@ fn each_inconsistency_is_named() {
             &of(plain.alone, "is leased, and no worker holds it"),
         ),
         (
-            &|fixture| fixture.remove(fixture.second, SECOND),
-            &of(plain.second, "is listed without a lease"),
+            &|fixture| fixture.remove(fixture.rechecked, SECOND),
+            &of(plain.rechecked, "is listed without a lease"),
         ),
     ];
     for (at, (change, expected)) in cases.into_iter().enumerate() {

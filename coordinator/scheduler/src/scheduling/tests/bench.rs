@@ -41,9 +41,9 @@ pub(super) struct ScriptedWorker {
     token: Option<Arc<str>>,
     trusted: bool,
     max_machines: Option<u32>,
-    /// Reported for each count.
+    /// Duration reported for each count.
     duration_us: u64,
-    /// The error of its counts of every n-th task, and n.
+    /// The error in the counts of every n-th task, and n.
     lies: (u64, u64),
     passed: u64,
 }

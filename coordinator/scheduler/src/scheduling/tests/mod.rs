@@ -1,4 +1,4 @@
-//! Each rule of the scheduler: most by a script, others by a calculation.
+//! Tests of the scheduler's rules: most by scripts, others by calculations.
 
 mod audit;
 mod bench;
