@@ -209,7 +209,7 @@ fn hint(error: &io::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// Returns the innermost cause, which describes the socket.
+/// Returns the innermost cause, such as the error of a socket, escaped.
 fn innermost(status: &Status) -> String {
     let mut cause: Option<&dyn Error> = status.source();
     let mut text = status.message().to_owned();
@@ -217,5 +217,5 @@ fn innermost(status: &Status) -> String {
         text = error.to_string();
         cause = error.source();
     }
-    text
+    Shown(&text).to_string()
 }
