@@ -1,6 +1,5 @@
 //! Cost of churn in a fleet of real processes, by wall time and by CPU time.
 //! Compares the share of time in accepted counts while no worker leaves and while halves are replaced.
-//!
 //! `cargo run --release -p tests --example elastic -- [WORKERS] [MINUTES] [SECONDS] [N]`
 //!
 //! WORKERS processes of one thread (by default one per core) count the board of N for MINUTES, then for the same

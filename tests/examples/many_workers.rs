@@ -1,5 +1,4 @@
 //! A coordinator with many workers, each with its own connection on loopback.
-//!
 //! `cargo run --release -p tests --example many_workers -- [--tls] [WORKERS] [SECONDS] [RESULTS]`
 //!
 //! The workers submit a million results; then the coordinator is killed, and the time until it serves again is

@@ -1,6 +1,5 @@
 //! Cost of a coordinator's decisions for a large fleet over days of virtual time,
 //! and of replacing half of the fleet repeatedly.
-//!
 //! `cargo run --release -p tests --example virtual_fleet -- [WORKERS] [HOURS] [MINUTES] [GRACE] [again]`
 //!
 //! The scheduler is the real one, and messages are encoded and decoded; workers have one thread of the

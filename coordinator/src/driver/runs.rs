@@ -127,8 +127,11 @@ impl Driver {
             // The first cancellation stays on record.
             return Ok(Ok(before));
         }
+        // Committed first: if the command cannot be stored, other changes must not be lost with it.
+        let now = self.clock.now();
+        self.scheduler.advance(now);
         self.commit()?;
-        if let Err(error) = self.scheduler.control(run, command, self.clock.now()) {
+        if let Err(error) = self.scheduler.control(run, command, now) {
             return Ok(Err(error.into()));
         }
         self.collect_changes();
