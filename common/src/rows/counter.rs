@@ -109,7 +109,7 @@ impl Counter {
     ) -> Result<(), CountError> {
         let mut cost = std::mem::take(&mut batch.cost);
         let mut tick = |placed| {
-            let done = cost::of_placements(placed).min(cost);
+            let done = (placed as u64 / cost::PLACEMENTS_PER_MICROSECOND).min(cost);
             cost -= done;
             progress.advance(done)
         };

@@ -115,18 +115,16 @@ impl Division {
 
     pub(crate) fn task_limit(&self, task: TaskId) -> u64 {
         let units = self.task_units(task);
-        let (first, last) = (self.head_at(units.start), self.head_at(units.end - 1));
-        let filled = match first.head {
+        let filled = match self.head_at(units.start).head {
             Head::FirstRows { rows, .. } => rows,
             Head::Border(_) => 2,
             Head::Nothing => return 0,
         };
-        // The columns of the remaining rows have at most `rest`! orders, whatever the tail.
-        let rest =
-            u64::from((self.board.n() - filled.min(self.board.n())).saturating_sub(self.tail_rows));
-        let weight = u64::from(first.weight.max(last.weight).max(8));
+        // The columns of the remaining rows have at most `rest`! orders, whatever the tail, and no
+        // weight exceeds 8.
+        let rest = u64::from(self.board.n().saturating_sub(filled + self.tail_rows));
         (1..=rest)
-            .try_fold(weight, |product, k| product.checked_mul(k))
+            .try_fold(8_u64, |product, k| product.checked_mul(k))
             .and_then(|orders| orders.checked_mul(units.end - units.start))
             .unwrap_or(u64::MAX)
     }

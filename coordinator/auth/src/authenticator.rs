@@ -34,6 +34,17 @@ pub enum Principal {
 }
 
 impl Principal {
+    /// Returns the holder of a token.
+    pub(crate) fn of(entry: &crate::TokenEntry) -> Self {
+        Self::Token {
+            id: entry.id,
+            name: entry.name.as_str().into(),
+            role: entry.role,
+            trusted: entry.trusted,
+            machines: entry.machines,
+        }
+    }
+
     /// Returns the name of the token or certificate.
     pub fn name(&self) -> Option<&Arc<str>> {
         match self {
@@ -110,6 +121,13 @@ impl Authenticator {
             Self::Tokens(tokens) => Some(tokens),
             Self::Open | Self::MutualTls(_) => None,
         }
+    }
+
+    /// Returns the names of the trusted tokens, see [`Principal::token`].
+    pub fn trusted_tokens(&self) -> Vec<Arc<str>> {
+        let entries = self.tokens().map(|tokens| tokens.list()).unwrap_or_default();
+        let trusted = entries.iter().filter(|entry| entry.trusted);
+        trusted.filter_map(|entry| Principal::of(entry).token()).collect()
     }
 
     fn identify(

@@ -164,6 +164,8 @@ async fn credentials_survive_restarts_and_are_private() {
     let tokens = open("lab-1:7171");
     let first = tokens.join(Role::Worker).unwrap().unwrap();
     let screen = tokens.create(NewToken::new(Role::Viewer, "screen")).unwrap();
+    let lab = NewToken { trusted: true, ..NewToken::new(Role::Worker, "lab") };
+    let lab = format!("lab/{}", tokens.create(lab).unwrap().token().id());
     drop(tokens);
     let tokens = open("lab-2:7171");
     let second = tokens.join(Role::Worker).unwrap().unwrap();
@@ -181,6 +183,7 @@ async fn credentials_survive_restarts_and_are_private() {
     drop(tokens);
     let tokens = open("lab-1:7171");
     assert_eq!(tokens.join(Role::Worker).unwrap(), None, "revoked for good");
+    assert_eq!(Authenticator::Tokens(Arc::new(tokens)).trusted_tokens(), [lab.into()]);
 }
 
 /// Returns every call of every service, from the descriptors.
@@ -197,9 +200,8 @@ fn calls() -> Vec<String> {
         for file in set.file {
             let package = file.package().to_owned();
             for service in &file.service {
-                let methods = service.method.iter();
-                let path = |name: &str| format!("/{package}.{}/{name}", service.name());
-                calls.extend(methods.map(|method| path(method.name())));
+                let path = format!("/{package}.{}/", service.name());
+                calls.extend(service.method.iter().map(|method| path.clone() + method.name()));
             }
         }
     }

@@ -138,12 +138,12 @@ impl TokenAuth {
 
     /// Returns the holder of a token.
     pub(crate) fn check(&self, token: &Token) -> Result<Principal, AuthError> {
-        Ok(principal(self.tokens.borrow().check(token, self.clock.now().0)?))
+        Ok(Principal::of(self.tokens.borrow().check(token, self.clock.now().0)?))
     }
 
     /// Returns the holder of a token whose secret was checked before, if still valid.
     pub(crate) fn check_id(&self, token: TokenId) -> Result<Principal, AuthError> {
-        self.live(token).map(|entry| principal(&entry))
+        self.live(token).map(|entry| Principal::of(&entry))
     }
 
     /// Waits until the token is no longer valid, and returns why.
@@ -168,8 +168,7 @@ impl TokenAuth {
 
     fn live(&self, token: TokenId) -> Result<TokenEntry, AuthError> {
         let tokens = self.tokens.borrow();
-        let entry = tokens.entries().iter().find(|entry| entry.id == token);
-        let entry = entry.ok_or(AuthError::Unknown)?;
+        let entry = tokens.find(token).ok_or(AuthError::Unknown)?;
         entry.refusal(self.clock.now().0).map_or_else(|| Ok(entry.clone()), Err)
     }
 
@@ -255,16 +254,6 @@ fn load_tokens(secrets: &SecretStore) -> Result<TokenBook, TokenAuthError> {
     };
     serde_json::from_str(&text)
         .map_err(|why| TokenAuthError::Tokens { path: secrets.path(TOKENS), why })
-}
-
-fn principal(entry: &TokenEntry) -> Principal {
-    Principal::Token {
-        id: entry.id,
-        name: entry.name.as_str().into(),
-        role: entry.role,
-        trusted: entry.trusted,
-        machines: entry.machines,
-    }
 }
 
 /// Returns the host names of addresses, which some clients verify (`grpcurl`).

@@ -193,7 +193,7 @@ impl TokenBook {
         &self.0
     }
 
-    fn find(&self, id: TokenId) -> Option<&TokenEntry> {
+    pub(crate) fn find(&self, id: TokenId) -> Option<&TokenEntry> {
         self.0.iter().find(|entry| entry.id == id)
     }
 }

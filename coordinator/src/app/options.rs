@@ -177,12 +177,7 @@ pub struct Options {
     pub threads: Option<Threads>,
 
     /// Memory limit for counting in this process, such as 8GiB [default: 80 % of the free memory]
-    #[arg(
-        long,
-        value_name = "BYTES",
-        value_parser = MemorySize::of_option,
-        help_heading = COUNTING
-    )]
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option, help_heading = COUNTING)]
     pub memory: Option<MemorySize>,
 
     /// Kernel for counting in this process: auto, scalar, avx2, avx512 or neon
@@ -197,12 +192,7 @@ pub struct Options {
 
     /// Memory limit for the referee, such as 2GiB [default: a quarter of the memory of this process, at
     /// most 1 GiB]
-    #[arg(
-        long,
-        value_name = "BYTES",
-        value_parser = MemorySize::of_option,
-        help_heading = COUNTING
-    )]
+    #[arg(long, value_name = "BYTES", value_parser = MemorySize::of_option, help_heading = COUNTING)]
     pub referee_memory: Option<MemorySize>,
 
     /// Program to run for a complete run, a dispute or an alert: the event is passed in QUEENS_EVENT,

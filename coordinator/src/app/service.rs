@@ -67,7 +67,9 @@ impl Service {
         let selected = SelectedRun::choose(options, plan, &stored, clock.now())?;
         let target = selected.as_ref().map(|selected| selected.manifest.run);
         let budget = options.referee();
-        let scheduler = scheduler(options, target, budget);
+        let endpoints = Endpoints::open(options, &listeners, (secrets, clock))?;
+        let mut scheduler = scheduler(options, target, budget);
+        scheduler.restore_trusted_tokens(endpoints.authenticator.trusted_tokens());
         let leading = format!("{} leads, term {}", leader.name, leader.term);
         // Blocks while it reads the whole store.
         let (driver, driver_end) = block_in_place(|| Driver::start(scheduler, store, clock))?;
@@ -80,7 +82,6 @@ impl Service {
             selected.begin(options, &driver).await?;
         }
         let address = listeners.grpc.local_addr()?;
-        let endpoints = Endpoints::open(options, &listeners, (secrets, clock))?;
         let dashboard_text = endpoints.dashboard_text()?;
         let Endpoints { authenticator, join_commands, dashboard, http_hosts } = endpoints;
         let server = Server::new(driver.clone(), clock, authenticator.clone())

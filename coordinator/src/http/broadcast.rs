@@ -57,10 +57,6 @@ pub(super) struct Broadcast {
 /// A value and the time of its computation.
 type Cached<T> = Option<(Instant, T)>;
 
-fn is_fresh<T>(cached: &Cached<T>, lifetime: Duration) -> bool {
-    cached.as_ref().is_some_and(|(computed, _)| computed.elapsed() < lifetime)
-}
-
 #[derive(Default)]
 struct CachedRun {
     frames: watch::Sender<Bytes>,
@@ -209,7 +205,8 @@ impl Broadcast {
     /// Reads new lines of a run's journal unless done recently; waits at most `wait`.
     async fn refresh_shares(self: &Arc<Self>, run: RunId, wait: Duration) {
         let state = self.cached(run, |cached| {
-            (is_fresh(&cached.shares, SHARES_INTERVAL), cached.reading.clone())
+            let is_fresh = |(at, _): &(Instant, _)| at.elapsed() < SHARES_INTERVAL;
+            (cached.shares.as_ref().is_some_and(is_fresh), cached.reading.clone())
         });
         let Some((false, reading)) = state else { return };
         let this = self.clone();

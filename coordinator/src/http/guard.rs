@@ -109,11 +109,6 @@ fn access_denied(refusal: &Refusal) -> Response {
     (refusal.code, page("queens", &body)).into_response()
 }
 
-/// Returns whether an answer is an event stream.
-fn is_event_stream(response: &Response) -> bool {
-    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM)
-}
-
 /// The content type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
@@ -136,7 +131,8 @@ pub(super) async fn authorize(
             match timeout(ANSWER_TIMEOUT, next.run(request)).await {
                 Ok(response) => {
                     // Only readers of streams understand a final message.
-                    let ended = ended.filter(|_| is_event_stream(&response));
+                    let kind = response.headers().get(header::CONTENT_TYPE);
+                    let ended = ended.filter(|_| kind.is_some_and(|kind| kind == EVENT_STREAM));
                     response.map(|body| Body::new(TrackedBody::new(body, call, ended, last_event)))
                 }
                 Err(_) => Refusal::new(

@@ -179,7 +179,10 @@ impl WatchState {
 
     fn key(&mut self, code: KeyCode) -> KeyEffect {
         let chosen = match self.panes.pane {
-            Pane::Runs => self.rows.get(self.panes.row).and_then(|row| run_of_row(row)),
+            Pane::Runs => {
+                let row = self.rows.get(self.panes.row);
+                row.and_then(|row| u64::from_str_radix(row.first()?, 16).ok())
+            }
             Pane::Machines | Pane::Tasks => None,
         };
         let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));
@@ -196,7 +199,10 @@ impl WatchState {
             worker.last_seen_ms_ago = worker.last_seen_ms_ago.saturating_add(age_ms);
         }
         let rows = match self.panes.pane {
-            Pane::Runs => run_rows(&self.runs),
+            // The newest first, with their whole IDs.
+            Pane::Runs => {
+                listed(self.runs.clone(), true).iter().map(|run| run_row(run, false)).collect()
+            }
             Pane::Machines => {
                 worker_rows(&status.workers).into_iter().map(|row| row.cells).collect()
             }
@@ -336,15 +342,6 @@ impl Panes {
         }
         rows
     }
-}
-
-/// Returns the rows of runs, newest first, with their whole ids.
-fn run_rows(runs: &[v1::Run]) -> Vec<Vec<String>> {
-    listed(runs.to_vec(), true).iter().map(|run| run_row(run, false)).collect()
-}
-
-fn run_of_row(row: &[String]) -> Option<u64> {
-    u64::from_str_radix(row.first()?, 16).ok()
 }
 
 /// Returns the number of tasks in each state, and the disputed ones.

@@ -1,9 +1,11 @@
 //! Restoration of the state from disk, before any worker is served.
 
+use std::sync::Arc;
+
 use common::{run::RunId, sync::WorkerInfo};
 
 use super::{Millis, Scheduler, run, task_table::WorkerCount};
-use crate::ledger::{Confirmation, TaskCount, TaskRow, TaskState};
+use crate::ledger::{Caller, Confirmation, TaskCount, TaskRow, TaskState};
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
 /// A crash may lose the last leases, which their workers still hold: no epoch may name two leases.
@@ -16,6 +18,12 @@ const MAX_SKIPPED_EPOCHS: u64 = 1 << 22;
 const ABANDONED_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Scheduler {
+    /// Sets the trusted tokens before anything is restored: recounts with them remain recounts.
+    pub fn restore_trusted_tokens(&mut self, tokens: impl IntoIterator<Item = Arc<str>>) {
+        let tokens = tokens.into_iter().chain([Caller::LOCAL.into()]);
+        self.workers.trusted_tokens = tokens.map(Some).collect();
+    }
+
     /// Restores a task of a run that was added before.
     ///
     /// # Panics

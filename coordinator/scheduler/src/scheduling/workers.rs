@@ -49,6 +49,8 @@ pub(super) struct Workers {
     /// The machines that were found wrong, and tokens with too many of them.
     pub(super) barred: BTreeSet<WorkerIx>,
     barred_tokens: BTreeSet<Token>,
+    /// The tokens that an operator trusted before the start.
+    pub(super) trusted_tokens: BTreeSet<Token>,
     remembered: usize,
     deadlines: BTreeSet<(Ticks, WorkerIx)>,
     /// Lost and stopped workers by the time when they are forgotten.
@@ -192,6 +194,7 @@ impl Workers {
         slot.is_identified = true;
         slot.token = principal.token().map(Arc::from);
         slot.principal = principal.clone();
+        slot.trusted = self.trusted_tokens.contains(&slot.token);
         true
     }
 

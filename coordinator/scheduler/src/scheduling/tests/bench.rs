@@ -359,6 +359,8 @@ impl Bench {
             }
         }
         self.scheduler = Scheduler::new(self.config.clone(), 2);
+        let trusted = self.workers.values().filter(|worker| worker.trusted);
+        self.scheduler.restore_trusted_tokens(trusted.filter_map(|worker| worker.token.clone()));
         trust.iter().for_each(|record| self.scheduler.restore_trust(record));
         let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), recheck);
         self.scheduler.add_run(StoredRun { state, ..run }, self.plan.clone());
