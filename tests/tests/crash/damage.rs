@@ -127,6 +127,7 @@ fn check_no_crash(end: &End, about: &str) {
 fn judge(end: &End, board: &Board, about: &str) -> Outcome {
     check_no_crash(end, about);
     if end.code == Some(0) {
+        assert!(!end.stdout.is_empty(), "{about}: {end:#?}");
         for line in end.stdout.lines() {
             let result = serde_json::from_str::<Value>(line);
             let result = result.unwrap_or_else(|_| panic!("{about}: {end:#?}"));

@@ -178,11 +178,9 @@ impl WatchState {
     }
 
     fn key(&mut self, code: KeyCode) -> KeyEffect {
+        let id = |row: &Vec<String>| u64::from_str_radix(row.first()?, 16).ok();
         let chosen = match self.panes.pane {
-            Pane::Runs => {
-                let row = self.rows.get(self.panes.row);
-                row.and_then(|row| u64::from_str_radix(row.first()?, 16).ok())
-            }
+            Pane::Runs => self.rows.get(self.panes.row).and_then(id),
             Pane::Machines | Pane::Tasks => None,
         };
         let followed = self.status.as_ref().and_then(|status| Some(status.run.as_ref()?.run));

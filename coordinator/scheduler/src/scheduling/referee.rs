@@ -364,9 +364,11 @@ impl Scheduler {
         let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
             |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
+        // After a restart, a worker is unknown until it calls.
+        let in_grace = self.clock.ticks() < self.config.grace_ms;
         let is_connected = |worker| match worker {
             OWN_REFEREE => self.referee.threads > 0 && !self.is_broken(),
-            _ => self.workers.find(worker).is_none_or(|known| known.deadline.is_some()),
+            _ => self.workers.find(worker).map_or(in_grace, |known| known.deadline.is_some()),
         };
         let agree = |one: &WorkerCount, other: &WorkerCount| {
             let [one_token, other_token] = [one, other].map(|of| self.workers.token(of.worker));
