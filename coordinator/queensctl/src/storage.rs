@@ -71,8 +71,8 @@ pub(super) fn verify(options: &VerifyOptions) -> anyhow::Result<Exit> {
     match verified {
         Ok(report) => {
             print(&report.to_string())?;
-            let mut runs = report.runs.iter();
-            Ok(match runs.any(|run| run.state == RunState::Disputed) {
+            let is_wrong = |state| matches!(state, RunState::Disputed | RunState::Contradicted);
+            Ok(match report.runs.iter().any(|run| is_wrong(run.state)) {
                 true => Exit::Contradicted,
                 false => Exit::Success,
             })

@@ -47,8 +47,8 @@ pub use scheduler::ledger::{
 };
 pub use secrets::SecretStore;
 pub use verify::{
-    Checks, Examined, Flaw, RunReport, VerifyError, VerifyReport, runs_in, signing_key,
-    stored_symmetric, verify, verify_run, verify_watched,
+    Checks, Examined, Flaw, RunReport, VerifyError, VerifyReport, runs_in, signing_key, verify,
+    verify_run, verify_watched,
 };
 
 /// Durable state of all runs of one coordinator, used by one thread.

@@ -6,10 +6,9 @@ use common::{
     hex,
     plan::{Plan, TaskId},
     run::{RunId, WorkerId},
-    tally::Counts,
 };
 use scheduler::ledger::{
-    Confirmation, EntryKind, JournalEntry, SymmetricCounts, TaskCount, TaskState, fold::KeptTask,
+    Confirmation, EntryKind, JournalEntry, TaskCount, TaskState, fold::KeptTask,
 };
 
 use crate::certify::{
@@ -41,16 +40,10 @@ pub enum CertifyError {
 /// Certifies a complete run of a data directory after verifying every line.
 pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     let mut shares = Shares::new();
-    let (mut report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
+    let (report, fold) = crate::verify_run(dir, run, &mut |entry| add(&mut shares, entry))?;
     let partial =
         || CertifyError::Partial { run, done: report.tasks_done, total: report.evidence.tasks };
-    let checked = report.checks.ok_or_else(partial)?;
-    let kept = crate::stored_symmetric(dir, run).map_err(VerifyError::from)?;
-    let counts = checked.counts.or_else(|| {
-        let SymmetricCounts { half_turn, quarter_turn } = kept?;
-        Counts::new(report.solutions, half_turn, quarter_turn).ok()
-    });
-    report.checks = Some(Checks { counts, ..checked });
+    let Checks { counts, .. } = report.checks.ok_or_else(partial)?;
     let manifest = &report.manifest;
     let plan = Plan::new(manifest.spec).expect("the run was verified");
     let leaves: Vec<_> = fold.rows().filter_map(|(task, row)| leaf(&plan, task, row)).collect();

@@ -283,8 +283,8 @@ impl<M: Medium> Store for JournalStore<M> {
     fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let IndexedRun { stored, plan, end, .. } = self.index.run(run)?;
         let files = self.medium.journal(run);
-        let found =
-            FoundRun { files, manifest: stored.manifest.clone(), saved: None, seals: Vec::new() };
+        let (manifest, seals) = (stored.manifest.clone(), Vec::new());
+        let found = FoundRun { files, manifest, saved: None, symmetric: None, seals };
         let (read, fold) = found.survey(plan)?;
         if read == *end {
             return Ok(fold);

@@ -6,7 +6,7 @@ use common::{plan::Plan, run::RunId};
 use scheduler::ledger::fold::{self, Fold};
 
 use crate::{
-    RunManifest, RunState, StoreError, StoredRun,
+    RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
     directory::files::{self, DataFiles, RunFiles},
     journal::{
         End, Next, Source,
@@ -30,6 +30,8 @@ pub(crate) struct FoundRun<S = RunFiles> {
     pub(crate) manifest: RunManifest,
     /// `None` if its state never changed.
     pub(crate) saved: Option<SavedState>,
+    /// `None` if they were not counted, or cannot be read.
+    pub(crate) symmetric: Option<SymmetricCounts>,
     pub(crate) seals: Vec<Seal>,
 }
 
@@ -72,8 +74,11 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
         return Err(StoreError::damaged(&journal, None, "it is missing"));
     }
     let saved = files::read_decoded(&files.state(), |text| manifest::decode_state(run, text))?;
+    let path = data_files.dir.join(Text::Symmetric(run).path());
+    let symmetric = files::read_decoded(&path, |text| manifest::decode_symmetric(run, text));
+    let symmetric = symmetric.ok().flatten();
     let seals = segments::seals(&journal, run)?;
-    Ok(Some(FoundRun { files, manifest, saved, seals }))
+    Ok(Some(FoundRun { files, manifest, saved, symmetric, seals }))
 }
 
 /// A walk over a journal: its end so far, and the data that it must agree with.

@@ -17,7 +17,10 @@ use crate::{
 
 /// Finds every run of a database, in order of creation.
 pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreError> {
-    let rows = link.query("SELECT run, manifest, state, lines, head FROM queens.runs", &[])?;
+    let rows = link.query(
+        "SELECT run, manifest, state, lines, head, symmetric_counts FROM queens.runs",
+        &[],
+    )?;
     let mut all = Vec::new();
     for row in &rows {
         let name: String = row.get(0);
@@ -33,7 +36,9 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreErro
             let (lines, head) = (unsigned(row.get(3)), row.get::<_, &str>(4).parse()?);
             let end = Seal::new(run, 0, &End { lines, head, ..End::empty(&manifest) });
             let files = Table { link: link.clone(), run };
-            Ok(FoundRun { files, manifest, saved, seals: vec![end] })
+            let symmetric: Option<&str> = row.get(5);
+            let symmetric = symmetric.and_then(|text| manifest::decode_symmetric(run, text).ok());
+            Ok(FoundRun { files, manifest, saved, symmetric, seals: vec![end] })
         };
         all.push(found().map_err(|what| {
             let place = format!("{}, table queens.runs, run {name}", link.place());

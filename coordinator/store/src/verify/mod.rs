@@ -29,11 +29,8 @@ use scheduler::{
 use crate::{
     JournalEntry, RunManifest, RunState, StoreError, SymmetricCounts, TrustRecord,
     directory::files::{self, DataFiles, Lock, Reading, SIGNING_KEY},
-    journal::{Next, Source, manifest, trust::TrustChain},
-    journal_store::{
-        Text,
-        recover::{self, FoundRun, Walk},
-    },
+    journal::{Next, Source, trust::TrustChain},
+    journal_store::recover::{self, FoundRun, Walk},
 };
 
 /// The maximum number of flaws listed per run.
@@ -147,6 +144,8 @@ impl SharedData {
     /// Reads a data directory, and locks it until the second value is dropped.
     fn of(data_files: &DataFiles) -> Result<(Self, Reading), StoreError> {
         let reading = Lock::shared(data_files)?;
+        // Damaged, it keeps a coordinator from starting.
+        data_files.last_term()?;
         let shared = Self {
             live: matches!(reading, Reading::WhileWritten),
             sampler: data_files.existing_secret()?.map(|secret| RecheckSampler::new(secret.0)),
@@ -199,13 +198,6 @@ pub fn verify_run(
     let (shared, _reading) = SharedData::of(&data_files)?;
     let found = recover::find_run(&data_files, run)?.ok_or(StoreError::NoSuchRun(run))?;
     audit(&found, &shared, visit, &mut Meter::new(0, &mut |_| {}))
-}
-
-/// Reads a run's stored symmetric solutions; `None` if they are missing or invalid.
-pub fn stored_symmetric(dir: &Path, run: RunId) -> Result<Option<SymmetricCounts>, StoreError> {
-    let path = dir.join(Text::Symmetric(run).path());
-    let bytes = files::read_bytes(&path)?.unwrap_or_default();
-    Ok(manifest::decode_symmetric(run, String::from_utf8_lossy(&bytes).trim_end()).ok())
 }
 
 /// Returns the key that signs a directory's certificates; creates a missing key.
@@ -277,7 +269,8 @@ fn audit<S: Source>(
         let what = format!("its state is complete with {tasks_done} of {tasks} tasks done");
         flaw(None, what);
     }
-    let checks = (complete && sound).then(|| Checks::of(found.manifest.spec.board, solutions));
+    let board = found.manifest.spec.board;
+    let checks = (complete && sound).then(|| Checks::of(board, solutions, found.symmetric));
     let checks = checks.transpose().unwrap_or_else(|what| {
         flaw(None, what);
         None
@@ -304,14 +297,14 @@ fn audit<S: Source>(
 }
 
 /// The largest board whose symmetric solutions are enumerated (about a second).
-/// Above it the published numbers are used.
+/// Above it the published numbers are used, or else those that the coordinator counted.
 const ENUMERATED_N: u8 = 20;
 
 /// The checks that a complete run's total passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
     /// The total and the symmetric solutions, consistent by Burnside's lemma.
-    /// `None` if the number of symmetric solutions is neither published nor quickly enumerated.
+    /// `None` if the number of symmetric solutions is neither stored, published nor quickly enumerated.
     pub counts: Option<Counts>,
     /// Whether the symmetric solutions were enumerated.
     pub enumerated: bool,
@@ -321,7 +314,7 @@ pub struct Checks {
 
 impl Checks {
     /// Checks the total of a complete run; fails with the contradiction.
-    fn of(board: Board, solutions: u128) -> Result<Self, String> {
+    fn of(board: Board, solutions: u128, stored: Option<SymmetricCounts>) -> Result<Self, String> {
         let known = published_counts(board);
         let enumerated = board.n() <= ENUMERATED_N;
         let symmetric = if enumerated {
@@ -329,7 +322,8 @@ impl Checks {
             let half = half.map_err(|error| error.to_string())?;
             Some((half, quarter_turn(board)))
         } else {
-            known.map(|known| (known.half_turn(), known.quarter_turn()))
+            let stored = || stored.map(|stored| (stored.half_turn, stored.quarter_turn));
+            known.map(|known| (known.half_turn(), known.quarter_turn())).or_else(stored)
         };
         let counts =
             symmetric.map(|(half, quarter)| Counts::new(solutions, half, quarter)).transpose();
@@ -346,7 +340,11 @@ impl Checks {
     fn describe(&self, f: &mut fmt::Formatter<'_>, solutions: u128) -> fmt::Result {
         write!(f, "  solutions  {solutions}")?;
         if let Some(counts) = &self.counts {
-            let source = if self.enumerated { "enumerated" } else { "as published" };
+            let source = match (self.enumerated, self.published) {
+                (true, _) => "enumerated",
+                (false, true) => "as published",
+                (false, false) => "as stored",
+            };
             write!(
                 f,
                 ", unique {}\n  checks     {} half-turn and {} quarter-turn solutions, {source},\n             \

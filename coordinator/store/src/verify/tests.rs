@@ -3,6 +3,7 @@
 use std::fs;
 
 use common::{
+    board::Board,
     count::{Counter, CounterConfig, NoProgress, Orientation},
     kernel::Kernel,
     plan::{Plan, TaskId},
@@ -10,12 +11,12 @@ use common::{
 };
 
 use crate::{
-    Change, EntryKind, Record, RunState, VerifyError, VerifyReport,
+    Change, EntryKind, Record, RunState, SymmetricCounts, VerifyError, VerifyReport,
     conformance::{Bench, OnDisk, manifest, record, resealed, spec},
     verify,
 };
 
-use super::{Examined, Meter};
+use super::{Checks, Examined, Meter};
 
 /// Counts every task of the test plan.
 fn counted() -> Vec<Record> {
@@ -145,6 +146,11 @@ fn a_total_that_contradicts_the_checks_is_found() {
         let message = complaint(&OnDisk::closed(&[&changes]));
         assert!(message.contains(part), "{message}");
     }
+    // Nothing is published for this board: the stored symmetric solutions decide.
+    let stored = SymmetricCounts { half_turn: 16, quarter_turn: 0 };
+    let checked = |total| Checks::of(Board::new(28).unwrap(), total, Some(stored));
+    assert!(checked(17).unwrap_err().contains("Burnside"));
+    assert_eq!(checked(24).unwrap().counts.unwrap().half_turn(), 16);
 }
 
 #[test]
