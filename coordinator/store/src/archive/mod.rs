@@ -98,6 +98,28 @@ impl Archive {
         Ok(())
     }
 
+    /// Returns whether a directory has all journal lines of the replica: an older copy lacks some.
+    fn is_continued_by(&self, dir: &Path) -> Result<bool, StoreError> {
+        for name in self.lengths.keys() {
+            let Some((run, _)) = name.split_once("/growing.") else { continue };
+            let folder = dir.join(run);
+            if !folder.is_dir() {
+                continue;
+            }
+            let path = match *name == growing(run, sealed_segments(&folder)?.len() + 1) {
+                true => folder.join(ACTIVE),
+                false => dir.join(name.replace("/growing.", "/journal.")),
+            };
+            let (archived, ours) = (self.get(name)?, files::read_bytes(&path)?);
+            // The directory has cut a torn line, which the replica may have.
+            let whole = archived.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            if !ours.is_some_and(|ours| ours.starts_with(&archived[..whole])) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Brings the replica up to date.
     fn pass(&mut self, data_files: &DataFiles) -> Result<(), StoreError> {
         let small = small_files(&data_files.dir)?;
@@ -173,7 +195,10 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
-        for path in files::entries(&folder)? {
+        let mut entries = files::entries(&folder)?;
+        // A seal is read before its lines and written after them, so that it never states missing ones.
+        entries.sort_by(|a, b| b.cmp(a));
+        for path in entries {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let is_skipped = name == "lock"
                 || name.starts_with("db")
@@ -191,7 +216,8 @@ fn small_files(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         }
     }
     // A manifest creates its run, and the marker the directory, so they come last.
-    found.sort_by_key(|(name, _)| (name.ends_with("manifest.json"), name == "format.json"));
+    let is_last = |name: &str| (name.ends_with("manifest.json"), name == "format.json");
+    found.sort_by(|(a, _), (b, _)| (is_last(a), a).cmp(&(is_last(b), b)));
     Ok(found)
 }
 
@@ -208,18 +234,19 @@ pub struct Archiver {
 
 impl Archiver {
     /// Starts to replicate `dir`, which a coordinator has open, to `place`.
-    /// Returns after the first pass. An archive of another data directory is an error.
+    /// Returns after the first pass. An archive of another data directory, or of a later state, is an error.
     pub fn start(dir: &Path, place: &ArchivePlace) -> Result<Self, StoreError> {
         let data_files = DataFiles::new(dir);
         place.make()?;
         place.check_separate(dir)?;
         let mut archive = Archive::open(place)?;
-        if archive.lengths.contains_key(SECRET)
-            && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?
-        {
-            let what = format!("it is not the archive of {}", dir.display());
+        let is_other = archive.lengths.contains_key(SECRET)
+            && Some(archive.get(SECRET)?) != files::read_bytes(&dir.join(SECRET))?;
+        if is_other || !archive.is_continued_by(dir)? {
+            let what =
+                if is_other { "is not the archive of" } else { "has counts that are not in" };
             let advice = "restore it with `queensctl restore`, or give an empty or a new one";
-            return Err(place.unfit(what, advice));
+            return Err(place.unfit(format!("it {what} {}", dir.display()), advice));
         }
         let lag = ArchiveLag::up_to(Instant::now());
         archive.pass(&data_files)?;

@@ -48,6 +48,9 @@ fn follows_and_restores(place: &ArchivePlace) {
     let refused = Archiver::start(&other, place).err().unwrap().to_string();
     assert!(refused.contains("it is not the archive of"), "{refused}");
     assert!(restore(place, &other).is_err());
+    // Nor is an older copy, which would replace the later lines.
+    let older = Archiver::start(&all.path().join("restored-0"), place).err().unwrap().to_string();
+    assert!(older.contains("it has counts that are not in"), "{older}");
     // Dropping the archiver makes a last pass.
     let archiver = Archiver::start(&data, place).unwrap();
     store.apply(&[accepted(35)]).unwrap();
