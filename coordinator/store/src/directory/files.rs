@@ -82,9 +82,9 @@ impl DataFiles {
         self.dir.join("term.json")
     }
 
-    /// Begins a new term, higher than all earlier ones.
-    pub(crate) fn next_term(&self) -> Result<u64, StoreError> {
-        let term = self.last_term()? + 1;
+    /// Begins a new term, higher than all earlier ones and than those of the journals' lines.
+    pub(crate) fn next_term(&self, max_fence: u64) -> Result<u64, StoreError> {
+        let term = self.last_term()?.max(max_fence) + 1;
         write_durably(&self.term(), &manifest::encode_term(term))?;
         Ok(term)
     }

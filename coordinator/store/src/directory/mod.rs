@@ -70,7 +70,8 @@ impl DiskStore {
             medium.journals.insert(run, journal);
         }
         let trust = TrustChain::read(&files.trust(), true)?;
-        let (secret, term) = (files.load_or_create_secret(SECRET)?, files.next_term()?);
+        let max_fence = index.ends().map(|(_, end)| end.fence).max().unwrap_or(0);
+        let (secret, term) = (files.load_or_create_secret(SECRET)?, files.next_term(max_fence)?);
         Ok(Self::from_parts(medium, index, trust, secret, term))
     }
 

@@ -133,21 +133,23 @@ impl Journal {
             files::failed("write", &self.path)(error)
         })?;
         self.end = end;
-        self.seal_if_full();
+        self.seal_if_full()?;
         Ok(synced)
     }
 
     /// Begins a new segment if this one is full.
-    /// The lines are durable already, so a failure is logged and retried after the next group.
-    fn seal_if_full(&mut self) {
+    /// The lines are durable already, so a failure to begin it is logged and retried after the next group.
+    fn seal_if_full(&mut self) -> Result<(), StoreError> {
         if self.end.bytes - self.sealed.1 < self.segment_bytes {
-            return;
+            return Ok(());
         }
         let number = self.sealed.0 + 1;
-        match segments::seal(&self.path, self.run, number, &self.end) {
-            Ok(()) => self.sealed = (number, self.end.bytes),
-            Err(error) => tracing::warn!("segment {number} will be sealed later: {error}"),
+        if let Err(error) = segments::seal(&self.path, self.run, number, &self.end) {
+            tracing::warn!("segment {number} will be sealed later: {error}");
+            return Ok(());
         }
+        self.sealed = (number, self.end.bytes);
+        files::sync_parent(&self.path)
     }
 }
 

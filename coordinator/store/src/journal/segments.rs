@@ -104,7 +104,7 @@ pub(crate) fn decode(run: RunId, segment: u64, given: &str) -> Result<Seal, Dama
 }
 
 /// Seals `active` as segment `segment` of a journal that ends at `end`.
-/// Begins a new file. After an error the journal is unchanged.
+/// Begins a new file, whose name is not yet durable. After an error the journal is unchanged.
 pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result<(), StoreError> {
     let seal = text::seal(&Seal::new(run, segment, end));
     files::write_durably(&segment_path(active, segment, "seal"), &seal)?;
@@ -116,9 +116,6 @@ pub(crate) fn seal(active: &Path, run: RunId, segment: u64, end: &End) -> Result
         // The name is free, so no file is replaced.
         let _ = fs::rename(&path, active);
         return Err(files::failed("begin", active)(error));
-    }
-    if let Err(error) = files::sync_parent(active) {
-        tracing::warn!("the names of the journal's segments are not yet durable: {error}");
     }
     Ok(())
 }

@@ -68,10 +68,11 @@ impl TrustChain {
         };
         // Reads the seal before the lines: a coordinator may append some meanwhile.
         let sealed = read_seal(path)?;
-        let text = files::read_text(path)?.unwrap_or_default();
+        let bytes = files::read_bytes(path)?.unwrap_or_default();
         let mut chain = Self::new();
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        for (number, line) in (1..).zip(text[..whole].lines()) {
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let text = str::from_utf8(&bytes[..whole]).map_err(|error| damaged(None, &error))?;
+        for (number, line) in (1..).zip(text.lines()) {
             chain.take(line).map_err(|what| damaged(Some(number), &what))?;
             if sealed.as_ref().is_some_and(|seal| seal.lines == number && seal.head != chain.head) {
                 return Err(damaged(
@@ -85,7 +86,7 @@ impl TrustChain {
             let what = format!("it has {lines} whole lines, but trust.seal states {sealed}");
             return Err(damaged(None, &what));
         }
-        if repair && whole < text.len() {
+        if repair && whole < bytes.len() {
             tracing::warn!(path = %path.display(), "truncated the torn last line");
             descriptors::open(|| OpenOptions::new().write(true).open(path))
                 .and_then(|file| file.set_len(whole as u64).and_then(|()| file.sync_all()))

@@ -198,13 +198,18 @@ fn terms_increase_and_a_line_of_an_earlier_one_is_damage() {
         })
         .collect();
     assert_eq!(fences, [1, 2]);
-    // A coordinator that was thought to be dead continues to write.
+    // A copy may lack the file of the term.
     disk.close();
-    let term = disk.dir().join("term.json");
-    fs::write(&term, format::encode_term(0)).unwrap();
+    fs::remove_file(disk.dir().join("term.json")).unwrap();
     disk.reopen();
+    assert_eq!(disk.store().term(), 3);
     disk.store().apply(&[accepted(2)]).unwrap();
     disk.close();
+    // A coordinator that was thought to be dead continues to write.
+    let text = fs::read_to_string(disk.journal()).unwrap();
+    let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let last = resealed(&last.replace(r#""fence":3"#, r#""fence":1"#));
+    fs::write(disk.journal(), format!("{before}\n{last}\n")).unwrap();
     let error = DiskStore::open(disk.dir()).unwrap_err().to_string();
     assert!(error.contains("line 3") && error.contains("term 1"), "{error}");
 }
