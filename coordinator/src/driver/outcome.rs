@@ -152,6 +152,8 @@ impl Driver {
         run: RunId,
         symmetric: Result<SymmetricCounts, CountError>,
     ) -> Result<(), DriverError> {
+        // The total on disk must have the counts of this group.
+        self.commit()?;
         self.finishing.remove(&run);
         let symmetric = symmetric.map_err(|why| DriverError::Symmetric { run, why })?;
         if self.summary(run).is_none() {
