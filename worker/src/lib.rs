@@ -98,6 +98,7 @@ pub async fn run(
         idle_timeout: config.idle_timeout,
         drain_limit: config.drain_limit,
         unacknowledged: None,
+        failed_before: false,
     };
     let no_threads = |error| WorkerError::Threads { threads: budget.threads.get(), error };
     let stop_requested = stop::requested(spool.as_ref().map(|spool| spool.directory.clone()));

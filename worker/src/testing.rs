@@ -88,6 +88,7 @@ pub(crate) fn settings(unacknowledged: Option<Vec<Partial>>) -> Settings {
         idle_timeout: Some(Duration::from_secs(60)),
         drain_limit: Duration::from_secs(25),
         unacknowledged,
+        failed_before: false,
     }
 }
 

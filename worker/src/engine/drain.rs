@@ -127,9 +127,15 @@ pub(super) struct SelfTests {
     last_passed: Option<Instant>,
     /// Whether a failed thread never passed: earlier results may be wrong too.
     never_passed: bool,
+    /// Whether a thread of an earlier process failed, and the coordinator may not know.
+    failed_before: bool,
 }
 
 impl SelfTests {
+    pub(super) fn new(failed_before: bool) -> Self {
+        Self { failed_before, ..Self::default() }
+    }
+
     /// Notes that a thread failed, and when it last passed a self-test, if ever.
     pub(super) fn note_failed(&mut self, last_passed: Option<Instant>) {
         self.failed += 1;
@@ -140,12 +146,12 @@ impl SelfTests {
     /// Returns the report for the coordinator.
     pub(super) fn report(&self, now: Instant) -> SelfTestReport {
         let suspect_window = match self.last_passed {
-            _ if self.never_passed => u128::MAX,
+            _ if self.never_passed || self.failed_before => u128::MAX,
             Some(passed) => now.saturating_duration_since(passed).as_millis(),
             None => 0,
         };
         SelfTestReport {
-            failed_threads: self.failed,
+            failed_threads: self.failed + u32::from(self.failed_before),
             suspect_window_ms: u64::try_from(suspect_window).unwrap_or(u64::MAX),
             tests_passed: self.passed,
         }

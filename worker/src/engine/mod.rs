@@ -66,6 +66,8 @@ pub struct Settings {
     pub drain_limit: Duration,
     /// Results loaded from the spool; `None` without a spool.
     pub unacknowledged: Option<Vec<Partial>>,
+    /// Whether an earlier process failed a self-test that it may not have reported.
+    pub failed_before: bool,
 }
 
 /// A command to the counting threads.
@@ -126,11 +128,11 @@ impl WorkerEngine {
         Self {
             demand: Demand::new(settings.info.threads),
             outbox: Outbox::new(settings.unacknowledged.take()),
+            self_tests: SelfTests::new(settings.failed_before),
             settings,
             grants: Grants::default(),
             leases: Leases::default(),
             pace: Pace::new(now),
-            self_tests: SelfTests::default(),
             idle_since: None,
             all_runs_finished: false,
             released: false,

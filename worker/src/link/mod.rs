@@ -30,7 +30,7 @@ use crate::{
     config::Coordinator,
     engine::{ExitReason, LeaseKey, PoolCommand, Settings, WorkerEngine},
     pool::{Event, Job, Pool},
-    spool::{Spool, Writer},
+    spool::{FailureMark, Spool, Writer},
     summary::Summary,
 };
 use transport::{Call, CallError, Transport};
@@ -53,6 +53,7 @@ pub(crate) struct Link {
     /// Plans being created; a large one takes a while and must not block the runtime.
     plans: JoinSet<(PlanSpec, Result<Plan, String>)>,
     spool: Option<Writer>,
+    failure_mark: Option<FailureMark>,
     logged: Instant,
     /// Time of the coordinator's last reply.
     answered: Option<Instant>,
@@ -85,15 +86,19 @@ impl Link {
     ) -> Self {
         let identity = spool.as_ref().map(|spool| spool.identity.clone()).unwrap_or_default();
         let unacknowledged = spool.as_ref().map(|spool| spool.unacknowledged().copied().collect());
+        let failure_mark = spool.as_ref().map(|spool| FailureMark::of(&spool.directory));
+        let failed_before = failure_mark.as_ref().is_some_and(FailureMark::is_set);
+        let settings = Settings { unacknowledged, failed_before, ..settings };
         Self {
             transport: Transport::new(coordinator, identity),
-            engine: WorkerEngine::new(Settings { unacknowledged, ..settings }, Instant::now()),
+            engine: WorkerEngine::new(settings, Instant::now()),
             pool,
             events,
             jobs: BTreeMap::new(),
             started: BTreeSet::new(),
             plans: JoinSet::new(),
             spool: spool.map(Writer::new),
+            failure_mark,
             logged: Instant::now(),
             answered: None,
             status_bar: None,
@@ -206,6 +211,7 @@ impl Link {
         }
         self.update_progress();
         let request = self.engine.poll_call(now)?;
+        self.failure_mark.iter_mut().for_each(FailureMark::called);
         tracing::debug!(
             held = request.held.len(),
             partials = request.partials.len(),
@@ -239,6 +245,7 @@ impl Link {
             }
             Event::SelfTestPassed => self.engine.handle_self_test_passed(),
             Event::SelfTestFailed(passed) => {
+                self.failure_mark.iter_mut().for_each(FailureMark::set);
                 self.engine.handle_self_test_failed(passed, Instant::now());
             }
         }
@@ -253,6 +260,9 @@ impl Link {
                     tracing::info!("reconnected to coordinator {}", self.transport.coordinator);
                 }
                 self.engine.handle_reply(reply, now);
+                if self.engine.unacknowledged() == 0 {
+                    self.failure_mark.iter_mut().for_each(FailureMark::reported);
+                }
             }
             Err(error) => {
                 let wait = self.engine.handle_lost_call((self.jitter)(), now);

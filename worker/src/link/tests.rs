@@ -10,7 +10,7 @@ use common::{
     count::CounterConfig,
     plan::PlanHash,
     run::Partial,
-    sync::{Grant, Revocation, SyncRequest, Verdict},
+    sync::{Grant, Revocation, SelfTestReport, SyncRequest, Verdict},
 };
 use tokio::sync::{mpsc::unbounded_channel, oneshot};
 
@@ -279,6 +279,7 @@ async fn a_worker_whose_threads_all_fail_their_self_test_ends() {
 async fn results_of_an_earlier_process_are_submitted() {
     let home = tempfile::tempdir().unwrap();
     let spool = spool_of(home.path(), &[0, 1, 2].map(|task| sample_partial(task, 9)));
+    FailureMark::of(home.path()).set();
     let mut fake = serve(|request| {
         let verdicts = [Verdict::Accepted, Verdict::Conflict, Verdict::Refused];
         let answered = request.partials.iter().zip(verdicts);
@@ -289,9 +290,12 @@ async fn results_of_an_earlier_process_are_submitted() {
     let running = Running::start(&fake, Arc::new(real_counter), spool);
     let first = fake.calls.recv().await.unwrap();
     assert_eq!(first.partials, [0, 1, 2].map(|task| sample_partial(task, 9)));
+    let SelfTestReport { failed_threads, suspect_window_ms, .. } = first.self_test;
+    assert_eq!((failed_threads, suspect_window_ms), (1, u64::MAX), "the earlier process failed");
     let End { summary, .. } = running.stop().await;
     assert_eq!((summary.accepted, summary.conflicts, summary.refused), (1, 1, 1));
     assert_eq!(open(home.path()).unacknowledged().count(), 0, "whatever the verdict");
+    assert!(!FailureMark::of(home.path()).is_set());
 }
 
 #[tokio::test]

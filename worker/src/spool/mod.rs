@@ -6,6 +6,7 @@
 //! | `stop` | empty; created to ask the worker to stop |
 //! | `secret` | identifies the worker to the coordinator, 64 hexadecimal digits |
 //! | `outbox.jsonl` | results and acknowledgements, see [`line`] |
+//! | `self-test-failed` | empty; see [`FailureMark`] |
 
 mod identity;
 pub(crate) mod line;
@@ -275,6 +276,49 @@ impl Spool {
         self.file = Some(file);
         self.dead_lines = 0;
         Ok(())
+    }
+}
+
+/// A file that exists from a failed self-test until the coordinator knows of it and has all results.
+/// Otherwise it would believe the results that the next process submits.
+#[derive(Debug)]
+pub(crate) struct FailureMark {
+    path: PathBuf,
+    is_set: bool,
+    /// Whether the current call reports the failure.
+    is_in_call: bool,
+}
+
+impl FailureMark {
+    pub(crate) fn of(directory: &Path) -> Self {
+        let path = directory.join("self-test-failed");
+        Self { is_set: path.exists(), path, is_in_call: false }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set
+    }
+
+    /// Notes a failure. An error is only logged: this process reports the failure itself.
+    pub(crate) fn set(&mut self) {
+        (self.is_set, self.is_in_call) = (true, false);
+        let directory = self.path.parent().unwrap_or(&self.path);
+        let created = File::create(&self.path).and_then(|_| File::open(directory)?.sync_all());
+        if let Err(error) = created {
+            tracing::error!("cannot create {}: {error}", self.path.display());
+        }
+    }
+
+    /// Notes the start of a call.
+    pub(crate) fn called(&mut self) {
+        self.is_in_call = self.is_set;
+    }
+
+    /// Notes a reply after which no results are left.
+    pub(crate) fn reported(&mut self) {
+        if self.is_in_call {
+            self.is_set = fs::remove_file(&self.path).is_err();
+        }
     }
 }
 

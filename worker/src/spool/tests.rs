@@ -48,6 +48,19 @@ fn an_impossible_directory_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_failed_self_test_is_marked_until_a_later_call_is_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let mut mark = FailureMark::of(home.path());
+    mark.called();
+    mark.set();
+    mark.reported();
+    assert!(FailureMark::of(home.path()).is_set(), "the call started before the failure");
+    mark.called();
+    mark.reported();
+    assert!(!FailureMark::of(home.path()).is_set());
+}
+
+#[test]
 fn the_file_does_not_grow_forever() {
     let home = tempfile::tempdir().unwrap();
     let mut spool = open_in(home.path());
