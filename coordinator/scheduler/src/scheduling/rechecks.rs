@@ -46,7 +46,9 @@ impl Scheduler {
         }
         let mine = self.workers.token(worker);
         let has_other_token = LazyCell::new(|| self.has_other_token(run, worker));
-        let waits_for_token = |first| mine == self.workers.token(first) && *has_other_token;
+        let has_waited = in_run.has_waited_for_tokens(now);
+        let waits_for_token =
+            |first| !has_waited && mine == self.workers.token(first) && *has_other_token;
         let all = in_run.recheck() == Recheck::All;
         let suits =
             |first| !(self.workers.same_machine(first, worker) || all && waits_for_token(first));
@@ -122,12 +124,14 @@ impl Scheduler {
     }
 
     /// Returns whether a count is confirmed well enough, given the available workers.
-    /// With [`Recheck::All`] and another token active, that token or the referee has to confirm it.
+    /// With [`Recheck::All`] and another token active, that token or the referee has to confirm it, unless
+    /// the run has waited for it.
     pub(super) fn is_well_confirmed(&self, (run, task): (RunIx, TaskIx)) -> bool {
         let in_run = &self.runs[run];
+        let waits =
+            in_run.recheck() == Recheck::All && !in_run.has_waited_for_tokens(self.clock.ticks());
         in_run.tasks().done(task).is_some_and(|done| {
-            let wants_token =
-                in_run.recheck() == Recheck::All && done.confirmed < Confirmation::OtherToken;
+            let wants_token = waits && done.confirmed < Confirmation::OtherToken;
             done.confirmed.elsewhere()
                 && !(wants_token && self.has_other_token(run, done.first.worker))
         })

@@ -215,7 +215,11 @@ impl Scheduler {
             let done = in_run.tasks().done(task);
             let open = done.filter(|done| done.confirmed < Confirmation::Referee);
             !in_run.is_being_counted(task)
-                && open.is_some_and(|done| !self.workers.same_machine(done.first.worker, by))
+                && open.is_some_and(|done| {
+                    let second = done.second.map(|(worker, ..)| worker);
+                    let mut authors = [done.first.worker].into_iter().chain(second);
+                    !authors.any(|author| self.workers.same_machine(author, by))
+                })
         };
         let firsts = |held_back: bool| {
             let unchecked = in_run.first_counts().filter(move |&(worker, _)| {
@@ -322,8 +326,9 @@ impl Scheduler {
         let (run, task) = key;
         let before = self.runs[run].task_state(task);
         let mut counts = before.counts();
-        // A repeated message is not a second recount, which has the other orientation.
-        if counts.contains(&count) {
+        // A repeated message is not a second recount, which has the other orientation. A task without
+        // counts was reopened: its next count will be checked.
+        if counts.contains(&count) || counts.is_empty() {
             return;
         }
         counts.push(count);
@@ -339,7 +344,7 @@ impl Scheduler {
             Some(stands) => stands == count.count,
             None => {
                 let wins = || self.final_count(&counts).is_some_and(|of| of.count == count.count);
-                before.is_open() || (!contradicts_itself && wins())
+                !contradicts_itself && wins()
             }
         };
         if is_settled {
@@ -358,8 +363,8 @@ impl Scheduler {
 
     /// Returns the final count of a disputed task, if there is one.
     ///
-    /// A referee made it twice, or once while a worker agrees and no two tokens agree against it. No other
-    /// referee that is connected, or that recounted the task twice, made a different count.
+    /// A referee made it twice, or once after an equal count of a worker while no two tokens agree against
+    /// it. No other referee that is connected, or that recounted the task twice, made a different count.
     fn final_count(&self, counts: &[WorkerCount]) -> Option<WorkerCount> {
         let (recounts, plain) = self.recounts_among(counts);
         let is_repeated =
@@ -379,10 +384,13 @@ impl Scheduler {
             let is_opposed = others.any(|other| is_repeated(other) || is_connected(other.worker));
             let against = || plain.iter().filter(|other| other.count != of.count);
             let is_backed = || {
-                plain.iter().any(|other| other.count == of.count)
+                // A later count may be a copy: conflicts are no secret.
+                let mut earlier = counts.iter().take_while(|other| *other != *of);
+                earlier.any(|other| other.count == of.count && plain.contains(other))
                     && !against().any(|one| against().any(|other| agree(one, other)))
             };
-            !is_opposed && (is_repeated(of) || is_backed())
+            let is_able = of.worker != OWN_REFEREE || !self.is_broken();
+            is_able && !is_opposed && (is_repeated(of) || is_backed())
         };
         recounts.iter().find(is_final).copied()
     }
@@ -453,11 +461,20 @@ impl Scheduler {
     }
 
     /// Removes the rechecks of a run that wait for another token.
+    /// Unconfirmed counts stay queued for another machine with the same token, or the coordinator's referee.
     fn remove_waits_for_tokens(&mut self, run: RunIx) {
-        let tokens = self.active_tokens(run);
-        let waits = |author| tokens.iter().any(|other| *other != self.workers.token(author));
-        let waiting = self.runs[run].rechecks().keys().filter(|(author, _)| waits(*author));
-        for (_, task) in waiting.copied().collect::<Vec<_>>() {
+        let (tokens, in_run) = (self.active_tokens(run), &self.runs[run]);
+        let is_removed = |&&(author, task): &&(WorkerIx, TaskIx)| {
+            let token = self.workers.token(author);
+            let mut others = self.on_other_machine(run, author);
+            let done = in_run.tasks().done(task);
+            tokens.iter().any(|other| *other != token)
+                && (done.is_some_and(|done| done.confirmed.elsewhere())
+                    || !self.counts_itself(run)
+                        && others.all(|other| self.workers.token(other) != token))
+        };
+        let removed: Vec<_> = in_run.rechecks().keys().filter(is_removed).copied().collect();
+        for (_, task) in removed {
             self.runs[run].remove_recheck(task);
         }
     }
@@ -485,7 +502,8 @@ impl Scheduler {
     /// Runs wait for random recounts, with [`Recheck::All`] for rechecks by another token, and for a referee.
     pub(super) fn end_waits(&mut self, now: Ticks) {
         for run in 0..self.runs.len() {
-            if self.runs[run].has_waited_enough(now) {
+            self.runs[run].wait_for_tokens(now);
+            if self.runs[run].has_waited_for_tokens(now) {
                 self.remove_waits_for_tokens(run);
             }
             self.announce_if_done(run);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{run::RunId, sync::WorkerInfo};
 
-use super::{Millis, Scheduler, run, task_table::WorkerCount};
+use super::{Millis, RunIx, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Caller, Confirmation, TaskCount, TaskRow, TaskState};
 
 /// Number of epochs per term. Each term issues higher epochs than all before it.
@@ -50,6 +50,7 @@ impl Scheduler {
             }
             TaskState::Done { first, second, confirmed } => {
                 let count = self.workers.restore_count(&first);
+                self.workers.reputation_mut(count.worker).has_counted = true;
                 let second = second.map(|second| Box::new(self.workers.restore_count(&second)));
                 for author in [Some(&count), second.as_deref()].into_iter().flatten() {
                     self.workers.reputation_mut(author.worker).confirm(confirmed);
@@ -66,10 +67,30 @@ impl Scheduler {
                 }
             }
             TaskState::Disputed { counts } => {
-                let counts = counts.iter().map(|of| self.workers.restore_count(of)).collect();
+                let counts: Vec<_> =
+                    counts.iter().map(|of| self.workers.restore_count(of)).collect();
+                self.workers.reputation_mut(counts[0].worker).has_counted = true;
                 self.runs[run].restore(task, TaskState::Disputed { counts });
             }
             TaskState::Parked => in_run.park(task, self.clock.ticks()),
+        }
+    }
+
+    /// Queues the rechecks that a machine's first counts get in any case.
+    fn restore_initial_rechecks(&mut self, run: RunIx) {
+        for task in
+            self.runs[run].all_tasks().filter(|_| self.runs[run].is_live()).collect::<Vec<_>>()
+        {
+            let done = self.runs[run].tasks().done(task);
+            let Some(first) = done.filter(|done| done.confirmed == Confirmation::None) else {
+                continue;
+            };
+            let first = first.first.worker;
+            let is_due = self.workers[first].reputation.is_guaranteed_recheck()
+                && !self.workers.is_local(first);
+            if is_due && self.charge_initial_recheck((run, task), first) {
+                self.runs[run].add_recheck(task, 0);
+            }
         }
     }
 
@@ -92,6 +113,7 @@ impl Scheduler {
         let skipped = self.jitter.below(MAX_SKIPPED_EPOCHS);
         let epoch = term.saturating_mul(EPOCHS_PER_TERM).saturating_add(skipped);
         for run in 0..self.runs.len() {
+            self.restore_initial_rechecks(run);
             self.runs[run].raise_epochs(epoch);
             // A crash may have lost the change of state after a count that reopens the run.
             let undone = !self.runs[run].counts_match_state();
@@ -107,7 +129,6 @@ impl super::Workers {
     fn restore_count(&mut self, count: &TaskCount) -> WorkerCount {
         let worker = self.pinned(count.worker);
         self.identify(worker, &count.principal);
-        self.reputation_mut(worker).has_counted = true;
         WorkerCount {
             count: count.count,
             worker,

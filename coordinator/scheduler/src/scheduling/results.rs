@@ -140,7 +140,11 @@ impl Scheduler {
     }
 
     /// Charges the run for the recheck of an initial count; returns whether it did.
-    fn charge_initial_recheck(&mut self, (run, task): LeaseIx, worker: WorkerIx) -> bool {
+    pub(super) fn charge_initial_recheck(
+        &mut self,
+        (run, task): LeaseIx,
+        worker: WorkerIx,
+    ) -> bool {
         let reputation = self.workers.reputation_mut(worker);
         let is_charged = reputation.is_new()
             && self.runs[run].charge_first_count(task, reputation.is_guaranteed_recheck());

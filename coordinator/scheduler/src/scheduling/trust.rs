@@ -11,7 +11,7 @@ use super::{
     task_table::{Stage, WorkerCount, seconds},
 };
 use crate::ledger::{
-    AnyCount as _, Change, Confirmation, EntryKind, Record, RunState, Trust, TrustRecord,
+    AnyCount as _, Change, Confirmation, EntryKind, Principal, Record, RunState, Trust, TrustRecord,
 };
 
 /// Number of a machine's first counts that are rechecked if the run can afford it.
@@ -73,9 +73,10 @@ impl Scheduler {
     /// Bars a machine that was found wrong, and its token after enough barred machines.
     /// Their counts are voided unless another token or a referee confirmed them, but not in the task `except`.
     pub(super) fn bar(&mut self, worker: WorkerIx, reason: &str, except: Option<LeaseIx>) {
-        if self.workers.is_barred(worker) {
+        if self.workers.barred.contains(&worker) {
             return;
         }
+        let is_token_barred = self.workers.is_barred(worker);
         self.workers.bar(worker);
         self.note_trust(worker, Trust::Barred, reason);
         let mut culprits = BTreeSet::from([worker]);
@@ -84,7 +85,7 @@ impl Scheduler {
         let counted = of_token.iter().filter(has_counted).count();
         let barred = self.workers.barred_of_token(worker);
         let is_enough = barred >= BARRED_MACHINES && BARRED_PART * barred >= counted;
-        if is_enough && self.workers.has_other_token(worker) {
+        if is_enough && !is_token_barred && self.workers.has_other_token(worker) {
             self.workers.bar_token(worker);
             let reason = format!("{barred} machines with this token returned wrong counts");
             self.note_trust(worker, Trust::TokenBarred, &reason);
@@ -204,11 +205,17 @@ impl Scheduler {
     /// Restores a change of the trust in a worker; call before [`Self::restore_task`].
     pub fn restore_trust(&mut self, record: &TrustRecord) {
         let worker = self.workers.pinned(record.worker);
-        self.workers.identify(worker, &record.principal);
+        // An operator may have readmitted a worker that had not called.
+        if record.principal != Principal::default() {
+            self.workers.identify(worker, &record.principal);
+        }
         let since = record.since_unix_ms;
         match record.trust {
             Trust::Suspect => self.suspect_windows.push((worker, 0..=since)),
-            Trust::Barred => self.workers.bar(worker),
+            Trust::Barred => {
+                self.workers.reputation_mut(worker).has_counted = true;
+                self.workers.bar(worker);
+            }
             Trust::TokenBarred => self.workers.bar_token(worker),
             Trust::Trusted => {
                 // Earlier versions let the counts of barred workers stand.

@@ -218,9 +218,10 @@ impl Workers {
     }
 
     /// Returns all workers with this one's token, itself included: each is a machine.
+    /// The coordinator's referee, which has no token, is not one of them.
     pub(super) fn of_same_token(&self, worker: WorkerIx) -> impl Iterator<Item = WorkerIx> + '_ {
         let token = &self[worker].token;
-        self.all().filter(move |&other| self[other].token == *token)
+        self.all().filter(move |&other| self[other].token == *token && other != OWN_REFEREE)
     }
 
     /// Returns whether a worker may call with a token that admits `most` machines.

@@ -85,15 +85,18 @@ impl Run {
         self.life.is_announced
     }
 
-    /// Returns whether a counted run has waited for rechecks as long as its tasks took.
-    /// Only runs that recheck all tasks wait; the first call starts the wait.
-    pub(crate) fn has_waited_enough(&mut self, now: Ticks) -> bool {
-        if !self.is_counted() || !self.is_live() || self.life.recheck != Recheck::All {
-            return false;
-        }
-        let took_ms = self.elapsed_ms();
-        let (since, took_ms) = *self.counted_since.get_or_insert((now, took_ms));
-        now - since > took_ms
+    /// Starts the wait for rechecks by another token, unless it has started; a pause ends it.
+    /// Only runs that recheck all tasks wait, once no task is open.
+    pub(crate) fn wait_for_tokens(&mut self, now: Ticks) {
+        let counted = self.tasks.number(Stage::Done) + self.tasks.number(Stage::Disputed);
+        let waits = counted == self.tasks.len() && self.life.recheck == Recheck::All;
+        let since = self.counted_since.unwrap_or((now, self.elapsed_ms()));
+        self.counted_since = (waits && self.life.state == RunState::Running).then_some(since);
+    }
+
+    /// Returns whether the run has waited for another token as long as its tasks took.
+    pub(crate) fn has_waited_for_tokens(&self, now: Ticks) -> bool {
+        self.counted_since.is_some_and(|(since, took_ms)| now - since > took_ms)
     }
 
     /// Returns whether all tasks are done and something else is awaited.

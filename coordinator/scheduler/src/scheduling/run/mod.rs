@@ -91,7 +91,7 @@ pub(super) struct Run {
     /// It is added to `counted_ms` once a holder calls: a lost one may have stopped immediately.
     unheard_ms: u64,
 
-    /// Time at which every task was done, and how long counting had taken by then.
+    /// Start of the wait for another token, and how long counting had taken by then.
     counted_since: Option<(Ticks, u64)>,
     /// Time at which no recheck was awaited either.
     done_since: Option<Ticks>,

@@ -102,7 +102,7 @@ impl Run {
             self.sample.remove(id(task), done.first.count, self.cost(task));
         }
         self.leave(task);
-        (self.counted_since, self.done_since) = (None, None);
+        self.done_since = None;
         self.tasks.enter(task, self.cost(task), stage);
         match stage {
             Stage::Pending => drop(self.returned.insert(task)),
