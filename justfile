@@ -50,10 +50,6 @@ ports:
     cargo check -p worker --target aarch64-unknown-linux-gnu
     cargo check -p common --target aarch64-apple-darwin
 
-# Cost of replacing half of a fleet of processes every minute: ten minutes without, ten with.
-elastic *arguments:
-    cargo run --release -p tests --example elastic -- {{arguments}}
-
 # Cost of a fleet of 10,000 for its coordinator in a virtual week (some minutes), and the loss if half of it leaves
 # every hour: with a grace period of 10 s and new identities, of 5 min, and of 5 min with returning identities.
 fleet workers="10000" hours="168":

@@ -5,7 +5,7 @@
 //! The scheduler is the real one, and messages are encoded and decoded; workers have one thread of the
 //! reference machine's speed and count runs of N = 28, one after the other. Every MINUTES (0: never) half of
 //! them drain, finish what takes at most GRACE seconds, and are replaced by new ones, or `again` by the same ones
-//! with their spools. Not included: the disk (`store_bench`) and connections (`many_workers`).
+//! with their spools. Not included: the disk and connections (`many_workers`).
 
 use std::{cmp::Reverse, collections::BinaryHeap, process};
 
