@@ -113,6 +113,7 @@ fn settings(info: WorkerInfo, kept: Vec<Partial>) -> Settings {
         idle_timeout: Some(IDLE_TIMEOUT),
         drain_limit: DRAIN_LIMIT,
         unacknowledged: Some(kept),
+        failed_before: false,
     }
 }
 
