@@ -53,6 +53,10 @@ const GROUP_MS: u64 = 5;
 /// Maximum number of queued requests; further callers wait.
 const QUEUE_CAPACITY: usize = 256;
 
+/// Maximum time between two versions of the status while workers are known: their ages and lateness
+/// change without a request.
+const STATUS_LIFETIME: Duration = Duration::from_secs(2);
+
 /// The state of the driver's thread.
 pub struct Driver {
     scheduler: Scheduler,
@@ -204,7 +208,7 @@ impl Driver {
             let plan = plan_of(&stored.manifest).map_err(StoreError::from)?;
             self.scheduler.add_run(stored, plan);
             let scheduler = &mut self.scheduler;
-            self.store.scan(run, &mut |row| scheduler.restore_task(run, row))?;
+            self.store.scan(run, &mut |task, row| scheduler.restore_task(run, task, row))?;
             if matches!(state, RunState::Running | RunState::Paused | RunState::Disputed) {
                 self.warn_of_referee_memory(run);
             }
@@ -232,7 +236,7 @@ impl Driver {
         self.scheduler.advance(started);
         match first {
             Some(request) => self.handle(request)?,
-            // A timeout of the scheduler expired.
+            // A timeout expired, or it is time for a new status.
             None => self.status_changed = true,
         }
         self.collect_changes();
@@ -246,13 +250,14 @@ impl Driver {
         self.commit()
     }
 
-    /// Waits for the next request; `None` if a timeout of the scheduler comes first.
+    /// Waits for the next request; `None` if a timeout of the scheduler, or the end of the status's
+    /// lifetime, comes first.
     fn wait(&mut self, runtime: &Runtime) -> Option<Request> {
         let now = self.clock.now();
         match self.scheduler.next_timeout() {
             None => self.requests.blocking_recv(),
             Some(at) => {
-                let sleep = Duration::from_millis(at.0.saturating_sub(now.0));
+                let sleep = Duration::from_millis(at.0.saturating_sub(now.0)).min(STATUS_LIFETIME);
                 let next = async { timeout(sleep, self.requests.recv()).await };
                 runtime.block_on(next).ok().flatten()
             }

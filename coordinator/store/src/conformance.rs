@@ -54,7 +54,7 @@ impl OnDisk {
     /// Creates a closed directory with run 1, and writes its journal in these groups.
     pub(crate) fn closed(groups: &[&[Change]]) -> Self {
         let mut disk = Self::new();
-        disk.store().create(&manifest(1)).unwrap();
+        disk.store().create(&manifest(1), Recheck::Auto).unwrap();
         for group in groups {
             disk.store().apply(group).unwrap();
         }
@@ -148,10 +148,10 @@ pub(crate) fn resealed(line: &str) -> String {
     String::from_utf8(common::sealed::resealed(line.as_bytes())).unwrap()
 }
 
-pub(crate) fn rows(store: &impl Store, run: u64) -> Vec<TaskRow> {
+pub(crate) fn rows(store: &impl Store, run: u64) -> Vec<(TaskId, TaskRow)> {
     let mut rows = Vec::new();
-    store.scan(RunId(run), &mut |row| rows.push(row)).unwrap();
-    rows.sort_by_key(|row| row.task);
+    store.scan(RunId(run), &mut |task, row| rows.push((task, row.clone()))).unwrap();
+    rows.sort_by_key(|(task, _)| *task);
     rows
 }
 
@@ -181,9 +181,12 @@ pub(crate) fn suite<B: Bench>(mut new: impl FnMut() -> B) {
 
 fn a_run_is_created_once(mut bench: impl Bench) {
     let store = bench.store();
-    store.create(&manifest(2)).unwrap();
-    store.create(&manifest(1)).unwrap();
-    assert!(matches!(store.create(&manifest(2)), Err(StoreError::RunExists(RunId(2)))));
+    store.create(&manifest(2), Recheck::Auto).unwrap();
+    store.create(&manifest(1), Recheck::Auto).unwrap();
+    assert!(matches!(
+        store.create(&manifest(2), Recheck::Auto),
+        Err(StoreError::RunExists(RunId(2)))
+    ));
     store.apply(&[Change::State { run: RunId(1), state: RunState::Paused }]).unwrap();
     for _ in 0..2 {
         let runs = bench.store().runs().unwrap();
@@ -197,7 +200,7 @@ fn a_run_is_created_once(mut bench: impl Bench) {
     let state = Change::State { run: missing, state: RunState::Paused };
     let errors = [
         store.apply(&[state]),
-        store.scan(missing, &mut |_| ()),
+        store.scan(missing, &mut |_, _| ()),
         store
             .journal(missing, JournalCursor::default(), &mut |_, _, _| ControlFlow::Continue(()))
             .map(|_| ()),
@@ -228,7 +231,7 @@ fn expired(task: u64, epoch: u64) -> Change {
 
 fn results_and_leases_are_kept(mut bench: impl Bench) {
     let run = RunId(1);
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let changes = [
         leased(0, 1),
         leased(1, 1),
@@ -248,11 +251,11 @@ fn results_and_leases_are_kept(mut bench: impl Bench) {
         leased(0, 9),
     ];
     bench.store().apply(&changes).unwrap();
-    let row = |task, epoch, state, failed: &[u128]| TaskRow {
-        task: TaskId(task),
-        epoch: Epoch(epoch),
-        state,
-        failed: failed.iter().map(|id| WorkerId(*id)).collect(),
+    let row = |task, epoch, state: TaskState, failed: &[u128]| {
+        let sequence = u64::from(!state.is_open());
+        let failed = failed.iter().map(|id| WorkerId(*id)).collect();
+        let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, replaced: false };
+        (TaskId(task), row)
     };
     let lease = |epoch: u64| TaskState::Leased {
         worker: WorkerId(u128::from(epoch)),
@@ -273,7 +276,7 @@ fn results_and_leases_are_kept(mut bench: impl Bench) {
 }
 
 fn a_broken_group_changes_nothing(mut bench: impl Bench) {
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let first = EntryKind::Accepted.change(record(1, 0, 1, 40));
     bench.store().apply(std::slice::from_ref(&first)).unwrap();
     let tasks = Plan::new(spec()).unwrap().tasks();
@@ -302,7 +305,7 @@ fn a_broken_group_changes_nothing(mut bench: impl Bench) {
 }
 
 fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let [first, second, third] =
         [(1, 40), (2, 40), (3, 44)].map(|(epoch, count)| record(1, 0, epoch, count));
     let referee = Record {
@@ -330,7 +333,7 @@ fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
         let changes: Vec<_> = journaled.iter().cloned().map(Change::Recorded).collect();
         bench.store().apply(&changes).unwrap();
         for _ in 0..2 {
-            assert_eq!(rows(bench.store(), 1).remove(0).state, expected);
+            assert_eq!(rows(bench.store(), 1).remove(0).1.state, expected);
             bench.reopen();
         }
     }
@@ -339,7 +342,7 @@ fn conflicts_are_disputed_and_settled(mut bench: impl Bench) {
 }
 
 fn the_journal_is_read_in_pages(mut bench: impl Bench) {
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     for group in (0..10).map(accepted).collect::<Vec<_>>().chunks(4) {
         bench.store().apply(group).unwrap();
     }
@@ -367,12 +370,12 @@ fn the_journal_is_read_in_pages(mut bench: impl Bench) {
 fn another_plan_is_refused(mut bench: impl Bench) {
     let mut other = manifest(1);
     other.plan_version += 1;
-    let error = bench.store().create(&other).unwrap_err().to_string();
+    let error = bench.store().create(&other, Recheck::Auto).unwrap_err().to_string();
     assert!(error.contains(&other.plan.to_string()), "{error}");
     let mut other = manifest(1);
     other.spec.task_cost += 1;
     let ours = Plan::new(other.spec).unwrap().hash().to_string();
-    let error = bench.store().create(&other).unwrap_err().to_string();
+    let error = bench.store().create(&other, Recheck::Auto).unwrap_err().to_string();
     let theirs = other.plan.to_string();
     assert!(error.contains(&theirs) && error.contains(&ours), "{error}");
     assert_eq!(bench.store().runs().unwrap(), []);
@@ -380,7 +383,7 @@ fn another_plan_is_refused(mut bench: impl Bench) {
 
 fn the_trust_log_is_kept(mut bench: impl Bench) {
     let of = |kind| trust(&"x".repeat(300), kind);
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     let secret = bench.store().secret();
     let changes = [Change::Trust(of(Trust::Suspect)), Change::Trust(of(Trust::Barred))];
     bench.store().apply(&changes).unwrap();
@@ -395,8 +398,9 @@ fn the_trust_log_is_kept(mut bench: impl Bench) {
 }
 
 fn the_recheck_setting_is_durable(mut bench: impl Bench) {
-    bench.store().create(&manifest(1)).unwrap();
-    assert_eq!(bench.store().runs().unwrap()[0].recheck, None);
+    bench.store().create(&manifest(1), Recheck::Millionths(0)).unwrap();
+    bench.reopen();
+    assert_eq!(bench.store().runs().unwrap()[0].recheck, Recheck::Millionths(0));
     for recheck in [Recheck::Millionths(20_000), Recheck::All] {
         let change = Change::Recheck { run: RunId(1), recheck };
         let accepted = EntryKind::Accepted.change(record(1, 0, 1, 4));
@@ -407,13 +411,13 @@ fn the_recheck_setting_is_durable(mut bench: impl Bench) {
         bench.store().apply(&group).unwrap();
         bench.reopen();
         let run = bench.store().runs().unwrap().remove(0);
-        assert_eq!((run.recheck, run.elapsed_ms), (Some(recheck), 400));
+        assert_eq!((run.recheck, run.elapsed_ms), (recheck, 400));
     }
 }
 
 fn a_run_is_deleted(mut bench: impl Bench) {
     for run in [1, 2] {
-        bench.store().create(&manifest(run)).unwrap();
+        bench.store().create(&manifest(run), Recheck::Auto).unwrap();
         bench.store().apply(&[EntryKind::Accepted.change(record(run, 0, 1, 40))]).unwrap();
     }
     bench.store().delete(RunId(1)).unwrap();
@@ -423,12 +427,12 @@ fn a_run_is_deleted(mut bench: impl Bench) {
         assert_eq!(remaining[0].manifest, manifest(2));
         assert_eq!(rows(bench.store(), 2).len(), 1);
         assert_eq!(lines(bench.store(), 2).len(), 1);
-        let gone = bench.store().scan(RunId(1), &mut |_| {}).unwrap_err();
+        let gone = bench.store().scan(RunId(1), &mut |_, _| {}).unwrap_err();
         assert!(matches!(gone, StoreError::NoSuchRun(RunId(1))), "{gone}");
         bench.reopen();
     }
     // A new run of the same name is empty.
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     assert_eq!(rows(bench.store(), 1), []);
     assert_eq!(lines(bench.store(), 1), []);
     let missing = bench.store().delete(RunId(7)).unwrap_err();
@@ -436,7 +440,7 @@ fn a_run_is_deleted(mut bench: impl Bench) {
 }
 
 fn symmetric_solutions_stay_with_the_run(mut bench: impl Bench) {
-    bench.store().create(&manifest(1)).unwrap();
+    bench.store().create(&manifest(1), Recheck::Auto).unwrap();
     assert_eq!(bench.store().symmetric(RunId(1)).unwrap(), None);
     let counts = SymmetricCounts { half_turn: 3000, quarter_turn: 64 };
     bench.store().keep_symmetric(RunId(1), counts).unwrap();

@@ -25,7 +25,7 @@ mod verify;
 
 use std::ops::ControlFlow;
 
-use common::run::RunId;
+use common::{plan::TaskId, run::RunId};
 
 #[cfg(not(feature = "archive"))]
 pub use address::ArchivePlace;
@@ -57,7 +57,7 @@ pub trait Store: Send {
     fn runs(&self) -> Result<Vec<StoredRun>, StoreError>;
 
     /// Creates a run durably; fails if a run with this ID exists.
-    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError>;
+    fn create(&mut self, manifest: &RunManifest, recheck: Recheck) -> Result<(), StoreError>;
 
     /// Removes a run and all its data.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
@@ -101,7 +101,7 @@ pub trait Store: Send {
     fn refold(&self, run: RunId) -> Result<Fold, StoreError>;
 
     /// Passes each task of `run` that has a row to `visit`, in task order.
-    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError>;
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> Result<(), StoreError>;
 
     /// Passes the journal lines of `run` after `from` to `visit`, until `visit` breaks.
     /// Lines have no line ends and are numbered from 1. Returns the position after the last line passed.

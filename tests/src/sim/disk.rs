@@ -137,17 +137,13 @@ impl Disk {
 
     pub(super) fn create(&mut self, manifest: &RunManifest, scenario: &Scenario) {
         let run = manifest.run;
-        let recheck = scenario.recheck;
         let store = self.store();
-        store.create(manifest).expect("there is no such run");
+        store.create(manifest, scenario.recheck).expect("there is no such run");
         let board = manifest.spec.board;
         let half_turn = half_turn(board, &|| ControlFlow::Continue(()));
         let half_turn = half_turn.expect("a small board");
         let symmetric = SymmetricCounts { half_turn, quarter_turn: quarter_turn(board) };
-        store
-            .keep_symmetric(run, symmetric)
-            .and_then(|()| store.apply(&[Change::Recheck { run, recheck }]))
-            .expect("a sound store");
+        store.keep_symmetric(run, symmetric).expect("a sound store");
     }
 
     fn flush(&mut self) {

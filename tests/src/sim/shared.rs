@@ -15,7 +15,7 @@ use common::{
 };
 use scheduler::Scheduler;
 use store::{
-    Change, EntryKind, Fold, JournalCursor, JournalEntry, RunManifest, Store, StoreError,
+    Change, EntryKind, Fold, JournalCursor, JournalEntry, Recheck, RunManifest, Store, StoreError,
     StoredRun, SymmetricCounts, TaskRow, Trust, TrustRecord,
 };
 
@@ -48,13 +48,13 @@ macro_rules! delegate {
 impl Store for Shared {
     delegate! {
         fn runs(self: &Self) -> Vec<StoredRun>;
-        fn create(self: &mut Self, manifest: &RunManifest) -> ();
+        fn create(self: &mut Self, manifest: &RunManifest, recheck: Recheck) -> ();
         fn delete(self: &mut Self, run: RunId) -> ();
         fn symmetric(self: &Self, run: RunId) -> Option<SymmetricCounts>;
         fn trust(self: &Self) -> Vec<TrustRecord>;
         fn keep_symmetric(self: &mut Self, run: RunId, counts: SymmetricCounts) -> ();
         fn refold(self: &Self, run: RunId) -> Fold;
-        fn scan(self: &Self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> ();
+        fn scan(self: &Self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> ();
     }
 
     fn secret(&self) -> [u8; 32] {

@@ -49,11 +49,12 @@ impl Evidence {
         let mut gap = u64::MAX;
         let mut recounted = Vec::new();
         for task in (0..fold.tasks()).map(TaskId) {
-            let state = fold.row(task).map(|row| &row.state);
+            let row = fold.row(task);
+            let state = row.map(|row| &row.state);
             let by_referee = state.is_some_and(TaskState::is_final);
             if let Some(TaskState::Done { confirmed, .. }) = state {
                 evidence.levels[*confirmed as usize] += 1;
-                evidence.replaced += u64::from(!by_referee && fold.reopened.contains(&task));
+                evidence.replaced += u64::from(!by_referee && row.is_some_and(|row| row.replaced));
             }
             match rank(task) {
                 Some(rank) if by_referee => recounted.push((rank, task)),

@@ -124,7 +124,7 @@ fn disputes(evidence: &Evidence) -> Check {
             (CheckOutcome::Failed, reason)
         }
         0 if confirmed == 0 => {
-            (CheckOutcome::NotApplicable, "no task was counted twice".to_owned())
+            (CheckOutcome::NotApplicable, "no task was rechecked or recounted".to_owned())
         }
         0 => (CheckOutcome::Passed, "no two counts of a task differed".to_owned()),
         some => {

@@ -8,8 +8,7 @@ use common::{
     tally::{self, BadTally},
 };
 
-pub use super::task::KeptTask;
-use super::{EntryKind, JournalEntry, Record, RunManifest, TaskState};
+use super::{EntryKind, JournalEntry, Record, RunManifest, TaskRow, TaskState};
 
 /// Maximum length of a worker's version, which is untrusted input.
 pub const MAX_VERSION_BYTES: usize = common::limits::VERSION_BYTES;
@@ -51,14 +50,12 @@ pub enum PlanMismatch {
 pub struct Fold {
     run: RunId,
     /// Rows by task; boxed, since most tasks of a long run have no record yet.
-    rows: Vec<Option<Box<KeptTask>>>,
+    rows: Vec<Option<Box<TaskRow>>>,
     pub lines: u64,
     /// Number of counts that differed from a standing one.
     pub(crate) disagreements: u64,
     /// Tasks whose standing count a recount found wrong.
     pub(crate) found_wrong: BTreeSet<TaskId>,
-    /// Tasks that had no count left after one was voided.
-    pub(crate) reopened: BTreeSet<TaskId>,
     pub(crate) voided: u64,
     pub elapsed: Elapsed,
 }
@@ -72,7 +69,6 @@ impl Fold {
             lines: 0,
             disagreements: 0,
             found_wrong: BTreeSet::new(),
-            reopened: BTreeSet::new(),
             voided: 0,
             elapsed: Elapsed::of(manifest),
         }
@@ -89,10 +85,9 @@ impl Fold {
         check_task(plan, self.run, record.task)?;
         check_count(plan, record)?;
         let index = usize::try_from(record.task.0).expect("checked against the plan");
-        let row = self.rows[index].get_or_insert_with(|| Box::new(KeptTask::default()));
+        let row = self.rows[index].get_or_insert_with(|| Box::new(TaskRow::default()));
         let was_counted = row.state.standing().is_some();
         row.apply(entry, sequence)?;
-        let is_open = row.state.is_open();
         self.lines = sequence;
         match entry.kind {
             EntryKind::Accepted | EntryKind::Confirmed | EntryKind::Settled => {}
@@ -102,25 +97,20 @@ impl Fold {
                 self.found_wrong.insert(record.task);
             }
             EntryKind::Recounted => {}
-            EntryKind::Voided => {
-                self.voided += 1;
-                if is_open {
-                    self.reopened.insert(record.task);
-                }
-            }
+            EntryKind::Voided => self.voided += 1,
         }
         self.elapsed.apply(record);
         Ok(())
     }
 
     /// Returns every task with a record, in order.
-    pub fn rows(&self) -> impl Iterator<Item = (TaskId, &KeptTask)> {
+    pub fn rows(&self) -> impl Iterator<Item = (TaskId, &TaskRow)> {
         let rows = (0..).map(TaskId).zip(&self.rows);
         rows.filter_map(|(task, row)| row.as_deref().map(|row| (task, row)))
     }
 
     /// Returns a task; `None` if it has no record.
-    pub fn row(&self, task: TaskId) -> Option<&KeptTask> {
+    pub fn row(&self, task: TaskId) -> Option<&TaskRow> {
         self.rows.get(usize::try_from(task.0).ok()?)?.as_deref()
     }
 
@@ -138,7 +128,7 @@ impl Fold {
     }
 
     pub fn disputed(&self) -> Vec<TaskId> {
-        let disputed = |row: &KeptTask| matches!(row.state, TaskState::Disputed { .. });
+        let disputed = |row: &TaskRow| matches!(row.state, TaskState::Disputed { .. });
         self.rows().filter(|(_, row)| disputed(row)).map(|(task, _)| task).collect()
     }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use fold::{Elapsed, Fold, PlanMismatch, Refusal};
 pub use principal::{Caller, Confirmation, Principal, same_token};
 pub use sampling::{BadRecheck, Recheck, RecheckSampler};
-pub use task::{AnyCount, TaskCount, TaskState};
+pub use task::{AnyCount, TaskCount, TaskRow, TaskState};
 pub use trust::{Trust, TrustRecord};
 
 /// Properties of a run, fixed when it is created.
@@ -104,7 +104,8 @@ pub enum Change {
     Expired { run: RunId, task: TaskId, epoch: Epoch, worker: WorkerId },
     /// A task was parked after too many failed attempts.
     Parked { run: RunId, task: TaskId },
-    /// A parked task is pending again, its failed attempts forgotten.
+    /// A parked task is pending again. The store forgets its failed attempts; the scheduler, which retries it
+    /// alone, does not.
     Unparked { run: RunId, task: TaskId },
     /// A count was recorded. Journaled: durable when `Store::apply` returns.
     Recorded(JournalEntry),
@@ -121,21 +122,9 @@ pub enum Change {
 pub struct StoredRun {
     pub manifest: RunManifest,
     pub state: RunState,
-    /// `None` if no operator has set it.
-    pub recheck: Option<Recheck>,
+    pub recheck: Recheck,
     /// Time during which tasks of the run were being counted, until the last record.
     pub elapsed_ms: u64,
-}
-
-/// A task as it was stored. Untouched tasks have no row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskRow {
-    pub task: TaskId,
-    /// The highest epoch ever leased.
-    pub epoch: Epoch,
-    pub state: TaskState,
-    /// Workers whose lease of the task ended without a result.
-    pub failed: Vec<WorkerId>,
 }
 
 /// A journal line: a count and its effect on the task.
@@ -220,7 +209,7 @@ impl RunManifest {
 
 impl StoredRun {
     pub const fn new(manifest: RunManifest, recheck: Recheck) -> Self {
-        Self { manifest, state: RunState::Running, recheck: Some(recheck), elapsed_ms: 0 }
+        Self { manifest, state: RunState::Running, recheck, elapsed_ms: 0 }
     }
 }
 

@@ -127,17 +127,6 @@ impl Confirmation {
     pub fn elsewhere(self) -> bool {
         self >= Self::SameToken
     }
-
-    /// Returns the level's name in files and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::SameMachine => "same_machine",
-            Self::SameToken => "same_token",
-            Self::OtherToken => "other_token",
-            Self::Referee => "referee",
-        }
-    }
 }
 
 /// Caller of a sync: an authenticated worker and the properties of its token.

@@ -6,11 +6,10 @@
 use common::{
     count::Orientation,
     kernel::KernelName,
-    plan::TaskId,
     run::{Epoch, WorkerId},
 };
 
-use super::{Change, Confirmation, EntryKind, JournalEntry, Principal, Record, Refusal, TaskRow};
+use super::{Change, Confirmation, EntryKind, JournalEntry, Principal, Record, Refusal};
 
 /// State of a task; `C` is [`TaskCount`] or the scheduler's compact form of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,9 +173,9 @@ impl<C: AnyCount> TaskState<C> {
     }
 }
 
-/// Stored state of a task; by default untouched.
+/// Stored state of a task; by default untouched. Untouched tasks have no row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptTask {
+pub struct TaskRow {
     /// The highest epoch ever leased or reported.
     pub epoch: Epoch,
     /// The sequence number of the task's last journal line; 0 for none.
@@ -184,9 +183,12 @@ pub struct KeptTask {
     pub state: TaskState,
     /// Workers whose lease ended without a result, each once; cleared by a count.
     pub failed: Vec<WorkerId>,
+    /// Whether a void count changed the standing one: workers know that the referee had not recounted it.
+    /// It follows from the journal and is not stored.
+    pub replaced: bool,
 }
 
-impl KeptTask {
+impl TaskRow {
     /// Returns whether a stored row agrees with the journal's fold.
     /// The journal records neither leases nor parked tasks, so these may differ.
     pub fn agrees_with(&self, folded: &Self) -> bool {
@@ -194,21 +196,19 @@ impl KeptTask {
         self.sequence == folded.sequence && (both_open || self.state == folded.state)
     }
 
-    pub fn task_row(self, task: TaskId) -> TaskRow {
-        TaskRow { task, epoch: self.epoch, state: self.state, failed: self.failed }
-    }
-
     /// Applies the journal line with this sequence number.
     pub fn apply(&mut self, entry: &JournalEntry, sequence: u64) -> Result<(), Refusal> {
         let record = &entry.record;
+        let stood = self.state.standing();
         let after = self.state.after(entry.kind, record.into(), confirmed_by);
-        self.state = after.ok_or_else(|| Refusal::DoesNotFollow {
+        self.state = after.ok_or(Refusal::DoesNotFollow {
             run: record.run,
             task: record.task,
             kind: entry.kind,
             count: record.count,
-            stands: self.state.standing(),
+            stands: stood,
         })?;
+        self.replaced |= entry.kind == EntryKind::Voided && self.state.standing() != stood;
         self.epoch = self.epoch.max(record.epoch);
         self.sequence = sequence;
         self.failed.clear();
@@ -236,7 +236,6 @@ impl KeptTask {
                 self.end_lease(epoch);
             }
             Change::Parked { .. } if is_leasable => self.state = TaskState::Parked,
-            // The failures are cleared: the next one would park the task again.
             Change::Unparked { .. } if self.state == TaskState::Parked => {
                 self.state = TaskState::Pending;
                 self.failed.clear();

@@ -9,16 +9,10 @@ pub struct Millis(pub u64);
 /// Times that an operator sets, and limits of messages and tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Duration of a lease after the last sync that named it.
+    /// Duration of a lease after the last sync that named it, or after a restart.
     pub lease_ms: u64,
-    /// Grace period after a restart for the workers of leases found on disk.
-    pub grace_ms: u64,
     /// Minimum regular interval between two syncs of a worker.
     pub sync_floor_ms: u64,
-    /// Time to the next sync of a worker that got nothing but may get something soon.
-    pub dry_sync_ms: u64,
-    /// Minimum interval between two syncs.
-    pub least_sync_ms: u64,
     /// Maximum number of partials accepted from one message.
     pub partials_per_sync: usize,
     /// Maximum number of grants in one reply.
@@ -35,10 +29,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lease_ms: 300_000,
-            grace_ms: 300_000,
             sync_floor_ms: 15_000,
-            dry_sync_ms: 1_000,
-            least_sync_ms: 500,
             partials_per_sync: 4096,
             grants_per_sync: 4096,
             leases_per_worker: 8192,

@@ -210,14 +210,8 @@ impl Scheduler {
         let epoch = in_run.tasks().epoch(task);
         let alone = self.on_other_machine(run, worker).next().is_none();
         let is_rotated = !alone && self.sampler.rotates(in_run.manifest.run, run::id(task), epoch);
-        Choice {
-            task,
-            purpose: Purpose::Count,
-            orientation: match is_rotated {
-                true => Orientation::Rotated,
-                false => Orientation::Upright,
-            },
-        }
+        let orientation = if is_rotated { Orientation::Rotated } else { Orientation::Upright };
+        Choice { task, purpose: Purpose::Count, orientation }
     }
 
     /// Chooses a returned task; `again` includes orphans and the worker's own failures.

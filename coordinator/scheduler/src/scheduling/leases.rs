@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use common::{
-    count::Orientation,
     limits,
     run::{Epoch, TaskRef},
     sync::{Grant, HeldLease, Revocation, SyncReply, SyncRequest},
@@ -49,16 +48,11 @@ pub(super) const MAX_HOLDERS: usize = 2;
 /// Replies may be lost, but hardly five in a row.
 const MAX_UNSEEN_GRANTS: u8 = 5;
 
-/// Number of declines in a row after which a worker gets no tasks of a run.
-/// This lasts for the duration of a lease.
-pub(super) const MAX_DECLINES: u32 = 3;
-
 impl Scheduler {
     pub(super) fn lease(&mut self, run: RunIx, worker: WorkerIx, choice: Choice) -> Grant {
         let Choice { task, purpose, orientation } = choice;
         let epoch = self.runs[run].tasks().epoch(task).saturating_add(1);
-        let is_rotated = orientation == Orientation::Rotated;
-        let lease = Lease { is_rotated, ..Lease::new(epoch, purpose, self.clock.ticks()) };
+        let lease = Lease { orientation, ..Lease::new(epoch, purpose, self.clock.ticks()) };
         self.install((run, task), worker, lease);
         self.grant_of((run, task), worker)
     }
@@ -86,7 +80,7 @@ impl Scheduler {
             task: TaskRef { run, plan, task: run::id(task) },
             epoch: Epoch(lease.epoch),
             spec,
-            orientation: if lease.is_rotated { Orientation::Rotated } else { Orientation::Upright },
+            orientation: lease.orientation,
         }
     }
 
@@ -171,7 +165,8 @@ impl Scheduler {
         &mut self,
         worker: WorkerIx,
         request: &SyncRequest,
-        (restarted, reply): (bool, &mut SyncReply),
+        restarted: bool,
+        reply: &mut SyncReply,
     ) {
         let known = self.workers.get_mut(worker);
         known.round += 1;
@@ -215,9 +210,9 @@ impl Scheduler {
             }
             self.end_lease(worker, key, end);
         }
-        let (now, limits) = (self.clock.ticks(), (MAX_DECLINES, self.config.lease_ms));
+        let now = self.clock.ticks();
         for run in declined {
-            self.workers.get_mut(worker).decline(run, now, limits);
+            self.workers.get_mut(worker).decline(run, now, self.config.lease_ms);
         }
     }
 
@@ -256,7 +251,7 @@ impl Scheduler {
         let key = self.find(held.task)?;
         let epoch = self.issued(key, held.epoch)?;
         if !self.workers.get(worker).leases.contains(&key) {
-            self.adopt(worker, key, (epoch, held)).map_err(str::to_owned)?;
+            self.adopt(worker, key, epoch, held.started).map_err(str::to_owned)?;
         }
         let (run, task) = key;
         let cost_done = held.cost_done.min(self.runs[run].cost(task));
@@ -273,7 +268,8 @@ impl Scheduler {
         &mut self,
         worker: WorkerIx,
         (run, task): LeaseIx,
-        (epoch, held): (u64, &HeldLease),
+        epoch: u64,
+        is_started: bool,
     ) -> Result<(), &'static str> {
         let known = self.workers.get(worker);
         if self.workers.is_barred(worker) {
@@ -293,10 +289,10 @@ impl Scheduler {
         let copies = in_run.leases_of(task).len();
         match in_run.tasks().stage(task) {
             Stage::Pending => {}
-            Stage::Leased if held.started && copies < MAX_HOLDERS => {}
+            Stage::Leased if is_started && copies < MAX_HOLDERS => {}
             Stage::Leased => return Err("the task is now leased to another worker"),
             Stage::Done => return Err("the task is done"),
-            Stage::Parked if held.started => self.unpark_task(run, task),
+            Stage::Parked if is_started => self.unpark_task(run, task),
             Stage::Parked => return Err("the task is parked"),
             Stage::Disputed => return Err("the task is disputed: its counts differ"),
         }

@@ -65,7 +65,7 @@ use self::{
     worker::SessionUpdate,
     workers::Workers,
 };
-use crate::ledger::{Caller, Change, Principal, Recheck, RecheckSampler, RunState, StoredRun};
+use crate::ledger::{Caller, Change, Principal, RecheckSampler, RunState, StoredRun};
 
 type RunIx = usize;
 
@@ -169,10 +169,6 @@ impl Scheduler {
         self.by_id.get(&run).map(|&run| &self.runs[run].plan)
     }
 
-    pub fn recheck(&self, run: RunId) -> Option<Recheck> {
-        self.by_id.get(&run).map(|&run| self.runs[run].recheck())
-    }
-
     /// Makes a parked task pending.
     fn unpark_task(&mut self, run: RunIx, task: TaskIx) {
         let in_run = &mut self.runs[run];
@@ -274,7 +270,7 @@ impl Scheduler {
         let deadline = self.clock.ticks() + self.lease_ms();
         self.workers.expect_by(worker, deadline);
         self.take_self_tests(worker, request);
-        self.take_inventory(worker, request, (restarted, &mut reply));
+        self.take_inventory(worker, request, restarted, &mut reply);
         self.grant(worker, request, &mut reply);
         self.complete_reply(worker, request, &mut reply);
         let all_taken = reply.acknowledgements.len() == request.partials.len();

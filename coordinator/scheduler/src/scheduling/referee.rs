@@ -19,7 +19,7 @@ use super::{
     grants::{Choice, MAX_SCANNED, REFERENCE_SPEED},
     rechecks::RECHECK_WAIT_MS,
     run,
-    task_table::WorkerCount,
+    task_table::{Stage, WorkerCount},
     worker::{Purpose, Speed},
 };
 use crate::ledger::{
@@ -211,6 +211,9 @@ impl Scheduler {
         if let Some(choice) = disputes.find_map(|task| self.recount_disputed(run, task, by)) {
             return Some((choice, RecountPurpose::Dispute));
         }
+        if in_run.is_finished() {
+            return None;
+        }
         let suits = |&task: &TaskIx| {
             let done = in_run.tasks().done(task);
             let open = done.filter(|done| done.confirmed < Confirmation::Referee);
@@ -229,7 +232,12 @@ impl Scheduler {
             });
             unchecked.map(|(_, task)| (task, RecountPurpose::First))
         };
-        let random = in_run.recounts_below(self.threshold(run)).take(MAX_SCANNED);
+        // The threshold rests on speeds that workers state: until the last count an idle referee goes beyond it.
+        let rest = if by == OWN_REFEREE && !in_run.is_counted() { 1.0 } else { 0.0 };
+        let random = |below| {
+            let tasks = in_run.recounts_below(below).take(MAX_SCANNED);
+            tasks.map(|task| (task, RecountPurpose::Random))
+        };
         let (all, now) = (in_run.recheck() == Recheck::All, self.clock.ticks());
         let rechecks = in_run
             .rechecks()
@@ -238,9 +246,10 @@ impl Scheduler {
             .filter(|&(_, &since)| all || now >= since + RECHECK_WAIT_MS)
             .map(|((_, task), _)| (task, RecountPurpose::Recheck));
         let (&task, purpose) = firsts(true)
-            .chain(random.map(|task| (task, RecountPurpose::Random)))
+            .chain(random(self.threshold(run)))
             .chain(firsts(false))
             .chain(rechecks)
+            .chain(random(rest))
             .find(|(task, _)| suits(task))?;
         Some((self.recheck_of(run, task), purpose))
     }
@@ -370,7 +379,7 @@ impl Scheduler {
         let is_repeated =
             |of: &WorkerCount| recounts.iter().filter(|other| other.same_worker(of)).count() > 1;
         // After a restart, a worker is unknown until it calls.
-        let in_grace = self.clock.ticks() < self.config.grace_ms;
+        let in_grace = self.clock.ticks() < self.config.lease_ms;
         let is_connected = |worker| match worker {
             OWN_REFEREE => self.referee.threads > 0 && !self.is_broken(),
             _ => self.workers.find(worker).map_or(in_grace, |known| known.deadline.is_some()),
@@ -423,6 +432,7 @@ impl Scheduler {
     /// Makes a referee's count final and bars the authors of different ones.
     fn settle(&mut self, key: LeaseIx, count: WorkerCount, record: Record) {
         let (run, task) = key;
+        let was_disputed = self.runs[run].tasks().stage(task) == Stage::Disputed;
         self.remove_all(run, task);
         let counts = self.runs[run].task_state(task).counts();
         let (right, wrong): (Vec<_>, Vec<_>) =
@@ -436,9 +446,7 @@ impl Scheduler {
             self.workers.reputation_mut(winner.worker).confirm(Confirmation::Referee);
         }
         self.journal(key, EntryKind::Settled, count, record);
-        if self.runs[run].state() == RunState::Disputed {
-            self.reopen(run);
-        }
+        self.reopen_if_finished(run, was_disputed);
         self.announce_if_done(run);
     }
 

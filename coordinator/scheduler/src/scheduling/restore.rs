@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{run::RunId, sync::WorkerInfo};
+use common::{plan::TaskId, run::RunId, sync::WorkerInfo};
 
 use super::{Millis, RunIx, Scheduler, run, task_table::WorkerCount};
 use crate::ledger::{Caller, Confirmation, TaskCount, TaskRow, TaskState};
@@ -28,16 +28,16 @@ impl Scheduler {
     ///
     /// # Panics
     /// If there is no such run or task.
-    pub fn restore_task(&mut self, run: RunId, row: TaskRow) {
+    pub fn restore_task(&mut self, run: RunId, task: TaskId, row: &TaskRow) {
         let run = self.by_id[&run];
-        let task = run::index(row.task);
+        let task = run::index(task);
         let epoch = row.epoch.0;
-        let failed = row.failed.into_iter().map(|worker| self.workers.pinned(worker)).collect();
+        let failed = row.failed.iter().map(|worker| self.workers.pinned(*worker)).collect();
         let in_run = &mut self.runs[run];
-        in_run.restore_attempts(task, epoch, failed);
-        match row.state {
+        in_run.restore_attempts(task, row, failed);
+        match &row.state {
             TaskState::Pending => {}
-            TaskState::Leased { worker, until_unix_ms } => {
+            &TaskState::Leased { worker, until_unix_ms } => {
                 let is_live = in_run.is_live();
                 // Only the worker's leases on disk are known.
                 let info = WorkerInfo { id: worker, threads: 1, ..WorkerInfo::default() };
@@ -49,9 +49,11 @@ impl Scheduler {
                 }
             }
             TaskState::Done { first, second, confirmed } => {
-                let count = self.workers.restore_count(&first);
+                let confirmed = *confirmed;
+                let count = self.workers.restore_count(first);
                 self.workers.reputation_mut(count.worker).has_counted = true;
-                let second = second.map(|second| Box::new(self.workers.restore_count(&second)));
+                let second =
+                    second.as_deref().map(|second| Box::new(self.workers.restore_count(second)));
                 for author in [Some(&count), second.as_deref()].into_iter().flatten() {
                     self.workers.reputation_mut(author.worker).confirm(confirmed);
                 }
@@ -86,8 +88,7 @@ impl Scheduler {
                 continue;
             };
             let first = first.first.worker;
-            let is_due = self.workers[first].reputation.is_guaranteed_recheck()
-                && !self.workers.is_local(first);
+            let is_due = self.workers[first].reputation.is_guaranteed_recheck();
             if is_due && self.charge_initial_recheck((run, task), first) {
                 self.runs[run].add_recheck(task, 0);
             }
@@ -104,7 +105,7 @@ impl Scheduler {
             .map(|(number, worker)| {
                 let age_ms = now.0.saturating_sub(worker.leased_until_ms);
                 let is_abandoned = age_ms > ABANDONED_AFTER_MS;
-                (number, if is_abandoned { ticks } else { ticks + self.config.grace_ms })
+                (number, if is_abandoned { ticks } else { ticks + self.config.lease_ms })
             })
             .collect();
         for (worker, deadline) in deadlines {

@@ -109,7 +109,10 @@ impl Scheduler {
             && let Some(second) = match kind {
                 EntryKind::Confirmed => Some(count.worker),
                 EntryKind::Voided => done.second.map(|(second, ..)| second),
-                _ => None,
+                EntryKind::Accepted
+                | EntryKind::Disputed
+                | EntryKind::Recounted
+                | EntryKind::Settled => None,
             }
         {
             let confirmed = workers.confirmed_by(done.first.worker, second);
@@ -125,12 +128,11 @@ impl Scheduler {
         self.credit(count.worker, run, self.runs[run].cost(task), record.duration_us);
         self.workers.reputation_mut(count.worker).has_counted = true;
         self.journal(key, EntryKind::Accepted, count, record);
-        // Called unconditionally, because it also charges the run for the recheck.
         let is_charged = self.charge_initial_recheck(key, count.worker);
         // The default level, auto, does not recheck the worker of `--local`.
         let in_run = &mut self.runs[run];
-        let is_trusted = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
-        if (is_charged || in_run.is_selected(task)) && !is_trusted {
+        let is_exempt = self.workers.is_local(count.worker) && in_run.recheck() == Recheck::Auto;
+        if is_charged || (in_run.is_selected(task) && !is_exempt) {
             in_run.add_recheck(task, self.clock.ticks());
         }
         if self.workers[count.worker].stored_self_tests == 0 {
@@ -145,8 +147,10 @@ impl Scheduler {
         (run, task): LeaseIx,
         worker: WorkerIx,
     ) -> bool {
+        let is_local = self.workers.is_local(worker);
         let reputation = self.workers.reputation_mut(worker);
-        let is_charged = reputation.is_new()
+        let is_charged = !is_local
+            && reputation.is_new()
             && self.runs[run].charge_first_count(task, reputation.is_guaranteed_recheck());
         reputation.selected += u32::from(is_charged);
         is_charged

@@ -328,6 +328,12 @@ impl Scheduler {
         self.order.iter().map(|&number| self.summary(number, self.clock.ticks())).collect()
     }
 
+    /// Returns the name of a worker that has called since the start.
+    pub fn worker_name(&self, worker: WorkerId) -> Option<&str> {
+        let name = self.workers.with_id(worker)?.info.name.as_str();
+        Some(name).filter(|name| !name.is_empty())
+    }
+
     /// Returns a selection of the known workers.
     pub fn workers(&self, part: &WorkersPart, now: Millis) -> WorkersPage {
         let mut all: Vec<_> = self.workers.iter().map(|(number, _)| number).collect();

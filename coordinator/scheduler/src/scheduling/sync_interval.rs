@@ -21,6 +21,12 @@ const SYNCS_PER_SECOND: u64 = 50;
 /// Factor by which short syncs may be more frequent than regular ones.
 const SHORT_SYNCS: u64 = 20;
 
+/// Minimum interval between two syncs.
+const MIN_SYNC_MS: Ticks = 500;
+
+/// Time to the next sync of a worker that got nothing but may get something soon.
+const IDLE_SYNC_MS: Ticks = 1_000;
+
 impl Scheduler {
     /// Returns the interval at which all workers together make [`SYNCS_PER_SECOND`].
     fn spread_ms(&self) -> Ticks {
@@ -36,13 +42,13 @@ impl Scheduler {
     fn sync_ms(&self, worker: WorkerIx, request: &SyncRequest) -> Ticks {
         let regular = self.regular_sync_ms();
         let spread = self.spread_ms() / SHORT_SYNCS;
-        let shortest = self.config.least_sync_ms.max(spread).min(regular);
-        let dry = self.config.dry_sync_ms.max(spread).min(regular);
+        let shortest = MIN_SYNC_MS.max(spread).min(regular);
+        let idle = IDLE_SYNC_MS.max(spread).min(regular);
         let known = self.workers.get(worker);
         let barred = self.workers.is_barred(worker);
         let expects_nothing = barred || request.draining || request.seconds_wanted <= 0.0;
         if known.leases.is_empty() {
-            return if expects_nothing { regular } else { dry };
+            return if expects_nothing { regular } else { idle };
         }
         let Some(speed) = known.cost_per_second() else {
             return shortest;
@@ -151,7 +157,8 @@ impl Scheduler {
         if self.runs.iter().any(|run| run.is_announced() && run.state() == RunState::Running) {
             return "all tasks are done".to_owned();
         }
-        if self.runs.is_empty() {
+        // Deleted runs leave a place in `runs`.
+        if self.order.is_empty() {
             return "there is no run: submit one with queensctl".to_owned();
         }
         "all runs are finished: submit one with queensctl".to_owned()

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use common::{sync::SyncRequest, text::plural};
 
 use super::{
-    LeaseIx, RunIx, Scheduler, WorkerIx,
+    LeaseIx, Scheduler, WorkerIx,
     clock::MAX_STEP_MS,
     run,
-    task_table::{Stage, WorkerCount, seconds},
+    task_table::{WorkerCount, seconds},
 };
 use crate::ledger::{
     AnyCount as _, Change, Confirmation, EntryKind, Principal, Record, RunState, Trust, TrustRecord,
@@ -94,21 +94,22 @@ impl Scheduler {
         for &culprit in &culprits {
             self.release_all(culprit);
         }
-        for run in 0..self.runs.len() {
-            if self.runs[run].state() != RunState::Cancelled {
-                self.void_in(run, &culprits, except);
-            }
-        }
+        self.void_all(&culprits, except);
     }
 
-    /// Voids the counts of these workers in a run, except those of one task.
-    fn void_in(&mut self, run: RunIx, of: &BTreeSet<WorkerIx>, except: Option<LeaseIx>) {
-        for task in self.runs[run].all_tasks() {
-            if except != Some((run, task)) {
-                self.void_counts((run, task), of);
+    /// Voids the counts of these workers in all runs that are not cancelled, except those of one task.
+    fn void_all(&mut self, of: &BTreeSet<WorkerIx>, except: Option<LeaseIx>) {
+        for run in 0..self.runs.len() {
+            if self.runs[run].state() == RunState::Cancelled {
+                continue;
             }
+            for task in self.runs[run].all_tasks() {
+                if except != Some((run, task)) {
+                    self.void_counts((run, task), of);
+                }
+            }
+            self.announce_if_done(run);
         }
-        self.announce_if_done(run);
     }
 
     /// Voids these workers' counts of a task unless another token or a referee agreed.
@@ -136,11 +137,8 @@ impl Scheduler {
                 self.journal(key, EntryKind::Voided, count, record);
             }
         }
-        match self.runs[run].tasks().stage(task) {
-            Stage::Done => drop(self.runs[run].add_recheck(task, self.clock.ticks())),
-            Stage::Disputed => {}
-            Stage::Pending | Stage::Leased | Stage::Parked => self.runs[run].note_reopened(task),
-        }
+        // Only done tasks are rechecked.
+        self.runs[run].add_recheck(task, self.clock.ticks());
         self.reopen_if_finished(run, true);
     }
 
@@ -237,13 +235,8 @@ impl Scheduler {
     pub(super) fn void_barred_counts(&mut self) {
         let barred: BTreeSet<_> =
             self.workers.all().filter(|&worker| self.workers.is_barred(worker)).collect();
-        if barred.is_empty() {
-            return;
-        }
-        for run in 0..self.runs.len() {
-            if self.runs[run].is_live() {
-                self.void_in(run, &barred, None);
-            }
+        if !barred.is_empty() {
+            self.void_all(&barred, None);
         }
     }
 

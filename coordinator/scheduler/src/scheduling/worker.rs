@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use common::{run::SessionId, sync::WorkerInfo};
+use common::{count::Orientation, run::SessionId, sync::WorkerInfo};
 
 use super::{LeaseIx, RunIx, clock::Ticks};
 
 /// Number of earlier sessions of a worker that are remembered.
 const SESSION_HISTORY: usize = 4;
+
+/// Number of declines in a row after which a worker gets no tasks of a run for a while.
+const MAX_DECLINES: u32 = 3;
 
 /// Number of runs of which a worker's declines are remembered.
 const MAX_DECLINED_RUNS: usize = 16;
@@ -31,7 +34,7 @@ pub(super) enum Purpose {
 pub(super) struct Lease {
     pub(super) epoch: u64,
     pub(super) purpose: Purpose,
-    pub(super) is_rotated: bool,
+    pub(super) orientation: Orientation,
     /// Whether the worker has named the lease in a sync.
     pub(super) seen: bool,
     /// Number of replies that granted the lease before it was seen.
@@ -192,8 +195,8 @@ impl Worker {
         declined.is_some_and(|declined| now < declined.until)
     }
 
-    /// Notes a decline of tasks of `run`; from the `most`-th on, it holds for `pause`.
-    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, (most, pause): (u32, u64)) {
+    /// Notes a decline of tasks of `run`; from the [`MAX_DECLINES`]-th on, it holds for `pause`.
+    pub(super) fn decline(&mut self, run: RunIx, now: Ticks, pause: Ticks) {
         let known = self.declined.iter().position(|declined| declined.run == run);
         let at = known.unwrap_or_else(|| {
             if self.declined.len() == MAX_DECLINED_RUNS {
@@ -204,7 +207,7 @@ impl Worker {
         });
         let declined = &mut self.declined[at];
         declined.times += 1;
-        if declined.times >= most {
+        if declined.times >= MAX_DECLINES {
             declined.until = now + pause;
         }
     }
@@ -251,14 +254,14 @@ mod tests {
     fn a_run_that_was_declined_often_enough_is_declined_for_a_while() {
         let mut worker = Worker::default();
         for (run, now) in [(7, 1), (7, 2), (8, 3)] {
-            worker.decline(run, now, (3, 100));
+            worker.decline(run, now, 100);
             assert!(!worker.declines(run, now));
         }
-        worker.decline(7, 4, (3, 100));
+        worker.decline(7, 4, 100);
         assert!(worker.declines(7, 4) && worker.declines(7, 103));
         assert!(!worker.declines(7, 104) && !worker.declines(8, 4));
         for run in 100..100 + MAX_DECLINED_RUNS {
-            worker.decline(run, 5, (3, 100));
+            worker.decline(run, 5, 100);
         }
         assert_eq!(worker.declined.len(), MAX_DECLINED_RUNS);
         assert!(!worker.declines(7, 6), "the oldest is forgotten");

@@ -341,6 +341,10 @@ impl Workers {
         self.slots[worker as usize].worker.as_deref_mut()
     }
 
+    pub(super) fn with_id(&self, id: WorkerId) -> Option<&Worker> {
+        self.find(*self.by_id.get(&id)?)
+    }
+
     pub(super) fn find_live(&mut self, id: WorkerId) -> Option<&mut Worker> {
         let worker = *self.by_id.get(&id)?;
         self.find_mut(worker).filter(|known| known.deadline.is_some() && known.session.is_some())

@@ -4,7 +4,7 @@ use common::run::RunId;
 
 use super::*;
 use crate::{
-    DiskStore, EntryKind, Store as _,
+    DiskStore, EntryKind, Recheck, Store as _,
     conformance::{accepted, lines, manifest, record},
     verify,
 };
@@ -13,7 +13,7 @@ fn follows_and_restores(place: &ArchivePlace) {
     let all = tempfile::tempdir().unwrap();
     let [data, other] = ["data", "other"].map(|name| all.path().join(name));
     let mut store = DiskStore::open(&data).unwrap();
-    store.create(&manifest(1)).unwrap();
+    store.create(&manifest(1), Recheck::Auto).unwrap();
     let data_files = DataFiles::new(&data);
     place.make().unwrap();
     let mut archive = Archive::open(place).unwrap();
@@ -36,7 +36,7 @@ fn follows_and_restores(place: &ArchivePlace) {
         kept += 1;
     }
     // A pass that ends between the journal and the manifest of a new run archives no run.
-    store.create(&manifest(2)).unwrap();
+    store.create(&manifest(2), Recheck::Auto).unwrap();
     store.apply(&[EntryKind::Accepted.change(record(2, 0, 1, 2))]).unwrap();
     let added = data_files.runs().join(RunId(2).to_string());
     archive.journal(&added, &data).unwrap();

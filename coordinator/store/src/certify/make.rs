@@ -7,9 +7,7 @@ use common::{
     plan::{Plan, TaskId},
     run::{RunId, WorkerId},
 };
-use scheduler::ledger::{
-    Confirmation, EntryKind, JournalEntry, TaskCount, TaskState, fold::KeptTask,
-};
+use scheduler::ledger::{Confirmation, EntryKind, JournalEntry, TaskCount, TaskRow, TaskState};
 
 use crate::certify::{
     certificate::{Certificate, Check, FORMAT, Levels, Recounts, Share},
@@ -93,7 +91,7 @@ pub fn certify(dir: &Path, run: RunId) -> Result<Certified, CertifyError> {
     Ok(Certified { text, counts: leaves::encode(&leaves), certificate })
 }
 
-fn leaf(plan: &Plan, task: TaskId, row: &KeptTask) -> Option<Leaf> {
+fn leaf(plan: &Plan, task: TaskId, row: &TaskRow) -> Option<Leaf> {
     let TaskState::Done { first, second, confirmed } = &row.state else {
         return None;
     };

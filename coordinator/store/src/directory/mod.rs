@@ -12,13 +12,13 @@ use std::{
 };
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::fold::{self, KeptTask};
+use scheduler::ledger::{TaskRow, fold};
 
 use crate::{
-    RunManifest, StoreError, SyncTimes,
+    StoreError, StoredRun, SyncTimes,
     directory::files::{DELETED, DataFiles, Lock, Replacement, RunFiles, SECRET},
-    journal::{End, Journal, manifest, segments, trust::TrustChain},
-    journal_store::{Group, JournalStore, Medium, Text, recover, rows::Rows},
+    journal::{Journal, manifest, segments, trust::TrustChain},
+    journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows::Rows},
 };
 
 /// All runs of one data directory, locked until the store is dropped.
@@ -93,11 +93,14 @@ impl Directory {
     }
 
     /// Creates the files of a run. The manifest comes last: it creates the run.
-    fn create_files(&self, manifest: &RunManifest, end: End) -> Result<Journal, StoreError> {
+    fn create_files(&self, run: &IndexedRun) -> Result<Journal, StoreError> {
+        let StoredRun { manifest, recheck, .. } = &run.stored;
         let files = self.files.run(manifest.run);
         fs::create_dir_all(&files.dir).map_err(files::failed("create", &files.dir))?;
         files::sync_parent(&files.dir)?;
-        let journal = Journal::create(&files.journal(), manifest.run, end)?;
+        let journal = Journal::create(&files.journal(), manifest.run, run.end)?;
+        let recheck = manifest::encode_recheck(manifest.run, *recheck);
+        files::write_durably(&self.name(Text::Recheck(manifest.run)), &recheck)?;
         files::write_durably(&files.manifest(), &manifest::encode(manifest))?;
         Ok(journal)
     }
@@ -114,13 +117,14 @@ impl Medium for Directory {
         self.files.dir.join(text.path())
     }
 
-    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError> {
-        match self.create_files(manifest, end) {
+    fn create(&mut self, run: &IndexedRun) -> Result<(), StoreError> {
+        let name = run.stored.manifest.run;
+        match self.create_files(run) {
             Ok(journal) => {
-                self.journals.insert(manifest.run, journal);
+                self.journals.insert(name, journal);
                 Ok(())
             }
-            Err(error) => match fs::remove_dir_all(self.files.run(manifest.run).dir) {
+            Err(error) => match fs::remove_dir_all(self.files.run(name).dir) {
                 Err(left) if left.kind() != ErrorKind::NotFound => Err(error),
                 _ => Err(error.rolled_back()),
             },
@@ -187,7 +191,7 @@ impl Medium for Directory {
     fn rows(
         &mut self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, KeptTask),
+        visit: &mut dyn FnMut(TaskId, TaskRow),
     ) -> Result<u64, StoreError> {
         self.database()?.scan(run, visit)
     }
@@ -195,7 +199,7 @@ impl Medium for Directory {
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &KeptTask)],
+        rows: &[(TaskId, &TaskRow)],
         seen: u64,
     ) -> Result<(), StoreError> {
         let database = self.database()?;

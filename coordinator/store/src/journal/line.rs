@@ -20,7 +20,7 @@ use common::{
     sealed,
 };
 use scheduler::ledger::{EntryKind, Principal};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     JournalEntry, Record, RunManifest,
@@ -96,7 +96,7 @@ struct Fields<'a> {
     principal: Option<Cow<'a, str>>,
     #[serde(with = "as_text")]
     kernel: KernelName,
-    #[serde(serialize_with = "write_orientation", deserialize_with = "read_orientation")]
+    #[serde(with = "as_text")]
     orientation: Orientation,
     #[serde(borrow)]
     version: Cow<'a, str>,
@@ -106,16 +106,6 @@ struct Fields<'a> {
     elapsed_ms: Option<u64>,
     #[serde(with = "as_text")]
     prev: Link,
-}
-
-fn write_orientation<S: Serializer>(orientation: &Orientation, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(orientation.as_str())
-}
-
-fn read_orientation<'de, D: Deserializer<'de>>(from: D) -> Result<Orientation, D::Error> {
-    let text = <&str>::deserialize(from)?;
-    let found = Orientation::ALL.into_iter().find(|orientation| orientation.as_str() == text);
-    found.ok_or_else(|| D::Error::custom(format!("invalid orientation '{text}'")))
 }
 
 /// A line, with the link that it names.

@@ -7,18 +7,14 @@ use common::{
     plan::{Plan, TaskId},
     run::RunId,
 };
-use scheduler::ledger::{
-    Elapsed,
-    fold::{self, KeptTask},
-};
+use scheduler::ledger::{Elapsed, TaskRow, fold};
 
 use crate::{
-    Change, JournalEntry, Recheck, RunManifest, RunState, StoreError, StoredRun, TrustRecord,
-    journal::End,
+    Change, JournalEntry, Recheck, RunState, StoreError, StoredRun, TrustRecord, journal::End,
 };
 
 /// The rows of a run, by task.
-pub(crate) type TaskRows = BTreeMap<TaskId, KeptTask>;
+pub(crate) type TaskRows = BTreeMap<TaskId, TaskRow>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct IndexedRun {
@@ -34,7 +30,7 @@ pub(crate) struct ValidatedBatch {
     /// Journal entries to append, in order.
     pub(crate) entries: BTreeMap<RunId, Vec<JournalEntry>>,
     /// The rows of all tasks touched, after the group.
-    pub(crate) rows: HashMap<(RunId, TaskId), KeptTask>,
+    pub(crate) rows: HashMap<(RunId, TaskId), TaskRow>,
     /// New states of runs, in order.
     pub(crate) states: Vec<(RunId, RunState)>,
     /// New recheck settings of runs, in order.
@@ -65,18 +61,13 @@ impl Index {
     }
 
     /// Creates the entry of a new run, without inserting it.
-    pub(crate) fn new_run(&self, manifest: &RunManifest) -> Result<IndexedRun, StoreError> {
+    pub(crate) fn new_run(&self, stored: StoredRun) -> Result<IndexedRun, StoreError> {
+        let manifest = &stored.manifest;
         if self.runs.contains_key(&manifest.run) {
             return Err(StoreError::RunExists(manifest.run));
         }
-        let stored = StoredRun {
-            manifest: manifest.clone(),
-            state: RunState::Running,
-            recheck: None,
-            elapsed_ms: 0,
-        };
-        let plan = fold::plan_of(manifest)?;
-        Ok(IndexedRun { stored, plan, end: End::empty(manifest), rows: TaskRows::new() })
+        let (plan, end) = (fold::plan_of(manifest)?, End::empty(manifest));
+        Ok(IndexedRun { stored, plan, end, rows: TaskRows::new() })
     }
 
     pub(crate) fn insert(&mut self, run: IndexedRun) {
@@ -146,7 +137,7 @@ impl Index {
             self.known(run).rows.insert(task, row);
         }
         for (run, recheck) in batch.rechecks {
-            self.known(run).stored.recheck = Some(recheck);
+            self.known(run).stored.recheck = recheck;
         }
         for (run, state) in batch.states {
             self.known(run).stored.state = state;

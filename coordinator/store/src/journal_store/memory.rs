@@ -3,15 +3,18 @@
 use std::{collections::HashMap, io::Cursor, path::PathBuf, sync::Arc};
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::fold::KeptTask;
+use scheduler::ledger::TaskRow;
 
 use crate::{
-    RunManifest, StoreError, SyncTimes,
+    StoreError, SyncTimes,
     directory::files::Secret,
     journal::{End, Reader, Source, trust::TrustChain},
 };
 
-use super::{Group, JournalStore, Medium, Text, index::Index};
+use super::{
+    Group, JournalStore, Medium, Text,
+    index::{Index, IndexedRun},
+};
 
 /// A store in memory: the model in tests of stores, and the disk of simulations.
 pub type MemoryStore = JournalStore<Memory>;
@@ -73,7 +76,7 @@ impl Medium for Memory {
         text.path().into()
     }
 
-    fn create(&mut self, _: &RunManifest, _: End) -> Result<(), StoreError> {
+    fn create(&mut self, _: &IndexedRun) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -104,11 +107,11 @@ impl Medium for Memory {
     }
 
     /// Passes no rows: a store in memory is never opened, so only its index has rows.
-    fn rows(&mut self, _: RunId, _: &mut dyn FnMut(TaskId, KeptTask)) -> Result<u64, StoreError> {
+    fn rows(&mut self, _: RunId, _: &mut dyn FnMut(TaskId, TaskRow)) -> Result<u64, StoreError> {
         Ok(0)
     }
 
-    fn put_rows(&mut self, _: RunId, _: &[(TaskId, &KeptTask)], _: u64) -> Result<(), StoreError> {
+    fn put_rows(&mut self, _: RunId, _: &[(TaskId, &TaskRow)], _: u64) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -12,11 +12,10 @@ use std::{
 };
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::fold::KeptTask;
 
 use crate::{
-    Change, Fold, JournalCursor, JournalEntry, Note, RunManifest, Store, StoreError, StoredRun,
-    SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
+    Change, Fold, JournalCursor, JournalEntry, Note, Recheck, RunManifest, Store, StoreError,
+    StoredRun, SymmetricCounts, SyncTimes, TaskRow, TrustRecord,
     directory::files::{self, Secret},
     journal::{End, Next, Reader, Source, manifest, trust::TrustChain},
 };
@@ -68,7 +67,7 @@ pub(crate) struct Group<'a> {
     /// The longer chain and its new lines.
     pub(crate) trust: Option<(TrustChain, Vec<String>)>,
     pub(crate) texts: Vec<(Text, String)>,
-    pub(crate) rows: &'a HashMap<(RunId, TaskId), KeptTask>,
+    pub(crate) rows: &'a HashMap<(RunId, TaskId), TaskRow>,
 }
 
 /// A place where a store's data is durable.
@@ -82,7 +81,7 @@ pub(crate) trait Medium: Send {
     fn name(&self, text: Text) -> PathBuf;
 
     /// Creates a run with an empty journal, durably.
-    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError>;
+    fn create(&mut self, run: &IndexedRun) -> Result<(), StoreError>;
 
     /// Removes a run and all its data.
     fn delete(&mut self, run: RunId) -> Result<(), StoreError>;
@@ -98,14 +97,14 @@ pub(crate) trait Medium: Send {
     fn rows(
         &mut self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, KeptTask),
+        visit: &mut dyn FnMut(TaskId, TaskRow),
     ) -> Result<u64, StoreError>;
 
     /// Stores rows that reflect the first `seen` lines of the run's journal.
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &KeptTask)],
+        rows: &[(TaskId, &TaskRow)],
         seen: u64,
     ) -> Result<(), StoreError>;
 
@@ -210,9 +209,9 @@ impl<M: Medium> Store for JournalStore<M> {
         Ok(self.index.runs())
     }
 
-    fn create(&mut self, manifest: &RunManifest) -> Result<(), StoreError> {
-        let run = self.index.new_run(manifest)?;
-        self.write(|medium, _| medium.create(manifest, run.end))?;
+    fn create(&mut self, manifest: &RunManifest, recheck: Recheck) -> Result<(), StoreError> {
+        let run = self.index.new_run(StoredRun::new(manifest.clone(), recheck))?;
+        self.write(|medium, _| medium.create(&run))?;
         self.index.insert(run);
         Ok(())
     }
@@ -283,8 +282,8 @@ impl<M: Medium> Store for JournalStore<M> {
     fn refold(&self, run: RunId) -> Result<Fold, StoreError> {
         let IndexedRun { stored, plan, end, .. } = self.index.run(run)?;
         let files = self.medium.journal(run);
-        let (manifest, seals) = (stored.manifest.clone(), Vec::new());
-        let found = FoundRun { files, manifest, saved: None, symmetric: None, seals };
+        let (manifest, recheck, seals) = (stored.manifest.clone(), stored.recheck, Vec::new());
+        let found = FoundRun { files, manifest, saved: None, recheck, symmetric: None, seals };
         let (read, fold) = found.survey(plan)?;
         if read == *end {
             return Ok(fold);
@@ -296,9 +295,9 @@ impl<M: Medium> Store for JournalStore<M> {
         Err(StoreError::damaged(&found.files.name(), None, what))
     }
 
-    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskRow)) -> Result<(), StoreError> {
+    fn scan(&self, run: RunId, visit: &mut dyn FnMut(TaskId, &TaskRow)) -> Result<(), StoreError> {
         let rows = &self.index.run(run)?.rows;
-        rows.iter().for_each(|(task, row)| visit(row.clone().task_row(*task)));
+        rows.iter().for_each(|(task, row)| visit(*task, row));
         Ok(())
     }
 

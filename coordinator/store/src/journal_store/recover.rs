@@ -6,7 +6,7 @@ use common::{plan::Plan, run::RunId};
 use scheduler::ledger::fold::{self, Fold};
 
 use crate::{
-    RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
+    Recheck, RunManifest, RunState, StoreError, StoredRun, SymmetricCounts,
     directory::files::{self, DataFiles, RunFiles},
     journal::{
         End, Next, Source,
@@ -30,6 +30,7 @@ pub(crate) struct FoundRun<S = RunFiles> {
     pub(crate) manifest: RunManifest,
     /// `None` if its state never changed.
     pub(crate) saved: Option<SavedState>,
+    pub(crate) recheck: Recheck,
     /// `None` if they were not counted, or cannot be read.
     pub(crate) symmetric: Option<SymmetricCounts>,
     pub(crate) seals: Vec<Seal>,
@@ -74,11 +75,14 @@ pub(crate) fn find_run(data_files: &DataFiles, run: RunId) -> Result<Option<Foun
         return Err(StoreError::damaged(&journal, None, "it is missing"));
     }
     let saved = files::read_decoded(&files.state(), |text| manifest::decode_state(run, text))?;
+    let path = data_files.dir.join(Text::Recheck(run).path());
+    let recheck = files::read_decoded(&path, |text| manifest::decode_recheck(run, text))?;
+    let recheck = recheck.unwrap_or_default();
     let path = data_files.dir.join(Text::Symmetric(run).path());
     let symmetric = files::read_decoded(&path, |text| manifest::decode_symmetric(run, text));
     let symmetric = symmetric.ok().flatten();
     let seals = segments::seals(&journal, run)?;
-    Ok(Some(FoundRun { files, manifest, saved, symmetric, seals }))
+    Ok(Some(FoundRun { files, manifest, saved, recheck, symmetric, seals }))
 }
 
 /// A walk over a journal: its end so far, and the data that it must agree with.
@@ -311,16 +315,10 @@ fn try_load<M: Medium>(
             }
             other => other?,
         };
-        let text = Text::Recheck(run);
-        let recheck = medium
-            .read(text)?
-            .map(|content| manifest::decode_recheck(run, content.trim_end()))
-            .transpose()
-            .map_err(|what| StoreError::damaged(&medium.name(text), None, what))?;
         let stored = StoredRun {
             manifest: found.manifest.clone(),
             state: found.saved.map_or(RunState::Running, |saved| saved.state),
-            recheck,
+            recheck: found.recheck,
             elapsed_ms: fold.elapsed.ms(),
         };
         index.insert(IndexedRun { stored, plan, end, rows });
@@ -361,7 +359,7 @@ fn rows<M: Medium>(
     let mut new = Vec::new();
     for (task, folded) in fold.rows() {
         match rows.get_mut(&task) {
-            Some(row) if row.agrees_with(folded) => {}
+            Some(row) if row.agrees_with(folded) => row.replaced = folded.replaced,
             _ if folded.sequence <= seen => return wrong(format!("task {task} has no row")),
             kept => {
                 let mut row = folded.clone();

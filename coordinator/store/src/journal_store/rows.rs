@@ -21,7 +21,7 @@ use common::{
     plan::TaskId,
     run::{Epoch, RunId, WorkerId},
 };
-use scheduler::ledger::{Confirmation, Principal, TaskCount, TaskState, fold::KeptTask};
+use scheduler::ledger::{Confirmation, Principal, TaskCount, TaskRow, TaskState};
 
 use crate::{StoreError, directory::files};
 
@@ -111,7 +111,7 @@ impl Rows {
     pub(crate) fn scan(
         &self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, KeptTask),
+        visit: &mut dyn FnMut(TaskId, TaskRow),
     ) -> Result<u64, StoreError> {
         let malformed = |what| wrong(&self.path, format!("run {run}: {what}"));
         let seen = self.guarded(|db| db.get(seen_key(run)))?;
@@ -131,7 +131,7 @@ impl Rows {
     /// Writes rows, and the number of journal lines that they reflect, atomically.
     pub(crate) fn put<'a>(
         &self,
-        rows: impl IntoIterator<Item = (RunId, TaskId, &'a KeptTask)>,
+        rows: impl IntoIterator<Item = (RunId, TaskId, &'a TaskRow)>,
         seen: impl IntoIterator<Item = (RunId, u64)>,
     ) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
@@ -254,7 +254,7 @@ fn seen_key(run: RunId) -> [u8; 9] {
 /// [`Confirmation::ALL`] (1), counts; 4 parked; 5 disputed: counts. Counts are their number (4), then for
 /// each: count (8), worker (16), kernel (1), orientation (1), time of acceptance (8), length of the
 /// principal (1), principal. Failed workers (16 each) go up to the end.
-pub(crate) fn encode(row: &KeptTask) -> Vec<u8> {
+pub(crate) fn encode(row: &TaskRow) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48);
     bytes.extend(row.epoch.0.to_be_bytes());
     bytes.extend(row.sequence.to_be_bytes());
@@ -290,7 +290,7 @@ fn encode_count(bytes: &mut Vec<u8>, of: &TaskCount) {
     bytes.extend(principal.bytes());
 }
 
-pub(crate) fn decode(mut bytes: &[u8]) -> Option<KeptTask> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<TaskRow> {
     let input = &mut bytes;
     let epoch = Epoch(u64::from_be_bytes(take(input)?));
     let sequence = u64::from_be_bytes(take(input)?);
@@ -318,7 +318,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<KeptTask> {
     while !input.is_empty() {
         failed.push(decode_worker(input)?);
     }
-    Some(KeptTask { epoch, sequence, state, failed })
+    Some(TaskRow { epoch, sequence, state, failed, replaced: false })
 }
 
 fn decode_counts(input: &mut &[u8]) -> Option<Vec<TaskCount>> {
@@ -431,7 +431,7 @@ mod tests {
             state in states(),
             failed in proptest::collection::vec(any::<u128>().prop_map(WorkerId), 0..6),
         ) {
-            let row = KeptTask { epoch: Epoch(epoch), sequence, state, failed };
+            let row = TaskRow { epoch: Epoch(epoch), sequence, state, failed, replaced: false };
             let bytes = encode(&row);
             prop_assert_eq!(decode(&bytes), Some(row));
             prop_assert_eq!(decode(&bytes[..16]), None);
@@ -465,8 +465,13 @@ mod tests {
             second: second.map(|kernel| Box::new(counted(5, kernel))),
             confirmed,
         };
-        let row =
-            |state| KeptTask { epoch: Epoch(2), sequence: 3, state, failed: vec![WorkerId(0xcd)] };
+        let row = |state| TaskRow {
+            epoch: Epoch(2),
+            sequence: 3,
+            state,
+            failed: vec![WorkerId(0xcd)],
+            ..TaskRow::default()
+        };
         let head = "00000000000000020000000000000003";
         let worker = "000000000000000000000000000000ab";
         let failed = "000000000000000000000000000000cd";

@@ -50,8 +50,9 @@ pub fn copy_to_database(
         let advice = "give an empty database (createdb)";
         return Err(database.link.lock().server.failed("it holds runs already", advice));
     }
+    let mut term = data_files.last_term()?;
     for run in &found {
-        database.import(run, dir)?;
+        term = term.max(database.import(run, dir)?);
     }
     let mut steps = Vec::new();
     for name in TEXTS {
@@ -77,7 +78,7 @@ pub fn copy_to_database(
     // Later records name later terms. This is the last transaction of this term.
     steps.push(Step::new(
         "UPDATE queens.leader SET term = greatest(term, $1), leads = false",
-        vec![Box::new(signed(data_files.last_term()?))],
+        vec![Box::new(signed(term))],
     ));
     drop(reading);
     database.transact(steps)?;
@@ -119,8 +120,9 @@ pub fn copy_to_directory(
 }
 
 impl Database {
-    /// Copies a run of directory `dir`. The manifest comes last: it creates the run.
-    fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<(), StoreError> {
+    /// Copies a run of directory `dir`, and returns the term of its last line.
+    /// The manifest comes last: it creates the run.
+    fn import(&mut self, found: &FoundRun, dir: &Path) -> Result<u64, StoreError> {
         let (run, path) = (found.manifest.run, found.files.name());
         let (end, fold) = found.survey(&fold::plan_of(&found.manifest)?)?;
         // Removes the rest of an interrupted copy.
@@ -149,7 +151,8 @@ impl Database {
                 steps.push(put_text(text, content.trim_end()));
             }
         }
-        self.transact(steps)
+        self.transact(steps)?;
+        Ok(end.fence)
     }
 
     /// Copies a run to a data directory. The manifest comes last: it creates the run.
@@ -193,8 +196,8 @@ mod tests {
     };
 
     fn fill(store: &mut dyn Store) {
-        store.create(&manifest(1)).unwrap();
-        store.create(&manifest(2)).unwrap();
+        store.create(&manifest(1), Recheck::Auto).unwrap();
+        store.create(&manifest(2), Recheck::Auto).unwrap();
         store.apply(&(0..30).map(accepted).collect::<Vec<_>>()).unwrap();
         let changes = [
             Change::State { run: RunId(2), state: RunState::Paused },

@@ -18,7 +18,7 @@ use crate::{
 /// Finds every run of a database, in order of creation.
 pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreError> {
     let rows = link.query(
-        "SELECT run, manifest, state, lines, head, symmetric_counts FROM queens.runs",
+        "SELECT run, manifest, state, lines, head, symmetric_counts, recheck FROM queens.runs",
         &[],
     )?;
     let mut all = Vec::new();
@@ -38,7 +38,10 @@ pub(super) fn find_runs(link: &Shared) -> Result<Vec<FoundRun<Table>>, StoreErro
             let files = Table { link: link.clone(), run };
             let symmetric: Option<&str> = row.get(5);
             let symmetric = symmetric.and_then(|text| manifest::decode_symmetric(run, text).ok());
-            Ok(FoundRun { files, manifest, saved, symmetric, seals: vec![end] })
+            let recheck: Option<&str> = row.get(6);
+            let recheck = recheck.map(|text| manifest::decode_recheck(run, text)).transpose()?;
+            let (recheck, seals) = (recheck.unwrap_or_default(), vec![end]);
+            Ok(FoundRun { files, manifest, saved, recheck, symmetric, seals })
         };
         all.push(found().map_err(|what| {
             let place = format!("{}, table queens.runs, run {name}", link.place());

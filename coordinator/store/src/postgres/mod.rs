@@ -17,7 +17,7 @@ mod tests;
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::fold::KeptTask;
+use scheduler::ledger::TaskRow;
 use tokio::sync::watch;
 
 pub(crate) use self::tables::Texts;
@@ -37,10 +37,10 @@ use self::{
     },
 };
 use crate::{
-    Leader, RunManifest, SecretStore, StoreError, SyncTimes,
+    Leader, SecretStore, StoreError, StoredRun, SyncTimes,
     directory::files::{SECRET, SIGNING_KEY},
-    journal::{End, Source as _},
-    journal_store::{Group, JournalStore, Medium, Text, recover, rows},
+    journal::{Source as _, manifest},
+    journal_store::{Group, JournalStore, Medium, Text, index::IndexedRun, recover, rows},
 };
 
 const FENCE: &str = "SELECT queens.fence($1, $2)";
@@ -135,8 +135,11 @@ impl Medium for Database {
         self.texts().place(&text.path()).into()
     }
 
-    fn create(&mut self, manifest: &RunManifest, end: End) -> Result<(), StoreError> {
-        self.transact(vec![put_run(manifest, &end)])
+    fn create(&mut self, run: &IndexedRun) -> Result<(), StoreError> {
+        let StoredRun { manifest, recheck, .. } = &run.stored;
+        let text = manifest::encode_recheck(manifest.run, *recheck);
+        let recheck = put_text(Text::Recheck(manifest.run), &text);
+        self.transact(vec![put_run(manifest, &run.end), recheck])
     }
 
     fn delete(&mut self, run: RunId) -> Result<(), StoreError> {
@@ -185,7 +188,7 @@ impl Medium for Database {
     fn rows(
         &mut self,
         run: RunId,
-        visit: &mut dyn FnMut(TaskId, KeptTask),
+        visit: &mut dyn FnMut(TaskId, TaskRow),
     ) -> Result<u64, StoreError> {
         const SQL: &str = "SELECT task, content FROM queens.rows \
              WHERE run = $1 AND task > $2 ORDER BY task LIMIT $3";
@@ -213,7 +216,7 @@ impl Medium for Database {
     fn put_rows(
         &mut self,
         run: RunId,
-        rows: &[(TaskId, &KeptTask)],
+        rows: &[(TaskId, &TaskRow)],
         _: u64,
     ) -> Result<(), StoreError> {
         let page = usize::try_from(PAGE).expect("a page is small");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use common::{plan::TaskId, run::RunId};
-use scheduler::ledger::fold::KeptTask;
+use scheduler::ledger::TaskRow;
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
@@ -223,7 +223,7 @@ pub(super) fn set_end(run: RunId, end: &End) -> Step {
     )
 }
 
-pub(super) fn put_rows<'a>(all: impl Iterator<Item = (RunId, TaskId, &'a KeptTask)>) -> Step {
+pub(super) fn put_rows<'a>(all: impl Iterator<Item = (RunId, TaskId, &'a TaskRow)>) -> Step {
     let mut columns: (Vec<String>, Vec<i64>, Vec<Vec<u8>>) = Default::default();
     for (run, task, row) in all {
         columns.0.push(run.to_string());

@@ -6,7 +6,7 @@ use common::run::RunId;
 use kit::postgres::Postgres;
 
 use crate::{
-    Change, Store, StoreError,
+    Change, Recheck, Store, StoreError,
     conformance::{self, Bench, accepted, lines, manifest, rows},
     postgres::{PgStore, schema},
 };
@@ -59,7 +59,7 @@ fn a_former_leader_cannot_write() {
     };
     let url = server.database("queens");
     let mut old = open(&url);
-    old.create(&manifest(1)).unwrap();
+    old.create(&manifest(1), Recheck::Auto).unwrap();
     old.apply(&[accepted(0)]).unwrap();
     let secrets = old.secrets().unwrap();
     secrets.write("tokens.json", "[]").unwrap();
@@ -69,9 +69,11 @@ fn a_former_leader_cannot_write() {
     let mut new = PgStore::open(&url, "other", &mut |leader| waited.push(leader.clone())).unwrap();
     assert_eq!(waited, []);
     assert!(new.term() > old.term());
-    for tried in
-        [old.apply(&[accepted(1)]), old.create(&manifest(2)), secrets.write("tokens.json", "[1]")]
-    {
+    for tried in [
+        old.apply(&[accepted(1)]),
+        old.create(&manifest(2), Recheck::Auto),
+        secrets.write("tokens.json", "[1]"),
+    ] {
         let error = tried.unwrap_err();
         let own = matches!(&error, StoreError::LostLeadership { by } if by.contains("other leads"));
         assert!(own || matches!(error, StoreError::Poisoned(_)), "{error}");
@@ -124,7 +126,7 @@ fn damage_is_found_and_rows_are_rebuilt() {
         let name = format!("queens{number}");
         let url = server.database(&name);
         let mut store = open(&url);
-        store.create(&manifest(1)).unwrap();
+        store.create(&manifest(1), Recheck::Auto).unwrap();
         store.apply(&[accepted(0), accepted(1), accepted(2)]).unwrap();
         drop(store);
         server.ask(&name, damage);
@@ -137,7 +139,7 @@ fn damage_is_found_and_rows_are_rebuilt() {
     let url = server.database("rows");
     let mut store = open(&url);
     for run in [1, 2] {
-        store.create(&manifest(run)).unwrap();
+        store.create(&manifest(run), Recheck::Auto).unwrap();
     }
     let mut lease = conformance::leased(0, 1);
     if let Change::Leased { run, .. } = &mut lease {
@@ -169,7 +171,7 @@ fn older_tables_are_migrated_and_newer_ones_refused() {
     );
     server.ask("older", &older);
     let mut store = open(&url);
-    store.create(&manifest(1)).unwrap();
+    store.create(&manifest(1), Recheck::Auto).unwrap();
     let version = "SELECT version FROM queens.schema_version";
     assert_eq!(server.ask("older", version), schema::MIGRATIONS.len().to_string());
     drop(store);
@@ -188,7 +190,7 @@ fn a_group_is_committed_once_through_every_outage() {
     };
     let url = server.database("queens");
     let mut store = open(&url);
-    store.create(&manifest(1)).unwrap();
+    store.create(&manifest(1), Recheck::Auto).unwrap();
     store.apply(&[accepted(0)]).unwrap();
     server.kill();
     server.restart();
@@ -279,7 +281,7 @@ fn a_server_is_trusted_by_its_certificate_only() {
         format!("{named}?sslmode=require&sslrootcert={}", roots.display())
     };
     let mut store = open(&url("localhost", "authority.pem"));
-    store.create(&manifest(1)).unwrap();
+    store.create(&manifest(1), Recheck::Auto).unwrap();
     store.apply(&[accepted(1)]).unwrap();
     let how = "SELECT DISTINCT ssl, version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
          WHERE application_name = 'queens coordinator'";

@@ -538,9 +538,9 @@ impl World {
 /// Returns the count of each task and how it was confirmed.
 fn standing_counts(disk: &mut Disk, run: RunId) -> BTreeMap<TaskId, (u64, Confirmation)> {
     let mut counts = BTreeMap::new();
-    let mut row = |row: TaskRow| {
-        if let TaskState::Done { first, confirmed, .. } = row.state {
-            counts.insert(row.task, (first.count, confirmed));
+    let mut row = |task, row: &TaskRow| {
+        if let TaskState::Done { first, confirmed, .. } = &row.state {
+            counts.insert(task, (first.count, *confirmed));
         }
     };
     disk.store().scan(run, &mut row).expect("a sound store");

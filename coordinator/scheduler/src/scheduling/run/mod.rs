@@ -68,8 +68,8 @@ pub(super) struct Run {
     pub(super) recounting: BTreeMap<TaskIx, Ticks>,
     /// Done tasks that no referee has counted, by rank.
     recount_order: BTreeSet<(u64, TaskIx)>,
-    /// Tasks whose counts were voided since the start: they are recounted first.
-    reopened: BTreeSet<TaskIx>,
+    /// Tasks whose standing count a void one changed: they are recounted first.
+    replaced: BTreeSet<TaskIx>,
     /// One done task of each author.
     first_counts: BTreeMap<WorkerIx, TaskIx>,
 
@@ -126,7 +126,7 @@ impl Run {
             manifest,
             memory: MemoryNeeds { needs: PlanNeeds::new(&plan), known: RefCell::default() },
             plan,
-            life: Lifecycle::of(state, recheck.unwrap_or_default()),
+            life: Lifecycle::of(state, recheck),
             failed: BTreeMap::new(),
             sampler,
             rechecks: RecheckQueue::default(),
@@ -138,7 +138,7 @@ impl Run {
             disputed: BTreeMap::new(),
             recounting: BTreeMap::new(),
             recount_order: BTreeSet::new(),
-            reopened: BTreeSet::new(),
+            replaced: BTreeSet::new(),
             first_counts: BTreeMap::new(),
             leases: Leases::default(),
             agreed: 0,

@@ -8,7 +8,7 @@ use super::{
     },
     Run, id, index,
 };
-use crate::ledger::{Confirmation, EntryKind, Recheck, TaskState};
+use crate::ledger::{Confirmation, EntryKind, Recheck, TaskRow, TaskState};
 
 /// Denominator of the share of a run's cost that rechecks of first counts may add.
 /// Guaranteed rechecks are made even beyond that.
@@ -43,6 +43,10 @@ impl Run {
         if before.is_open() && !after.is_open() {
             self.parking.counted(task, now);
             self.rate.add(count.count, self.cost(task), now);
+        }
+        if kind == EntryKind::Voided && after.standing() != before.standing() {
+            self.recount_order.remove(&(self.rank(task), task));
+            self.replaced.insert(task);
         }
         // It is not known when the count that now stands was accepted.
         let accepted_s = if kind == EntryKind::Voided { 0 } else { seconds(now) };
@@ -127,17 +131,12 @@ impl Run {
     }
 
     /// Returns a task's place among the random recounts.
-    /// A task whose counts were voided is first: workers know that its count was not recounted.
+    /// A count that replaces a void one is first: workers know that the task was not recounted.
     fn rank(&self, task: TaskIx) -> u64 {
-        match self.reopened.contains(&task) {
+        match self.replaced.contains(&task) {
             true => 0,
             false => self.sampler.rank(self.manifest.run, id(task)),
         }
-    }
-
-    /// Notes that all counts of a task were voided.
-    pub(crate) fn note_reopened(&mut self, task: TaskIx) {
-        self.reopened.insert(task);
     }
 
     fn accept(&mut self, task: TaskIx, done: Done) {
@@ -185,9 +184,13 @@ impl Run {
         self.parking.park(task, now);
     }
 
-    /// Restores a task's highest epoch and the workers of its failed attempts.
-    pub(crate) fn restore_attempts(&mut self, task: TaskIx, epoch: u64, failed: Vec<WorkerIx>) {
-        self.tasks.raise_epoch(task, epoch);
+    /// Restores a task's highest epoch, the workers of its failed attempts, and whether its count replaced
+    /// a void one.
+    pub(crate) fn restore_attempts(&mut self, task: TaskIx, row: &TaskRow, failed: Vec<WorkerIx>) {
+        self.tasks.raise_epoch(task, row.epoch.0);
+        if row.replaced {
+            self.replaced.insert(task);
+        }
         if !failed.is_empty() {
             self.failed.insert(task, failed);
         }

@@ -16,7 +16,7 @@ use common::{
 };
 
 use super::super::*;
-use crate::ledger::{RunManifest, fold::KeptTask};
+use crate::ledger::{Recheck, RunManifest, TaskRow};
 
 pub(super) const RUN: RunId = RunId(7);
 
@@ -347,7 +347,7 @@ impl Bench {
         let mut rows = BTreeMap::new();
         for (change, sequence) in self.history.iter().zip(1..) {
             if let Some((_, task)) = change.task() {
-                let row = rows.entry(task).or_insert_with(KeptTask::default);
+                let row = rows.entry(task).or_insert_with(TaskRow::default);
                 match change.journal_entry() {
                     Some(entry) => row.apply(&entry, sequence).unwrap(),
                     None => row.change(change),
@@ -365,7 +365,7 @@ impl Bench {
         let run = StoredRun::new(RunManifest::new(RUN, self.plan, 0, 0), recheck);
         self.scheduler.add_run(StoredRun { state, ..run }, self.plan.clone());
         for (task, row) in rows {
-            self.scheduler.restore_task(RUN, row.task_row(task));
+            self.scheduler.restore_task(RUN, task, &row);
         }
         self.scheduler.set_referee(self.threads, 1 << 30);
         self.scheduler.restored(Millis(self.now), 2);

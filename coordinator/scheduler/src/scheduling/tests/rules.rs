@@ -11,7 +11,7 @@ use super::{
     super::{grants::REFERENCE_SPEED, *},
     bench::{Bench, RUN},
 };
-use crate::ledger::RunManifest;
+use crate::ledger::{Recheck, RunManifest};
 
 const OTHER: RunId = RunId(8);
 
@@ -326,8 +326,6 @@ fn an_unknown_run_has_no_commands_and_no_status() {
     assert_eq!(scheduler.solutions_so_far(none), None);
     assert_eq!(scheduler.solutions_so_far(RUN), Some(Ok(0)));
     assert!(scheduler.plan(none).is_none() && scheduler.plan(RUN).is_some());
-    assert_eq!(scheduler.recheck(none), None);
-    assert_eq!(scheduler.recheck(RUN), Some(Recheck::Millionths(0)));
     assert_eq!(scheduler.task_view(none, TaskId(0), Millis(0)), None);
     assert!(scheduler.map_states(none).is_none());
 }

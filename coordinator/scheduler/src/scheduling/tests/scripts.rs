@@ -13,7 +13,7 @@ use super::{
     super::*,
     bench::{Bench, RUN, read},
 };
-use crate::ledger::{Confirmation, EntryKind, Trust, TrustRecord, test_records};
+use crate::ledger::{Confirmation, EntryKind, Recheck, Trust, TrustRecord, test_records};
 
 impl Bench {
     /// Takes steps, and describes their outcomes.
@@ -283,8 +283,10 @@ impl Bench {
     pub(super) fn state(&self) -> String {
         let RunStatus { run, rechecks, referee, .. } = self.status();
         let RunSummary { state, tasks, .. } = run;
-        let levels = Confirmation::ALL
-            .map(|level| (self.run().tasks().number_confirmed(level), level.name()));
+        let levels = ["same_machine", "same_token", "other_token", "referee"];
+        let levels = Confirmation::ALL[1..].iter().zip(levels);
+        let confirmed = |&level| self.run().tasks().number_confirmed(level);
+        let levels: Vec<_> = levels.map(|(level, name)| (confirmed(level), name)).collect();
         let all = [
             (tasks.pending, "pending"),
             (tasks.leased, "leased"),
@@ -299,7 +301,7 @@ impl Bench {
             (referee.counting, "being recounted"),
             (referee.broken.into(), "broken referee"),
         ];
-        let all = all.iter().chain(&levels[1..]).chain(&others).filter(|(number, _)| *number > 0);
+        let all = all.iter().chain(&levels).chain(&others).filter(|(number, _)| *number > 0);
         let all: Vec<_> = all.map(|(number, what)| format!("{number} {what}")).collect();
         let recheck = match self.run().recheck() {
             Recheck::Millionths(0) => String::new(),

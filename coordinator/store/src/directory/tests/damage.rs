@@ -79,6 +79,19 @@ fn an_altered_line_with_a_right_check_sum_breaks_the_chain() {
 }
 
 #[test]
+fn a_damaged_recheck_setting_is_refused() {
+    let disk = OnDisk::closed(&[&[accepted(0)]]);
+    let path = disk.journal().with_file_name("recheck.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("auto", "all")).unwrap();
+    let start = DiskStore::open(disk.dir()).unwrap_err().to_string();
+    let check = crate::verify(disk.dir()).unwrap_err().to_string();
+    for error in [start, check] {
+        assert!(error.contains("recheck.json"), "{error}");
+    }
+}
+
+#[test]
 fn a_journal_shorter_than_its_state_is_refused() {
     let complete = Change::State { run: RunId(1), state: RunState::Complete };
     let mut disk = OnDisk::closed(&[&[accepted(0), accepted(1), complete]]);
@@ -161,7 +174,7 @@ fn rows_that_contradict_the_journal_are_rebuilt() {
     assert_eq!(existing_backups(&disk.dir().join("db"), "bad").len(), 1);
     let counts: Vec<_> = rows(disk.store(), 1)
         .into_iter()
-        .map(|row| match row.state {
+        .map(|(_, row)| match row.state {
             TaskState::Done { first, .. } => first.count,
             other => panic!("{other:?}"),
         })
@@ -217,10 +230,16 @@ fn terms_increase_and_a_line_of_an_earlier_one_is_damage() {
 /// Only a full disk justifies removing the copy of bad rows.
 #[test]
 fn a_copy_of_bad_rows_survives_other_errors_than_a_full_disk() {
-    let disk = OnDisk::closed(&[&[accepted(0), accepted(1)]]);
+    let mut disk = OnDisk::new();
+    for run in [1, 2] {
+        disk.store().create(&manifest(run), Recheck::Auto).unwrap();
+    }
+    disk.close();
     let database = disk.dir().join("db");
     Rows::open(&database).unwrap().put([], [(RunId(1), 9)]).unwrap();
-    fs::create_dir(disk.journal().with_file_name("recheck.json")).unwrap();
+    let unreadable = DataFiles::new(disk.dir()).run(RunId(2)).journal();
+    fs::remove_file(&unreadable).unwrap();
+    fs::create_dir(&unreadable).unwrap();
     let error = DiskStore::open(disk.dir()).unwrap_err();
     assert!(matches!(error, StoreError::Io { .. }), "{error}");
     assert_eq!(existing_backups(&database, "bad").len(), 1);

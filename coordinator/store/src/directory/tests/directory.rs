@@ -81,7 +81,7 @@ fn a_run_without_a_manifest_was_never_created() {
     File::create(dir.join("journal.jsonl")).unwrap();
     disk.reopen();
     assert_eq!(disk.store().runs().unwrap().len(), 1);
-    disk.store().create(&manifest(7)).unwrap();
+    disk.store().create(&manifest(7), Recheck::Auto).unwrap();
     disk.store().apply(&[EntryKind::Accepted.change(record(7, 0, 1, 1))]).unwrap();
     disk.close();
     fs::remove_file(dir.join("manifest.json")).unwrap();

@@ -9,12 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::run::RunId;
+use common::{plan::TaskId, run::RunId};
 use proptest::prelude::*;
 
 use crate::{
-    Change, DiskStore, EntryKind, MemoryStore, Record, RunState, Store, StoreError, TaskRow,
-    TaskState,
+    Change, DiskStore, EntryKind, MemoryStore, Recheck, Record, RunState, Store, StoreError,
+    TaskRow, TaskState,
     conformance::{Bench, OnDisk, accepted, lines, manifest, record, resealed, rows},
     directory::files::{self, DataFiles, existing_backups},
     journal::{AppendFile, End, manifest as format},
@@ -37,8 +37,8 @@ fn survey(run: &FoundRun) -> Result<End, StoreError> {
 fn done(store: &impl Store) -> Vec<u64> {
     rows(store, 1)
         .iter()
-        .filter(|row| matches!(row.state, TaskState::Done { .. }))
-        .map(|row| row.task.0)
+        .filter(|(_, row)| matches!(row.state, TaskState::Done { .. }))
+        .map(|(task, _)| task.0)
         .collect()
 }
 
@@ -96,7 +96,7 @@ fn a_full_disk_acknowledges_and_loses_nothing() {
             let error = disk.store().apply(&[accepted(3)]).unwrap_err();
             assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
         }
-        let error = disk.store().create(&manifest(2)).unwrap_err();
+        let error = disk.store().create(&manifest(2), Recheck::Auto).unwrap_err();
         assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
         disk.reopen();
         assert_eq!(done(disk.store()), [0], "room for {room} bytes");
@@ -119,7 +119,7 @@ fn a_failed_sync_acknowledges_nothing() {
 /// Creates a closed directory with nine records in segments of a line or two.
 fn segmented() -> OnDisk {
     let mut disk = OnDisk::in_segments();
-    disk.store().create(&manifest(1)).unwrap();
+    disk.store().create(&manifest(1), Recheck::Auto).unwrap();
     for task in 0..9 {
         disk.store().apply(&[accepted(task)]).unwrap();
     }
@@ -261,7 +261,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn everything(store: &impl Store) -> (Vec<crate::StoredRun>, Vec<TaskRow>, Vec<String>) {
+fn everything(store: &impl Store) -> (Vec<crate::StoredRun>, Vec<(TaskId, TaskRow)>, Vec<String>) {
     let texts = lines(store, 1).into_iter().map(|(_, _, text)| text);
     (store.runs().unwrap(), rows(store, 1), texts.collect())
 }
@@ -276,8 +276,8 @@ proptest! {
     ) {
         let mut disk = if in_segments { OnDisk::in_segments() } else { OnDisk::new() };
         let mut model = MemoryStore::new();
-        disk.store().create(&manifest(1)).unwrap();
-        model.create(&manifest(1)).unwrap();
+        disk.store().create(&manifest(1), Recheck::Auto).unwrap();
+        model.create(&manifest(1), Recheck::Auto).unwrap();
         for step in steps {
             match step {
                 Step::Apply(group) => {
