@@ -37,18 +37,9 @@ pub enum BadChoice {
     /// A layout was requested with method `frames`, which has none.
     #[error("--layout divides the board for method rows; leave it out with method frames")]
     LayoutOfFrames,
-    /// The only method fast enough has too little memory.
-    #[error(
-        "N = {board} needs method frames and at least {least} bytes of memory, but only {given} \
-         are available; --method rows needs less memory but would take centuries"
-    )]
-    Memory {
-        board: Board,
-        /// Given budget, in bytes for all threads together.
-        given: u64,
-        /// Smallest budget that works, in bytes for all threads together.
-        least: u64,
-    },
+    /// The only method fast enough needs at least this many bytes for all threads together.
+    #[error("method frames needs at least {least} bytes of memory")]
+    Memory { least: u64 },
 }
 
 /// Chooses a layout from the requested method and `rows` layout.
@@ -122,8 +113,8 @@ pub fn auto(board: Board, machine: Option<Machine>) -> Result<Choice, BadChoice>
     };
     match Crews::new(&plan, machine) {
         Ok(_) => Ok(frames()),
-        Err(SetupError::Memory { given, least }) if board.n() > ROWS_UP_TO => {
-            Err(BadChoice::Memory { board, given, least })
+        Err(SetupError::Memory { least, .. }) if board.n() > ROWS_UP_TO => {
+            Err(BadChoice::Memory { least })
         }
         Err(error) => {
             let reason = format!("method rows, which is slower; for method frames, {error}");

@@ -126,7 +126,11 @@ fn test_frame(
 }
 
 fn describe(config: &CounterConfig) -> String {
-    format!("kernel {}, {}", config.kernel, config.orientation.as_str())
+    let rotated = match config.orientation {
+        Orientation::Upright => "",
+        Orientation::Rotated => ", rotated by 180°",
+    };
+    format!("kernel {}{rotated}", config.kernel)
 }
 
 fn check(

@@ -21,7 +21,7 @@ use proto::connect::CoordinatorEndpoint;
 use crate::availability::Rules;
 
 /// Configuration for [`crate::run`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WorkerConfig {
     pub coordinator: Coordinator,
     pub budget: ComputeBudget,
@@ -44,7 +44,7 @@ pub struct WorkerConfig {
     /// Times and loads at which this machine may count.
     pub rules: Rules,
     /// The status line, which changes twice per second.
-    pub status_bar: Option<Arc<StatusBar>>,
+    pub status_bar: Option<StatusBar>,
 }
 
 /// Storage of results that are not acknowledged yet.

@@ -5,9 +5,18 @@ mod commands;
 use std::process::ExitCode;
 
 use commands::options::{Cli, Command};
+use tokio::runtime::Builder;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("the system has the resources of a runtime");
+    let exit = runtime.block_on(run());
+    // A name lookup or the creation of a large plan may still block a thread.
+    runtime.shutdown_background();
+    exit
+}
+
+async fn run() -> ExitCode {
     let Cli { command, serve, terminal } = Cli::read();
     terminal.apply();
     match command {

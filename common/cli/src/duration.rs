@@ -1,6 +1,6 @@
 //! Durations on the command line.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 /// Parses a time limit: a duration, or `0` for none.
 pub fn time_limit(text: &str) -> Result<TimeLimit, String> {
@@ -51,6 +51,13 @@ pub fn format_duration(span: Duration) -> String {
         }
     }
     text
+}
+
+/// Parses the cost of a task in microseconds.
+pub fn task_cost(text: &str) -> Result<NonZeroU64, String> {
+    text.parse().map_err(|_| {
+        format!("invalid task cost '{text}': expected a whole number of microseconds, at least 1")
+    })
 }
 
 #[cfg(test)]

@@ -148,7 +148,9 @@ fn check_needs(
     let typed = |flag| matches.value_source(flag) == Some(ValueSource::CommandLine);
     let given = |flag| matches!(matches.value_source(flag), Some(source) if source != ValueSource::DefaultValue);
     if let Some((name, inner)) = matches.subcommand() {
-        check_needs(command, inner, needs)?;
+        if let Some(subcommand) = command.find_subcommand_mut(name) {
+            check_needs(subcommand, inner, needs)?;
+        }
         let typed = |id: &str| inner.value_source(id) == Some(ValueSource::CommandLine);
         // Global flags that a command does not use are hidden from its help.
         let unused = command.find_subcommand(name).and_then(|command| {
@@ -164,9 +166,9 @@ fn check_needs(
         }
     }
     // Flags differ between subcommands.
-    let known = |flag: &&&str| matches.try_contains_id(flag).is_ok();
-    for FlagDependency { flags, other } in needs {
-        if let Some(flag) = flags.iter().filter(known).find(|flag| typed(flag))
+    let has = |flag: &str| command.get_arguments().any(|arg| arg.get_id() == flag);
+    for FlagDependency { flags, other } in needs.iter().filter(|need| has(need.other)) {
+        if let Some(flag) = flags.iter().find(|flag| has(flag) && typed(flag))
             && !given(other)
         {
             let [flag, other] = [flag, other].map(|field| field.replace('_', "-"));
@@ -198,7 +200,7 @@ fn with_source(mut error: Error) -> Error {
 }
 
 /// Returns whether a flag is on the command line.
-fn is_typed(long: &str) -> bool {
+pub fn is_typed(long: &str) -> bool {
     env::args_os().any(|argument| {
         let argument = argument.to_string_lossy();
         let name = argument.strip_prefix("--").and_then(|rest| rest.split('=').next());

@@ -18,7 +18,7 @@ use std::{
 use bytesize::ByteSize;
 use common::text::{NAME_BYTES, plural};
 use serde::{Deserialize, Serialize};
-use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+use sysinfo::{MemoryRefreshKind, Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// A memory size in bytes, at least 1.
 ///
@@ -110,7 +110,10 @@ impl AvailableMemory {
         });
         Self {
             machine: (total > 0).then(|| (total, system.available_memory())),
-            group: group.map(|limits| (limits.total_memory, limits.free_memory)),
+            group: group.map(|limits| {
+                let free = limits.free_memory.saturating_add(page_cache());
+                (limits.total_memory, free.min(limits.total_memory))
+            }),
         }
     }
 
@@ -139,6 +142,16 @@ impl AvailableMemory {
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Returns the page cache of this process's control group (version 2) in bytes: used, but reclaimable.
+fn page_cache() -> u64 {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return 0 };
+    let stat = fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.stat")).unwrap_or_default();
+    let fields = stat.lines().filter_map(|line| line.split_once(' '));
+    let files = fields.filter(|(key, _)| ["active_file", "inactive_file"].contains(key));
+    files.filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
 }
 
 impl FromStr for MemorySize {
@@ -178,7 +191,7 @@ impl fmt::Display for MemorySize {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Claim {
     process: u32,
-    /// Start time in seconds since 1970; makes the process number unique.
+    /// Start time (see [`started`]); makes the process number unique.
     started: u64,
     name: String,
     memory_bytes: u64,
@@ -245,9 +258,10 @@ fn try_claim(name: Option<&str>, host: &str, memory: Option<MemorySize>) -> io::
         name: claimed.name.clone(),
         memory_bytes: memory.bytes(),
     });
+    let text = serde_json::to_vec(&claims)?;
     file.rewind()?;
-    file.set_len(0)?;
-    file.write_all(&serde_json::to_vec(&claims)?)?;
+    file.write_all(&text)?;
+    file.set_len(text.len() as u64)?;
     Ok(claimed)
 }
 
@@ -282,11 +296,12 @@ fn active(claims: &[Claim]) -> Option<ActiveClaims> {
     let process = |number| system.process(Pid::from_u32(number));
     let group = |process: u32| fs::read_to_string(format!("/proc/{process}/cgroup")).ok();
     let own_group = group(own);
-    let started = process(own)?.start_time();
-    let mut active = ActiveClaims { claims: Vec::new(), taken: Taken::default(), started };
+    let started_at = started(process(own)?);
+    let mut active =
+        ActiveClaims { claims: Vec::new(), taken: Taken::default(), started: started_at };
     for claim in claims.iter().filter(|claim| claim.process != own) {
         if let Some(process) = process(claim.process)
-            && process.start_time() == claim.started
+            && started(process) == claim.started
         {
             let unused = claim.memory_bytes.saturating_sub(process.memory());
             active.taken.machine = active.taken.machine.saturating_add(unused);
@@ -297,6 +312,13 @@ fn active(claims: &[Claim]) -> Option<ActiveClaims> {
         }
     }
     Some(active)
+}
+
+/// Returns a process's start time in seconds since 1970; on Linux since boot, because there the time since
+/// 1970 changes when the clock is set.
+fn started(process: &Process) -> u64 {
+    let origin = if cfg!(target_os = "linux") { System::boot_time() } else { Ok(0) };
+    process.start_time().saturating_sub(origin.unwrap_or(0))
 }
 
 /// Returns the claims in the file; none if it is invalid.

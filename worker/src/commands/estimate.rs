@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Serialize;
 use worker::{
     config::ComputeBudget,
-    local::estimate::{MeasureFailure, Measured, measure, plan_to_sample},
+    local::estimate::{MeasureFailure, Measured, measure, plan_to_measure},
 };
 
 use super::{
@@ -53,7 +53,7 @@ fn plans(arguments: &Estimate, budget: &ComputeBudget) -> Result<(Plan, Plan), B
     let choice = choice(budget, n, method, None)?;
     let (plan, smaller) = step(&format!("planning tasks for N = {n}"), || {
         let plan = Plan::new(PlanSpec::new(n, choice.layout))?;
-        let smaller = plan_to_sample(plan.clone(), budget.threads, arguments.budget)?;
+        let smaller = plan_to_measure(plan.clone(), budget.threads, arguments.budget)?;
         Ok::<_, BadSpec>((plan, smaller))
     })?;
     eprint_line(&format!(

@@ -16,6 +16,7 @@ use std::{
 };
 
 use cli::{
+    environment::is_typed,
     exit::{Exit, Signals},
     terminal::{self, StatusBar, eprint_info, eprint_line},
     threads::TooLittleMemory,
@@ -24,8 +25,8 @@ use common::{
     board::Board,
     choice::{BadChoice, Choice, MethodChoice, RowsLayout, choose},
     kernel::Kernel,
+    text::span,
 };
-use indicatif::HumanDuration;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use worker::{config::ComputeBudget, stop::stop};
@@ -36,7 +37,9 @@ pub(crate) fn list_kernels() -> ExitCode {
 }
 
 pub(crate) async fn stop_workers(arguments: options::Stop) -> ExitCode {
-    match stop(arguments.spool, arguments.name.as_deref()).await {
+    // The environment may name this machine's worker.
+    let spool = arguments.spool.filter(|_| !is_typed("name"));
+    match stop(spool, arguments.name.as_deref()).await {
         Ok(stopped) => finish(stopped.iter().try_for_each(|spool| {
             print(&format!("stopped: the worker with spool {}", spool.display()))
         })),
@@ -55,7 +58,7 @@ fn choice(
     layout: Option<RowsLayout>,
 ) -> Result<Choice, BadRequest> {
     choose(board, method, layout, Some(budget.machine())).map_err(|bad| match bad {
-        BadChoice::Memory { board, least, .. } => {
+        BadChoice::Memory { least } => {
             TooLittleMemory::new(board, budget.memory, budget.threads, least).into()
         }
         BadChoice::LayoutOfFrames => bad.into(),
@@ -194,16 +197,13 @@ impl Progress {
         let so_far = now - self.started;
         let remaining = remaining(part, so_far).map(|time| format!(", about {time} left"));
         let remaining = remaining.unwrap_or_default();
-        Some(format!("{:.1} % after {}{remaining}", part * 100.0, HumanDuration(so_far)))
+        Some(format!("{:.1} % after {}{remaining}", part * 100.0, span(so_far.as_secs_f64())))
     }
 }
 
 /// Returns the remaining time at the speed so far.
-fn remaining(part: f64, so_far: Duration) -> Option<HumanDuration> {
-    (part > 0.0).then(|| {
-        let seconds = so_far.as_secs_f64() * (1.0 - part) / part;
-        HumanDuration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
-    })
+fn remaining(part: f64, so_far: Duration) -> Option<String> {
+    (part > 0.0).then(|| span(so_far.as_secs_f64() * (1.0 - part) / part))
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         let progress = Progress::new(None, Some(400.0));
         let at = |part| progress.speed(part, progress.started + Duration::from_secs(50));
         assert_eq!(at(0.0), "started");
-        assert_eq!(at(0.25), "at 2.00 reference cores, 3 minutes left");
+        assert_eq!(at(0.25), "at 2.00 reference cores, 2 min 30 s left");
     }
 
     #[test]
@@ -229,9 +229,9 @@ mod tests {
         }
         let seconds: Vec<_> = due.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [5, 15, 35, 75, 135, 195]);
-        assert_eq!(due[0].1, "25.0 % after 5 seconds, about 15 seconds left");
+        assert_eq!(due[0].1, "25.0 % after 5.0 s, about 15.0 s left");
         let mut unstarted = Progress::new(None, None);
         let line = unstarted.line(0.0, unstarted.started + FIRST_INTERVAL);
-        assert_eq!(line.as_deref(), Some("0.0 % after 5 seconds"));
+        assert_eq!(line.as_deref(), Some("0.0 % after 5.0 s"));
     }
 }

@@ -46,6 +46,8 @@ const ESTIMATE_EXAMPLES: &str = "\
 Examples:
   worker estimate --n 22
       estimate the time for N = 22 on this machine
+  worker estimate --n 22 --seed 2
+      estimate it again from another sample of tasks
   worker estimate --n 28 --cores 1000 --memory 4GiB --watts 250
       estimate the time for N = 28 on a thousand cores like these";
 
@@ -164,9 +166,13 @@ pub(crate) struct Resources {
 impl Resources {
     /// Fills in missing options with the free resources of this machine.
     pub(crate) fn budget(&self) -> ComputeBudget {
+        self.with_memory(self.memory.unwrap_or_else(MemorySize::of_this_machine))
+    }
+
+    pub(crate) fn with_memory(&self, memory: MemorySize) -> ComputeBudget {
         ComputeBudget {
             threads: self.threads.unwrap_or_else(Threads::of_this_machine),
-            memory: self.memory.unwrap_or_else(MemorySize::of_this_machine),
+            memory,
             crews: self.crews,
             kernel: self.kernel,
         }
@@ -176,7 +182,7 @@ impl Resources {
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
     /// Stop the worker with this spool directory.
-    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
     /// Stop the worker of this name.
     #[arg(long, value_parser = worker_name)]

@@ -2,10 +2,7 @@
 
 use std::{
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -18,7 +15,7 @@ use cli::{
 };
 use common::run::WorkerId;
 use proto::connect::BadAddress;
-use worker::config::{ComputeBudget, Coordinator, SpoolChoice, WorkerConfig};
+use worker::config::{Coordinator, SpoolChoice, WorkerConfig};
 
 use super::{fail, options::Serve};
 
@@ -39,7 +36,7 @@ pub(crate) async fn run(arguments: &Serve, terminal: TerminalOptions) -> ExitCod
     {
         tracing::warn!("--insecure: traffic to {address} is unencrypted and unauthenticated");
     }
-    config.status_bar = StatusBar::message_only().map(Arc::new);
+    config.status_bar = StatusBar::message_only();
     match serve(config, arguments.drain_after).await {
         Ok(exit) => exit.into(),
         Err(error) => fail(Exit::Error, error),
@@ -53,12 +50,12 @@ fn config(arguments: &Serve) -> Result<WorkerConfig, String> {
         }
         _ => error.to_string(),
     })?;
-    let budget = arguments.resources.budget();
     let Claimed { name, memory, others } =
         claim(arguments.name.as_deref(), &default_name(&host_name()), arguments.resources.memory);
+    let budget = arguments.resources.with_memory(memory);
     let config = WorkerConfig {
         coordinator: Coordinator::Remote(coordinator),
-        budget: ComputeBudget { memory, ..budget },
+        budget,
         others,
         name,
         spool: arguments.spool.clone().map_or(SpoolChoice::Default, SpoolChoice::Directory),
@@ -92,7 +89,7 @@ async fn serve(
         // Batch systems repeat SIGTERM, so a draining worker ignores it. Ctrl-C stops it immediately.
         while signals.next_distinct().await == Signal::Terminate {}
         eprint_line(
-            "stopped immediately; the next worker that uses this spool submits its results",
+            "stopped immediately; the next worker that uses this spool submits the results in it",
         );
         std::process::exit(Exit::Interrupted as i32)
     };

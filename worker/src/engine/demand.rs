@@ -80,8 +80,9 @@ impl Demand {
 
     /// Returns whether slots may soon be idle.
     pub(super) fn is_low(&self, backlog: Backlog) -> bool {
-        backlog.tasks < self.slots()
-            || backlog.tasks < MAX_WAITING / 2 && self.seconds_for(backlog.cost) < self.target / 4.0
+        let is_short =
+            backlog.tasks < MAX_WAITING / 2 && self.seconds_for(backlog.cost) < self.target / 4.0;
+        self.wanted(backlog) > 0.0 && (backlog.tasks < self.slots() || is_short)
     }
 
     /// Returns the work to request beyond `backlog`, in seconds of all threads.

@@ -538,7 +538,7 @@ impl WorkerEngine {
     fn refuse_work(&mut self, reason: &str, now: Instant) {
         if self.grants.refuse(now) {
             tracing::error!(
-                "{reason}; its tasks are released and no work is requested for {} s",
+                "{reason}; its tasks are returned and no work is requested for {} s",
                 REFUSAL.as_secs()
             );
         }

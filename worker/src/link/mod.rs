@@ -38,6 +38,9 @@ use transport::{Call, CallError, Transport};
 /// Interval of the summary in the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Number of failed calls in a row that are logged without a minimum interval.
+const FIRST_WARNINGS: u32 = 5;
+
 const LINE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The driver of the engine.
@@ -55,9 +58,11 @@ pub(crate) struct Link {
     spool: Option<Writer>,
     failure_mark: Option<FailureMark>,
     logged: Instant,
+    /// Time of the last warning about a failed call, since the coordinator's last reply.
+    warned: Option<Instant>,
     /// Time of the coordinator's last reply.
     answered: Option<Instant>,
-    pub(crate) status_bar: Option<Arc<StatusBar>>,
+    pub(crate) status_bar: Option<StatusBar>,
     next_line: Instant,
     pub(crate) pause: Option<watch::Receiver<Option<String>>>,
     stopping: bool,
@@ -100,6 +105,7 @@ impl Link {
             spool: spool.map(Writer::new),
             failure_mark,
             logged: Instant::now(),
+            warned: None,
             answered: None,
             status_bar: None,
             next_line: Instant::now() + LINE_INTERVAL,
@@ -256,6 +262,7 @@ impl Link {
         match result {
             Ok(reply) => {
                 self.answered = Some(now);
+                self.warned = None;
                 if self.engine.failures() > 0 {
                     tracing::info!("reconnected to coordinator {}", self.transport.coordinator);
                 }
@@ -271,7 +278,12 @@ impl Link {
         }
     }
 
-    fn log_lost_call(&self, id: CallId, error: &CallError, wait: Duration) {
+    fn log_lost_call(&mut self, id: CallId, error: &CallError, wait: Duration) {
+        let is_recent = self.warned.is_some_and(|at| at.elapsed() < LOG_INTERVAL);
+        if is_recent && self.engine.failures() > FIRST_WARNINGS {
+            return;
+        }
+        self.warned = Some(Instant::now());
         let may_be_another_server = error.may_be_another_server() && self.answered.is_none();
         tracing::warn!(
             call = %id,

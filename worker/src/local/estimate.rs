@@ -74,7 +74,7 @@ const TASK_SHARE: u32 = 8;
 const MIN_PROGRESS: f64 = 0.02;
 
 /// Divides a plan into tasks of which `threads` count enough within `limit`.
-pub fn plan_to_sample(plan: Plan, threads: Threads, limit: Duration) -> Result<Plan, BadSpec> {
+pub fn plan_to_measure(plan: Plan, threads: Threads, limit: Duration) -> Result<Plan, BadSpec> {
     let cost = limit.as_micros() * u128::from(threads.get()) / u128::from(TARGET_TASKS);
     with_task_cost(plan, u64::try_from(cost).unwrap_or(u64::MAX).max(MIN_COST))
 }
@@ -271,7 +271,7 @@ mod tests {
     };
 
     fn plan(n: u8, layout: Layout, limit: Duration) -> Plan {
-        plan_to_sample(test_fixture::plan(n, layout), big().threads, limit).unwrap()
+        plan_to_measure(test_fixture::plan(n, layout), big().threads, limit).unwrap()
     }
 
     /// Returns a budget of two threads and enough memory for N = 24.

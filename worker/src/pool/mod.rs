@@ -94,12 +94,15 @@ const MAX_PLANS: usize = 64;
 /// Divisor of the memory for concurrent self-tests; one self-test may always run.
 const SELF_TEST_SHARE: u64 = 16;
 
+/// Time without a job after which a thread frees its counters: a paused or idle worker needs no memory.
+const KEEP_COUNTERS: Duration = Duration::from_secs(10);
+
 /// The next step of a thread.
 enum Next {
     /// Lead a crew, after waiting this long.
     Count(Arc<Job>, CrewResources, Duration),
-    /// Free memory: this thread leads no crew of the first waiting job.
-    StandBy,
+    /// Free memory: this thread leads no crew of the first waiting job, or has been idle.
+    FreeCounters,
     Closed,
 }
 
@@ -180,12 +183,15 @@ impl Shared {
                     let waited = since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
                     return Next::Count(job, crew, waited);
                 }
-                Err(NotLeader) if has_counters => return Next::StandBy,
+                Err(NotLeader) if has_counters => return Next::FreeCounters,
                 Ok(None) | Err(NotLeader) if queue.closed => return Next::Closed,
                 Ok(None) | Err(NotLeader) => {
-                    since.get_or_insert_with(Instant::now);
-                    let woken = self.changed.wait(queue);
-                    queue = woken.unwrap_or_else(PoisonError::into_inner);
+                    let idle = since.get_or_insert_with(Instant::now).elapsed();
+                    if has_counters && idle >= KEEP_COUNTERS {
+                        return Next::FreeCounters;
+                    }
+                    let woken = self.changed.wait_timeout(queue, KEEP_COUNTERS);
+                    queue = woken.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
@@ -434,8 +440,9 @@ fn work(shared: &Shared, index: usize, make: &MakeCounter, events: &UnboundedSen
         }
         let (job, crew, waited) = match shared.next(index, !counters.cached.is_empty()) {
             Next::Count(job, crew, waited) => (job, crew, waited),
-            Next::StandBy => {
+            Next::FreeCounters => {
                 counters.cached.clear();
+                release_to_os();
                 continue;
             }
             Next::Closed => return,

@@ -105,6 +105,31 @@ fn a_closed_pool_drops_waiting_jobs() {
     assert_eq!(finished.len(), 1);
 }
 
+/// A counter that says when it is dropped.
+struct Dropped(mpsc::Sender<()>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn an_idle_thread_frees_its_counters() {
+    let (sender, dropped) = mpsc::channel();
+    let make = move |_: &Plan, _: &CounterConfig| -> Result<CountTask, SetupError> {
+        let counter = Dropped(sender.clone());
+        Ok(Box::new(move |_| {
+            let _held = &counter;
+            Ok(1)
+        }))
+    };
+    let mut bench = Bench::new(1, Arc::new(make));
+    bench.push(&plan(10), 0..1);
+    bench.finished();
+    dropped.recv_timeout(6 * KEEP_COUNTERS).expect("the pool is idle");
+}
+
 #[test]
 fn a_panic_costs_one_task_and_not_the_thread() {
     let mut bench = Bench::new(

@@ -36,7 +36,7 @@ pub(super) enum SpoolLine {
         count: u64,
         #[serde(with = "text")]
         kernel: KernelName,
-        #[serde(with = "StoredOrientation")]
+        #[serde(with = "text")]
         orientation: Orientation,
         duration_us: u64,
     },
@@ -49,14 +49,6 @@ pub(super) enum SpoolLine {
         task: u64,
         epoch: u64,
     },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Orientation", rename_all = "lowercase")]
-enum StoredOrientation {
-    Upright,
-    #[serde(rename = "turned")]
-    Rotated,
 }
 
 /// Storage of values as strings.

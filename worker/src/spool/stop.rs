@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, interval, sleep};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, interval, sleep},
+};
 
 use super::SpoolError;
 
@@ -95,7 +98,9 @@ pub(crate) async fn requested(directory: Option<PathBuf>) {
     let mut polls = interval(POLL_INTERVAL);
     loop {
         polls.tick().await;
-        if fs::exists(&file).unwrap_or(false) {
+        let file = file.clone();
+        // A network disk that does not respond must not delay the calls.
+        if spawn_blocking(move || fs::exists(file).unwrap_or(false)).await.unwrap_or(false) {
             tracing::info!("stop requested by `worker stop`");
             return;
         }
